@@ -1,0 +1,112 @@
+"""Counter-based random numbers: a value is a function of its key and its position, nothing else.
+
+A draw does not depend on what was drawn before, on the device, or on which other members a
+stack holds, so a network trained in a stack sees the shuffles and dropout masks that it would
+see alone (the idea behind JAX's keys). The generator is SplitMix64 (Steele, Lea and Flood,
+2014): a 64-bit counter, multiplied by the golden gamma, through a bijective mixer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MIX_1 = 0xBF58476D1CE4E5B9
+_MIX_2 = 0x94D049BB133111EB
+_MASK = (1 << 64) - 1
+
+
+def _signed(value: int) -> int:
+    """Two's complement: the int64 with the same bits as this unsigned 64-bit integer."""
+    value &= _MASK
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _mix(z: int) -> int:
+    z = ((z ^ (z >> 30)) * _MIX_1) & _MASK
+    z = ((z ^ (z >> 27)) * _MIX_2) & _MASK
+    return z ^ (z >> 31)
+
+
+def fold_in(key: int, *data: int) -> int:
+    """Derive a new 64-bit key from a key and integers (epoch, step, layer, purpose).
+
+    >>> fold_in(0, 1) == fold_in(0, 1), fold_in(0, 1) == fold_in(0, 2)
+    (True, False)
+    """
+    for value in data:
+        key = _mix((key + (value + 1) * _GOLDEN) & _MASK)
+    return key & _MASK
+
+
+def _mix_(z: Tensor, scratch: Tensor) -> Tensor:
+    """SplitMix64's mixer, in place, on int64 (whose right shift is arithmetic, hence the masks)."""
+    for shift, factor in ((30, _MIX_1), (27, _MIX_2), (31, None)):
+        torch.bitwise_right_shift(z, shift, out=scratch)
+        scratch.bitwise_and_((1 << (64 - shift)) - 1)
+        z.bitwise_xor_(scratch)
+        if factor is not None:
+            z.mul_(_signed(factor))
+    return z
+
+
+def random_int64(keys: Sequence[int], n: int, device: torch.device | str = "cpu") -> Tensor:
+    """Draw uniform 64-bit integers: row m, column i is a function of ``keys[m]`` and ``i``.
+
+    Returns
+    -------
+    Tensor of int64, shape (len(keys), n)
+    """
+    counters = torch.arange(1, n + 1, dtype=torch.int64, device=device).mul_(_signed(_GOLDEN))
+    starts = torch.tensor([_signed(_mix(k & _MASK)) for k in keys], dtype=torch.int64)
+    z = counters[None, :] + starts.to(device)[:, None]
+    return _mix_(z, torch.empty_like(z))
+
+
+def random_uniform(keys: Sequence[int], n: int, device: torch.device | str = "cpu") -> Tensor:
+    """Draw float64 uniforms in [0, 1), shape (len(keys), n), from the top 53 bits."""
+    bits = torch.bitwise_right_shift(random_int64(keys, n, device), 11)
+    return bits.bitwise_and_((1 << 53) - 1).to(torch.float64).mul_(2.0**-53)
+
+
+def random_permutations(
+    keys: Sequence[int], lengths: Sequence[int], device: torch.device | str = "cpu"
+) -> Tensor:
+    """Draw one permutation a key: row m permutes ``range(lengths[m])``.
+
+    Returns
+    -------
+    Tensor of int64, shape (len(keys), max(lengths))
+        Places beyond ``lengths[m]`` in row m hold the remaining indices in increasing order.
+    """
+    n = max(lengths)
+    draws = random_int64(keys, n, device)
+    if min(lengths) < n:
+        past = torch.arange(n, device=device)[None, :] >= torch.tensor(
+            list(lengths), device=device
+        ).unsqueeze(1)
+        draws.masked_fill_(past, torch.iinfo(torch.int64).max)
+    return torch.sort(draws, dim=1, stable=True).indices
+
+
+def seed_from(random_state: object) -> int:
+    """Turn scikit-learn's ``random_state`` into a 64-bit key; global state is neither read nor set.
+
+    ``None`` takes fresh entropy, an int is the seed itself, a ``RandomState`` or ``Generator``
+    is drawn from (so that it advances, as in scikit-learn).
+    """
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(0, 2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(0, 2**63 - 1))
+    if isinstance(random_state, int | np.integer):
+        return int(random_state) & _MASK
+    raise ValueError(
+        f"random_state must be None, an int, a numpy RandomState or Generator, got {random_state!r}"
+    )
