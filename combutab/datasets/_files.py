@@ -1,0 +1,248 @@
+"""Tables from files, and their targets; every flaw of the input is one line for the user."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections import Counter
+from collections.abc import Hashable
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ._nearest import nearest
+
+_SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+_EXTENSIONS = (*_SEPARATORS, ".parquet")
+_SEPARATOR_NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
+_SIGNATURES = {  # the first bytes of files that are often met under a wrong name
+    b"PAR1": "a Parquet file: rename it to .parquet",
+    b"PK\x03\x04": "a zip archive or a spreadsheet (.xlsx): export the table as CSV",
+    b"\x1f\x8b": "compressed with gzip: rename it to .csv.gz",
+    b"\xff\xfe": "UTF-16 text: save it as UTF-8",
+    b"\xfe\xff": "UTF-16 text: save it as UTF-8",
+}
+
+
+class TableError(ValueError):
+    """A table or its target cannot be used; the message is one line for a user to read."""
+
+
+def read_table(path: str | PathLike[str], *, encoding: str = "utf-8") -> pd.DataFrame:
+    """Read a table with one header line.
+
+    Parameters
+    ----------
+    path : str or path
+        A ``.csv`` (comma), ``.tsv`` (tab), either with ``.gz``, or ``.parquet`` file
+        (extra ``parquet``). Empty cells and pandas' usual marks (``NA``, ``nan``) are missing.
+    encoding : str, default="utf-8"
+        Of a text file; a UTF-8 byte order mark is dropped.
+
+    Returns
+    -------
+    DataFrame with at least one row, unique column names and the index 0, 1, 2, ...
+
+    Raises
+    ------
+    TableError
+        The file is missing, a directory, unreadable, of an unknown kind, empty, without rows,
+        binary, not in this encoding, has another separator, rows of unequal length or
+        repeated column names.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "small.csv"
+    ...     _ = path.write_text("a,b\\n1,x\\n2,y\\n")
+    ...     read_table(path)
+       a  b
+    0  1  x
+    1  2  y
+    """
+    path = Path(path)
+    extension = _extension(path)
+    if extension == ".parquet":
+        table = _read_parquet(path)
+    else:
+        data = _read_bytes(path, unzip=extension.endswith(".gz"))
+        table = _parse_text(path, data, _SEPARATORS[extension], encoding)
+    if table.empty:
+        raise TableError(f"{path} has a header and no rows")
+    return table
+
+
+def split_target(table: pd.DataFrame, target: Hashable) -> tuple[pd.DataFrame, pd.Series]:
+    """Split a table into features and a target that a model can be trained on.
+
+    Parameters
+    ----------
+    table : DataFrame of shape (n_samples, n_features + 1)
+    target : column name
+
+    Returns
+    -------
+    X : DataFrame of shape (n_samples, n_features)
+    y : Series of length n_samples, complete and not constant
+
+    Raises
+    ------
+    TableError
+        There is no such column (the nearest names are given), no other column, fewer than two
+        rows, or the target has missing, infinite or no different values.
+
+    Examples
+    --------
+    >>> X, y = split_target(pd.DataFrame({"a": [1, 2], "b": [3, 4]}), "b")
+    >>> list(X), y.tolist()
+    (['a'], [3, 4])
+    """
+    _refuse_repeated_names("the table", [str(name) for name in table.columns])
+    if target not in table.columns:
+        near = nearest(target, table.columns)
+        hint = "did you mean " + " or ".join(map(repr, near)) if near else _some_columns(table)
+        raise TableError(f"there is no column {target!r}; {hint}")
+    if len(table) < 2:
+        raise TableError(f"the table has {len(table)} row(s); at least 2 are needed")
+    if len(table.columns) < 2:
+        raise TableError(
+            f"the table has no column but the target {target!r}: nothing to learn from"
+        )
+    y = table[target]
+    _refuse_rows(target, "missing", y.isna().to_numpy())
+    if pd.api.types.is_float_dtype(y.dtype):
+        _refuse_rows(target, "infinite", np.isinf(y.to_numpy(dtype=float)))
+    if y.nunique() < 2:
+        raise TableError(
+            f"the target {target!r} is {y.iloc[0]!s} in all {len(y)} rows: "
+            "one class or a constant, nothing to learn"
+        )
+    return table.drop(columns=[target]), y
+
+
+def _extension(path: Path) -> str:
+    name = path.name.lower()
+    if not path.exists():
+        raise TableError(f"there is no file {path}")
+    if path.is_dir():
+        raise TableError(f"{path} is a directory; give the file in it")
+    for extension in _EXTENSIONS:
+        if name.endswith(extension):
+            return extension
+    raise TableError(f"cannot tell what {path} is; known endings are {', '.join(_EXTENSIONS)}")
+
+
+def _read_bytes(path: Path, unzip: bool) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise TableError(f"cannot read {path}: {error.strerror or error}") from error
+    if not unzip:
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise TableError(f"{path} is not a whole gzip file: {error}") from error
+
+
+def _parse_text(path: Path, data: bytes, separator: str, encoding: str) -> pd.DataFrame:
+    for signature, what in _SIGNATURES.items():
+        if data.startswith(signature) and not encoding.lower().startswith("utf-16"):
+            raise TableError(f"{path} is {what}")
+    binary = f"{path} has NUL bytes: a binary file, not a text table"
+    try:
+        text = data.decode("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
+    except UnicodeDecodeError as error:
+        if b"\0" in data:
+            raise TableError(binary) from error
+        raise TableError(
+            f"{path} is not {encoding}: byte 0x{data[error.start]:02x} at offset {error.start}; "
+            "save it as UTF-8, for example with: iconv -f latin1 -t utf-8 OLD > NEW"
+        ) from error
+    except LookupError as error:
+        raise TableError(f"there is no encoding {encoding!r}") from error
+    if "\0" in text:
+        raise TableError(binary)
+    if not text.strip():
+        raise TableError(f"{path} is empty")
+    _check_rows(path, text, separator)
+    try:
+        return pd.read_csv(
+            io.StringIO(text), sep=separator, index_col=False, low_memory=False, encoding="utf-8"
+        )
+    except ValueError as error:  # pandas' ParserError and EmptyDataError are ValueErrors
+        raise TableError(f"cannot parse {path}: {' '.join(str(error).split())}") from error
+
+
+def _check_rows(path: Path, text: str, separator: str) -> None:
+    """Refuse what pandas lets pass: short rows are filled, long ones shift the columns."""
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    try:
+        header = next(row for row in rows if row)
+        if len(header) == 1:
+            _refuse_separator(path, header[0], separator)
+        _refuse_repeated_names(str(path), header)
+        for row in rows:
+            if row and len(row) != len(header):
+                raise TableError(
+                    f"{path}: line {rows.line_num} has {len(row)} fields, "
+                    f"the header has {len(header)}"
+                )
+    except csv.Error as error:
+        raise TableError(f"cannot parse {path}: line {rows.line_num}: {error}") from error
+
+
+def _refuse_separator(path: Path, header: str, separator: str) -> None:
+    counts = {other: header.count(other) for other in _SEPARATOR_NAMES if other != separator}
+    likely = max(counts, key=counts.__getitem__)
+    if counts[likely]:
+        raise TableError(
+            f"{path} has one column when split at {_SEPARATOR_NAMES[separator]}; the separator "
+            f"seems to be {_SEPARATOR_NAMES[likely]}: save it with "
+            + ("commas" if separator == "," else "tabs, or name it .csv")
+        )
+
+
+def _refuse_repeated_names(where: str, names: list[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1 and name]
+    if repeated:
+        raise TableError(f"{where} has more than one column named {', '.join(map(repr, repeated))}")
+
+
+def _refuse_rows(target: Hashable, what: str, bad: np.ndarray) -> None:
+    if bad.any():
+        raise TableError(
+            f"the target {target!r} has {int(bad.sum())} {what} value(s), the first in data row "
+            f"{int(bad.argmax()) + 1}; drop these rows or fill them in"
+        )
+
+
+def _some_columns(table: pd.DataFrame, n: int = 8) -> str:
+    names = [repr(name) for name in table.columns[:n]]
+    more = len(table.columns) - n
+    return f"the columns are {', '.join(names)}" + (f" and {more} more" if more > 0 else "")
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ImportError(
+            "reading Parquet needs pyarrow: pip install 'combutab[parquet]'"
+        ) from error
+    try:
+        with pq.ParquetFile(path) as file:
+            _refuse_repeated_names(str(path), list(file.schema_arrow.names))
+            table = file.read().to_pandas()
+    except TableError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise TableError(f"cannot read {path}: {' '.join(str(error).split())}") from error
+    # A stored index with a name is a column of the user's; one without is a row count.
+    return table.reset_index(drop=all(name is None for name in table.index.names))

@@ -1,0 +1,221 @@
+"""read_table and split_target: good files, and one clear line for each flaw."""
+
+import gzip
+import re
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from combutab.datasets import TableError, read_table, split_target
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+
+
+def write(folder, name, data):
+    path = folder / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+def complaint(path):
+    with pytest.raises(TableError) as caught:
+        read_table(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(path) in message
+    return message
+
+
+EXPECTED = pd.DataFrame({"x": [1.5, np.nan, -2.0], "word": ["a", "b,c", "d"], "n": [1, 2, 3]})
+CSV = 'x,word,n\n1.5,a,1\n,"b,c",2\n-2,d,3\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("t.csv", CSV.encode()),
+        ("T.CSV", CSV.encode()),
+        ("t.csv.gz", gzip.compress(CSV.encode())),
+        ("t.tsv", b"x\tword\tn\n1.5\ta\t1\n\tb,c\t2\n-2\td\t3\n"),
+        ("t.tsv.gz", gzip.compress(b"x\tword\tn\n1.5\ta\t1\n\tb,c\t2\n-2\td\t3\n")),
+        ("bom.csv", b"\xef\xbb\xbf" + CSV.encode()),
+        ("crlf.csv", CSV.replace("\n", "\r\n").encode()),
+        ("blank_lines.csv", b"\n" + CSV.replace("\n", "\n\n").encode()),
+        ("no_last_newline.csv", CSV.rstrip().encode()),
+    ],
+)
+def test_reads_the_same_table_from_every_kind_of_text(tmp_path, name, data):
+    pd.testing.assert_frame_equal(read_table(write(tmp_path, name, data)), EXPECTED)
+
+
+def test_a_quoted_line_break_is_part_of_a_cell(tmp_path):
+    table = read_table(write(tmp_path, "t.csv", 'a,b\n"one\ntwo",1\n'))
+    assert table["a"].tolist() == ["one\ntwo"]
+
+
+def test_another_encoding_can_be_named(tmp_path):
+    path = write(tmp_path, "t.csv", "größe,b\n1,é\n".encode("latin-1"))
+    assert list(read_table(path, encoding="latin-1")) == ["größe", "b"]
+    path = write(tmp_path, "u.csv", "größe,b\n1,é\n".encode("utf-16"))
+    assert list(read_table(path, encoding="utf-16")) == ["größe", "b"]
+    with pytest.raises(TableError, match="no encoding 'latin-99'"):
+        read_table(write(tmp_path, "t.csv", CSV), encoding="latin-99")
+
+
+@pytest.mark.parametrize("index", [None, "key"])
+def test_parquet_keeps_columns_and_a_named_index(tmp_path, index):
+    pytest.importorskip("pyarrow")
+    frame = EXPECTED.set_axis([7, 8, 9]).rename_axis(index)
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet")
+    assert list(table) == ([] if index is None else ["key"]) + ["x", "word", "n"]
+    assert table.index.tolist() == [0, 1, 2]
+    assert table["n"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("t.xlsx", b"", r"cannot tell what .* known endings are \.csv, \.csv\.gz"),
+        ("t.csv", b"", "is empty"),
+        ("t.csv", b"\n \n\n", "is empty"),
+        ("t.csv.gz", gzip.compress(b""), "is empty"),
+        ("t.csv", b"a,b\n", "no rows"),
+        ("t.csv", b"a;b;c\n1,5;2;3\n", "separator seems to be a semicolon: save it with commas"),
+        ("t.csv", b'"a";"b"\n1;2\n', "a semicolon"),
+        ("t.csv", b"a\tb\n1\t2\n", "seems to be a tab"),
+        ("t.csv", b"a|b\n1|2\n", "seems to be a vertical bar"),
+        ("t.tsv", b"a,b\n1,2\n", r"seems to be a comma: save it with tabs, or name it \.csv"),
+        ("t.csv", b"a,b,c\n1,2,3\n4,5\n", "line 3 has 2 fields, the header has 3"),
+        ("t.csv", b"a,b\n1,2,3\n4,5,6\n", "line 2 has 3 fields, the header has 2"),
+        ("t.csv", b'a,b\n1,"2\n3,4\n', "cannot parse"),
+        ("t.csv", b'a,b\n1,"' + b"x" * 200_000 + b'"\n', "line 2: field larger than"),
+        ("t.csv", b"a,b\n1,caf\xe9\n", "is not utf-8: byte 0xe9 at offset 9; .* iconv -f latin1"),
+        ("t.csv", b"a,b,a,c,b\n1,2,3,4,5\n", "more than one column named 'a', 'b'"),
+        ("t.csv", b"a,b\n1,\x00\n", "NUL bytes"),
+        ("t.csv", b"\x89PNG\r\n\x1a\n\x00\x00\xff", "NUL bytes"),
+        ("t.csv", b"PAR1\x15\x04", r"is a Parquet file: rename it to \.parquet"),
+        ("t.csv", b"PK\x03\x04\x14", "spreadsheet"),
+        ("t.csv", gzip.compress(b"a,b\n1,2\n"), r"rename it to \.csv\.gz"),
+        ("t.csv", "a,b\n1,2\n".encode("utf-16"), "UTF-16"),
+        ("t.csv.gz", b"a,b\n1,2\n", "not a whole gzip file"),
+        ("t.csv.gz", gzip.compress(CSV.encode() * 100)[:-20], "not a whole gzip file"),
+        ("t.parquet", b"PAR1 and then something else", "cannot read"),
+    ],
+)
+def test_a_bad_file_gets_one_clear_line(tmp_path, name, data, says):
+    if name.endswith(".parquet"):
+        pytest.importorskip("pyarrow")
+    assert re.search(says, complaint(write(tmp_path, name, data)))
+
+
+def test_missing_file_and_directory(tmp_path):
+    assert "there is no file" in complaint(tmp_path / "none.csv")
+    assert "is a directory" in complaint(tmp_path)
+
+
+def test_unreadable_file(tmp_path, monkeypatch):
+    def refuse(self):
+        raise PermissionError(13, "Permission denied")
+
+    path = write(tmp_path, "t.csv", CSV)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert "cannot read" in complaint(path)
+
+
+def test_parquet_without_rows_or_with_repeated_names(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
+    assert "no rows" in complaint(tmp_path / "empty.parquet")
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    pq.write_table(twice, tmp_path / "twice.parquet")
+    assert "more than one column named 'a'" in complaint(tmp_path / "twice.parquet")
+
+
+names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1)
+cells = st.one_of(st.integers(-(10**6), 10**6), st.floats(-1e6, 1e6), st.none())
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    columns=st.lists(names.filter(str.strip), min_size=2, max_size=4, unique=True),
+    rows=st.lists(st.lists(cells, min_size=4, max_size=4), min_size=1, max_size=5),
+)
+def test_what_pandas_writes_is_read_back(tmp_path, columns, rows):
+    frame = pd.DataFrame([row[: len(columns)] for row in rows], columns=columns, dtype=float)
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    table = read_table(path)
+    assert list(table) == columns
+    np.testing.assert_allclose(table.to_numpy(dtype=float), frame.to_numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "shape"),
+    [
+        ("california_housing.csv.gz", "median_house_value", (20640, 9)),
+        ("PhishingWebsites.csv.gz", "Result", (11055, 30)),
+        ("wdbc.csv", "Class", (569, 30)),
+        ("autoMpg.csv", "class", (398, 7)),
+    ],
+)
+def test_real_tables(name, target, shape):
+    path = SHARED / "openml" / name
+    if not path.exists():
+        pytest.skip(f"{name} is not in shared/data/openml beside the checkout")
+    X, y = split_target(read_table(path), target)
+    assert X.shape == shape
+    assert len(y) == shape[0]
+    assert target not in X
+
+
+def test_reading_needs_no_more_than_a_few_copies_of_the_file(tmp_path):
+    path = tmp_path / "t.csv"
+    pd.DataFrame(np.random.default_rng(0).random((20_000, 10))).to_csv(path, index=False)
+    size = path.stat().st_size
+    tracemalloc.start()
+    read_table(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * size
+
+
+TABLE = pd.DataFrame({"area": [1.0, 2.0, 3.0], "Price": [10, 20, 30], "kind": ["a", "b", "a"]})
+
+
+def test_split_target_takes_one_column_out():
+    X, y = split_target(TABLE, "Price")
+    assert list(X) == ["area", "kind"]
+    assert y.tolist() == [10, 20, 30]
+    assert y.name == "Price"
+    assert list(TABLE) == ["area", "Price", "kind"]
+
+
+@pytest.mark.parametrize(
+    ("table", "target", "says"),
+    [
+        (TABLE, "price", "there is no column 'price'; did you mean 'Price'"),
+        (TABLE, "zzz", "the columns are 'area', 'Price', 'kind'"),
+        (pd.DataFrame(np.ones((2, 11))), "y", "and 3 more"),
+        (TABLE.iloc[:1], "Price", r"has 1 row\(s\); at least 2"),
+        (TABLE.iloc[:0], "Price", r"has 0 row\(s\)"),
+        (TABLE[["Price"]], "Price", "no column but the target"),
+        (TABLE.assign(Price=[1, np.nan, None]), "Price", r"2 missing .* first in data row 2"),
+        (TABLE.assign(kind=["a", "b", None]), "kind", r"1 missing .* data row 3"),
+        (TABLE.assign(Price=[1.0, 2.0, -np.inf]), "Price", r"1 infinite .* data row 3"),
+        (TABLE.assign(Price=5), "Price", "is 5 in all 3 rows"),
+        (TABLE.assign(kind="yes"), "kind", "is yes in all 3 rows: one class"),
+        (pd.concat([TABLE, TABLE], axis=1), "area", "more than one column named 'area'"),
+    ],
+)
+def test_a_bad_target_gets_one_clear_line(table, target, says):
+    with pytest.raises(TableError, match=says) as caught:
+        split_target(table, target)
+    assert "\n" not in str(caught.value)
