@@ -1,0 +1,282 @@
+"""CombU: different units of one layer get different activations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from combutab.activations._elementwise import UNITWISE, along
+
+DEFAULT_RATIOS = {"relu": 0.5, "elu": 0.25, "nlrelu": 0.25}
+_FUSED = frozenset(DEFAULT_RATIOS)
+
+Span = tuple[str, int, int]  # (name, start, length) along the feature axis
+
+
+def _counts(ratios: Mapping[str, float], width: int) -> list[int]:
+    """How many units each part gets: rounded, the remainder to the first."""
+    counts = [round(ratio * width) for ratio in ratios.values()]
+    counts[0] += width - sum(counts)
+    for i in range(1, len(counts)):  # the first may have been rounded below nothing
+        taken = min(counts[i], max(0, -counts[0]))
+        counts[i] -= taken
+        counts[0] += taken
+    return counts
+
+
+class _Contiguous(torch.autograd.Function):
+    """ReLU, ELU and NLReLU on slices of one tensor; saves its output alone.
+
+    The output tells the derivative: above zero it is 1 (ReLU, ELU) or exp(-output) (NLReLU),
+    below zero it is output + 1 (ELU).
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, spans: tuple[Span, ...], dim: int) -> Tensor:
+        out = x.clamp_min(0)  # right for ReLU, half the way for the other two
+        for name, start, length in spans:
+            if name == "elu":
+                out.narrow(dim, start, length).add_(
+                    x.narrow(dim, start, length).clamp_max(0).expm1_()
+                )
+            elif name == "nlrelu":
+                out.narrow(dim, start, length).log1p_()
+        return out
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, ctx.spans, ctx.dim = inputs
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def slope(out: Tensor, spans: tuple[Span, ...], dim: int) -> Tensor:
+        slopes = []
+        for name, start, length in spans:
+            part = out.narrow(dim, start, length)
+            if name == "elu":
+                slopes.append(part.clamp_max(0) + 1)
+            elif name == "nlrelu":
+                slopes.append(torch.exp(-part) * (part > 0))
+            else:
+                slopes.append((part > 0).to(part.dtype))
+        return torch.cat(slopes, dim)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        (out,) = ctx.saved_tensors
+        return tangent * _Contiguous.slope(out, ctx.spans, ctx.dim)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (out,) = ctx.saved_tensors
+        dim = ctx.dim
+        if torch.is_grad_enabled():  # someone will differentiate this gradient
+            return grad * _Contiguous.slope(out, ctx.spans, dim), None, None
+        grad_in = torch.ops.aten.threshold_backward.default(grad, out, 0)
+        for name, start, length in ctx.spans:
+            part = out.narrow(dim, start, length)
+            if name == "elu":
+                grad_out = grad.narrow(dim, start, length)
+                grad_in.narrow(dim, start, length).copy_(
+                    torch.addcmul(grad_out, grad_out, part.clamp_max(0))
+                )
+            elif name == "nlrelu":
+                grad_in.narrow(dim, start, length).mul_(torch.neg(part).exp_())
+        return grad_in, None, None
+
+
+class _Masked(torch.autograd.Function):
+    """The same for units scattered over the layer: 0/1 masks say which is ELU, which NLReLU.
+
+    Faster than gathering and scattering columns, and masks of shape (members, 1, width)
+    give every member of a stack a partition of its own.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, elu: Tensor, nlrelu: Tensor) -> Tensor:
+        above = x.clamp_min(0)
+        out = torch.lerp(above, above.log1p(), nlrelu)
+        return out.add_(x.clamp_max(0).expm1_().mul_(elu))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, elu, nlrelu = inputs
+        ctx.save_for_backward(output, elu, nlrelu)
+        ctx.save_for_forward(output, elu, nlrelu)
+
+    @staticmethod
+    def slope(out: Tensor, elu: Tensor, nlrelu: Tensor) -> Tensor:
+        return torch.lerp(torch.exp(-(out * nlrelu)) * (out > 0), out.clamp_max(0) + 1, elu)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        return tangent * _Masked.slope(*ctx.saved_tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        out, elu, nlrelu = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return grad * _Masked.slope(out, elu, nlrelu), None, None
+        grad_in = torch.ops.aten.threshold_backward.default(grad, out, 0)
+        grad_in.mul_((out * nlrelu).neg_().exp_())
+        below = torch.addcmul(grad, grad, out.clamp_max(0))
+        return grad_in.lerp_(below, elu), None, None
+
+
+class CombU(nn.Module):
+    """Combined units: unit j gets activation g_i by a fixed partition in given ratios.
+
+    Parameters
+    ----------
+    width : int
+        Number of features.
+    ratios : mapping of str to float, optional
+        Unit-wise activations by name and their shares, which sum to 1; the default is
+        ``{"relu": 0.5, "elu": 0.25, "nlrelu": 0.25}``. Shares are rounded to whole units and
+        what rounding leaves goes to the first.
+    assignment : {"contiguous", "random"}, default "contiguous"
+        Neighbouring units in the order of ``ratios``, or a random partition, kept in the
+        buffer ``partition`` and saved with the weights. With i.i.d. initial weights both give
+        the same distribution over networks; take "random" beside a module that groups units
+        by position, such as group normalisation.
+    dim : int, default -1
+        The feature axis.
+    generator : torch.Generator, optional
+        Draws the random partition; the global generator if None.
+
+    Shape
+    -----
+    (..., width) -> (..., width).
+
+    Raises
+    ------
+    ValueError
+        If a name is not a unit-wise activation, a share is negative, the shares do not sum
+        to 1, or the input has another width.
+
+    References
+    ----------
+    "CombU: a combined unit activation for fitting mathematical expressions with neural
+    networks", Eq. (1).
+
+    Examples
+    --------
+    >>> CombU(4)(torch.tensor([[1.0, -1.0, -1.0, 1.0]]))
+    tensor([[ 1.0000,  0.0000, -0.6321,  0.6931]])
+    >>> CombU(4, ratios={"relu": 0.5, "tanh": 0.5})(torch.tensor([[2.0, -2.0, 2.0, -2.0]]))
+    tensor([[ 2.0000,  0.0000,  0.9640, -0.9640]])
+    """
+
+    partition: Tensor | None
+
+    def __init__(
+        self,
+        width: int,
+        ratios: Mapping[str, float] | None = None,
+        assignment: Literal["contiguous", "random"] = "contiguous",
+        *,
+        dim: int = -1,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        ratios = dict(DEFAULT_RATIOS if ratios is None else ratios)
+        _check(width, ratios, assignment)
+        self.width, self.ratios, self.assignment, self.dim = width, ratios, assignment, dim
+        spans, start = [], 0
+        for name, length in zip(ratios, _counts(ratios, width), strict=True):
+            if length:
+                spans.append((name, start, length))
+                start += length
+        self.spans: tuple[Span, ...] = tuple(spans)
+        self.fused = _FUSED.issuperset(name for name, _, _ in spans)
+        self.parts = nn.ModuleList(
+            UNITWISE[name](length, dim=dim) for name, _, length in spans if not self.fused
+        )
+        partition = None
+        if assignment == "random":
+            lengths = torch.tensor([length for _, _, length in spans])
+            order = torch.randperm(width, generator=generator)
+            partition = torch.repeat_interleave(lengths)[order]
+        self.register_buffer("partition", partition)
+
+    def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
+        if x.shape[self.dim] != self.width:
+            raise ValueError(
+                f"CombU was built for {self.width} features, got {x.shape[self.dim]} along "
+                f"dim={self.dim} of an input of shape {tuple(x.shape)}; build it for that width "
+                "or set dim to the feature axis"
+            )
+        if self.partition is None:
+            if self.fused and not torch.compiler.is_compiling():
+                return _Contiguous.apply(x, self.spans, self.dim)
+            return self._by_parts(x)
+        if self.fused:
+            names = [name for name, _, _ in self.spans]
+            elu, nlrelu = (
+                along(self.partition == (names.index(n) if n in names else -1), x, self.dim)
+                for n in ("elu", "nlrelu")
+            )
+            if torch.compiler.is_compiling():
+                above = F.relu(x)
+                return torch.lerp(above, above.log1p(), nlrelu) + elu * x.clamp_max(0).expm1()
+            return _Masked.apply(x, elu, nlrelu)
+        return self.from_parts(self._by_parts(self.to_parts(x)))
+
+    def to_parts(self, x: Tensor) -> Tensor:
+        """Reorder features so that each part's units are neighbours, as in ``spans``."""
+        if self.partition is None:
+            return x
+        return _take(x, torch.argsort(self.partition, dim=-1, stable=True), self.dim)
+
+    def from_parts(self, x: Tensor) -> Tensor:
+        """Undo ``to_parts``."""
+        if self.partition is None:
+            return x
+        order = torch.argsort(self.partition, dim=-1, stable=True)
+        return _take(x, torch.argsort(order, dim=-1), self.dim)
+
+    def modules_of_parts(self) -> list[nn.Module]:
+        """The activation of each span."""
+        return list(self.parts) or [UNITWISE[name](length) for name, _, length in self.spans]
+
+    def _by_parts(self, x: Tensor) -> Tensor:
+        pieces = [
+            part(x.narrow(self.dim, start, length))
+            for part, (_, start, length) in zip(self.modules_of_parts(), self.spans, strict=True)
+        ]
+        return torch.cat(pieces, self.dim)
+
+    def extra_repr(self) -> str:
+        counts = ", ".join(f"{name}: {length}" for name, _, length in self.spans)
+        return f"{self.width}, {{{counts}}}, assignment={self.assignment!r}, dim={self.dim}"
+
+
+def _take(x: Tensor, index: Tensor, dim: int) -> Tensor:
+    if index.ndim == 1:
+        return x.index_select(dim, index)
+    return x.gather(-1, index.expand_as(x))  # a stack: one index a member
+
+
+def _check(width: int, ratios: Mapping[str, float], assignment: str) -> None:
+    if width < 1:
+        raise ValueError(f"width must be at least 1, got {width=}")
+    if assignment not in ("contiguous", "random"):
+        raise ValueError(f"assignment must be 'contiguous' or 'random', got {assignment=}")
+    for name, ratio in ratios.items():
+        if name not in UNITWISE:
+            raise ValueError(
+                f"CombU combines unit-wise activations, got {name!r}; known: {', '.join(UNITWISE)}"
+            )
+        if not ratio >= 0:
+            raise ValueError(f"ratios must not be negative, got {name}={ratio!r}")
+    if not ratios or abs(sum(ratios.values()) - 1) > 1e-6:
+        raise ValueError(f"ratios must sum to 1, got {ratios}; divide each by their sum")

@@ -1,0 +1,148 @@
+"""ProxyNorm: an activation step normalised by the moments of a Gaussian stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from combutab.activations._elementwise import HALF, along
+from combutab.activations._layeract import LayerAct
+from combutab.activations._moments import moments
+from combutab.activations._parallel_norm import PLN, PLS
+from combutab.activations._registry import make_activation
+
+
+class ProxyNorm(nn.Module):
+    """Proxy-normalised activation, ``(phi(gamma y + beta) - mean) / sqrt(variance + eps)``.
+
+    Mean and variance are those of ``phi(gamma Y + beta)`` for a Gaussian proxy
+    ``Y ~ N(proxy_beta, (1 + proxy_gamma)^2)``: functions of the parameters, never of the batch.
+    To stand right after a LayerNorm or GroupNorm without affine, whose output y is.
+
+    Parameters
+    ----------
+    activation : str, callable or nn.Module
+        phi, unit-wise: what ``make_activation`` takes, or a module that acts on the last axis.
+    width : int
+        Number of features.
+    eps : float, default 0.03
+        Added to the proxy's variance.
+    proxy_params : bool, default True
+        Learn ``proxy_beta`` and ``proxy_gamma`` (both start at 0; let weight decay keep them
+        small); if False the proxy is standard normal.
+    scale : bool, default True
+        If False only the mean is subtracted, as before a final mean pooling.
+    n_samples : int, default 256
+        Points, uniform in probability, for activations whose moments have no closed form.
+    closed_form : bool, default True
+        If False all moments are taken over points.
+    dim : int, default -1
+        The feature axis.
+
+    Shape
+    -----
+    (..., width) -> (..., width). ``gamma``, ``beta``, ``proxy_beta`` and ``proxy_gamma`` are
+    (width,); a stack may put (members, 1, width) in their place and gets moments per member.
+
+    Raises
+    ------
+    ValueError
+        If phi looks at more than one unit (PLN, PLS, LayerAct): the proxy is a distribution of
+        one unit and says nothing about how units vary together.
+
+    References
+    ----------
+    "Proxy-normalizing activations to match batch normalization while removing batch
+    dependence", Eq. (7) and appendix C.
+
+    Examples
+    --------
+    >>> act = ProxyNorm("relu", 3, eps=0.0)
+    >>> act(torch.tensor([[-1.0, 0.0, 2.0]])).detach()
+    tensor([[-0.6833, -0.6833,  2.7424]])
+    """
+
+    def __init__(
+        self,
+        activation: str | Callable[[int], nn.Module] | nn.Module,
+        width: int,
+        *,
+        eps: float = 0.03,
+        proxy_params: bool = True,
+        scale: bool = True,
+        n_samples: int = 256,
+        closed_form: bool = True,
+        dim: int = -1,
+    ) -> None:
+        super().__init__()
+        if eps < 0:
+            raise ValueError(f"eps must not be negative, got {eps=}")
+        if n_samples < 2:
+            raise ValueError(f"n_samples must be at least 2 to have a variance, got {n_samples=}")
+        if not isinstance(activation, nn.Module):
+            activation = make_activation(activation, width)
+        for module in activation.modules():
+            if isinstance(module, PLN | PLS | LayerAct | ProxyNorm):
+                raise ValueError(
+                    "ProxyNorm needs a unit-wise activation, whose moments follow from the "
+                    f"distribution of one unit; {type(module).__name__} looks at many units at "
+                    "once (or is normalised already), so no Gaussian proxy of a single unit "
+                    "gives its moments; use an elementwise activation or CombU"
+                )
+        if getattr(activation, "dim", -1) != -1:
+            raise ValueError(
+                "the activation inside ProxyNorm must act on the last axis, got one built with "
+                f"dim={activation.dim}; build it with dim=-1 and give dim to ProxyNorm"
+            )
+        self.activation = activation
+        self.width, self.eps, self.scale, self.dim = width, eps, scale, dim
+        self.n_samples, self.closed_form = n_samples, closed_form
+        self.gamma = nn.Parameter(torch.ones(width))
+        self.beta = nn.Parameter(torch.zeros(width))
+        self.proxy_beta = nn.Parameter(torch.zeros(width)) if proxy_params else None
+        self.proxy_gamma = nn.Parameter(torch.zeros(width)) if proxy_params else None
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of ``phi(gamma Y + beta)``, in at least float32.
+
+        Returns
+        -------
+        tuple of Tensor, each (width,) or (members, 1, width)
+        """
+        gamma, beta = _wide(self.gamma), _wide(self.beta)
+        mean, std = beta, gamma.abs()
+        if self.proxy_beta is not None and self.proxy_gamma is not None:
+            mean = torch.addcmul(beta, gamma, _wide(self.proxy_beta))
+            std = (gamma * (1 + _wide(self.proxy_gamma))).abs()
+        mean, var = moments(self.activation, mean, std, self.n_samples, self.closed_form)
+        return mean, var.clamp_min(0)  # rounding may leave a variance of 0 just below it
+
+    def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
+        if x.shape[self.dim] != self.width:
+            raise ValueError(
+                f"ProxyNorm was built for {self.width} features, got {x.shape[self.dim]} along "
+                f"dim={self.dim} of an input of shape {tuple(x.shape)}; build it for that width "
+                "or set dim to the feature axis"
+            )
+        y = x.movedim(self.dim, -1)
+        z = self.activation(torch.addcmul(along(self.beta, y, -1), y, along(self.gamma, y, -1)))
+        # ProxyNorm Eq. (7)
+        mean, var = self.moments()
+        if self.scale:
+            rstd = torch.rsqrt(var + self.eps)
+            z = torch.addcmul((-mean * rstd).to(z.dtype), z, rstd.to(z.dtype))
+        else:
+            z = z - mean.to(z.dtype)
+        return z.movedim(-1, self.dim)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.width}, eps={self.eps}, proxy_params={self.proxy_beta is not None}, "
+            f"scale={self.scale}, n_samples={self.n_samples}, dim={self.dim}"
+        )
+
+
+def _wide(parameter: Tensor) -> Tensor:
+    return parameter.float() if parameter.dtype in HALF else parameter
