@@ -1,0 +1,177 @@
+"""Categorical columns: values to stable keys, keys to codes."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from combutab.preprocessing._columns import narrow, raise_complex
+from combutab.preprocessing._numeric import raise_infinity
+
+# A category's key: a plain Python value, the same whatever dtype the column came in.
+Key = bool | int | float | str | bytes | pd.Timestamp | pd.Timedelta
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """A column as codes into its distinct keys; -1 is missing."""
+
+    codes: np.ndarray  # (n,) integers
+    keys: list[Key]
+
+
+@dataclass(frozen=True)
+class CategoryMap:
+    """What is remembered of one categorical column.
+
+    One-hot: key i is 1 in column i of the span; missing, if the fit saw it, in the last one; an
+    unseen value nowhere. Codes: 0 is unseen and rare, key i is i + 1, missing, if seen, the last.
+    """
+
+    column: int
+    keys: tuple[Key, ...]
+    missing: bool
+    onehot: bool
+    _position: dict[Key, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_position", {key: i for i, key in enumerate(self.keys)})
+
+    @property
+    def width(self) -> int:
+        """Columns of a one-hot span, or the cardinality of a code column."""
+        return len(self.keys) + self.missing + (not self.onehot)
+
+    def encode(self, factors: Factors) -> np.ndarray:
+        """Codes of shape (n,), int64; in a one-hot column -1 is a row of zeros."""
+        unseen, first = (-1, 0) if self.onehot else (0, 1)
+        keys = factors.keys
+        if _are_numbers(self.keys) and keys and all(isinstance(key, str) for key in keys):
+            keys = [_number_or_text(str(key)) for key in keys]
+        # One look-up a distinct value, then a gather a row.
+        table = np.empty(len(keys) + 1, dtype=np.int64)
+        table[:-1] = [self._position.get(key, unseen - first) for key in keys]
+        table[:-1] += first
+        table[-1] = first + len(self.keys) if self.missing else unseen  # gathered by code -1
+        return table[factors.codes]
+
+
+def fit_categories(column: int, factors: Factors, max_onehot: int) -> CategoryMap:
+    """Learn a column's categories, sorted so that the order of the rows does not matter.
+
+    In a column of codes a category seen once shares the slot of the unseen ones: an embedding
+    cannot be learned from one row, and so that slot is trained at all.
+    """
+    counts = np.bincount(factors.codes + 1, minlength=len(factors.keys) + 1)
+    seen: dict[Key, int] = {}
+    for key, count in zip(factors.keys, counts[1:].tolist(), strict=True):
+        if count:
+            seen[key] = seen.get(key, 0) + count
+    onehot = len(seen) <= max_onehot
+    keys = sorted((key for key, count in seen.items() if onehot or count > 1), key=_order)
+    return CategoryMap(column, tuple(keys), bool(counts[0]), onehot)
+
+
+def factorize(column: pd.Series) -> Factors:
+    """Codes and distinct keys of a column of any dtype.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> factors = factorize(pd.Series([1, "1", None, 1.0], dtype=object))
+    >>> factors.codes.tolist(), factors.keys
+    ([0, 1, -1, 0], [1, '1'])
+    """
+    dtype: Any = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        codes = column.cat.codes.to_numpy(np.int64)
+        used = np.flatnonzero(np.bincount(codes + 1, minlength=1)[1:])
+        position = np.full(len(dtype.categories) + 1, -1)
+        position[used] = np.arange(len(used))
+        return _canonical(position[codes], dtype.categories[used])
+    if isinstance(dtype, pd.SparseDtype):
+        column = column.astype(dtype.subtype)
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
+        column = pd.Series(narrow(column.to_numpy()))
+    try:
+        codes, uniques = pd.factorize(column, use_na_sentinel=True)
+    except TypeError:  # unhashable values
+        keys = [_key(value) if types.is_hashable(value) else repr(value) for value in column]
+        codes, uniques = pd.factorize(pd.Series(keys, dtype=object), use_na_sentinel=True)
+    return _canonical(codes, uniques)
+
+
+def _canonical(codes: np.ndarray, uniques: Any) -> Factors:
+    if uniques.dtype.kind == "c":
+        raise_complex(uniques)
+    if uniques.dtype.kind == "f" and np.isinf(uniques.to_numpy(np.float64)).any():
+        raise_infinity()
+    values = uniques.astype(object).tolist()
+    if types.infer_dtype(values, skipna=False) in ("string", "integer"):
+        return Factors(codes, values)
+    keys: list[Any] = [None if types.is_scalar(v) and pd.isna(v) else _key(v) for v in values]
+    if None in keys:  # NaN inside a nullable column, which pandas keeps apart from NA
+        position = np.arange(len(keys) + 1)
+        position[[i for i, key in enumerate(keys) if key is None] + [len(keys)]] = -1
+        codes, keys = position[codes], [0 if key is None else key for key in keys]
+    return Factors(codes, keys)
+
+
+def _key(value: Any) -> Any:
+    """The plain value that stands for a category; equal categories have equal keys."""
+    if value is None or isinstance(value, str | bytes | pd.Timestamp | pd.Timedelta):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real | decimal.Decimal):
+        number = float(value)
+        if np.isinf(number):
+            raise_infinity()
+        return int(number) if number.is_integer() else number
+    if isinstance(value, numbers.Complex):
+        raise_complex(value)
+    if isinstance(value, datetime.date | np.datetime64):
+        return pd.Timestamp(value)
+    if isinstance(value, datetime.timedelta | np.timedelta64):
+        return pd.Timedelta(value)
+    if isinstance(value, pd.Interval | pd.Period | datetime.time):
+        return str(value)
+    if type(value).__repr__ is object.__repr__:
+        raise TypeError(
+            f"a category must be a number, text, a date or a value with a stable repr, got a "
+            f"{type(value).__name__}; convert the column to strings"
+        )
+    return repr(value)
+
+
+def _are_numbers(keys: Sequence[Key]) -> bool:
+    return len(keys) > 0 and all(type(key) in (int, float) for key in keys)
+
+
+def _number_or_text(text: str) -> Key:
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if number.is_integer() else number
+
+
+def _order(key: Key) -> tuple[int, Any]:
+    """Numbers, then text, then the rest; each by value."""
+    if isinstance(key, pd.Timestamp):
+        return (3, key) if key.tzinfo is None else (4, key)
+    if isinstance(key, pd.Timedelta):
+        return 5, key
+    if isinstance(key, bytes):
+        return 2, key
+    return (1, key) if isinstance(key, str) else (0, key)

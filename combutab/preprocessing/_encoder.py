@@ -1,0 +1,299 @@
+"""TableEncoder: a table to the float32 arrays of a network."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from combutab.preprocessing._blocks import Block
+from combutab.preprocessing._categories import CategoryMap, Factors, factorize, fit_categories
+from combutab.preprocessing._columns import Kind
+from combutab.preprocessing._numeric import NumericScaler, apply_numeric, fit_numeric
+from combutab.preprocessing._selection import categorical_mask
+from combutab.preprocessing._state import decoder_state, encoder_state
+from combutab.preprocessing._table import Table, read_table
+
+SpanKind = Literal["numeric", "indicator", "onehot", "code"]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where an input column went: `slice` of `dense`, or of `codes` where kind is "code"."""
+
+    column: int
+    kind: SpanKind
+    slice: builtins.slice
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedTable:
+    """A table as a network takes it.
+
+    Attributes
+    ----------
+    dense : ndarray of shape (n_rows, n_dense), float32
+        Scaled numbers, then missing-value indicators, then one-hot columns; all finite.
+    codes : ndarray of shape (n_rows, n_codes), int64
+        One column a categorical column of many categories, for embeddings.
+    """
+
+    dense: np.ndarray
+    codes: np.ndarray
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Encode a table of numbers, categories, dates and missing values for a neural network.
+
+    Accepted are pandas and polars DataFrames, numpy arrays, lists of rows and scipy sparse
+    matrices. What happens to a column depends on what it holds:
+
+    - numbers, and datetimes and timedeltas in seconds, are scaled as `numeric` says; columns
+      constant in fit become 0; missing values become the mean ("quantile" and "robust": the
+      median), and a column that had some in fit gets an indicator column beside it;
+    - truth values stay 0 and 1;
+    - categories are one-hot encoded, one column a category seen in fit (also where there are two
+      only), a missing value being one more if fit saw it; an unseen category is all zeros;
+    - a column of more than `max_onehot` categories becomes integer codes: 0 for unseen categories
+      and those that fit saw once, then the others in order, then missing if fit saw it.
+
+    Categories keep their type: 1 and "1" are two categories, but 1, 1.0 and True are one, as in
+    Python. Sparse input is scaled without centering.
+
+    Parameters
+    ----------
+    categorical_features : "from_dtype", None or array-like, default="from_dtype"
+        Which columns hold categories. "from_dtype": those of category, string and object dtype
+        (an object column of numbers or dates only is not a category). None: no column. Or a mask,
+        positions, or column names. A column that is not categorical but holds text is parsed.
+    numeric : {"standard", "quantile", "robust", "none"}, default="standard"
+        "standard": to mean 0 and standard deviation 1. "quantile": to a normal distribution by
+        rank. "robust": by median and interquartile range, then bent by ``x / sqrt(1 + (x/3)**2)``
+        as RealMLP does. "none": as is.
+    max_onehot : int, default=32
+        Columns with more categories than this become codes.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only where all names are strings.
+    kinds_ : tuple of str
+        What each column holds: "number", "bool", "datetime", "timedelta" or "category".
+    spans_ : tuple of Span
+    n_dense_ : int
+    cardinalities_ : tuple of int
+        Of each code column: codes lie in ``range(cardinality)``.
+    categories_ : dict of int to list
+        Of each categorical column (by position): the categories that have a column or code of
+        their own, in order; None stands for missing.
+    numeric_scaler_ : NumericScaler
+    category_maps_ : tuple of CategoryMap
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> X = pd.DataFrame({"age": [30.0, None, 50.0], "city": ["Rome", "Oslo", "Rome"]})
+    >>> encoder = TableEncoder().fit(X)
+    >>> encoder.get_feature_names_out().tolist()
+    ['age', 'age_missing', 'city_Oslo', 'city_Rome']
+    >>> encoder.encode(X).dense
+    array([[-1.,  0.,  0.,  1.],
+           [ 0.,  1.,  1.,  0.],
+           [ 1.,  0.,  0.,  1.]], dtype=float32)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        "numeric": [StrOptions({"standard", "quantile", "robust", "none"})],
+        "max_onehot": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        *,
+        categorical_features: Any = "from_dtype",
+        numeric: Literal["standard", "quantile", "robust", "none"] = "standard",
+        max_onehot: int = 32,
+    ) -> None:
+        self.categorical_features = categorical_features
+        self.numeric = numeric
+        self.max_onehot = max_onehot
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> TableEncoder:
+        """Learn the scales and categories of a table; `y` is ignored."""
+        self._learn(read_table(self, X, reset=True))
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_encode(self, X: Any) -> EncodedTable:
+        """Fit to X and encode it, reading and factorising each column once."""
+        return self._assemble(*self._learn(read_table(self, X, reset=True)))
+
+    def encode(self, X: Any) -> EncodedTable:
+        """Encode a table with the columns that were fitted.
+
+        Raises
+        ------
+        ValueError
+            If columns are missing, added or in another order, a value is infinite, or a numeric
+            column holds text that is no number.
+        """
+        check_is_fitted(self)
+        table = read_table(self, X, reset=False)
+        factors = [factorize(table.column(each.column)) for each in self.category_maps_]
+        return self._assemble(table.block(self._numeric_columns(), self.kinds_), factors)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Encode to one float32 array of shape (n_rows, n_dense + n_codes): dense, then codes."""
+        return _as_array(self.encode(X))
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
+        """Fit to X and transform it in one pass; `y` is ignored."""
+        return _as_array(self.fit_encode(X))
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns of `transform`: ``age``, ``age_missing``, ``city_Rome``."""
+        check_is_fitted(self)
+        inputs = _check_feature_names_in(self, input_features)
+        suffixes = {each.column: _suffixes(each) for each in self.category_maps_ if each.onehot}
+        names: list[str] = []
+        for span in self.spans_:
+            stem = inputs[span.column]
+            if span.kind == "onehot":
+                names.extend(f"{stem}_{suffix}" for suffix in suffixes[span.column])
+            else:
+                names.append(f"{stem}_missing" if span.kind == "indicator" else stem)
+        return np.asarray(_distinct(names), dtype=object)
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The fitted encoder as numeric arrays and a dict that JSON can hold.
+
+        Examples
+        --------
+        >>> import json, numpy as np
+        >>> X = np.array([[1.0, 2.0], [3.0, np.nan]])
+        >>> arrays, meta = TableEncoder().fit(X).to_state()
+        >>> again = TableEncoder.from_state(arrays, json.loads(json.dumps(meta)))
+        >>> again.transform(X).tolist()
+        [[-1.0, 0.0, 0.0], [1.0, 0.0, 1.0]]
+        """
+        check_is_fitted(self)
+        return encoder_state(self)
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> TableEncoder:
+        """The encoder that `to_state` described."""
+        state = decoder_state(arrays, meta)
+        encoder = cls(**state.parameters)
+        encoder.n_features_in_ = len(state.kinds)
+        if state.feature_names is not None:
+            encoder.feature_names_in_ = np.array(state.feature_names, dtype=object)
+        encoder._remember(state.kinds, state.scaler, state.category_maps)
+        return encoder
+
+    def _learn(self, table: Table) -> tuple[Block, list[Factors]]:
+        mask = categorical_mask(self.categorical_features, table.names, table.n_columns)
+        kinds = tuple(
+            table.kind(j, None if mask is None else bool(mask[j])) for j in range(table.n_columns)
+        )
+        numeric = [j for j, kind in enumerate(kinds) if kind != "category"]
+        categorical = [j for j, kind in enumerate(kinds) if kind == "category"]
+        block = table.block(numeric, kinds)
+        scaler = fit_numeric(
+            block, self.numeric, np.array([kinds[j] == "bool" for j in numeric], bool)
+        )
+        factors = [factorize(table.column(j)) for j in categorical]
+        maps = tuple(
+            fit_categories(j, each, self.max_onehot)
+            for j, each in zip(categorical, factors, strict=True)
+        )
+        self._remember(kinds, scaler, maps)
+        return block, factors
+
+    def _remember(
+        self, kinds: Sequence[Kind], scaler: NumericScaler, maps: tuple[CategoryMap, ...]
+    ) -> None:
+        self.kinds_ = tuple(kinds)
+        self.numeric_scaler_ = scaler
+        self.category_maps_ = maps
+        self.spans_ = _lay_out(self._numeric_columns(), scaler.missing, maps)
+        self.n_dense_ = max((s.slice.stop for s in self.spans_ if s.kind != "code"), default=0)
+        self.cardinalities_ = tuple(each.width for each in maps if not each.onehot)
+        self.categories_ = {m.column: [*m.keys, *([None] if m.missing else [])] for m in maps}
+
+    def _numeric_columns(self) -> list[int]:
+        return [j for j, kind in enumerate(self.kinds_) if kind != "category"]
+
+    def _assemble(self, block: Block, factors: Sequence[Factors]) -> EncodedTable:
+        scaler = self.numeric_scaler_
+        dense = np.empty((block.n_rows, self.n_dense_), dtype=np.float32)
+        codes = np.empty((block.n_rows, len(self.cardinalities_)), dtype=np.int64)
+        apply_numeric(scaler, block, dense)
+        dense[:, scaler.n_dense :] = 0.0
+        spans = {span.column: span for span in self.spans_ if span.kind in ("onehot", "code")}
+        for each, factored in zip(self.category_maps_, factors, strict=True):
+            encoded, span = each.encode(factored), spans[each.column]
+            if each.onehot:
+                rows = np.flatnonzero(encoded >= 0)
+                dense[rows, span.slice.start + encoded[rows]] = 1.0
+            else:
+                codes[:, span.slice.start] = encoded
+        return EncodedTable(dense, codes)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+def _lay_out(
+    numeric: Sequence[int], missing: np.ndarray, maps: Sequence[CategoryMap]
+) -> tuple[Span, ...]:
+    indicated = [j for j, had_missing in zip(numeric, missing, strict=True) if had_missing]
+    widths: list[tuple[int, SpanKind, int]] = [(j, "numeric", 1) for j in numeric]
+    widths += [(j, "indicator", 1) for j in indicated]
+    widths += [(each.column, "onehot", each.width) for each in maps if each.onehot]
+    ends = np.cumsum([width for _, _, width in widths], dtype=int).tolist()
+    spans = [
+        Span(column, kind, slice(end - width, end))
+        for (column, kind, width), end in zip(widths, ends, strict=True)
+    ]
+    coded = [each.column for each in maps if not each.onehot]
+    return (*spans, *(Span(column, "code", slice(i, i + 1)) for i, column in enumerate(coded)))
+
+
+def _as_array(encoded: EncodedTable) -> np.ndarray:
+    if not encoded.codes.shape[1]:
+        return encoded.dense
+    return np.hstack([encoded.dense, encoded.codes.astype(np.float32)])
+
+
+def _suffixes(each: CategoryMap) -> list[str]:
+    return [str(key) for key in each.keys] + ["nan"] * each.missing
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names made distinct: 1 and "1" are two categories that would share one."""
+    taken = set(names)
+    seen: set[str] = set()
+    result = []
+    for name in names:
+        candidate, n = name, 2
+        while candidate in seen or (candidate is not name and candidate in taken):
+            candidate, n = f"{name}_{n}", n + 1
+        seen.add(candidate)
+        result.append(candidate)
+    return result

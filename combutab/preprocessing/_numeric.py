@@ -1,0 +1,209 @@
+"""Scaling of numeric columns: statistics in float64, result in float32, never inf or NaN."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtri
+
+from combutab.preprocessing._blocks import Block, pieces
+
+Method = Literal["standard", "quantile", "robust", "none"]
+
+# Scaled values are cut here: far beyond anything a fit saw (a z-score is at most sqrt(n)), and its
+# square is still finite in float32.
+_LIMIT = 1e15
+_LIMIT_UNSCALED = float(np.finfo(np.float32).max)
+_MAX_KNOTS = 1000
+_EDGE = 1e-7  # quantiles nearer to 0 or 1 are cut, which is +-5.2 standard deviations
+
+
+@dataclass(frozen=True, eq=False)
+class NumericScaler:
+    """What scaling needs of a fit; every array has one entry (or column) a numeric column.
+
+    A value x becomes ``(x - centre) / scale`` (`robust` then bends it, `quantile` takes its normal
+    score between `knots` instead); a missing one becomes `fill`; columns in `constant` become 0.
+    """
+
+    method: Method
+    centre: np.ndarray
+    scale: np.ndarray
+    fill: np.ndarray
+    constant: np.ndarray  # bool: constant in fit
+    unscaled: np.ndarray  # bool: truth values, kept as 0 and 1
+    missing: np.ndarray  # bool: had missing values in fit, so has an indicator
+    knots: np.ndarray  # (n_knots, n_columns), for method="quantile" only
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.centre)
+
+    @property
+    def n_dense(self) -> int:
+        """Columns written: the numeric ones, then the indicators."""
+        return self.n_columns + int(self.missing.sum())
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Statistics of each column over its non-missing values; arrays of shape (n_columns,)."""
+
+    count: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def raise_infinity() -> None:
+    """Raise scikit-learn's error for infinite input."""
+    raise ValueError("Input X contains infinity or a value too large for dtype('float64').")
+
+
+def _missing_mask(rows: np.ndarray) -> np.ndarray | None:
+    """Where rows are NaN, None if nowhere; inf is an error."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(rows.sum()):  # one cheap pass settles almost every piece
+            return None
+    if np.isinf(rows).any():
+        raise_infinity()
+    missing = np.isnan(rows)
+    return missing if missing.any() else None
+
+
+def moments(block: Block) -> Moments:
+    """Mean, standard deviation and range of each column in one pass.
+
+    Each piece's mean and squared deviations are taken in the cache and merged by Chan's update,
+    which is as accurate as two passes.
+    """
+    result = _moments(block, np.ones(block.n_columns))
+    # Squares of values beyond about 1e154 overflow and those under 1e-154 vanish: measure such
+    # columns in a power of two near their largest value.
+    size = np.fmax(np.abs(result.low), np.abs(result.high))
+    odd = (size > 1e140) | ((size < 1e-140) & (size > 0))
+    if odd.any():
+        result = _moments(block, np.where(odd, np.exp2(np.frexp(size)[1] - 1.0), 1.0))
+    return result
+
+
+def _moments(block: Block, unit: np.ndarray) -> Moments:
+    count = np.zeros(block.n_columns)
+    mean = np.zeros(block.n_columns)
+    squares = np.zeros(block.n_columns)
+    low = np.full(block.n_columns, np.nan)
+    high = np.full(block.n_columns, np.nan)
+    rescaled = bool((unit != 1).any())
+    with np.errstate(over="ignore", invalid="ignore"):
+        for piece in pieces(block):
+            rows = block.rows(piece.start, piece.stop)
+            missing = _missing_mask(rows)
+            low = np.fmin(low, np.fmin.reduce(rows, axis=0))
+            high = np.fmax(high, np.fmax.reduce(rows, axis=0))
+            if rescaled:
+                rows /= unit
+            here = np.full(block.n_columns, float(len(rows)))
+            if missing is not None:
+                rows[missing] = 0.0
+                here -= missing.sum(axis=0)
+            piece_mean = rows.sum(axis=0) / np.maximum(here, 1)
+            rows -= piece_mean
+            if missing is not None:
+                rows[missing] = 0.0
+            total = np.maximum(count + here, 1)
+            delta = piece_mean - mean
+            mean += delta * (here / total)
+            squares += np.einsum("ij,ij->j", rows, rows) + delta**2 * (count * here / total)
+            count += here
+        std = np.sqrt(squares / np.maximum(count, 1))
+        return Moments(count, mean * unit, std * unit, low, high)
+
+
+def fit_numeric(block: Block, method: Method, unscaled: np.ndarray) -> NumericScaler:
+    """Learn how to scale a block; `unscaled` marks the columns of truth values."""
+    stats = moments(block)
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = np.fmax(np.abs(stats.low), np.abs(stats.high))
+        constant = ~(stats.high - stats.low > block.tolerance * size)
+    constant &= ~unscaled
+    n_columns = block.n_columns
+    centre, scale = np.zeros(n_columns), np.ones(n_columns)
+    fill = np.where(unscaled | (method == "none"), stats.mean, 0.0)
+    knots = np.empty((0, n_columns))
+    scaled = np.flatnonzero(~unscaled & ~constant).tolist()
+    if method == "none":
+        constant = np.zeros(n_columns, dtype=bool)
+    elif method == "standard":
+        scale[scaled] = np.maximum(stats.std[scaled], np.finfo(np.float64).smallest_subnormal)
+        if block.centred:
+            centre[scaled] = stats.mean[scaled]
+        else:
+            fill[scaled] = stats.mean[scaled] / scale[scaled]
+    elif method == "robust":
+        for j in scaled:
+            centre[j], scale[j] = _median_and_spread(block.column(j), stats.low[j], stats.high[j])
+    else:
+        knots = np.zeros((min(_MAX_KNOTS, block.n_rows), n_columns))
+        for j in scaled:
+            knots[:, j] = _quantiles(block.column(j), np.linspace(0, 1, len(knots)))
+    missing = stats.count < block.n_rows
+    return NumericScaler(method, centre, scale, fill, constant, unscaled, missing, knots)
+
+
+def _quantiles(column: np.ndarray, levels: np.ndarray | list[float]) -> np.ndarray:
+    present = column[~np.isnan(column)]
+    unit = 4.0 if np.abs(present).max() > 1e300 else 1.0  # so that differences do not overflow
+    return np.maximum.accumulate(np.quantile(present / unit, levels)) * unit
+
+
+def _median_and_spread(column: np.ndarray, low: float, high: float) -> tuple[float, float]:
+    # RealMLP: the interquartile range, or half the whole range where that is zero.
+    lower, median, upper = _quantiles(column, [0.25, 0.5, 0.75])
+    spread = upper - lower if upper > lower else high / 2 - low / 2
+    return median, min(spread, np.finfo(np.float64).max)
+
+
+def apply_numeric(scaler: NumericScaler, block: Block, out: np.ndarray) -> None:
+    """Write the scaled columns and then the indicators into `out`, (n_rows, >= n_dense)."""
+    n_columns = scaler.n_columns
+    indicated = np.flatnonzero(scaler.missing)
+    limit = _LIMIT_UNSCALED if scaler.method == "none" else _LIMIT
+    out[:, n_columns : scaler.n_dense] = 0.0
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        for piece in pieces(block):
+            rows = block.rows(piece.start, piece.stop)
+            missing = _missing_mask(rows)
+            _scale(scaler, rows)
+            np.clip(rows, -limit, limit, out=rows)
+            if scaler.constant.any():
+                rows[:, scaler.constant] = 0.0
+            if missing is not None:
+                np.copyto(rows, scaler.fill, where=missing)
+                out[piece, n_columns : scaler.n_dense] = missing[:, indicated]
+            out[piece, :n_columns] = rows
+
+
+def _scale(scaler: NumericScaler, rows: np.ndarray) -> None:
+    if scaler.method == "none":
+        return
+    if scaler.method == "quantile":
+        levels = np.linspace(0, 1, len(scaler.knots))
+        for j in np.flatnonzero(~scaler.unscaled & ~scaler.constant):
+            rows[:, j] = _normal_score(rows[:, j], scaler.knots[:, j], levels)
+        return
+    rows -= scaler.centre
+    rows /= scaler.scale
+    if scaler.method == "robust":
+        np.clip(rows, -_LIMIT, _LIMIT, out=rows)
+        # RealMLP's smooth clip: x / sqrt(1 + (x/3)^2), within (-3, 3)
+        np.divide(rows, np.sqrt(1 + (rows / 3) ** 2), out=rows, where=~scaler.unscaled)
+
+
+def _normal_score(column: np.ndarray, knots: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    # Interpolated from both sides, so that a value repeated over many knots gets their middle.
+    below = np.interp(column, knots, levels)
+    above = -np.interp(-column, -knots[::-1], -levels[::-1])
+    return ndtri(np.clip((below + above) / 2, _EDGE, 1 - _EDGE))

@@ -1,0 +1,240 @@
+"""One reading of every kind of table: counted, named, and given out by column."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from combutab.preprocessing._blocks import ArrayBlock, Block, ColumnsBlock, SparseBlock
+from combutab.preprocessing._columns import Kind, infer_kind, narrow, raise_complex, to_float
+
+
+class Table:
+    """A table read by columns; the input itself is never changed."""
+
+    def __init__(self, n_rows: int, names: Sequence[Any] | None, n_columns: int) -> None:
+        self.n_rows = n_rows
+        self.names = names
+        self.n_columns = n_columns
+
+    def label(self, j: int) -> str:
+        """How an error names column j."""
+        return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
+
+    def column(self, j: int) -> pd.Series:
+        """Column j, not copied where its storage allows."""
+        raise NotImplementedError
+
+    def kind(self, j: int, categorical: bool | None) -> Kind:
+        """How column j is to be encoded; see `infer_kind`."""
+        return infer_kind(self.column(j), categorical, self.label(j))
+
+    def block(self, columns: Sequence[int], kinds: Sequence[Kind]) -> Block:
+        """The named columns as numbers."""
+        arrays = [to_float(self.column(j), kinds[j], self.label(j)) for j in columns]
+        return ColumnsBlock(arrays, self.n_rows)
+
+
+class FrameTable(Table):
+    """A pandas DataFrame."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        super().__init__(len(frame), list(frame.columns), frame.shape[1])
+        self.frame = frame
+
+    def column(self, j: int) -> pd.Series:
+        return self.frame.iloc[:, j]
+
+
+class PolarsTable(Table):
+    """A polars DataFrame; each column is handed over as pandas would hold it."""
+
+    def __init__(self, frame: Any) -> None:
+        super().__init__(frame.height, list(frame.columns), frame.width)
+        self.frame = frame
+
+    def column(self, j: int) -> pd.Series:
+        import polars as pl
+
+        series = self.frame.to_series(j)
+        dtype = series.dtype
+        if dtype == pl.Null:
+            return pd.Series(np.full(self.n_rows, None), dtype=object)
+        if dtype.is_decimal():
+            series = series.cast(pl.Float64)
+        elif dtype == pl.Date:
+            series = series.cast(pl.Datetime("us"))
+        elif dtype == pl.Time:
+            series = series.cast(pl.Duration("ns"))
+        elif dtype in (pl.Categorical, pl.Enum):
+            series = series.cast(pl.String)
+        elif dtype == pl.Datetime and dtype.time_zone is not None:
+            utc = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+            return pd.Series(utc.to_numpy()).dt.tz_localize("UTC")
+        if series.dtype == pl.Boolean and series.null_count():
+            values = series.fill_null(False).to_numpy()
+            return pd.Series(pd.arrays.BooleanArray(values, series.is_null().to_numpy()))
+        if series.dtype.is_integer() and series.null_count():
+            values = series.fill_null(0).to_numpy()
+            return pd.Series(pd.arrays.IntegerArray(values.copy(), series.is_null().to_numpy()))
+        if series.dtype.is_numeric() or series.dtype.is_temporal() or series.dtype == pl.Boolean:
+            return pd.Series(series.to_numpy())
+        return pd.Series(_objects(series.to_list()), dtype=object)
+
+
+class ArrayTable(Table):
+    """A 2-D numpy array of any dtype."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        super().__init__(*_shape(array))
+        self.array = narrow(array)
+
+    @property
+    def numeric(self) -> bool:
+        return self.array.dtype.kind in "biuf"
+
+    def column(self, j: int) -> pd.Series:
+        values = self.array[:, j]
+        if values.dtype.kind in "OUS":
+            return pd.Series(values.astype(object), dtype=object)
+        return pd.Series(values, copy=False)
+
+    def kind(self, j: int, categorical: bool | None) -> Kind:
+        if self.numeric and not categorical:
+            return "bool" if self.array.dtype.kind == "b" else "number"
+        return super().kind(j, categorical)
+
+    def block(self, columns: Sequence[int], kinds: Sequence[Kind]) -> Block:
+        if not self.numeric or any(kinds[j] not in ("number", "bool") for j in columns):
+            return super().block(columns, kinds)
+        whole = len(columns) == self.n_columns
+        return ArrayBlock(self.array if whole else self.array[:, list(columns)])
+
+
+class SparseTable(Table):
+    """A scipy sparse matrix or array."""
+
+    def __init__(self, matrix: Any) -> None:
+        super().__init__(*_shape(matrix))
+        needed, available = 4 * self.n_rows * self.n_columns, available_memory()
+        if needed > available:
+            raise MemoryError(
+                f"a dense float32 table of {self.n_rows} x {self.n_columns} needs "
+                f"{needed / 1e9:.1f} GB, of which {available / 1e9:.1f} GB are available; reduce "
+                "the columns first, for example with sklearn.decomposition.TruncatedSVD"
+            )
+        self.matrix = matrix.tocsr()
+
+    def column(self, j: int) -> pd.Series:
+        return pd.Series(self.matrix[:, [j]].toarray().ravel())
+
+    def kind(self, j: int, categorical: bool | None) -> Kind:
+        if categorical:
+            return "category"
+        return "bool" if self.matrix.dtype.kind == "b" else "number"
+
+    def block(self, columns: Sequence[int], kinds: Sequence[Kind]) -> Block:
+        if any(kinds[j] not in ("number", "bool") for j in columns):
+            return super().block(columns, kinds)
+        whole = len(columns) == self.n_columns
+        return SparseBlock(self.matrix if whole else self.matrix[:, list(columns)])
+
+
+def available_memory() -> float:
+    """Bytes of memory that are free, infinity where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
+
+
+def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Table:
+    """Check a table's shape and names as scikit-learn does, and wrap it.
+
+    With ``reset=True`` the estimator's ``n_features_in_`` and ``feature_names_in_`` are set, else
+    X is checked against them. Values are not looked at here.
+    """
+    X = _known_container(X)
+    table: Table
+    if isinstance(X, pd.DataFrame):
+        _check_unique(X.columns)
+        validate_data(estimator, X, skip_check_array=True, reset=reset)
+        table = FrameTable(X)
+    elif _is_polars(X):
+        validate_data(estimator, X, skip_check_array=True, reset=reset)
+        table = PolarsTable(X)
+    else:
+        X = validate_data(
+            estimator,
+            X,
+            accept_sparse=True,
+            dtype=None,
+            ensure_all_finite=False,
+            reset=reset,
+        )
+        return SparseTable(X) if scipy.sparse.issparse(X) else ArrayTable(X)
+    _check_not_empty(table, type(estimator).__name__)
+    return table
+
+
+def _known_container(X: Any) -> Any:
+    """Bring what is neither a DataFrame, an array nor a sparse matrix to one of those."""
+    if isinstance(X, pd.DataFrame | pd.Series) or scipy.sparse.issparse(X) or _is_polars(X):
+        return X
+    if type(X).__module__.startswith("polars") and hasattr(X, "collect"):
+        raise TypeError(f"X is a lazy polars frame ({type(X).__name__}); call .collect() on it")
+    if isinstance(X, list | tuple):
+        array = np.asarray(X)
+        # numpy would turn the numbers of a row that holds text into text
+        return np.array(X, dtype=object) if array.dtype.kind in "US" else array
+    if isinstance(X, np.ma.MaskedArray):
+        if X.dtype.kind not in "biuf":
+            raise TypeError(f"masked arrays must hold numbers, got {X.dtype}; use a DataFrame")
+        return np.where(np.ma.getmaskarray(X), np.nan, X.data)
+    if getattr(getattr(X, "dtype", None), "names", None) is not None:
+        raise ValueError(
+            "X is a structured array, whose columns are fields; pass pandas.DataFrame(X) instead"
+        )
+    if not isinstance(X, np.ndarray) and hasattr(X, "to_pandas"):
+        return X.to_pandas()
+    return X
+
+
+def _is_polars(X: Any) -> bool:
+    return type(X).__module__.startswith("polars") and hasattr(X, "height")
+
+
+def _check_unique(columns: pd.Index) -> None:
+    if not columns.is_unique:
+        twice = list(dict.fromkeys(columns[columns.duplicated()]))
+        raise ValueError(f"X has duplicate column names: {twice}; rename or drop the copies")
+
+
+def _check_not_empty(table: Table, name: str) -> None:
+    # The words are scikit-learn's.
+    shape = (table.n_rows, table.n_columns)
+    for count, what in ((table.n_rows, "sample(s)"), (table.n_columns, "feature(s)")):
+        if count == 0:
+            raise ValueError(
+                f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by "
+                f"{name}."
+            )
+
+
+def _shape(X: Any) -> tuple[int, None, int]:
+    if X.dtype.kind == "c":
+        raise_complex(X)
+    return X.shape[0], None, X.shape[1]
+
+
+def _objects(values: list[Any]) -> np.ndarray:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
