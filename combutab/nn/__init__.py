@@ -1,0 +1,26 @@
+"""Stacked layers and networks: M models of one shape as one batched program."""
+
+from combutab.nn._activation import ActivationSpec, StackedActivation
+from combutab.nn._dropout import MaskMaker
+from combutab.nn._layers import (
+    INITIALISATIONS,
+    NORMALIZATIONS,
+    StackedEmbedding,
+    StackedLinear,
+    StackedNorm,
+)
+from combutab.nn._mlp import Member, MLPShape, StackedMLP
+
+__all__ = [
+    "INITIALISATIONS",
+    "NORMALIZATIONS",
+    "ActivationSpec",
+    "MLPShape",
+    "MaskMaker",
+    "Member",
+    "StackedActivation",
+    "StackedEmbedding",
+    "StackedLinear",
+    "StackedMLP",
+    "StackedNorm",
+]

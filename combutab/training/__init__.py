@@ -1,0 +1,57 @@
+"""The training loop of stacks, its losses, optimisers, schedules and callbacks."""
+
+from combutab.training._callbacks import (
+    Callback,
+    EpochReport,
+    ProgressBar,
+    TimeLimit,
+    VerboseLines,
+)
+from combutab.training._lbfgs import train_lbfgs
+from combutab.training._loop import (
+    MemberPlan,
+    MemberResult,
+    MemberStart,
+    Rows,
+    StackedNetwork,
+    TrainConfig,
+    train_stack,
+)
+from combutab.training._losses import (
+    BinaryCrossEntropy,
+    CrossEntropy,
+    GaussianNLL,
+    Loss,
+    Pinball,
+    make_regression_loss,
+)
+from combutab.training._optimizers import SOLVERS, OptimizerConfig, RowOptimizer, clip_gradients
+from combutab.training._schedules import SCHEDULES, schedule_factor
+
+__all__ = [
+    "SCHEDULES",
+    "SOLVERS",
+    "BinaryCrossEntropy",
+    "Callback",
+    "CrossEntropy",
+    "EpochReport",
+    "GaussianNLL",
+    "Loss",
+    "MemberPlan",
+    "MemberResult",
+    "MemberStart",
+    "OptimizerConfig",
+    "Pinball",
+    "ProgressBar",
+    "RowOptimizer",
+    "Rows",
+    "StackedNetwork",
+    "TimeLimit",
+    "TrainConfig",
+    "VerboseLines",
+    "clip_gradients",
+    "make_regression_loss",
+    "schedule_factor",
+    "train_lbfgs",
+    "train_stack",
+]

@@ -1,0 +1,1 @@
+"""CombuTab: neural networks for tables with a scikit-learn face."""

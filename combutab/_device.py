@@ -1,0 +1,65 @@
+"""Which device and number formats a fit runs on."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+
+PRECISIONS = ("float32", "float64", "bf16-mixed")
+
+
+def resolve_device(device: str | torch.device) -> torch.device:
+    """Turn ``"auto"`` into the best device at hand; check that a named one exists.
+
+    Raises
+    ------
+    ValueError
+        If the name is not a device of torch, or the device is not on this machine.
+
+    >>> resolve_device("cpu")
+    device(type='cpu')
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', got {device!r}"
+        ) from error
+    if resolved.type == "cuda":
+        n_devices = torch.cuda.device_count()
+        if n_devices == 0:
+            raise ValueError(f"device={str(device)!r}, but torch sees no CUDA device; use 'auto'")
+        if (resolved.index or 0) >= n_devices:
+            raise ValueError(
+                f"device={str(device)!r}, but torch sees {n_devices} CUDA device(s), "
+                f"numbered from 0"
+            )
+    elif resolved.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("device='mps', but torch sees no MPS device; use 'auto'")
+    return resolved
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Number formats: of the parameters, and of the matrix products."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in PRECISIONS:
+            raise ValueError(f"precision must be one of {PRECISIONS}, got {self.name!r}")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of parameters, data and optimiser state."""
+        return torch.float64 if self.name == "float64" else torch.float32
+
+    def autocast(self, device: torch.device) -> AbstractContextManager[object]:
+        """The context in which forward passes run."""
+        if self.name == "bf16-mixed":
+            return torch.autocast(device.type, dtype=torch.bfloat16)
+        return nullcontext()

@@ -1,0 +1,289 @@
+"""MLPClassifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import (
+    _check_partial_fit_first_call,
+    check_classification_targets,
+    type_of_target,
+)
+from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
+
+from combutab.estimators._base import BaseMLP, Real
+from combutab.estimators._docs import document
+from combutab.estimators._saving import SavingMixin
+from combutab.nn import ActivationSpec
+from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss
+
+
+@document
+class MLPClassifier(SavingMixin, ClassifierMixin, BaseMLP):
+    """Multilayer perceptron classifier for tables, a drop-in for scikit-learn's.
+
+    Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing
+    values. Binary, multi-class and multi-label targets.
+
+    Parameters
+    ----------
+    {parameters}
+    class_weight : dict, list of dict, "balanced" or None, default=None
+        Weights of the classes, as in scikit-learn's classifiers.
+    label_smoothing : float, default=0.0
+        Share of each target's mass that is spread over all classes, in [0, 1).
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    {attributes}
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from combutab import MLPClassifier
+    >>> X = pd.DataFrame({{"size": [1.0, 2.0, None, 9.0] * 10, "kind": ["a", "a", "b", "b"] * 10}})
+    >>> y = ["small", "small", "big", "big"] * 10
+    >>> clf = MLPClassifier(hidden_layer_sizes=(16,), max_iter=60, random_state=0,
+    ...                     learning_rate_init=0.01, n_iter_no_change=float("inf")).fit(X, y)
+    >>> clf.predict(X[:4])
+    array(['small', 'small', 'big', 'big'], dtype='<U5')
+    """
+
+    _parameter_constraints = {
+        **BaseMLP._parameter_constraints,
+        "class_weight": [dict, list, StrOptions({"balanced"}), None],
+        "label_smoothing": [Interval(Real, 0, 1, closed="left")],
+    }
+    _score_name = "accuracy"
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Any = "auto",
+        activation: ActivationSpec = "combu",
+        *,
+        solver: str = "adam",
+        alpha: float = 0.0001,
+        batch_size: int | str = "auto",
+        learning_rate: str = "constant",
+        learning_rate_init: float = 0.0005,
+        power_t: float = 0.5,
+        max_iter: int = 200,
+        shuffle: bool = True,
+        random_state: Any = None,
+        tol: float = 1e-4,
+        verbose: bool | int = False,
+        warm_start: bool = False,
+        momentum: float = 0.9,
+        nesterovs_momentum: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        n_iter_no_change: float = 10,
+        max_fun: int = 15000,
+        dropout: float = 0.1,
+        weight_decay: float = 0.01,
+        max_grad_norm: float | None = None,
+        normalization: str = "none",
+        proxy_norm: bool = False,
+        init: str = "torch",
+        n_members: int = 1,
+        categorical_features: Any = "from_dtype",
+        numeric_encoding: str = "standard",
+        max_onehot: int = 32,
+        embedding_dim: int = 8,
+        class_weight: Any = None,
+        label_smoothing: float = 0.0,
+        device: str | torch.device = "auto",
+        precision: str = "float32",
+        callbacks: Any = None,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.solver = solver
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rate_init = learning_rate_init
+        self.power_t = power_t
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.tol = tol
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.momentum = momentum
+        self.nesterovs_momentum = nesterovs_momentum
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.n_iter_no_change = n_iter_no_change
+        self.max_fun = max_fun
+        self.dropout = dropout
+        self.weight_decay = weight_decay
+        self.max_grad_norm = max_grad_norm
+        self.normalization = normalization
+        self.proxy_norm = proxy_norm
+        self.init = init
+        self.n_members = n_members
+        self.categorical_features = categorical_features
+        self.numeric_encoding = numeric_encoding
+        self.max_onehot = max_onehot
+        self.embedding_dim = embedding_dim
+        self.class_weight = class_weight
+        self.label_smoothing = label_smoothing
+        self.device = device
+        self.precision = precision
+        self.callbacks = callbacks
+
+    def _encode_target(
+        self, y: Any, weight: np.ndarray | None, *, reset: bool, classes: Any = None
+    ) -> np.ndarray:
+        y = _check_y(y, multi_output=True, estimator=self)
+        if hasattr(y, "toarray"):
+            y = y.toarray()
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        kind = type_of_target(y)
+        if kind == "multiclass-multioutput":
+            raise ValueError(
+                "Multioutput target data is not supported: y has several columns of more than two "
+                "values. Fit one classifier a column (sklearn.multioutput.MultiOutputClassifier)."
+            )
+        multilabel = kind == "multilabel-indicator"
+        if reset:
+            self._multilabel = multilabel
+            if not hasattr(self, "_first_classes"):
+                self.classes_ = np.arange(y.shape[1]) if multilabel else np.unique(y)
+            n_classes = len(self.classes_)
+            self.n_outputs_ = n_classes if multilabel or n_classes > 2 else 1
+            binary_head = multilabel or n_classes <= 2
+            self.out_activation_ = "logistic" if binary_head else "softmax"
+        if multilabel != self._multilabel:
+            raise ValueError(
+                f"y is {kind}, but the estimator was fitted on "
+                f"{'multilabel' if self._multilabel else 'single-label'} targets"
+            )
+        if multilabel:
+            if y.shape[1] != self.n_outputs_:
+                raise ValueError(f"y has {y.shape[1]} labels, fit saw {self.n_outputs_}")
+            return y.astype(np.float64)
+        numbers = self._class_numbers(y)
+        if self.out_activation_ == "softmax":
+            return numbers
+        return numbers.astype(np.float64)[:, None]
+
+    def _class_numbers(self, y: np.ndarray) -> np.ndarray:
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(
+                f"`y` has classes not in `self.classes_`: {unknown[:5].tolist()}. "
+                f"`self.classes_` has {self.classes_}."
+            )
+        present = np.unique(y)
+        if self.warm_start and len(present) != len(self.classes_) and not self._in_partial_fit:
+            raise ValueError(
+                "warm_start can only be used where `y` has the same classes as in the previous "
+                f"call to fit. Previously got {self.classes_}, `y` has {present}"
+            )
+        return np.searchsorted(self.classes_, y).astype(np.int64)
+
+    _in_partial_fit = False
+
+    def _total_weight(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
+        if self.class_weight is None:
+            return weight
+        if self._multilabel:
+            labels = target.astype(np.int64)
+        else:
+            labels = self.classes_[target.reshape(-1).astype(np.int64)]
+        by_class = compute_sample_weight(self.class_weight, labels)
+        return by_class if weight is None else weight * by_class
+
+    def _loss(self) -> Loss:
+        if self.out_activation_ == "softmax":
+            return CrossEntropy(label_smoothing=self.label_smoothing)
+        return BinaryCrossEntropy(label_smoothing=self.label_smoothing)
+
+    def _n_raw_outputs(self) -> int:
+        return self.n_outputs_
+
+    def _stratify(self, target: np.ndarray) -> np.ndarray | None:
+        return None if self._multilabel else target
+
+    @available_if(lambda self: self._supports_partial_fit())
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None
+    ) -> MLPClassifier:
+        """Train one epoch on the given rows; the encoding is learned at the first call.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+        classes : array of shape (n_classes,), optional
+            All labels that will ever occur; required at the first call.
+
+        Returns
+        -------
+        self
+        """
+        self._in_partial_fit = True
+        try:
+            if _check_partial_fit_first_call(self, classes):
+                self._first_classes = True
+            self._partial_fit(X, y, sample_weight)
+        finally:
+            del self._in_partial_fit
+            self.__dict__.pop("_first_classes", None)
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities, averaged over members.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``; for multi-label targets the probability of each
+            label.
+        """
+        raw = self._raw(X)
+        if self.out_activation_ == "softmax":
+            return torch.softmax(raw, -1).mean(0).numpy()
+        positive = torch.sigmoid(raw).mean(0).numpy()
+        if self._multilabel:
+            return positive
+        if len(self.classes_) == 1:
+            return np.ones_like(positive)
+        return np.hstack([1 - positive, positive])
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of ``predict_proba``, (n_samples, n_classes)."""
+        with np.errstate(divide="ignore"):  # log(0) is -inf, as in scikit-learn
+            return np.log(self.predict_proba(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predicted labels: (n_samples,), or a 0/1 matrix for multi-label targets."""
+        check_is_fitted(self)
+        probabilities = self.predict_proba(X)
+        if self._multilabel:
+            return (probabilities > 0.5).astype(np.int64)
+        return self.classes_[probabilities.argmax(1)]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags

@@ -1,0 +1,128 @@
+"""The parameter and attribute descriptions that both estimators share."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TypeVar
+
+T = TypeVar("T", bound=type)
+
+_PARAMETERS = """
+hidden_layer_sizes : "auto", int or sequence of int, default="auto"
+    Units of each hidden layer. ``"auto"`` is the CombU paper's rule: (128, 128) below 1,000
+    training rows, else (256,) * 5.
+activation : str or callable, default="combu"
+    A name of ``combutab.activations.ACTIVATIONS`` (``"relu"``, ``"combu"``, ``"pln-8"``,
+    ``"la-silu"``, scikit-learn's ``"logistic"``, ...) or a callable ``width -> nn.Module``.
+solver : {"adam", "adamw", "sgd", "lbfgs"}, default="adam"
+    ``"lbfgs"`` uses all rows at once, without dropout.
+alpha : float, default=0.0001
+    Strength of the L2 penalty on the weights, divided by the batch's rows as in scikit-learn.
+batch_size : int or "auto", default="auto"
+    Rows in a batch; ``"auto"`` is min(500, n_samples).
+learning_rate : str, default="constant"
+    Schedule: scikit-learn's ``"constant"``, ``"invscaling"`` and ``"adaptive"``, or ``"cosine"``,
+    ``"one-cycle"``, ``"flat-cosine"``, ``"coslog4"`` over ``max_iter`` epochs; for every solver
+    but lbfgs.
+learning_rate_init : float, default=0.0005
+    Initial (for ``"one-cycle"``: largest) learning rate.
+power_t : float, default=0.5
+    Exponent of ``"invscaling"``.
+max_iter : int, default=200
+    Epochs at most (lbfgs: iterations).
+shuffle : bool, default=True
+    Draw the rows anew for each epoch's batches.
+random_state : int, RandomState, Generator or None, default=None
+    Fixes weights, shuffles, dropout and the validation split; global state is never touched.
+tol : float, default=1e-4
+    Improvement that counts, in loss or validation score.
+verbose : bool or int, default=False
+    Print a line an epoch. For a bar, pass ``callbacks=[combutab.training.ProgressBar()]``.
+warm_start : bool, default=False
+    Go on from the previous fit's weights and encoding.
+momentum, nesterovs_momentum : float, default=0.9, and bool, default=True
+    Of ``solver="sgd"``.
+early_stopping : bool, default=False
+    Set ``validation_fraction`` of the rows aside (stratified for classes), stop when their score
+    stalls, and keep the best epoch's weights.
+validation_fraction : float, default=0.1
+    Share of rows set aside.
+beta_1, beta_2, epsilon : float, default=0.9, 0.999, 1e-8
+    Of Adam.
+n_iter_no_change : int or inf, default=10
+    Epochs without improvement after which training stops; ``inf`` runs ``max_iter`` epochs.
+max_fun : int, default=15000
+    Function calls of lbfgs at most.
+dropout : float, default=0.1
+    Share of hidden units dropped in training, rounded to 1/256.
+weight_decay : float, default=0.01
+    Decoupled decay of the weights, used by ``solver="adamw"`` alone.
+max_grad_norm : float or None, default=None
+    Clip each member's gradient to this Euclidean norm.
+normalization : {"none", "batch", "layer", "group", "rms", "pln", "pls"}, default="none"
+    Between each linear layer and its activation; groups are of 8 units.
+proxy_norm : bool, default=False
+    Follow layer or group normalisation by proxy normalisation of the activation.
+init : {"torch", "kaiming", "xavier", "lecun", "ntk"}, default="torch"
+    Initial weights.
+n_members : int, default=1
+    Networks trained from different seeds as one stack, whose predictions are averaged.
+categorical_features : "from_dtype", array-like or None, default="from_dtype"
+    Which columns are categories: by dtype, by mask, positions or names, or none.
+numeric_encoding : {"standard", "quantile", "robust", "none"}, default="standard"
+    Scaling of numeric columns.
+max_onehot : int, default=32
+    Categorical columns of more categories are embedded instead of one-hot encoded.
+embedding_dim : int, default=8
+    Width of those embeddings.
+device : str or torch.device, default="auto"
+    ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
+precision : {"float32", "float64", "bf16-mixed"}, default="float32"
+    Of training and prediction, and of the arrays that ``predict`` returns.
+callbacks : list of combutab.training.Callback or None, default=None
+    Told of every epoch; may stop the training.
+"""
+
+_ATTRIBUTES = """
+encoder_ : TableEncoder
+    The fitted encoding of the table's columns.
+loss_ : float
+    Loss of the last epoch.
+best_loss_ : float or None
+    Smallest training loss; None with a validation set.
+loss_curve_ : list of float
+    Training loss of each epoch (of the first member, as all that follow).
+validation_scores_ : list of float or None
+    Accuracy or R2 on the validation rows after each epoch.
+best_validation_score_ : float or None
+    The largest of them.
+t_ : int
+    Training rows seen so far.
+coefs_, intercepts_ : list of ndarray
+    Weights (in, out) and biases of each layer.
+n_iter_ : int
+    Epochs (lbfgs: iterations) run.
+n_layers_ : int
+    Layers, input and output included.
+n_outputs_ : int
+    Output units, as scikit-learn counts them.
+out_activation_ : str
+    Name of the output activation.
+n_features_in_ : int
+    Columns seen in fit.
+feature_names_in_ : ndarray of shape (n_features_in_,)
+    Their names, when all are strings.
+history_ : DataFrame
+    One row a member and epoch: train_loss, validation_score, learning_rate.
+"""
+
+
+def document(cls: T) -> T:
+    """Fill ``{parameters}`` and ``{attributes}`` into a class's docstring."""
+    doc = cls.__doc__ or ""
+
+    def indented(text: str) -> str:
+        return textwrap.indent(text.strip(), "    ").lstrip()
+
+    cls.__doc__ = doc.format(parameters=indented(_PARAMETERS), attributes=indented(_ATTRIBUTES))
+    return cls

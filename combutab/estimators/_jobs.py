@@ -1,0 +1,192 @@
+"""Jobs: what an estimator wants trained, and the grouping of many of them into stacks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from combutab.nn import ActivationSpec, Member, MLPShape, StackedMLP
+from combutab.training import (
+    Callback,
+    MemberPlan,
+    MemberResult,
+    Rows,
+    TrainConfig,
+    train_lbfgs,
+    train_stack,
+)
+
+# Units of one layer over all members: on a CPU larger stacks leave the caches, on a GPU the
+# memory is the bound. A member's result does not depend on the split (measured: benchmarks/).
+_STACK_UNITS = {"cpu": 1 << 19, "cuda": 1 << 28}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One estimator's training: its members, which share data, shape and configuration."""
+
+    shape: MLPShape
+    config: TrainConfig
+    members: tuple[Member, ...]
+    plans: tuple[MemberPlan, ...]
+    rows: Rows
+    device: torch.device
+    max_fun: int = 15000
+    start_states: tuple[dict[str, Tensor], ...] | None = None
+
+
+def activation_key(spec: ActivationSpec) -> object:
+    """Equal for specifications that build the same module: names, callables, equal partials."""
+    if isinstance(spec, functools.partial):
+        return (spec.func, repr(spec.args), repr(sorted(spec.keywords.items())))
+    return spec
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One member of one job."""
+
+    job: int
+    member: int
+
+
+def train_jobs(
+    jobs: Sequence[Job],
+    callbacks: Sequence[Callback] = (),
+    on_done: Callable[[int], None] | None = None,
+) -> list[list[MemberResult]]:
+    """Train all members of all jobs, as few stacks as memory and caches allow.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        Jobs of equal shape, configuration and device train together.
+    callbacks : sequence of Callback
+        Told of every stack's epochs.
+    on_done : callable, optional
+        Called with the number of members that finished, after each stack.
+
+    Returns
+    -------
+    list of list of MemberResult
+        One list a job, in the jobs' order.
+    """
+    results: list[list[MemberResult | None]] = [[None] * len(job.members) for job in jobs]
+    for stack in plan_stacks(jobs):
+        if jobs[stack[0].job].config.optimizer.solver == "lbfgs":
+            trained = [_train_alone(jobs[place.job], place.member) for place in stack]
+        else:
+            trained = _train_together(jobs, stack, callbacks)
+        for place, result in zip(stack, trained, strict=True):
+            results[place.job][place.member] = result
+        if on_done is not None:
+            on_done(len(stack))
+    return [[r for r in row if r is not None] for row in results]
+
+
+def plan_stacks(jobs: Sequence[Job]) -> list[list[_Place]]:
+    """Split the members of the jobs into stacks; equal activations are neighbours in each."""
+    groups: dict[object, list[_Place]] = {}
+    for i, job in enumerate(jobs):
+        key = (job.shape, job.config, job.device)
+        groups.setdefault(key, []).extend(_Place(i, m) for m in range(len(job.members)))
+    stacks = []
+    for places in groups.values():
+        first: dict[object, int] = {}  # activations in the order of their first member
+        for place in places:
+            spec = jobs[place.job].members[place.member].activation
+            first.setdefault(activation_key(spec), len(first))
+
+        def rank(place: _Place, first: dict[object, int] = first) -> int:
+            return first[activation_key(jobs[place.job].members[place.member].activation)]
+
+        job = jobs[places[0].job]
+        n_rows = max(len(plan.rows) for p in places for plan in jobs[p.job].plans)
+        width = max((job.shape.n_inputs, *job.shape.hidden, job.shape.n_outputs))
+        units = min(job.config.batch_size, n_rows) * width
+        size = max(1, _STACK_UNITS.get(job.device.type, 1 << 26) // units)
+        places = sorted(places, key=rank)
+        n_stacks = -(-len(places) // size)
+        even = -(-len(places) // n_stacks)
+        stacks += [places[start : start + even] for start in range(0, len(places), even)]
+    return stacks
+
+
+def _to_device(rows: Rows, device: torch.device) -> Rows:
+    def move(tensor: Tensor | None) -> Tensor | None:
+        return None if tensor is None else tensor.to(device, non_blocking=True)
+
+    return Rows(rows.dense.to(device), rows.y.to(device), move(rows.codes), move(rows.weight))
+
+
+def _concatenate(tables: Sequence[Rows]) -> Rows:
+    if len(tables) == 1:
+        return tables[0]
+
+    def cat(tensors: Iterable[Tensor | None]) -> Tensor | None:
+        present = [t for t in tensors if t is not None]
+        return torch.cat(present) if present else None
+
+    weight = None
+    if any(t.weight is not None for t in tables):
+        weight = torch.cat(
+            [torch.ones_like(t.dense[:, 0]) if t.weight is None else t.weight for t in tables]
+        )
+    return Rows(
+        torch.cat([t.dense for t in tables]),
+        torch.cat([t.y for t in tables]),
+        cat(t.codes for t in tables),
+        weight,
+    )
+
+
+def _build(job: Job, members: Sequence[Member]) -> StackedMLP:
+    return StackedMLP(job.shape, members, dtype=job.config.precision.dtype, device=job.device)
+
+
+def _train_alone(job: Job, member: int) -> MemberResult:
+    net = _build(job, [job.members[member]])
+    if job.start_states is not None:
+        net.load_member(0, job.start_states[member])
+    rows = _to_device(job.rows, job.device)
+    return train_lbfgs(net, rows, job.plans[member], job.config, job.max_fun)
+
+
+def _train_together(
+    jobs: Sequence[Job], stack: Sequence[_Place], callbacks: Sequence[Callback]
+) -> list[MemberResult]:
+    head = jobs[stack[0].job]
+    offsets: dict[int, int] = {}  # a table that several jobs share is loaded once
+    tables: list[Rows] = []
+    for place in stack:
+        rows = jobs[place.job].rows
+        if id(rows) not in offsets:
+            offsets[id(rows)] = sum(len(t.dense) for t in tables)
+            tables.append(rows)
+    members, plans = [], []
+    canonical: dict[object, ActivationSpec] = {}
+    for place in stack:
+        job = jobs[place.job]
+        member, plan = job.members[place.member], job.plans[place.member]
+        offset = offsets[id(job.rows)]
+        # equal partials become one object, so that their members share a slice
+        spec = canonical.setdefault(activation_key(member.activation), member.activation)
+        members.append(replace(member, activation=spec))
+        plans.append(
+            replace(
+                plan,
+                rows=plan.rows + offset,
+                val_rows=None if plan.val_rows is None else plan.val_rows + offset,
+            )
+        )
+    net = _build(head, members)
+    for i, place in enumerate(stack):
+        states = jobs[place.job].start_states
+        if states is not None:
+            net.load_member(i, states[place.member])
+    data = _to_device(_concatenate(tables), head.device)
+    return train_stack(net, data, plans, head.config, callbacks)

@@ -1,0 +1,295 @@
+"""MLPRegressor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import norm
+from sklearn.base import RegressorMixin, _fit_context
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
+
+from combutab.estimators._base import BaseMLP
+from combutab.estimators._docs import document
+from combutab.estimators._saving import SavingMixin
+from combutab.nn import ActivationSpec
+from combutab.training import GaussianNLL, Loss, Pinball, make_regression_loss
+
+_LOSSES = {"squared_error", "absolute_error", "huber", "poisson", "quantile", "gaussian_nll"}
+
+
+@document
+class MLPRegressor(SavingMixin, RegressorMixin, BaseMLP):
+    """Multilayer perceptron regressor for tables, a drop-in for scikit-learn's.
+
+    Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing
+    values. One or several targets, which are standardised inside and given back in their units.
+
+    Parameters
+    ----------
+    loss : str, default="squared_error"
+        ``"squared_error"``, ``"absolute_error"``, ``"huber"`` (linear beyond one standard
+        deviation of the target), ``"poisson"`` (log link, y >= 0), ``"quantile"`` (the pinball
+        loss of ``quantiles``) or ``"gaussian_nll"`` (a mean and a standard deviation a row).
+    {parameters}
+    quantiles : sequence of float, default=(0.05, 0.5, 0.95)
+        What ``loss="quantile"`` learns, each in (0, 1).
+    scale_target : bool, default=True
+        Standardise y for training. Losses in ``loss_curve_`` are then in these units.
+
+    Attributes
+    ----------
+    {attributes}
+
+    Examples
+    --------
+    >>> from combutab import MLPRegressor
+    >>> from combutab.datasets import make_formula
+    >>> X, y = make_formula("ar", n_samples=600, random_state=0)
+    >>> reg = MLPRegressor(loss="quantile", max_iter=30, n_iter_no_change=float("inf"),
+    ...                    random_state=0).fit(X, y)
+    >>> reg.predict(X[:5], quantiles=[0.05, 0.95]).shape
+    (5, 2)
+    """
+
+    _parameter_constraints = {
+        **BaseMLP._parameter_constraints,
+        "loss": [StrOptions(_LOSSES)],
+        "quantiles": ["array-like"],
+        "scale_target": ["boolean"],
+    }
+    _score_name = "r2"
+
+    def __init__(
+        self,
+        loss: str = "squared_error",
+        hidden_layer_sizes: Any = "auto",
+        activation: ActivationSpec = "combu",
+        *,
+        solver: str = "adam",
+        alpha: float = 0.0001,
+        batch_size: int | str = "auto",
+        learning_rate: str = "constant",
+        learning_rate_init: float = 0.0005,
+        power_t: float = 0.5,
+        max_iter: int = 200,
+        shuffle: bool = True,
+        random_state: Any = None,
+        tol: float = 1e-4,
+        verbose: bool | int = False,
+        warm_start: bool = False,
+        momentum: float = 0.9,
+        nesterovs_momentum: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        n_iter_no_change: float = 10,
+        max_fun: int = 15000,
+        dropout: float = 0.1,
+        weight_decay: float = 0.01,
+        max_grad_norm: float | None = None,
+        normalization: str = "none",
+        proxy_norm: bool = False,
+        init: str = "torch",
+        n_members: int = 1,
+        categorical_features: Any = "from_dtype",
+        numeric_encoding: str = "standard",
+        max_onehot: int = 32,
+        embedding_dim: int = 8,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        scale_target: bool = True,
+        device: str | torch.device = "auto",
+        precision: str = "float32",
+        callbacks: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.solver = solver
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rate_init = learning_rate_init
+        self.power_t = power_t
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.tol = tol
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.momentum = momentum
+        self.nesterovs_momentum = nesterovs_momentum
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.n_iter_no_change = n_iter_no_change
+        self.max_fun = max_fun
+        self.dropout = dropout
+        self.weight_decay = weight_decay
+        self.max_grad_norm = max_grad_norm
+        self.normalization = normalization
+        self.proxy_norm = proxy_norm
+        self.init = init
+        self.n_members = n_members
+        self.categorical_features = categorical_features
+        self.numeric_encoding = numeric_encoding
+        self.max_onehot = max_onehot
+        self.embedding_dim = embedding_dim
+        self.quantiles = quantiles
+        self.scale_target = scale_target
+        self.device = device
+        self.precision = precision
+        self.callbacks = callbacks
+
+    def _encode_target(self, y: Any, weight: np.ndarray | None, *, reset: bool) -> np.ndarray:
+        y = _check_y(y, multi_output=True, y_numeric=True, estimator=self)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        targets = y.astype(np.float64).reshape(len(y), -1)
+        if self.loss == "poisson" and (targets < 0).any():
+            raise ValueError(
+                f"Some value(s) of y are out of the valid range of the loss 'poisson': it needs "
+                f"y >= 0, got {targets.min()}"
+            )
+        if reset:
+            loss = self._loss()
+            self._one_dimensional = y.ndim == 1
+            self.n_outputs_ = targets.shape[1]
+            self.out_activation_ = "exp" if self.loss == "poisson" else "identity"
+            scaled = self.scale_target and loss.needs_scaling
+            mean = np.average(targets, axis=0, weights=weight)
+            std = np.sqrt(np.average((targets - mean) ** 2, axis=0, weights=weight))
+            # a constant target, up to rounding, is only shifted
+            std = np.where(std > 1e-12 * np.maximum(np.abs(mean), 1e-300), std, 1.0)
+            self._y_mean = mean if scaled else np.zeros_like(mean)
+            self._y_scale = std if scaled else np.ones_like(std)
+        if targets.shape[1] != self.n_outputs_:
+            raise ValueError(f"y has {targets.shape[1]} targets, fit saw {self.n_outputs_}")
+        return (targets - self._y_mean) / self._y_scale
+
+    def _loss(self) -> Loss:
+        if self.loss == "quantile":
+            quantiles = list(self.quantiles)
+            if not quantiles or any(not 0 < q < 1 for q in quantiles):
+                raise ValueError(f"quantiles must lie in (0, 1), got {self.quantiles}")
+            if sorted(set(quantiles)) != quantiles:
+                raise ValueError(f"quantiles must increase, got {self.quantiles}")
+        return make_regression_loss(self.loss, self.quantiles)
+
+    def _n_raw_outputs(self) -> int:
+        return self.n_outputs_ * self._loss().n_per_target
+
+    @available_if(lambda self: self._supports_partial_fit())
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> MLPRegressor:
+        """Train one epoch on the given rows; the encoding is learned at the first call.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+
+        Returns
+        -------
+        self
+        """
+        self._partial_fit(X, y, sample_weight)
+        return self
+
+    def predict(
+        self, X: Any, quantiles: Sequence[float] | None = None, return_std: bool = False
+    ) -> Any:
+        """Predicted targets, averaged over members.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+        quantiles : sequence of float, optional
+            Predict these quantiles instead: the ones that ``loss="quantile"`` learned, or any with
+            ``loss="gaussian_nll"``.
+        return_std : bool, default=False
+            Also return the predicted standard deviation (``loss="gaussian_nll"``).
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            With ``quantiles``, one more axis of that length at the end; never crossing. With
+            ``return_std``, a pair of arrays.
+
+        Raises
+        ------
+        ValueError
+            If the fitted loss cannot give what is asked for.
+        """
+        raw = self._raw(X)
+        loss = self._loss()
+        if quantiles is not None and return_std:
+            raise ValueError("ask for quantiles or for return_std, not for both")
+        if quantiles is not None:
+            return self._quantiles(raw, loss, quantiles)
+        if return_std:
+            if not isinstance(loss, GaussianNLL):
+                raise ValueError(
+                    f"return_std=True needs loss='gaussian_nll', the estimator has "
+                    f"loss={self.loss!r}"
+                )
+            mean, std = _mixture(*loss.moments(raw))
+            return self._decode(mean), self._shaped(std * self._y_scale.astype(std.dtype))
+        return self._decode(loss.point(raw).mean(0).numpy())
+
+    def _decode(self, scaled: np.ndarray) -> np.ndarray:
+        """(n, T) in training units -> in the target's units, in the precision of the fit."""
+        return self._shaped(scaled * self._y_scale + self._y_mean).astype(scaled.dtype)
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        return values[:, 0] if self._one_dimensional else values
+
+    def _quantiles(self, raw: torch.Tensor, loss: Loss, quantiles: Sequence[float]) -> np.ndarray:
+        wanted = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
+        if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
+            raise ValueError(f"quantiles must lie in (0, 1), got {quantiles}")
+        if isinstance(loss, GaussianNLL):
+            mean, std = _mixture(*loss.moments(raw))
+            values = mean[..., None] + std[..., None] * norm.ppf(wanted)
+        elif isinstance(loss, Pinball):
+            known = np.asarray(loss.quantiles)
+            places = [int(np.abs(known - q).argmin()) for q in wanted]
+            if not np.allclose(known[places], wanted, rtol=0, atol=1e-9):
+                raise ValueError(
+                    f"quantiles={list(wanted)} were not learned, only {list(loss.quantiles)}; "
+                    "name them in the constructor's quantiles, or use loss='gaussian_nll'"
+                )
+            pairs = raw.unflatten(-1, (-1, len(known))).mean(0)
+            values = torch.sort(pairs, -1).values.numpy()[..., places]  # quantiles do not cross
+        else:
+            raise ValueError(
+                f"quantiles need loss='quantile' or loss='gaussian_nll', the estimator has "
+                f"loss={self.loss!r}"
+            )
+        values = values * self._y_scale[:, None] + self._y_mean[:, None]
+        return self._shaped(values.astype(raw.numpy().dtype))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Coefficient of determination of ``predict(X)``."""
+        check_is_fitted(self)
+        return float(super().score(X, y, sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def _mixture(mean: torch.Tensor, log_variance: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the equal mixture of the members' normals, each (n, T)."""
+    centre = mean.mean(0)
+    variance = (torch.exp(log_variance) + (mean - centre).square()).mean(0)
+    return centre.numpy(), variance.sqrt().numpy()

@@ -1,0 +1,62 @@
+"""Dropout whose masks are a function of (member seed, step, row, unit), and cheap to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from combutab._random import random_int64
+
+
+class MaskMaker:
+    """Draws one step's dropout masks of all layers at once: a 64-bit draw serves eight units.
+
+    A rate is rounded to the nearest 1/256 (never to zero), and the kept units are scaled by the
+    inverse of the keep probability that results, so the expected activation is exact.
+
+    Parameters
+    ----------
+    widths : sequence of int
+        Units of each layer that drops out.
+    rates : sequence of float
+        One a member, in [0, 1).
+
+    >>> maker = MaskMaker([16, 8], [0.5, 0.0])
+    >>> masks = maker.draw(keys=[1, 2], n_rows=3)
+    >>> [tuple(mask.shape) for mask in masks], bool((masks[0][1] == 1).all())
+    ([(2, 3, 16), (2, 3, 8)], True)
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        rates: Sequence[float],
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.device, self.dtype = torch.device(device), dtype
+        # each layer starts on a multiple of 8 units: a draw is never split between layers
+        self._offsets, total = [], 0
+        for width in widths:
+            self._offsets.append((total, total + width))
+            total += -(-width // 8) * 8
+        self._total = total
+        dropped = [min(255, max(1, round(256 * r))) if r > 0 else 0 for r in rates]
+        self.keep_probabilities = [(256 - d) / 256 for d in dropped]
+        shape = (len(rates), 1, 1)
+        self._dropped = torch.tensor(dropped, dtype=torch.uint8, device=self.device).view(shape)
+        self._scale = torch.tensor(
+            [1 / k for k in self.keep_probabilities], dtype=dtype, device=self.device
+        ).view(shape)
+        self.active = total > 0 and any(dropped)
+
+    def draw(self, keys: Sequence[int], n_rows: int) -> list[Tensor]:
+        """Masks of (M, n_rows, width), 0 or 1 / keep probability, one a layer."""
+        draws = random_int64(keys, n_rows * (self._total // 8), self.device)
+        units = draws.view(torch.uint8).view(len(keys), n_rows, self._total)
+        kept = torch.ge(units, self._dropped, out=torch.empty_like(units))
+        masks = kept.to(self.dtype).mul_(self._scale)
+        return [masks[..., start:stop] for start, stop in self._offsets]

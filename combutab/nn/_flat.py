@@ -1,0 +1,154 @@
+"""All parameters of a stack as one matrix, a row a member.
+
+Whatever is done per member is then an operation on rows: gradient norms, optimiser steps with
+a learning rate each, copies of the best weights, dropping members that have finished.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one tensor of a module lives in the matrix."""
+
+    name: str  # the same for a member whatever it is stacked with
+    module: nn.Module
+    attribute: str
+    start: int  # members [start, stop) own a row of the tensor
+    stop: int
+    columns: slice
+    tail: tuple[int, ...]  # shape after the member axis
+
+
+def lay_out(
+    tensors: Sequence[tuple[str, nn.Module, str, int, int]], n_members: int
+) -> tuple[list[Slot], int]:
+    """Give each (name, module, attribute, start, stop) its columns.
+
+    Tensors that all members own come first, in the given order. The rest (activations with
+    parameters of their own) share columns: no two of them serve the same member.
+    """
+    shared = [t for t in tensors if (t[3], t[4]) == (0, n_members)]
+    owned = [t for t in tensors if (t[3], t[4]) != (0, n_members)]
+    slots: list[Slot] = []
+    position = 0
+
+    def place(entry: tuple[str, nn.Module, str, int, int], at: int) -> int:
+        name, module, attribute, start, stop = entry
+        tail = tuple(getattr(module, attribute).shape[1:])
+        slots.append(
+            Slot(name, module, attribute, start, stop, slice(at, at + math.prod(tail)), tail)
+        )
+        return at + math.prod(tail)
+
+    for entry in shared:
+        position = place(entry, position)
+    end = position
+    cursors: dict[tuple[int, int], int] = {}
+    for entry in owned:
+        group = (entry[3], entry[4])
+        cursors[group] = place(entry, cursors.get(group, position))
+        end = max(end, cursors[group])
+    return slots, end
+
+
+class FlatTensors:
+    """A (M, P) matrix of which the modules' parameters (or buffers) are views.
+
+    Parameters
+    ----------
+    slots : list of Slot
+    width : int
+        P.
+    n_members : int
+    with_grad : bool
+        Keep a second matrix for the gradients, which ``backward`` fills.
+    """
+
+    def __init__(
+        self,
+        slots: list[Slot],
+        width: int,
+        n_members: int,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        with_grad: bool,
+    ) -> None:
+        self.slots = slots
+        self.values = torch.zeros(n_members, width, dtype=dtype, device=device)
+        self.grads = torch.zeros_like(self.values) if with_grad else None
+        for slot in slots:
+            self._view(self.values, slot).copy_(getattr(slot.module, slot.attribute).detach())
+        self._point()
+
+    def _view(self, matrix: Tensor, slot: Slot) -> Tensor:
+        rows = matrix[slot.start : slot.stop, slot.columns]
+        return rows.view(slot.stop - slot.start, *slot.tail)
+
+    def _point(self) -> None:
+        for slot in self.slots:
+            view = self._view(self.values, slot)
+            if self.grads is None:
+                setattr(slot.module, slot.attribute, view)
+                continue
+            getattr(slot.module, slot.attribute).data = view
+
+    def backward(self, loss: Tensor) -> None:
+        """Set ``grads`` to the derivative of a scalar by every parameter.
+
+        NOTE: not ``loss.backward()``, which adds to ``.grad`` tensors: these need zeroing first,
+        and as views of a matrix they are not laid out as it wants them.
+        """
+        assert self.grads is not None
+        slots = [slot for slot in self.slots if slot.stop > slot.start]
+        parameters = [getattr(slot.module, slot.attribute) for slot in slots]
+        grads = torch.autograd.grad(loss, parameters, allow_unused=True)
+        for slot, grad in zip(slots, grads, strict=True):
+            view = self._view(self.grads, slot)
+            if grad is None:
+                view.zero_()
+            else:
+                view.copy_(grad)
+
+    def select(self, keep: Sequence[int]) -> None:
+        """Keep these members (increasing); columns stay where they are."""
+        index = torch.tensor(list(keep), dtype=torch.int64, device=self.values.device)
+        self.values = self.values[index]
+        if self.grads is not None:
+            self.grads = torch.zeros_like(self.values)
+        self.slots = [
+            replace(
+                slot,
+                start=sum(m < slot.start for m in keep),
+                stop=sum(m < slot.stop for m in keep),
+            )
+            for slot in self.slots
+        ]
+        self._point()
+
+    def member(self, i: int) -> dict[str, Tensor]:
+        """Copies of what member i owns, by name."""
+        return {
+            slot.name: self.values[i, slot.columns].clone().view(slot.tail)
+            for slot in self.slots
+            if slot.start <= i < slot.stop
+        }
+
+    def load_member(self, i: int, state: dict[str, Tensor]) -> None:
+        """Set what member i owns; shapes and names must be those of ``member``."""
+        for slot in self.slots:
+            if slot.start <= i < slot.stop:
+                value = state[slot.name]
+                if tuple(value.shape) != slot.tail:
+                    raise ValueError(
+                        f"{slot.name} has shape {tuple(value.shape)}, the network needs {slot.tail}"
+                    )
+                self.values[i, slot.columns].copy_(value.reshape(-1))

@@ -1,0 +1,115 @@
+"""What training tells the outside, once an epoch, and how the outside stops it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """One epoch of the members that are still training.
+
+    ``members`` are positions in the stack as it was given; the arrays have one entry each.
+    ``validation_score`` is None without a validation set.
+    """
+
+    epoch: int  # from 1
+    max_epochs: int
+    members: tuple[int, ...]
+    train_loss: np.ndarray
+    validation_score: np.ndarray | None
+    learning_rate: np.ndarray
+    seconds: float  # since training began
+
+
+class Callback:
+    """Base class: override what is needed. State it keeps must survive ``copy.deepcopy``."""
+
+    def on_train_begin(self, n_members: int, max_epochs: int) -> None:
+        """Called before the first epoch of a stack."""
+
+    def on_epoch_end(self, report: EpochReport) -> bool | None:
+        """Called after each epoch; a true return value stops the training."""
+
+    def on_train_end(self) -> None:
+        """Called once training is over, also after an error or an interrupt."""
+
+
+class TimeLimit(Callback):
+    """Stop after the epoch in which ``seconds`` have passed since training began.
+
+    >>> TimeLimit(60.0).seconds
+    60.0
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def on_epoch_end(self, report: EpochReport) -> bool:
+        return report.seconds >= self.seconds
+
+
+class VerboseLines(Callback):
+    """Print one line an epoch, in scikit-learn's words (``verbose=True``)."""
+
+    def on_epoch_end(self, report: EpochReport) -> None:
+        print(f"Iteration {report.epoch}, loss = {report.train_loss.mean():.8f}")
+        if report.validation_score is not None:
+            print(f"Validation score: {report.validation_score.mean():f}")
+
+
+class ProgressBar(Callback):
+    """A progress bar on standard error: epochs, rate, time left, loss, validation score.
+
+    Shown on a terminal only, so that logs and pipes stay clean.
+
+    Parameters
+    ----------
+    description : str
+        Stands in front of the bar.
+    """
+
+    def __init__(self, description: str = "training") -> None:
+        self.description = description
+
+    def on_train_begin(self, n_members: int, max_epochs: int) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        console = Console(stderr=True)
+        self._started = time.perf_counter()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]} left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[scores]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        name = self.description if n_members == 1 else f"{self.description} x {n_members}"
+        self._task = self._bar.add_task(name, total=max_epochs, rate="", scores="")
+        self._bar.start()
+
+    def on_epoch_end(self, report: EpochReport) -> None:
+        scores = f"loss {report.train_loss.mean():.4g}"
+        if report.validation_score is not None:
+            scores += f", validation score {report.validation_score.mean():.4g}"
+        rate = report.epoch / max(time.perf_counter() - self._started, 1e-9)
+        self._bar.update(
+            self._task, completed=report.epoch, rate=f"{rate:.1f} epochs/s,", scores=scores
+        )
+
+    def on_train_end(self) -> None:
+        self._bar.stop()
+        del self._bar, self._task  # a bar holds locks, which no pickle or deepcopy takes

@@ -1,0 +1,460 @@
+"""The one training loop: M networks of one shape, each with its own rows, rate and end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from combutab._device import Precision
+from combutab._random import fold_in, random_permutations
+from combutab.training._callbacks import Callback, EpochReport
+from combutab.training._losses import Loss, accuracy, r2
+from combutab.training._optimizers import OptimizerConfig, RowOptimizer, clip_gradients
+from combutab.training._schedules import PER_STEP, schedule_factor
+
+_SHUFFLE, _DROPOUT = 3, 4  # purposes of a member's key
+_SCORE_ROWS = 8192  # rows scored at a time: bounds the memory of a validation pass
+_SMALLEST_RATE = 1e-6  # below it, "adaptive" stops (scikit-learn's value)
+
+
+class StackedNetwork(Protocol):
+    """What the loop needs of a network: parameters as a matrix, a row a member."""
+
+    flat: Any
+    flat_buffers: Any
+    n_decayed: int
+
+    def __call__(
+        self,
+        dense: Tensor,
+        codes: Tensor | None = None,
+        masks: Sequence[Tensor] | None = None,
+        valid: Tensor | None = None,
+    ) -> Tensor: ...
+    def train(self, mode: bool = True) -> Any: ...
+    def mask_maker(self) -> Any: ...
+    def select(self, keep: Sequence[int]) -> None: ...
+    def member_state(self, i: int) -> dict[str, Tensor]: ...
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The data of a stack, on its device, each row once; members point into it.
+
+    Shapes: dense (N, d) float, codes (N, c) int64 or None, y (N,) int64 or (N, T) float,
+    weight (N,) or None where all weigh the same.
+    """
+
+    dense: Tensor
+    y: Tensor
+    codes: Tensor | None = None
+    weight: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class MemberPlan:
+    """What is a member's own in training."""
+
+    seed: int
+    rows: Tensor  # int64 positions in Rows
+    learning_rate: float
+    alpha: float = 0.0
+    weight_decay: float = 0.0
+    val_rows: Tensor | None = None
+    start: MemberStart | None = None
+
+
+@dataclass(frozen=True)
+class MemberStart:
+    """Where an earlier call left off; the network's weights are loaded by the caller."""
+
+    epochs: int  # trained before: shuffles and masks go on from there
+    t: int
+    optimizer: dict[str, Tensor] | None = None
+    best_loss: float = np.inf
+    n_idle: int = 0
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """What all members of a stack share in training; names as in the estimators."""
+
+    loss: Loss
+    optimizer: OptimizerConfig
+    batch_size: int
+    max_epochs: int
+    score: str | None = None  # "accuracy" or "r2": members have val_rows
+    learning_rate: str = "constant"
+    power_t: float = 0.5
+    shuffle: bool = True
+    tol: float = 1e-4
+    n_iter_no_change: float = 10
+    max_grad_norm: float | None = None
+    precision: Precision = field(default_factory=lambda: Precision("float32"))
+
+
+@dataclass
+class MemberResult:
+    """What came of one member. ``state`` holds its best weights, or its last without validation."""
+
+    state: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    epochs: int
+    t: int
+    reason: str  # "max_iter", "no_improvement", "callback", "interrupted", "diverged"
+    train_loss: list[float]
+    validation_score: list[float]
+    learning_rate: list[float]
+    best_loss: float
+    best_score: float
+    n_idle: int
+
+
+class _Batches:
+    """Row numbers of every member's batches, epoch after epoch."""
+
+    def __init__(self, plans: Sequence[MemberPlan], config: TrainConfig, device: torch.device):
+        self.batch_size, self.device = config.batch_size, device
+        self.lengths = [len(p.rows) for p in plans]
+        # one batch holds all rows: their order does not matter, so none is drawn
+        self.shuffled = [config.shuffle and n > config.batch_size for n in self.lengths]
+        n_max = max(self.lengths)
+        self.table = torch.zeros(len(plans), n_max, dtype=torch.int64, device=device)
+        for m, plan in enumerate(plans):
+            self.table[m, : self.lengths[m]] = plan.rows.to(device)
+        self.seeds = [p.seed for p in plans]
+        self.starts = [p.start.epochs if p.start else 0 for p in plans]
+        self.n_steps = -(-n_max // config.batch_size)
+
+    def order(self, epoch: int) -> Tensor:
+        """(M, n_max) row numbers in this epoch's order; past a member's length, any."""
+        if not any(self.shuffled):
+            return self.table
+        keys = [
+            fold_in(s, _SHUFFLE, e + epoch) for s, e in zip(self.seeds, self.starts, strict=True)
+        ]
+        order = random_permutations(keys, self.lengths, self.device)
+        if not all(self.shuffled):
+            still = torch.tensor([not s for s in self.shuffled], device=self.device)
+            order[still] = torch.arange(order.shape[1], device=self.device)
+        return self.table.gather(1, order)
+
+    def span(self, step: int) -> tuple[int, int]:
+        start = step * self.batch_size
+        return start, min(start + self.batch_size, self.table.shape[1])
+
+    def counts(self, step: int) -> list[int]:
+        """Rows that each member has in this step's batch."""
+        start, stop = self.span(step)
+        return [max(0, min(stop, n) - start) for n in self.lengths]
+
+    def select(self, keep: Sequence[int]) -> None:
+        self.lengths = [self.lengths[k] for k in keep]
+        self.shuffled = [self.shuffled[k] for k in keep]
+        self.seeds = [self.seeds[k] for k in keep]
+        self.starts = [self.starts[k] for k in keep]
+        n_max = max(self.lengths)
+        self.table = self.table[torch.tensor(list(keep), device=self.device), :n_max]
+        self.n_steps = -(-n_max // self.batch_size)
+
+
+class _Training:
+    """A stack in training; one object so that ``run`` reads as the story."""
+
+    def __init__(
+        self,
+        net: StackedNetwork,
+        data: Rows,
+        plans: Sequence[MemberPlan],
+        config: TrainConfig,
+        callbacks: Sequence[Callback],
+    ) -> None:
+        self.net, self.data, self.config, self.callbacks = net, data, config, callbacks
+        self.plans = list(plans)
+        self.device = data.dense.device
+        self.alive = list(range(len(plans)))  # positions in the stack as given
+        self.optimizer = RowOptimizer(config.optimizer, net.flat.values, net.n_decayed)
+        self.batches = _Batches(plans, config, self.device)
+        self.masks = net.mask_maker()
+        starts = [p.start or MemberStart(0, 0) for p in plans]
+        for i, start in enumerate(starts):
+            if start.optimizer is not None:
+                self.optimizer.load_member(i, start.optimizer)
+        self.rates = [p.learning_rate for p in plans]  # now, after the schedule
+        self.t = [s.t for s in starts]
+        self.best_loss = [s.best_loss for s in starts]
+        self.best_score = [-np.inf] * len(plans)
+        self.n_idle = [s.n_idle for s in starts]
+        self.best_values = net.flat.values.clone() if config.score else None
+        self.best_buffers = net.flat_buffers.values.clone() if config.score else None
+        self.histories: list[tuple[list[float], list[float], list[float]]] = [
+            ([], [], []) for _ in plans
+        ]
+        self.results: list[MemberResult | None] = [None] * len(plans)
+        self._cached: tuple[Rows, Tensor | None, Tensor | None] | None = None
+
+    # ---- one epoch -------------------------------------------------------------------------
+
+    def _batch(self, index: Tensor, step: int) -> tuple[Rows, Tensor | None, Tensor | None]:
+        """The step's rows (M, b, ...), weights (M, b) or None, and which rows are real or None."""
+        data = self.data
+        valid = None
+        counts = self.batches.counts(step)
+        if min(counts) < index.shape[1]:
+            places = torch.arange(index.shape[1], device=self.device)
+            valid = places[None, :] < torch.tensor(counts, device=self.device)[:, None]
+        weight = None if data.weight is None else data.weight[index]
+        if valid is not None:
+            weight = valid.to(data.dense.dtype) if weight is None else weight * valid
+        rows = Rows(
+            data.dense[index],
+            data.y[index],
+            None if data.codes is None else data.codes[index],
+        )
+        return rows, weight, valid
+
+    def _step(
+        self, batch: Rows, weight: Tensor | None, valid: Tensor | None, keys: list[int]
+    ) -> tuple[Tensor, Tensor | float]:
+        """Forward and backward; returns each member's mean loss and the weight it is a mean over."""
+        net, config = self.net, self.config
+        n_rows = batch.dense.shape[1]
+        masks = self.masks.draw(keys, n_rows) if self.masks.active else None
+        with config.precision.autocast(self.device):
+            raw = net(batch.dense, batch.codes, masks, valid)
+        losses = config.loss.rows(raw.to(config.precision.dtype), batch.y)
+        mass: Tensor | float
+        if weight is None:
+            mean, mass = losses.mean(1), float(n_rows)
+        else:
+            mass = weight.sum(1)
+            mean = (losses * weight).sum(1) / mass.clamp_min(torch.finfo(losses.dtype).tiny)
+        net.flat.backward(mean.sum())
+        self._add_l2(mass)
+        if config.max_grad_norm is not None:
+            clip_gradients(net.flat.grads, config.max_grad_norm)
+        return mean.detach(), mass
+
+    def _add_l2(self, mass: Tensor | float) -> None:
+        """Add the gradient of alpha / 2 |W|^2 / (weight of the batch), as scikit-learn scales it."""
+        alphas = [p.alpha for p in self.plans]
+        if not any(alphas):
+            return
+        n = self.net.n_decayed
+        grads, values = self.net.flat.grads[:, :n], self.net.flat.values[:, :n]
+        if len(set(alphas)) == 1 and isinstance(mass, float):
+            grads.add_(values, alpha=alphas[0] / mass)
+            return
+        column = torch.tensor(alphas, dtype=values.dtype, device=self.device).unsqueeze(1)
+        if isinstance(mass, Tensor):
+            mass = mass.clamp_min(torch.finfo(values.dtype).tiny).unsqueeze(1)
+        grads.addcmul_(values, column / mass)
+
+    def _epoch(self, epoch: int) -> Tensor:
+        """Train one epoch; returns each member's mean loss, (M,) on the device."""
+        self.net.train(True)
+        config, batches = self.config, self.batches
+        order = batches.order(epoch)
+        total = torch.zeros(len(self.plans), dtype=torch.float64, device=self.device)
+        weights = torch.zeros_like(total)
+        decays = [p.weight_decay for p in self.plans]
+        for step in range(batches.n_steps):
+            start, stop = batches.span(step)
+            if self._cached is None:
+                batch = self._batch(order[:, start:stop], step)
+                if batches.n_steps == 1 and not any(batches.shuffled):
+                    self._cached = batch  # the same rows in the same order every epoch
+            else:
+                batch = self._cached
+            keys = [
+                fold_in(p.seed, _DROPOUT, s + epoch, step)
+                for p, s in zip(self.plans, batches.starts, strict=True)
+            ]
+            mean, mass = self._step(*batch, keys)
+            if config.learning_rate in PER_STEP:
+                self._set_rates(epoch, step)
+            rows = [m for m, count in enumerate(batches.counts(step)) if count]
+            self.optimizer.step(self.net.flat.values, self.net.flat.grads, rows, self.rates, decays)
+            total += mean * mass
+            weights += mass
+        return total / weights
+
+    def _set_rates(self, epoch: int, step: int) -> None:
+        for m, plan in enumerate(self.plans):
+            n_steps = -(-self.batches.lengths[m] // self.config.batch_size)
+            fraction = (epoch * n_steps + step) / (self.config.max_epochs * n_steps)
+            factor = schedule_factor(self.config.learning_rate, fraction)
+            self.rates[m] = plan.learning_rate * factor
+
+    @torch.inference_mode()
+    def _scores(self) -> list[float]:
+        """Each member's score on its validation rows."""
+        self.net.train(False)
+        val_rows = [p.val_rows for p in self.plans]
+        lengths = [0 if v is None else len(v) for v in val_rows]
+        n_max = max(lengths)
+        table = torch.zeros(len(lengths), n_max, dtype=torch.int64, device=self.device)
+        weight = torch.zeros(len(lengths), n_max, dtype=self.data.dense.dtype, device=self.device)
+        for m, rows in enumerate(val_rows):
+            if rows is not None:
+                table[m, : lengths[m]] = rows.to(self.device)
+                weight[m, : lengths[m]] = 1.0
+        if self.data.weight is not None:
+            weight *= self.data.weight[table]
+        points = []
+        for start in range(0, n_max, _SCORE_ROWS):
+            index = table[:, start : start + _SCORE_ROWS]
+            codes = None if self.data.codes is None else self.data.codes[index]
+            with self.config.precision.autocast(self.device):
+                raw = self.net(self.data.dense[index], codes)
+            points.append(self.config.loss.point(raw.to(self.config.precision.dtype)))
+        metric = accuracy if self.config.score == "accuracy" else r2
+        return metric(torch.cat(points, 1), self.data.y[table], weight).tolist()
+
+    # ---- the end of an epoch -----------------------------------------------------------------
+
+    def _record(self, losses: list[float], scores: list[float] | None) -> None:
+        improved = []
+        for m in range(len(self.plans)):
+            loss_curve, score_curve, rate_curve = self.histories[self.alive[m]]
+            loss_curve.append(losses[m])
+            rate_curve.append(self.rates[m])
+            self.t[m] += self.batches.lengths[m]
+            if scores is not None:
+                score_curve.append(scores[m])
+                idle = scores[m] < self.best_score[m] + self.config.tol
+                if scores[m] > self.best_score[m]:
+                    self.best_score[m] = scores[m]
+                    improved.append(m)
+            else:
+                idle = losses[m] > self.best_loss[m] - self.config.tol
+            self.best_loss[m] = min(self.best_loss[m], losses[m])
+            self.n_idle[m] = self.n_idle[m] + 1 if idle else 0
+        if improved and self.best_values is not None and self.best_buffers is not None:
+            index = torch.tensor(improved, device=self.device)
+            self.best_values[index] = self.net.flat.values[index]
+            self.best_buffers[index] = self.net.flat_buffers.values[index]
+
+    def _penalised(self, losses: Tensor) -> Tensor:
+        """Add the penalty alpha / 2 |W|^2 / n, at the weights after the epoch."""
+        alphas = [p.alpha for p in self.plans]
+        if not any(alphas):
+            return losses
+        squares = self.net.flat.values[:, : self.net.n_decayed].square().sum(1, dtype=torch.float64)
+        per_batch = [
+            0.5 * a * -(-n // self.config.batch_size) / n
+            for a, n in zip(alphas, self.batches.lengths, strict=True)
+        ]
+        return losses + squares * torch.tensor(per_batch, dtype=torch.float64, device=self.device)
+
+    def _ended(self, losses: list[float], epoch: int, stop: bool) -> dict[int, str]:
+        """Members that end with this epoch, and why; decays the rates of the others."""
+        config, ended = self.config, {}
+        for m in range(len(self.plans)):
+            if not np.isfinite(losses[m]):
+                ended[m] = "diverged"
+                continue
+            if config.learning_rate == "invscaling":
+                self.rates[m] = self.plans[m].learning_rate / (self.t[m] + 1) ** config.power_t
+            if self.n_idle[m] > config.n_iter_no_change:
+                if config.learning_rate == "adaptive" and self.rates[m] > _SMALLEST_RATE:
+                    self.rates[m] /= 5
+                    self.n_idle[m] = 0
+                else:
+                    ended[m] = "no_improvement"
+            if stop:
+                ended.setdefault(m, "callback")
+            elif epoch + 1 == config.max_epochs:
+                ended.setdefault(m, "max_iter")
+        return ended
+
+    def _finish(self, ended: dict[int, str]) -> None:
+        """Write the results of these members and drop them from the stack."""
+        if self.best_values is not None and self.best_buffers is not None:
+            for m in ended:
+                if np.isfinite(self.best_score[m]):
+                    self.net.flat.values[m] = self.best_values[m]
+                    self.net.flat_buffers.values[m] = self.best_buffers[m]
+        for m, reason in ended.items():
+            train_loss, scores, rates = self.histories[self.alive[m]]
+            start = self.plans[m].start
+            self.results[self.alive[m]] = MemberResult(
+                state={n: v.cpu() for n, v in self.net.member_state(m).items()},
+                optimizer=self.optimizer.member(m),
+                epochs=(start.epochs if start else 0) + len(train_loss),
+                t=self.t[m],
+                reason=reason,
+                train_loss=train_loss,
+                validation_score=scores,
+                learning_rate=rates,
+                best_loss=self.best_loss[m],
+                best_score=self.best_score[m],
+                n_idle=self.n_idle[m],
+            )
+        keep = [m for m in range(len(self.plans)) if m not in ended]
+        if not keep or not ended:
+            self.alive = [self.alive[k] for k in keep]
+            return
+        self.net.select(keep)
+        self.optimizer.select(keep)
+        self.batches.select(keep)
+        for name in ("plans", "alive", "rates", "t", "best_loss", "best_score", "n_idle"):
+            values = getattr(self, name)
+            setattr(self, name, [values[k] for k in keep])
+        if self.best_values is not None and self.best_buffers is not None:
+            index = torch.tensor(keep, device=self.device)
+            self.best_values, self.best_buffers = self.best_values[index], self.best_buffers[index]
+        self.masks = self.net.mask_maker()
+        self._cached = None
+
+    def run(self) -> list[MemberResult]:
+        config, started = self.config, time.perf_counter()
+        begun: list[Callback] = []
+        try:
+            for callback in self.callbacks:
+                callback.on_train_begin(len(self.plans), config.max_epochs)
+                begun.append(callback)
+            for epoch in range(config.max_epochs):
+                losses = self._penalised(self._epoch(epoch)).tolist()  # the epoch's one sync
+                scores = self._scores() if config.score else None
+                self._record(losses, scores)
+                report = EpochReport(
+                    epoch + 1,
+                    config.max_epochs,
+                    tuple(self.alive),
+                    np.array(losses),
+                    None if scores is None else np.array(scores),
+                    np.array(self.rates),
+                    time.perf_counter() - started,
+                )
+                stops = [callback.on_epoch_end(report) for callback in self.callbacks]
+                self._finish(self._ended(losses, epoch, any(stops)))
+                if not self.alive:
+                    break
+        except KeyboardInterrupt:
+            self._finish(dict.fromkeys(range(len(self.plans)), "interrupted"))
+        finally:
+            for callback in begun:
+                callback.on_train_end()
+        return [result for result in self.results if result is not None]
+
+
+def train_stack(
+    net: StackedNetwork,
+    data: Rows,
+    plans: Sequence[MemberPlan],
+    config: TrainConfig,
+    callbacks: Sequence[Callback] = (),
+) -> list[MemberResult]:
+    """Train a stack; member i of the result is member i of ``plans``, as if trained alone.
+
+    A keyboard interrupt ends all members with the reason ``"interrupted"`` and their best weights
+    so far. The network is consumed: members that finish are dropped from it.
+    """
+    return _Training(net, data, plans, config, callbacks).run()

@@ -1,0 +1,179 @@
+"""Loss functions: raw network outputs and targets -> one loss a row, and their predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+HUBER_DELTA = 1.0  # in standard deviations of the target, since targets are standardised
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One loss; subclasses define ``rows`` and ``point``.
+
+    ``n_per_target`` raw outputs belong to one target: 1, the number of quantiles, or 2 (mean and
+    log variance).
+    """
+
+    n_per_target: int = 1
+    needs_scaling: bool = True  # may the target be standardised?
+
+    def rows(self, raw: Tensor, y: Tensor) -> Tensor:
+        """(M, B, n_outputs), targets of the batch -> (M, B)."""
+        raise TypeError(f"{type(self).__name__} defines no loss")
+
+    def point(self, raw: Tensor) -> Tensor:
+        """(..., n_outputs) -> the point prediction that a score compares with y."""
+        return raw
+
+
+@dataclass(frozen=True)
+class SquaredError(Loss):
+    """Half the squared error, as in scikit-learn."""
+
+    def rows(self, raw: Tensor, y: Tensor) -> Tensor:
+        return (raw - y).square().mean(-1) * 0.5
+
+
+@dataclass(frozen=True)
+class AbsoluteError(Loss):
+    """The absolute error; its minimiser is the conditional median."""
+
+    def rows(self, raw: Tensor, y: Tensor) -> Tensor:
+        return (raw - y).abs().mean(-1)
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """Squared near zero, linear beyond one standard deviation of the target."""
+
+    def rows(self, raw: Tensor, y: Tensor) -> Tensor:
+        return F.huber_loss(raw, y, reduction="none", delta=HUBER_DELTA).mean(-1)
+
+
+@dataclass(frozen=True)
+class Poisson(Loss):
+    """Half the Poisson deviance with a log link, as in scikit-learn; y >= 0."""
+
+    needs_scaling: bool = False
+
+    def rows(self, raw: Tensor, y: Tensor) -> Tensor:
+        return (torch.exp(raw) - y * raw + torch.xlogy(y, y) - y).mean(-1)
+
+    def point(self, raw: Tensor) -> Tensor:
+        return torch.exp(raw)
+
+
+@dataclass(frozen=True)
+class Pinball(Loss):
+    """The quantile loss of several quantiles at once; outputs are (target, quantile) pairs."""
+
+    quantiles: tuple[float, ...] = (0.5,)
+
+    def _pairs(self, raw: Tensor) -> Tensor:  # (..., T * Q) -> (..., T, Q)
+        return raw.unflatten(-1, (-1, len(self.quantiles)))
+
+    def rows(self, raw: Tensor, y: Tensor) -> Tensor:
+        q = torch.tensor(self.quantiles, dtype=raw.dtype, device=raw.device)
+        error = y.unsqueeze(-1) - self._pairs(raw)
+        return torch.maximum(q * error, (q - 1) * error).mean((-1, -2))
+
+    def point(self, raw: Tensor) -> Tensor:
+        distance = [abs(q - 0.5) for q in self.quantiles]
+        return self._pairs(raw)[..., distance.index(min(distance))]
+
+
+@dataclass(frozen=True)
+class GaussianNLL(Loss):
+    """Negative log likelihood of N(mean, exp(log variance)); outputs are (target, 2) pairs."""
+
+    n_per_target: int = 2
+    min_log_variance: float = -14.0  # a standard deviation of 0.1 % of the target's
+
+    def moments(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        """(..., T * 2) -> mean and log variance, each (..., T)."""
+        pairs = raw.unflatten(-1, (-1, 2))
+        # a smooth floor: where the data can be interpolated the likelihood has no maximum
+        floor = self.min_log_variance
+        return pairs[..., 0], floor + F.softplus(pairs[..., 1] - floor)
+
+    def rows(self, raw: Tensor, y: Tensor) -> Tensor:
+        mean, log_variance = self.moments(raw)
+        nll = 0.5 * (log_variance + (y - mean).square() * torch.exp(-log_variance))
+        return nll.mean(-1)
+
+    def point(self, raw: Tensor) -> Tensor:
+        return self.moments(raw)[0]
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Loss):
+    """Softmax cross-entropy; y holds class numbers, (M, B) int64."""
+
+    label_smoothing: float = 0.0
+
+    def rows(self, raw: Tensor, y: Tensor) -> Tensor:
+        log_p = F.log_softmax(raw, dim=-1)
+        nll = -log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+        if self.label_smoothing:
+            nll = nll.lerp(-log_p.mean(-1), self.label_smoothing)
+        return nll
+
+    def point(self, raw: Tensor) -> Tensor:
+        return raw.argmax(-1)
+
+
+@dataclass(frozen=True)
+class BinaryCrossEntropy(Loss):
+    """Logistic loss of one or several independent labels, summed; y is (M, B, L) of 0 and 1."""
+
+    label_smoothing: float = 0.0
+
+    def rows(self, raw: Tensor, y: Tensor) -> Tensor:
+        if self.label_smoothing:
+            y = y * (1 - self.label_smoothing) + 0.5 * self.label_smoothing
+        return F.binary_cross_entropy_with_logits(raw, y, reduction="none").sum(-1)
+
+    def point(self, raw: Tensor) -> Tensor:
+        return raw > 0
+
+
+def accuracy(predicted: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    """Weighted share of rows with every label right: (M, B[, L]) -> (M,) float64."""
+    right = predicted == y.to(predicted.dtype)
+    if right.ndim == 3:
+        right = right.all(-1)
+    w = weight.to(torch.float64)
+    return (right * w).sum(-1) / w.sum(-1)
+
+
+def r2(predicted: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    """Weighted coefficient of determination, mean over targets: (M, B, T) -> (M,) float64."""
+    y, w = y.to(torch.float64), weight.to(torch.float64).unsqueeze(-1)
+    residual = (w * (y - predicted.to(torch.float64)).square()).sum(1)
+    mean = (w * y).sum(1, keepdim=True) / w.sum(1, keepdim=True)
+    total = (w * (y - mean).square()).sum(1)
+    score = 1 - residual / total
+    # scikit-learn's convention for a constant y: 1 if it is predicted exactly, else 0
+    constant = total == 0
+    score = torch.where(constant, (residual == 0).to(score.dtype), score)
+    return score.mean(-1)
+
+
+def make_regression_loss(name: str, quantiles: Sequence[float]) -> Loss:
+    """The regressor's ``loss`` parameter -> its Loss."""
+    if name == "quantile":
+        return Pinball(n_per_target=len(quantiles), quantiles=tuple(quantiles))
+    losses: dict[str, type[Loss]] = {
+        "squared_error": SquaredError,
+        "absolute_error": AbsoluteError,
+        "huber": Huber,
+        "poisson": Poisson,
+        "gaussian_nll": GaussianNLL,
+    }
+    return losses[name]()

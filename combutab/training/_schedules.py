@@ -1,0 +1,45 @@
+"""Learning-rate schedules: the factor by which ``learning_rate_init`` is multiplied."""
+
+from __future__ import annotations
+
+import math
+
+SCHEDULES = (
+    "constant",
+    "invscaling",
+    "adaptive",
+    "cosine",
+    "one-cycle",
+    "flat-cosine",
+    "coslog4",
+)
+PER_STEP = ("cosine", "one-cycle", "flat-cosine", "coslog4")
+
+
+def schedule_factor(name: str, fraction: float) -> float:
+    """The factor at ``fraction`` (0 to 1) of the planned steps.
+
+    - ``cosine``: half a cosine from 1 to 0 (Loshchilov and Hutter, 2017, without restarts);
+    - ``one-cycle``: cosine from 1/25 up to 1 over the first 30 %, then down to 1/10000 (Smith and
+      Topin, 2018, with the usual shares);
+    - ``flat-cosine``: 1 for the first half, then half a cosine to 0;
+    - ``coslog4``: (1 - cos(2 pi log2(1 + 15 t))) / 2, four cosine cycles of doubling length
+      (Holzmueller et al., 2024).
+
+    >>> [schedule_factor("cosine", t) for t in (0.0, 0.5, 1.0)]
+    [1.0, 0.5, 0.0]
+    """
+    t = min(max(fraction, 0.0), 1.0)
+
+    def half_cosine(start: float, end: float, u: float) -> float:
+        return end + (start - end) * 0.5 * (1 + math.cos(math.pi * u))
+
+    if name == "cosine":
+        return round(half_cosine(1.0, 0.0, t), 15)
+    if name == "one-cycle":
+        return half_cosine(1 / 25, 1, t / 0.3) if t < 0.3 else half_cosine(1, 1e-4, (t - 0.3) / 0.7)
+    if name == "flat-cosine":
+        return 1.0 if t < 0.5 else half_cosine(1.0, 0.0, 2 * t - 1)
+    if name == "coslog4":
+        return 0.5 * (1 - math.cos(2 * math.pi * math.log2(1 + 15 * t)))
+    raise ValueError(f"learning_rate must be one of {SCHEDULES}, got {name!r}")
