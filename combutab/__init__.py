@@ -1,1 +1,35 @@
 """CombuTab: neural networks for tables with a scikit-learn face."""
+
+from combutab._version import __version__
+from combutab.activations import (
+    ACTIVATIONS,
+    PELU,
+    PLN,
+    PLS,
+    CombU,
+    LAHardSiLU,
+    LASiLU,
+    LayerAct,
+    NLReLU,
+    ProxyNorm,
+)
+from combutab.estimators import MLPClassifier, MLPRegressor, load
+from combutab.model_selection import StackedGridSearchCV
+
+__all__ = [
+    "ACTIVATIONS",
+    "PELU",
+    "PLN",
+    "PLS",
+    "CombU",
+    "LAHardSiLU",
+    "LASiLU",
+    "LayerAct",
+    "MLPClassifier",
+    "MLPRegressor",
+    "NLReLU",
+    "ProxyNorm",
+    "StackedGridSearchCV",
+    "__version__",
+    "load",
+]

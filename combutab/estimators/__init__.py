@@ -1,8 +1,19 @@
 """scikit-learn estimators: MLPClassifier and MLPRegressor."""
 
+from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
-from combutab.estimators._jobs import Job, train_jobs
+from combutab.estimators._prefitted import FitOutcome, serve_fits
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._saving import load
+from combutab.estimators._together import FitTask, fit_stacked
 
-__all__ = ["Job", "MLPClassifier", "MLPRegressor", "load", "train_jobs"]
+__all__ = [
+    "BaseMLP",
+    "FitOutcome",
+    "FitTask",
+    "MLPClassifier",
+    "MLPRegressor",
+    "fit_stacked",
+    "load",
+    "serve_fits",
+]

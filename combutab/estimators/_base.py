@@ -30,6 +30,8 @@ from torch import Tensor
 from combutab._device import PRECISIONS, Precision, resolve_device
 from combutab._random import fold_in, seed_from
 from combutab.estimators._jobs import Job, train_jobs
+from combutab.estimators._lazy import LazyNetwork
+from combutab.estimators._prefitted import take_prefitted
 from combutab.nn import INITIALISATIONS, NORMALIZATIONS, Member, MLPShape, StackedMLP
 from combutab.preprocessing import TableEncoder
 from combutab.training import (
@@ -127,6 +129,15 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         """Width of the network's last layer."""
 
     _score_name: str  # of the validation score: "accuracy" or "r2"
+    _data_parameters: tuple[str, ...] = (  # all that ``_prepare`` depends on
+        "categorical_features",
+        "numeric_encoding",
+        "max_onehot",
+        "precision",
+        "early_stopping",
+        "validation_fraction",
+        "warm_start",
+    )
 
     # ---- fit ---------------------------------------------------------------------------------
 
@@ -162,6 +173,8 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         ValueError
             If the data cannot be used, or training produced weights that are not finite.
         """
+        if take_prefitted(self):
+            return self
         fresh = not (self.warm_start and hasattr(self, "encoder_"))
         prepared = self._prepare(X, y, sample_weight, X_val, y_val, fresh=fresh)
         job = self._job(prepared, fresh=fresh)
@@ -221,7 +234,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
                 numeric=self.numeric_encoding,
                 max_onehot=self.max_onehot,
             )
-            table = self.encoder_.fit_encode(X, sample_weight=weight)
+            table = self.encoder_.fit_encode(X)
         else:
             self._check_X(X, reset=False)
             table = self.encoder_.encode(X)
@@ -242,6 +255,14 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
             else torch.cat([_weights(rows), _weights(val_rows)]),
         )
         return _Prepared(both, train, torch.arange(len(target), len(both.dense)))
+
+    def _data_key(self) -> str:
+        """Equal for estimators that ``_prepare`` the same way."""
+        values = {n: v for n, v in self.get_params(deep=False).items() if n in self._data_parameters}
+        if self.early_stopping:
+            seeded = isinstance(self.random_state, Integral)
+            values["random_state"] = self.random_state if seeded else object()
+        return repr(values)
 
     def _check_X(self, X: Any, *, reset: bool) -> None:
         validate_data(self, X, reset=reset, skip_check_array=True)
@@ -427,7 +448,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
             }
             for r in results
         ]
-        self._net: StackedMLP | None = None
+        self._net = LazyNetwork()
         self._trained = (
             tuple(member.activation for member in job.members),
             self.precision,
@@ -497,7 +518,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
     def _network(self) -> StackedMLP:
         """The members as one stack, built from their saved states when first needed."""
         device = resolve_device(self.device)
-        net = getattr(self, "_net", None)
+        net = self._net.network
         if net is None or net.device != device:
             activations, precision = self._trained
             net = StackedMLP(
@@ -508,7 +529,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
             )
             for i, state in enumerate(self._states):
                 net.load_member(i, {n: torch.from_numpy(v) for n, v in state.items()})
-            self._net = net.eval()
+            self._net.network = net.eval()
         return net
 
     @torch.inference_mode()
@@ -557,11 +578,6 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         if self._shape.init == "ntk":
             return [a / np.sqrt(a.shape[0]) for a in arrays]
         return arrays
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        state.pop("_net", None)  # rebuilt from the states, on the device at hand
-        return state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

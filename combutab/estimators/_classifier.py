@@ -63,6 +63,7 @@ class MLPClassifier(SavingMixin, ClassifierMixin, BaseMLP):
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
     }
     _score_name = "accuracy"
+    _data_parameters = (*BaseMLP._data_parameters, "class_weight")
 
     def __init__(
         self,

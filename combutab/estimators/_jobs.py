@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from joblib import Parallel, delayed
 from torch import Tensor
 
 from combutab.nn import ActivationSpec, Member, MLPShape, StackedMLP
@@ -58,6 +59,8 @@ def train_jobs(
     jobs: Sequence[Job],
     callbacks: Sequence[Callback] = (),
     on_done: Callable[[int], None] | None = None,
+    *,
+    n_jobs: int | None = None,
 ) -> list[list[MemberResult]]:
     """Train all members of all jobs, as few stacks as memory and caches allow.
 
@@ -69,6 +72,8 @@ def train_jobs(
         Told of every stack's epochs.
     on_done : callable, optional
         Called with the number of members that finished, after each stack.
+    n_jobs : int, optional
+        Stacks that train at the same time, each in a process of joblib's current backend.
 
     Returns
     -------
@@ -76,16 +81,35 @@ def train_jobs(
         One list a job, in the jobs' order.
     """
     results: list[list[MemberResult | None]] = [[None] * len(job.members) for job in jobs]
-    for stack in plan_stacks(jobs):
-        if jobs[stack[0].job].config.optimizer.solver == "lbfgs":
-            trained = [_train_alone(jobs[place.job], place.member) for place in stack]
-        else:
-            trained = _train_together(jobs, stack, callbacks)
+    stacks = plan_stacks(jobs)
+    if n_jobs in (None, 1):
+        outputs = (_train(jobs, stack, callbacks) for stack in stacks)
+    else:
+        outputs = Parallel(n_jobs=n_jobs, return_as="generator")(
+            delayed(_train)(*_extract(jobs, stack), ()) for stack in stacks
+        )
+    for stack, trained in zip(stacks, outputs, strict=True):
         for place, result in zip(stack, trained, strict=True):
             results[place.job][place.member] = result
         if on_done is not None:
             on_done(len(stack))
     return [[r for r in row if r is not None] for row in results]
+
+
+def _extract(jobs: Sequence[Job], stack: Sequence[_Place]) -> tuple[list[Job], list[_Place]]:
+    """The jobs that a stack needs, and the stack in their numbering: what a process is sent."""
+    needed = sorted({place.job for place in stack})
+    return [jobs[i] for i in needed], [
+        _Place(needed.index(place.job), place.member) for place in stack
+    ]
+
+
+def _train(
+    jobs: Sequence[Job], stack: Sequence[_Place], callbacks: Sequence[Callback]
+) -> list[MemberResult]:
+    if jobs[stack[0].job].config.optimizer.solver == "lbfgs":
+        return [_train_alone(jobs[place.job], place.member) for place in stack]
+    return _train_together(jobs, stack, callbacks)
 
 
 def plan_stacks(jobs: Sequence[Job]) -> list[list[_Place]]:

@@ -63,6 +63,7 @@ class MLPRegressor(SavingMixin, RegressorMixin, BaseMLP):
         "scale_target": ["boolean"],
     }
     _score_name = "r2"
+    _data_parameters = (*BaseMLP._data_parameters, "loss", "quantiles", "scale_target")
 
     def __init__(
         self,
@@ -160,20 +161,26 @@ class MLPRegressor(SavingMixin, RegressorMixin, BaseMLP):
                 f"y >= 0, got {targets.min()}"
             )
         if reset:
-            loss = self._loss()
             self._one_dimensional = y.ndim == 1
             self.n_outputs_ = targets.shape[1]
             self.out_activation_ = "exp" if self.loss == "poisson" else "identity"
-            scaled = self.scale_target and loss.needs_scaling
-            mean = np.average(targets, axis=0, weights=weight)
-            std = np.sqrt(np.average((targets - mean) ** 2, axis=0, weights=weight))
-            # a constant target, up to rounding, is only shifted
-            std = np.where(std > 1e-12 * np.maximum(np.abs(mean), 1e-300), std, 1.0)
-            self._y_mean = mean if scaled else np.zeros_like(mean)
-            self._y_scale = std if scaled else np.ones_like(std)
+            self._y_mean, self._y_scale = self._target_scaling(targets, weight)
         if targets.shape[1] != self.n_outputs_:
             raise ValueError(f"y has {targets.shape[1]} targets, fit saw {self.n_outputs_}")
         return (targets - self._y_mean) / self._y_scale
+
+    def _target_scaling(
+        self, targets: np.ndarray, weight: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Shift and scale of each target, weighted."""
+        mean = np.average(targets, axis=0, weights=weight)
+        if not self.scale_target:
+            return np.zeros_like(mean), np.ones_like(mean)
+        if self._loss().scaling == "mean":
+            return np.zeros_like(mean), np.where(mean > 0, mean, 1.0)
+        std = np.sqrt(np.average((targets - mean) ** 2, axis=0, weights=weight))
+        # a constant target, up to rounding, is only shifted
+        return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)
 
     def _loss(self) -> Loss:
         if self.loss == "quantile":
@@ -242,12 +249,12 @@ class MLPRegressor(SavingMixin, RegressorMixin, BaseMLP):
                     f"loss={self.loss!r}"
                 )
             mean, std = _mixture(*loss.moments(raw))
-            return self._decode(mean), self._shaped(std * self._y_scale.astype(std.dtype))
+            return self._decode(mean), self._shaped(std * self._y_scale)
         return self._decode(loss.point(raw).mean(0).numpy())
 
     def _decode(self, scaled: np.ndarray) -> np.ndarray:
-        """(n, T) in training units -> in the target's units, in the precision of the fit."""
-        return self._shaped(scaled * self._y_scale + self._y_mean).astype(scaled.dtype)
+        """(n, T) in training units -> in the target's units, float64."""
+        return self._shaped(scaled * self._y_scale + self._y_mean)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values[:, 0] if self._one_dimensional else values
@@ -275,7 +282,7 @@ class MLPRegressor(SavingMixin, RegressorMixin, BaseMLP):
                 f"loss={self.loss!r}"
             )
         values = values * self._y_scale[:, None] + self._y_mean[:, None]
-        return self._shaped(values.astype(raw.numpy().dtype))
+        return self._shaped(values)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination of ``predict(X)``."""

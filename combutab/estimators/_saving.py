@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import combutab.activations as activations
 from combutab._version import __version__
+from combutab.estimators._lazy import LazyNetwork
 from combutab.nn import MLPShape
 from combutab.preprocessing import TableEncoder
 
@@ -119,6 +120,7 @@ class SavingMixin:
             model._states.append(
                 {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix)}
             )
+        model._net = LazyNetwork()
         model._network()  # names and shapes fit the network, or it says which does not
         return model
 

@@ -21,7 +21,7 @@ class Loss:
     """
 
     n_per_target: int = 1
-    needs_scaling: bool = True  # may the target be standardised?
+    scaling: str = "standard"  # of the target: "standard", or "mean" where its zero has a meaning
 
     def rows(self, raw: Tensor, y: Tensor) -> Tensor:
         """(M, B, n_outputs), targets of the batch -> (M, B)."""
@@ -60,7 +60,7 @@ class Huber(Loss):
 class Poisson(Loss):
     """Half the Poisson deviance with a log link, as in scikit-learn; y >= 0."""
 
-    needs_scaling: bool = False
+    scaling: str = "mean"
 
     def rows(self, raw: Tensor, y: Tensor) -> Tensor:
         return (torch.exp(raw) - y * raw + torch.xlogy(y, y) - y).mean(-1)

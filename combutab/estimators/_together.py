@@ -1,0 +1,95 @@
+"""Fit many estimators as stacks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from combutab.estimators._base import BaseMLP
+from combutab.estimators._jobs import Job, train_jobs
+from combutab.estimators._prefitted import FitOutcome
+from combutab.training import Callback
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """One fit that is wanted: an unfitted estimator, which is fitted in place, and its data.
+
+    ``data_key`` is equal for tasks that have the very same rows (the fold's number, say): their
+    table is then encoded once for all estimators whose encoding parameters agree.
+    """
+
+    estimator: BaseMLP
+    X: Any
+    y: Any
+    data_key: object
+    sample_weight: Any = None
+
+
+def fit_stacked(
+    tasks: Sequence[FitTask],
+    *,
+    n_jobs: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    on_done: Callable[[int], None] | None = None,
+) -> list[FitOutcome]:
+    """Fit all estimators, in as few batched programs as their shapes allow.
+
+    Each result is the one that the estimator's own ``fit`` gives with the same ``random_state``,
+    up to the order of floating-point sums. A fit that fails leaves its error in its outcome.
+
+    Parameters
+    ----------
+    tasks : sequence of FitTask
+    n_jobs : int, optional
+        Stacks that train at the same time in processes of joblib's current backend.
+    callbacks : sequence of Callback
+        Told of every stack's epochs; used without processes only.
+    on_done : callable, optional
+        Called with the number of networks that finished, after each stack.
+
+    Returns
+    -------
+    list of FitOutcome
+        In the order of ``tasks``.
+    """
+    outcomes = [FitOutcome(0.0) for _ in tasks]
+    jobs: list[Job] = []
+    owners: list[int] = []
+    encoded: dict[object, tuple[Any, dict[str, Any]]] = {}
+    for i, task in enumerate(tasks):
+        started = time.perf_counter()
+        try:
+            task.estimator._validate_params()
+            jobs.append(_prepare(task, encoded))
+            owners.append(i)
+        except Exception as error:  # the caller decides: it is in the outcome
+            outcomes[i].error = error
+        outcomes[i].seconds = time.perf_counter() - started
+    started = time.perf_counter()
+    results = train_jobs(jobs, callbacks, on_done, n_jobs=n_jobs)
+    n_networks = sum(len(job.members) for job in jobs)
+    per_network = (time.perf_counter() - started) / max(n_networks, 1)
+    for i, job, result in zip(owners, jobs, results, strict=True):
+        outcomes[i].seconds += per_network * len(job.members)
+        try:
+            tasks[i].estimator._absorb(job, result)
+        except ValueError as error:  # it diverged
+            outcomes[i].error = error
+    return outcomes
+
+
+def _prepare(task: FitTask, encoded: dict[object, tuple[Any, dict[str, Any]]]) -> Job:
+    estimator = task.estimator
+    key = (task.data_key, type(estimator), estimator._data_key())
+    if key in encoded:
+        prepared, learned = encoded[key]
+        vars(estimator).update(learned)
+    else:
+        prepared = estimator._prepare(task.X, task.y, task.sample_weight)
+        parameters = estimator.get_params(deep=False)
+        learned = {n: v for n, v in vars(estimator).items() if n not in parameters}
+        encoded[key] = prepared, learned
+    return estimator._job(prepared)

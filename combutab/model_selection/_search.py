@@ -1,0 +1,126 @@
+"""Grid search in which all candidates and folds of one shape train as one stack."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
+from sklearn.utils import _safe_indexing, indexable
+
+from combutab.estimators import BaseMLP, FitTask, fit_stacked, serve_fits
+
+
+class StackedGridSearchCV(GridSearchCV):
+    """scikit-learn's ``GridSearchCV`` whose fits are batched: the same scores, sooner.
+
+    All candidates x folds whose networks have one shape (layers, batch size, solver, epochs) are
+    one program on the device; they may differ in activation, learning rate, penalty, dropout and
+    seed. Each fold's preprocessing is fitted on its training rows alone. Scoring, errors,
+    ``refit`` and ``cv_results_`` are scikit-learn's own.
+
+    Parameters
+    ----------
+    estimator : MLPClassifier or MLPRegressor
+        Anything else (a pipeline, say) is searched by ``GridSearchCV``, with a warning.
+    param_grid : dict or list of dict
+        Any parameters of the estimator.
+    scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score
+        As in ``GridSearchCV``; ``n_jobs`` counts stacks that train at the same time.
+
+    Attributes
+    ----------
+    cv_results_, best_estimator_, best_params_, best_score_, best_index_, scorer_, n_splits_
+        As in ``GridSearchCV``; a fit's time is its share of its stack's.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from combutab import MLPClassifier, StackedGridSearchCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> net = MLPClassifier(hidden_layer_sizes=(16,), max_iter=20, random_state=0,
+    ...                     n_iter_no_change=float("inf"))
+    >>> grid = {"activation": ["relu", "combu"], "learning_rate_init": [0.001, 0.01]}
+    >>> search = StackedGridSearchCV(net, grid, cv=3).fit(X, y)
+    >>> search.best_params_["learning_rate_init"], len(search.cv_results_["params"])
+    (0.01, 4)
+    """
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> StackedGridSearchCV:
+        """Train every candidate on every fold, score, and refit the best on all rows.
+
+        Parameters
+        ----------
+        X, y
+            As in the estimator's ``fit``.
+        **params
+            ``sample_weight`` and ``groups`` are handled in stacks; others go to ``GridSearchCV``.
+
+        Returns
+        -------
+        self
+        """
+        obstacle = self._obstacle(params)
+        if obstacle is not None:
+            warnings.warn(
+                f"{obstacle}: searching with scikit-learn's GridSearchCV, one fit at a time",
+                stacklevel=2,
+            )
+            return super().fit(X, y, **params)
+        self._validate_params()
+        X, y = indexable(X, y)
+        groups = params.get("groups")
+        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        splits = list(cv.split(X, y, groups))
+        candidates = list(ParameterGrid(self.param_grid))
+        tasks = self._tasks(X, y, params.get("sample_weight"), candidates, splits)
+        outcomes = fit_stacked(tasks, n_jobs=self.n_jobs)
+        inner = GridSearchCV(**{**self.get_params(deep=False), "cv": splits, "n_jobs": None})
+        fits = [(task.estimator, outcome) for task, outcome in zip(tasks, outcomes, strict=True)]
+        with serve_fits(fits):
+            inner.fit(X, y, **{n: v for n, v in params.items() if n != "groups"})
+        vars(self).update({n: v for n, v in vars(inner).items() if n.endswith("_")})
+        seconds = np.array([o.seconds for o in outcomes]).reshape(len(candidates), len(splits))
+        self.cv_results_["mean_fit_time"] = seconds.mean(1)
+        self.cv_results_["std_fit_time"] = seconds.std(1)
+        return self
+
+    def _obstacle(self, params: dict[str, Any]) -> str | None:
+        """Why this search cannot be stacked, or None."""
+        if not isinstance(self.estimator, BaseMLP):
+            return f"{type(self.estimator).__name__} is not an estimator of combutab"
+        known = set(self.estimator.get_params())
+        grids = [self.param_grid] if isinstance(self.param_grid, dict) else self.param_grid
+        unknown = sorted({name for grid in grids for name in grid} - known)
+        if unknown:
+            return f"the grid has {unknown}, no parameters of {type(self.estimator).__name__}"
+        others = sorted(set(params) - {"sample_weight", "groups"})
+        if others:
+            return f"fit was given {others}"
+        if get_config().get("enable_metadata_routing") and params:
+            return "metadata routing is on"
+        if self.estimator.callbacks or any("callbacks" in grid for grid in grids):
+            return "callbacks watch one fit at a time"
+        return None
+
+    def _tasks(
+        self, X: Any, y: Any, weight: Any, candidates: list[Any], splits: list[Any]
+    ) -> list[FitTask]:
+        """Candidate by candidate, fold by fold: the order in which scikit-learn fits."""
+        base = clone(self.estimator)
+        folds = [
+            (
+                _safe_indexing(X, train),
+                None if y is None else _safe_indexing(y, train),
+                None if weight is None else _safe_indexing(weight, train),
+            )
+            for train, _ in splits
+        ]
+        return [
+            FitTask(clone(base).set_params(**clone(candidate, safe=False)), *fold[:2], k, fold[2])
+            for candidate in candidates
+            for k, fold in enumerate(folds)
+        ]
