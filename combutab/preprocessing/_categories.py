@@ -75,7 +75,7 @@ def fit_categories(column: int, factors: Factors, max_onehot: int) -> CategoryMa
     for key, count in zip(factors.keys, counts[1:].tolist(), strict=True):
         if count:
             seen[key] = seen.get(key, 0) + count
-    onehot = len(seen) <= max_onehot
+    onehot = bool(len(seen) <= max_onehot)  # max_onehot may be numpy's integer
     keys = sorted((key for key, count in seen.items() if onehot or count > 1), key=_order)
     return CategoryMap(column, tuple(keys), bool(counts[0]), onehot)
 

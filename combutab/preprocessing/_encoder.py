@@ -75,8 +75,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         positions, or column names. A column that is not categorical but holds text is parsed.
     numeric : {"standard", "quantile", "robust", "none"}, default="standard"
         "standard": to mean 0 and standard deviation 1. "quantile": to a normal distribution by
-        rank. "robust": by median and interquartile range, then bent by ``x / sqrt(1 + (x/3)**2)``
-        as RealMLP does. "none": as is.
+        rank, equal values at the middle of their ranks. "robust": by median and interquartile
+        range, then bent by ``x / sqrt(1 + (x/3)**2)`` as RealMLP does. "none": as is.
     max_onehot : int, default=32
         Columns with more categories than this become codes.
 

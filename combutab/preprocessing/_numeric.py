@@ -42,6 +42,11 @@ class NumericScaler:
         return len(self.centre)
 
     @property
+    def limit(self) -> float:
+        """Where scaled values are cut."""
+        return _LIMIT_UNSCALED if self.method == "none" else _LIMIT
+
+    @property
     def n_dense(self) -> int:
         """Columns written: the numeric ones, then the indicators."""
         return self.n_columns + int(self.missing.sum())
@@ -170,18 +175,18 @@ def apply_numeric(scaler: NumericScaler, block: Block, out: np.ndarray) -> None:
     """Write the scaled columns and then the indicators into `out`, (n_rows, >= n_dense)."""
     n_columns = scaler.n_columns
     indicated = np.flatnonzero(scaler.missing)
-    limit = _LIMIT_UNSCALED if scaler.method == "none" else _LIMIT
+    fill = np.clip(scaler.fill, -scaler.limit, scaler.limit)
     out[:, n_columns : scaler.n_dense] = 0.0
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         for piece in pieces(block):
             rows = block.rows(piece.start, piece.stop)
             missing = _missing_mask(rows)
             _scale(scaler, rows)
-            np.clip(rows, -limit, limit, out=rows)
+            np.clip(rows, -scaler.limit, scaler.limit, out=rows)
             if scaler.constant.any():
                 rows[:, scaler.constant] = 0.0
             if missing is not None:
-                np.copyto(rows, scaler.fill, where=missing)
+                np.copyto(rows, fill, where=missing)
                 out[piece, n_columns : scaler.n_dense] = missing[:, indicated]
             out[piece, :n_columns] = rows
 
@@ -194,8 +199,13 @@ def _scale(scaler: NumericScaler, rows: np.ndarray) -> None:
         for j in np.flatnonzero(~scaler.unscaled & ~scaler.constant):
             rows[:, j] = _normal_score(rows[:, j], scaler.knots[:, j], levels)
         return
-    rows -= scaler.centre
-    rows /= scaler.scale
+    centre, scale = scaler.centre, scaler.scale
+    if (scale > 1e290).any():  # two values of such a column may differ by more than float64 holds
+        unit = np.where(scale > 1e290, 2.0**-10, 1.0)
+        rows *= unit
+        centre, scale = centre * unit, scale * unit
+    rows -= centre
+    rows /= scale
     if scaler.method == "robust":
         np.clip(rows, -_LIMIT, _LIMIT, out=rows)
         # RealMLP's smooth clip: x / sqrt(1 + (x/3)^2), within (-3, 3)

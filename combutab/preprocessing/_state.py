@@ -60,6 +60,12 @@ def decoder_state(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Encode
             f"the encoder's state has format {meta.get('format')!r}, this version reads "
             f"{_FORMAT}; load it with the version of combutab that saved it"
         )
+    absent = [f.name for f in fields(NumericScaler) if f.name not in {"method", *arrays}]
+    if absent:
+        raise ValueError(
+            f"the encoder's state lacks the arrays {absent}, it has {sorted(arrays)}; pass all "
+            "that to_state returned"
+        )
     scaler_arrays = {
         f.name: np.array(arrays[f.name]) for f in fields(NumericScaler) if f.name != "method"
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -92,8 +91,10 @@ class PolarsTable(Table):
 class ArrayTable(Table):
     """A 2-D numpy array of any dtype."""
 
-    def __init__(self, array: np.ndarray) -> None:
-        super().__init__(*_shape(array))
+    def __init__(self, array: np.ndarray, names: Sequence[Any] | None = None) -> None:
+        if array.dtype.kind == "c":
+            raise_complex(array)
+        super().__init__(array.shape[0], names, array.shape[1])
         self.array = narrow(array)
 
     @property
@@ -122,7 +123,7 @@ class SparseTable(Table):
     """A scipy sparse matrix or array."""
 
     def __init__(self, matrix: Any) -> None:
-        super().__init__(*_shape(matrix))
+        super().__init__(matrix.shape[0], None, matrix.shape[1])
         needed, available = 4 * self.n_rows * self.n_columns, available_memory()
         if needed > available:
             raise MemoryError(
@@ -148,10 +149,12 @@ class SparseTable(Table):
 
 
 def available_memory() -> float:
-    """Bytes of memory that are free, infinity where the system does not tell."""
+    """Bytes of memory that a process can still get, infinity where the system does not tell."""
     try:
-        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            sizes = dict(line.split(":", 1) for line in lines)
+        return 1024.0 * int(sizes["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
         return float("inf")
 
 
@@ -166,7 +169,7 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Table:
     if isinstance(X, pd.DataFrame):
         _check_unique(X.columns)
         validate_data(estimator, X, skip_check_array=True, reset=reset)
-        table = FrameTable(X)
+        table = _frame_table(X)
     elif _is_polars(X):
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         table = PolarsTable(X)
@@ -182,6 +185,14 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Table:
         return SparseTable(X) if scipy.sparse.issparse(X) else ArrayTable(X)
     _check_not_empty(table, type(estimator).__name__)
     return table
+
+
+def _frame_table(frame: pd.DataFrame) -> Table:
+    # A frame of one numeric dtype is an array with names, without a step for each column.
+    dtype: Any = frame.dtypes.iloc[0] if frame.shape[1] else None
+    if isinstance(dtype, np.dtype) and dtype.kind in "biuf" and (frame.dtypes == dtype).all():
+        return ArrayTable(frame.to_numpy(), list(frame.columns))
+    return FrameTable(frame)
 
 
 def _known_container(X: Any) -> Any:
@@ -226,12 +237,6 @@ def _check_not_empty(table: Table, name: str) -> None:
                 f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by "
                 f"{name}."
             )
-
-
-def _shape(X: Any) -> tuple[int, None, int]:
-    if X.dtype.kind == "c":
-        raise_complex(X)
-    return X.shape[0], None, X.shape[1]
 
 
 def _objects(values: list[Any]) -> np.ndarray:

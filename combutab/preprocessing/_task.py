@@ -18,8 +18,9 @@ def infer_task(y: Any) -> Task:
     """Guess from a target's values whether to classify or to regress.
 
     Text, truth values, pandas categories and other objects are classes. Numbers with a fraction
-    are quantities. Whole numbers are classes if there are exactly two distinct ones, or if they
-    look like codes of classes:
+    are quantities. Whole numbers are classes if there are exactly two distinct ones, if all are
+    0 or all are 1 (as a label of a multi-label target may be), or if they look like codes of
+    classes:
 
     - at most 20 distinct values, and at most one for every 20 rows;
     - the smallest is -1, 0 or 1, where codes start;
@@ -55,8 +56,10 @@ def infer_task(y: Any) -> Task:
     >>> infer_task([21.5, 18.0, 30.2])
     'regression'
     """
-    if hasattr(y, "to_pandas") and not isinstance(y, np.ndarray):
+    if type(y).__module__.startswith("polars"):  # its to_pandas would need pyarrow
         y = pd.DataFrame(y.to_dict(as_series=False)) if hasattr(y, "width") else y.to_list()
+    elif hasattr(y, "to_pandas"):
+        y = y.to_pandas()
     if isinstance(y, pd.DataFrame):
         columns = [y.iloc[:, j] for j in range(y.shape[1])]
     elif isinstance(y, pd.Series | pd.Index):
@@ -79,18 +82,18 @@ def _column_task(column: pd.Series) -> Task:
     dtype: Any = column.dtype
     if isinstance(dtype, pd.CategoricalDtype) or types.is_bool_dtype(dtype):
         return "classification"
-    if dtype.kind in "Mm":
-        raise ValueError(
-            f"y holds dates or times ({dtype}); convert it to numbers, for example days, first"
-        )
     if not types.is_numeric_dtype(dtype):
         inferred = types.infer_dtype(column.to_numpy(dtype=object))
+        if inferred.startswith(("date", "timedelta")):
+            raise ValueError(
+                f"y holds dates or times ({dtype}); convert it to numbers, for example days, first"
+            )
         if inferred not in ("integer", "floating", "mixed-integer-float", "decimal"):
             return "classification"
     values, counts = np.unique(column.to_numpy(dtype=np.float64), return_counts=True)
     if not np.isfinite(values).all() or (values != np.round(values)).any():
         return "regression"
-    if len(values) == 2:
+    if len(values) == 2 or values.tolist() in ([0], [1]):
         return "classification"
     few = len(values) <= min(_MAX_CLASSES, _MAX_SHARE * counts.sum())
     code_like = values[0] in (-1, 0, 1) and values[-1] - values[0] < 2 * len(values)

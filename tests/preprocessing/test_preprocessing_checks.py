@@ -1,11 +1,9 @@
 """scikit-learn's own estimator checks, none expected to fail."""
 
-import pytest
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from combutab.preprocessing import TableEncoder
-
 
 
 @parametrize_with_checks(

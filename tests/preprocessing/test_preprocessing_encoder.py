@@ -1,0 +1,304 @@
+"""What TableEncoder does to a table: layout, categories, missing values, names, selection."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from combutab.preprocessing import Span, TableEncoder
+
+
+@pytest.fixture
+def mixed() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "age": [30.0, np.nan, 50.0, 40.0],
+            "city": ["Rome", "Oslo", None, "Rome"],
+            "member": [True, False, True, True],
+            "visits": [1, 2, 3, 6],
+            "street": ["a", "b", "a", "b"],
+        }
+    )
+
+
+def test_spans_and_arrays_of_a_table_worked_by_hand(mixed):
+    encoder = TableEncoder(max_onehot=2)
+    mixed["code"] = ["u", "v", "w", "v"]
+    encoded = encoder.fit_encode(mixed)
+    assert encoder.kinds_ == ("number", "category", "bool", "number", "category", "category")
+    assert encoder.spans_ == (
+        Span(0, "numeric", slice(0, 1)),
+        Span(2, "numeric", slice(1, 2)),
+        Span(3, "numeric", slice(2, 3)),
+        Span(0, "indicator", slice(3, 4)),
+        Span(1, "onehot", slice(4, 7)),
+        Span(4, "onehot", slice(7, 9)),
+        Span(5, "code", slice(0, 1)),
+    )
+    a, b = np.sqrt(1.5), np.sqrt(3.5)  # ages have variance 200 / 3, visits 14 / 4
+    expected = [
+        [-a, 1, -2 / b, 0, 0, 1, 0, 1, 0],
+        [0, 0, -1 / b, 1, 1, 0, 0, 0, 1],
+        [a, 1, 0, 0, 0, 0, 1, 1, 0],
+        [0, 1, 3 / b, 0, 0, 1, 0, 0, 1],
+    ]
+    assert encoded.dense.dtype == np.float32
+    assert encoded.codes.dtype == np.int64
+    assert_allclose(encoded.dense, expected, atol=1e-6)
+    assert encoded.codes.tolist() == [[0], [1], [0], [1]]  # u and w were seen once
+    assert encoder.cardinalities_ == (2,)
+    assert encoder.n_dense_ == 9
+    assert encoder.categories_ == {1: ["Oslo", "Rome", None], 4: ["a", "b"], 5: ["v"]}
+    assert encoder.get_feature_names_out().tolist() == [
+        "age",
+        "member",
+        "visits",
+        "age_missing",
+        "city_Oslo",
+        "city_Rome",
+        "city_nan",
+        "street_a",
+        "street_b",
+        "code",
+    ]
+
+
+def test_fit_encode_fit_transform_and_encode_agree(mixed):
+    encoder = TableEncoder(max_onehot=1)
+    at_once = encoder.fit_encode(mixed)
+    later = TableEncoder(max_onehot=1).fit(mixed).encode(mixed)
+    assert_array_equal(at_once.dense, later.dense)
+    assert_array_equal(at_once.codes, later.codes)
+    both = np.hstack([later.dense, later.codes])
+    assert_array_equal(encoder.transform(mixed), both)
+    assert_array_equal(TableEncoder(max_onehot=1).fit_transform(mixed), both)
+    assert encoder.transform(mixed).dtype == np.float32
+
+
+def test_input_is_not_modified(mixed):
+    before = mixed.copy(deep=True)
+    TableEncoder(numeric="robust").fit(mixed).encode(mixed)
+    pd.testing.assert_frame_equal(mixed, before)
+    X = np.array([[1.0, np.nan], [3.0, 4.0]])
+    kept = X.copy()
+    TableEncoder().fit(X).encode(X)
+    assert_array_equal(X, kept)
+
+
+def test_unseen_and_missing_categories():
+    X = pd.DataFrame({"c": ["x", "y", "x", "y", None]})
+    later = pd.DataFrame({"c": ["z", None, "y"]})
+    onehot = TableEncoder().fit(X)
+    assert onehot.encode(later).dense.tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 0]]
+    coded = TableEncoder(max_onehot=1).fit(X)
+    assert coded.encode(later).codes.tolist() == [[0], [3], [2]]
+    assert coded.cardinalities_ == (4,)
+    # missing first seen later: nothing stands for it
+    complete = X.dropna()
+    assert TableEncoder().fit(complete).encode(later).dense.tolist() == [[0, 0], [0, 0], [0, 1]]
+    coded = TableEncoder(max_onehot=1).fit(complete)
+    assert coded.encode(later).codes.tolist() == [[0], [0], [2]]
+    assert coded.cardinalities_ == (3,)
+
+
+def test_column_of_unique_values_has_one_code():
+    X = pd.DataFrame({"id": [f"row {i}" for i in range(100)]})
+    encoder = TableEncoder()
+    assert encoder.fit_encode(X).codes.tolist() == [[0]] * 100
+    assert encoder.cardinalities_ == (1,)
+
+
+def test_more_categories_than_max_onehot_become_codes():
+    X = pd.DataFrame({"c": list("aabbcc")})
+    assert TableEncoder(max_onehot=3).fit(X).cardinalities_ == ()
+    assert TableEncoder(max_onehot=2).fit(X).cardinalities_ == (4,)
+    assert TableEncoder(max_onehot=2).fit(X).n_dense_ == 0
+
+
+def test_ten_thousand_categories_get_the_codes_of_their_order():
+    rng = np.random.default_rng(0)
+    names = np.array([f"c{i:05d}" for i in range(10_000)], dtype=object)
+    index = rng.permutation(np.tile(np.arange(10_000), 3))
+    encoder = TableEncoder()
+    encoded = encoder.fit_encode(pd.DataFrame({"c": names[index]}))
+    assert_array_equal(encoded.codes[:, 0], index + 1)
+    assert encoder.cardinalities_ == (10_001,)
+
+
+def test_types_of_categories_are_told_apart():
+    X = pd.DataFrame({"c": pd.Series([1, "1", 2.0, True, b"1", "2"], dtype=object)})
+    encoder = TableEncoder().fit(X)
+    assert encoder.categories_ == {0: [1, 2, "1", "2", b"1"]}  # True is 1, as in Python
+    later = pd.DataFrame({"c": pd.Series([1.0, "1", 2, "2.0"], dtype=object)})
+    assert_array_equal(
+        encoder.encode(later).dense, np.eye(5, dtype=int)[[0, 2, 1, 0]] * [[1], [1], [1], [0]]
+    )
+    names = encoder.get_feature_names_out().tolist()
+    assert names == ["c_1", "c_2", "c_1_2", "c_2_2", "c_b'1'"]
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        pd.Series([2.0, 1.0, np.nan]),
+        pd.Series([2, 1, None], dtype="Int64"),
+        pd.Series([2, 1, None], dtype="category"),
+        pd.Series(["2", "1", None], dtype=object),
+        pd.Series(["2.0", "1.0", "x"], dtype="string"),
+        pd.Series([2, 1.0, None], dtype=object),
+    ],
+)
+def test_integer_categories_match_in_any_dtype(later):
+    encoder = TableEncoder(categorical_features=["c"]).fit(pd.DataFrame({"c": [1, 2, 3]}))
+    assert encoder.encode(later.to_frame("c")).dense.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+
+
+def test_unused_categories_get_no_column():
+    X = pd.DataFrame({"c": pd.Categorical(["b", "a"], categories=["z", "b", "a"])})
+    encoder = TableEncoder().fit(X)
+    assert encoder.categories_ == {0: ["a", "b"]}
+    other = pd.DataFrame({"c": pd.Categorical(["z", "b", "a"], categories=["q", "a", "z", "b"])})
+    assert encoder.encode(other).dense.tolist() == [[0, 0], [0, 1], [1, 0]]
+
+
+def test_missing_number_first_seen_later_is_the_mean():
+    X = pd.DataFrame({"a": [1.0, 3.0]})
+    encoder = TableEncoder().fit(X)
+    assert encoder.encode(pd.DataFrame({"a": [np.nan]})).dense.tolist() == [[0]]
+    raw = TableEncoder(numeric="none").fit(X)
+    assert raw.encode(pd.DataFrame({"a": [np.nan]})).dense.tolist() == [[2]]
+
+
+def test_truth_values_stay_zero_and_one():
+    X = pd.DataFrame({"a": pd.Series([True, None, False, True], dtype="boolean")})
+    encoder = TableEncoder().fit(X)
+    assert_allclose(encoder.encode(X).dense, [[1, 0], [2 / 3, 1], [0, 0], [1, 0]])
+    later = pd.DataFrame({"a": ["True", "false", "TRUE"]})
+    assert encoder.encode(later).dense[:, 0].tolist() == [1, 0, 1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    values=st.lists(
+        st.one_of(st.none(), st.integers(-3, 3), st.floats(-2, 2), st.sampled_from("abc")),
+        min_size=2,
+        max_size=30,
+    ),
+    seed=st.integers(0, 2**32 - 1),
+    max_onehot=st.integers(0, 5),
+)
+def test_order_of_the_rows_does_not_matter(values, seed, max_onehot):
+    column = pd.Series(values, dtype=object)
+    X = pd.DataFrame({"c": column, "n": np.arange(len(values)) ** 2.0})
+    order = np.random.default_rng(seed).permutation(len(values))
+    encoder, shuffled = TableEncoder(max_onehot=max_onehot), TableEncoder(max_onehot=max_onehot)
+    straight = encoder.fit_encode(X)
+    again = shuffled.fit_encode(X.iloc[order])
+    assert encoder.spans_ == shuffled.spans_
+    assert_allclose(again.dense, straight.dense[order], atol=1e-5)
+    assert_array_equal(again.codes, straight.codes[order])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    fitted=st.lists(st.one_of(st.none(), st.text(max_size=2)), min_size=1, max_size=30),
+    later=st.lists(st.one_of(st.none(), st.text(max_size=2)), min_size=1, max_size=30),
+    max_onehot=st.integers(0, 5),
+)
+def test_codes_lie_in_their_range_and_onehot_rows_sum_to_at_most_one(fitted, later, max_onehot):
+    encoder = TableEncoder(max_onehot=max_onehot)
+    encoder.fit(pd.DataFrame({"c": pd.Series(fitted, dtype=object)}))
+    encoded = encoder.encode(pd.DataFrame({"c": pd.Series(later, dtype=object)}))
+    assert encoder.kinds_ == ("category",)
+    if encoder.cardinalities_:
+        assert encoded.codes.min() >= 0
+        assert encoded.codes.max() < encoder.cardinalities_[0]
+    else:
+        known = [value in fitted for value in later]
+        assert_array_equal(encoded.dense.sum(axis=1), known)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ("from_dtype", [False, True, False]),
+        (None, None),
+        ([1], [False, True, False]),
+        ([0, -2], [True, True, False]),
+        (["a", "b"], [True, True, False]),
+        (np.array(["b", "c"]), [False, True, True]),
+        (pd.Series(["b"]), [False, True, False]),
+        ([False, True, True], [False, True, True]),
+        (np.array([True, True, False]), [True, True, False]),
+    ],
+)
+def test_categorical_features(chosen, expected):
+    X = pd.DataFrame({"a": [1, 2], "b": ["3", "4"], "c": [5.0, 6.0]})
+    kinds = TableEncoder(categorical_features=chosen).fit(X).kinds_
+    assert [kind == "category" for kind in kinds] == (expected or [False] * 3)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ([5], r"positions \[5\], but X has 3 columns"),
+        ([True], "mask of length 1, but X has 3 columns"),
+        (["q"], r"has \['q'\], which X lacks"),
+        ([1.5], "must be a mask, positions or column names"),
+        ([[0, 1]], "must be a mask, positions or column names"),
+        ("auto", "from_dtype"),
+    ],
+)
+def test_wrong_categorical_features_are_named(chosen, message):
+    X = pd.DataFrame({"a": [1, 2], "b": ["x", "y"], "c": [5.0, 6.0]})
+    with pytest.raises(ValueError, match=message):
+        TableEncoder(categorical_features=chosen).fit(X)
+
+
+def test_names_need_a_frame():
+    with pytest.raises(ValueError, match="X has none; pass a DataFrame"):
+        TableEncoder(categorical_features=["a"]).fit(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"numeric": "minmax"}, {"max_onehot": -1}, {"categorical_features": 3}]
+)
+def test_wrong_parameters_are_refused(parameters):
+    with pytest.raises(ValueError, match=next(iter(parameters))):
+        TableEncoder(**parameters).fit([[1.0]])
+
+
+def test_set_output_and_clone(mixed):
+    encoder = clone(TableEncoder(max_onehot=1)).set_output(transform="pandas")
+    frame = encoder.fit_transform(mixed)
+    assert frame.columns.tolist() == encoder.get_feature_names_out().tolist()
+    assert_array_equal(frame.index, mixed.index)
+
+
+def test_names_are_distinct():
+    X = pd.DataFrame({"a": [1.0, np.nan], "a_missing": [1.0, 2.0], "c": ["1", "2"]})
+    X["d"] = pd.Series([1, "1"], dtype=object)
+    names = TableEncoder().fit(X).get_feature_names_out().tolist()
+    assert len(set(names)) == len(names) == 7
+
+
+def test_not_fitted():
+    for method in ("encode", "transform"):
+        with pytest.raises(NotFittedError):
+            getattr(TableEncoder(), method)([[1.0]])
+    with pytest.raises(NotFittedError):
+        TableEncoder().to_state()
+
+
+def test_fitted_encoder_holds_no_rows():
+    X = np.random.default_rng(0).normal(size=(5000, 3))
+    for method in ("standard", "robust", "quantile", "none"):
+        encoder = TableEncoder(numeric=method).fit(X)
+        held = sum(array.nbytes for array in encoder.to_state()[0].values())
+        assert held < 1100 * 3 * 8
+        for value in vars(encoder).values():
+            assert not (isinstance(value, np.ndarray) and len(value) == len(X))

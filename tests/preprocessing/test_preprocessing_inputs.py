@@ -1,0 +1,319 @@
+"""Every kind of table and dtype that is accepted, and what is refused, with its words."""
+
+import datetime as dt
+import decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from numpy.testing import assert_allclose, assert_array_equal
+
+from combutab.preprocessing import TableEncoder, _table
+
+UTC = dt.UTC
+_DAYS = [dt.datetime(2020, 1, 1), None, dt.datetime(2020, 1, 3)]
+
+# name -> column of (low, missing, high), to be encoded as numbers
+NUMERIC = {
+    "float": pd.Series([1.0, None, 3.0]),
+    "float32": pd.Series([1.0, None, 3.0], dtype="float32"),
+    "Int64": pd.Series([1, None, 3], dtype="Int64"),
+    "Float64": pd.Series([1.5, None, 3], dtype="Float64"),
+    "object ints": pd.Series([1, None, 3], dtype=object),
+    "object NA": pd.Series([1, pd.NA, 3.5], dtype=object),
+    "decimals": pd.Series([decimal.Decimal("1.5"), None, decimal.Decimal(3)], dtype=object),
+    "decimal and float": pd.Series([decimal.Decimal("1.5"), None, 3.5], dtype=object),
+    "sparse": pd.Series([1.0, np.nan, 3.0], dtype="Sparse[float]"),
+    "datetime": pd.Series(_DAYS, dtype="datetime64[ns]"),
+    "datetime s": pd.Series(_DAYS, dtype="datetime64[s]"),
+    "datetime tz": pd.Series(_DAYS, dtype="datetime64[ns]").dt.tz_localize("Europe/Paris"),
+    "datetime objects": pd.Series(_DAYS, dtype=object),
+    "dates": pd.Series([dt.date(2020, 1, 1), None, dt.date(2020, 1, 3)], dtype=object),
+    "period": pd.Series(pd.PeriodIndex(["2020-01", None, "2020-03"], freq="M")),
+    "timedelta": pd.Series(pd.to_timedelta(["1 day", None, "3 days"])),
+    "timedelta objects": pd.Series([dt.timedelta(1), None, dt.timedelta(3)], dtype=object),
+}
+
+# name -> column of (a, missing, b), to be encoded as categories
+CATEGORIES = {
+    "str": pd.Series(["a", None, "b"]),
+    "string": pd.Series(["a", None, "b"], dtype="string"),
+    "object": pd.Series(["a", np.nan, "b"], dtype=object),
+    "category": pd.Series(["a", None, "b"], dtype="category"),
+    "category of int": pd.Series([1, None, 2], dtype="category"),
+    "category of dates": pd.Series(pd.Categorical(pd.to_datetime(_DAYS))),
+    "intervals": pd.Series(pd.cut([1, np.nan, 5], 2)),
+    "mixed": pd.Series([1, None, "1"], dtype=object),
+    "bytes": pd.Series([b"a", None, b"b"], dtype=object),
+    "times": pd.Series([dt.time(1), None, dt.time(2)], dtype=object),
+    "tuples": pd.Series([(1, 2), None, (3, 4)], dtype=object),
+    "lists": pd.Series([[1, 2], None, [3, 4]], dtype=object),
+}
+
+
+def _arrow(kind: str) -> pd.Series:
+    pa = pytest.importorskip("pyarrow")
+    values, dtype = {
+        "int": ([1, None, 3], pa.int64()),
+        "double": ([1.0, None, 3.0], pa.float64()),
+        "decimal": ([decimal.Decimal("1.5"), None, decimal.Decimal("3.5")], pa.decimal128(5, 2)),
+        "timestamp": (_DAYS, pa.timestamp("us")),
+        "timestamp tz": (_DAYS, pa.timestamp("us", "Europe/Paris")),
+        "date": ([dt.date(2020, 1, 1), None, dt.date(2020, 1, 3)], pa.date32()),
+        "duration": ([dt.timedelta(1), None, dt.timedelta(3)], pa.duration("s")),
+        "string": (["a", None, "b"], pa.string()),
+        "dictionary": (["a", None, "b"], pa.dictionary(pa.int32(), pa.string())),
+        "binary": ([b"a", None, b"b"], pa.binary()),
+    }[kind]
+    return pd.Series(values, dtype=pd.ArrowDtype(dtype))
+
+
+def _check_numeric(X, later=None):
+    encoder = TableEncoder().fit(X)
+    assert "category" not in encoder.kinds_
+    for table in (X, X if later is None else later):
+        assert_allclose(encoder.encode(table).dense, [[-1, 0], [0, 1], [1, 0]], atol=1e-6)
+
+
+def _check_categories(X):
+    encoder = TableEncoder().fit(X)
+    assert encoder.kinds_ == ("category",)
+    assert encoder.encode(X).dense.tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
+    assert TableEncoder(max_onehot=0).fit(X).cardinalities_ == (2,)  # each value was seen once
+
+
+@pytest.mark.parametrize("name", NUMERIC)
+def test_numeric_columns(name):
+    _check_numeric(NUMERIC[name].to_frame("c"))
+
+
+@pytest.mark.parametrize("name", CATEGORIES)
+def test_categorical_columns(name):
+    _check_categories(CATEGORIES[name].to_frame("c"))
+
+
+@pytest.mark.parametrize("name", NUMERIC)
+def test_any_numeric_column_can_be_declared_categorical(name):
+    X = NUMERIC[name].to_frame("c")
+    encoder = TableEncoder(categorical_features=["c"]).fit(X)
+    assert encoder.encode(X).dense.tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    "kind", ["int", "double", "decimal", "timestamp", "timestamp tz", "date", "duration"]
+)
+def test_numeric_arrow_columns(kind):
+    _check_numeric(_arrow(kind).to_frame("c"))
+
+
+@pytest.mark.parametrize("kind", ["string", "dictionary", "binary"])
+def test_categorical_arrow_columns(kind):
+    _check_categories(_arrow(kind).to_frame("c"))
+
+
+def test_polars_and_pandas_give_the_same():
+    pl = pytest.importorskip("polars")
+    data = {
+        "int": [1, None, 3],
+        "float": [1.5, None, 2.5],
+        "bool": [True, None, False],
+        "text": ["a", None, "b"],
+        "date": [dt.date(2020, 1, 1), None, dt.date(2021, 1, 1)],
+        "datetime": _DAYS,
+        "duration": [dt.timedelta(1), None, dt.timedelta(3)],
+        "decimal": [decimal.Decimal("1.5"), None, decimal.Decimal("2.5")],
+    }
+    frame = pl.DataFrame(data).with_columns(
+        pl.col("text").cast(pl.Categorical).alias("categorical"),
+        pl.col("text").cast(pl.Enum(["z", "b", "a"])).alias("enum"),
+        pl.col("datetime").dt.replace_time_zone("Europe/Paris").alias("tz"),
+    )
+    same = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in data.items()})
+    same["categorical"] = same["enum"] = same["text"]
+    same["tz"] = pd.to_datetime(same["datetime"]).dt.tz_localize("Europe/Paris")
+    for chosen in ("from_dtype", ["int", "bool", "text", "categorical", "enum", "tz"]):
+        encoder = TableEncoder(categorical_features=chosen).fit(frame)
+        assert encoder.feature_names_in_.tolist() == frame.columns
+        assert_allclose(encoder.encode(frame).dense, encoder.encode(same).dense, atol=1e-6)
+        again = TableEncoder(categorical_features=chosen).fit(same)
+        assert again.spans_ == encoder.spans_
+        assert_allclose(again.encode(frame).dense, encoder.encode(frame).dense, atol=1e-6)
+
+
+def test_polars_special_columns():
+    pl = pytest.importorskip("polars")
+    null = pl.DataFrame({"c": [None, None]})
+    assert TableEncoder().fit(null).encode(null).dense.tolist() == [[1], [1]]
+    times = pl.DataFrame({"c": [dt.time(1), None, dt.time(3)]})
+    _check_numeric(times)
+    with pytest.raises(TypeError, match=r"call \.collect"):
+        TableEncoder().fit(null.lazy())
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.longdouble, object])
+def test_float_arrays_of_any_precision(dtype):
+    _check_numeric(np.array([[1], [np.nan], [3]], dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "int64", "bool"])
+def test_integer_arrays(dtype):
+    X = np.array([[0, 1], [1, 1]], dtype=dtype)
+    expected = [[0, 1], [1, 1]] if dtype == "bool" else [[-1, 0], [1, 0]]
+    assert TableEncoder().fit(X).encode(X).dense.tolist() == expected
+
+
+def test_lists_keep_the_types_of_their_columns():
+    X = [[1, "a", None, True], [3, "b", 2.5, False]]
+    for table in (X, tuple(map(tuple, X)), np.array(X, dtype=object)):
+        encoder = TableEncoder().fit(table)
+        assert encoder.kinds_ == ("number", "category", "number", "bool")
+        expected = [[-1, 0, 1, 1, 1, 0], [1, 0, 0, 0, 0, 1]]
+        assert encoder.encode(table).dense.tolist() == expected
+
+
+def test_string_arrays_are_categories_even_where_they_parse():
+    X = np.array([["1", "a"], ["2", "b"]])
+    assert TableEncoder().fit(X).categories_ == {0: ["1", "2"], 1: ["a", "b"]}
+    assert TableEncoder(categorical_features=[1]).fit(X).kinds_ == ("number", "category")
+
+
+def test_datetime_and_masked_arrays():
+    _check_numeric(np.array([["2020-01-01"], ["NaT"], ["2020-01-03"]], dtype="datetime64[D]"))
+    _check_numeric(np.ma.array([[1.0], [7.0], [3.0]], mask=[[0], [1], [0]]))
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"])
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csr_matrix])
+def test_sparse_is_scaled_without_centering(layout, kind):
+    dense = np.array([[0, 2.0, 0], [0, 0, 5], [4, 0, 5]])
+    X = kind(dense).asformat(layout)
+    encoder = TableEncoder().fit(X)
+    expected = dense / np.sqrt(((dense - dense.mean(0)) ** 2).mean(0))
+    assert_allclose(encoder.encode(X).dense, expected, rtol=1e-6)
+    assert_allclose(encoder.encode(dense).dense, expected, rtol=1e-6)
+    coded = TableEncoder(categorical_features=[2]).fit(X)
+    assert_allclose(coded.encode(X).dense[:, 2:], [[1, 0], [0, 1], [0, 1]])
+
+
+def test_sparse_with_missing_values():
+    X = scipy.sparse.csr_array(np.array([[0, 1.0], [np.nan, 0], [4.0, 0]]))
+    encoded = TableEncoder().fit(X).encode(X).dense
+    assert_allclose(encoded[:, 0], [0, 1, 2])  # 0 and 4: mean 2, standard deviation 2
+    assert_array_equal(encoded[:, 2], [0, 1, 0])
+
+
+@pytest.mark.parametrize("method", ["robust", "quantile", "none"])
+def test_sparse_equals_dense_where_nothing_is_centred_differently(method):
+    rng = np.random.default_rng(0)
+    dense = rng.normal(size=(50, 4)) * (rng.random((50, 4)) < 0.7)
+    X = scipy.sparse.coo_array(dense)
+    encoded = TableEncoder(numeric=method).fit(X).encode(X).dense
+    assert_allclose(encoded, TableEncoder(numeric=method).fit(dense).encode(dense).dense, rtol=1e-6)
+
+
+def test_sparse_that_does_not_fit_in_memory(monkeypatch):
+    monkeypatch.setattr(_table, "available_memory", lambda: 1e6)
+    with pytest.raises(MemoryError, match=r"1000 x 5000 needs 0.0 GB.*TruncatedSVD"):
+        TableEncoder().fit(scipy.sparse.csr_array((1000, 5000)))
+
+
+def test_pyarrow_table():
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"a": [1.0, 3.0], "b": ["x", "y"]})
+    assert TableEncoder().fit(table).encode(table).dense.tolist() == [[-1, 1, 0], [1, 0, 1]]
+
+
+def test_numbers_and_dates_that_arrive_as_text():
+    numbers = TableEncoder().fit(pd.DataFrame({"a": [1.0, 3.0]}))
+    later = pd.DataFrame({"a": ["3.0", "1", "", " NA ", None]})
+    assert numbers.encode(later).dense.ravel().tolist() == [1, -1, 0, 0, 0]
+    dates = TableEncoder().fit(pd.DataFrame({"d": pd.to_datetime(["2020-01-01", "2020-01-03"])}))
+    later = pd.DataFrame({"d": ["2020-01-03", "2020-01-01T00:00:00Z", None]})
+    assert dates.encode(later).dense.ravel().tolist() == [1, -1, 0]
+    spans = TableEncoder().fit(pd.DataFrame({"t": pd.to_timedelta(["1 day", "3 days"])}))
+    assert spans.encode(pd.DataFrame({"t": ["3 days", ""]})).dense.ravel().tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("fitted", "later", "message"),
+    [
+        ([1.0, 2.0], ["1", "two"], "column 'a' is numeric, but 'two' could not be converted"),
+        ([1.0, 2.0], ["x", "y"], "column 'a' is numeric, but 'x' could not be converted"),
+        ([True, False], ["yes", "no"], "column 'a' is numeric, but 'yes' could not be"),
+        ([1.0, 2.0], pd.to_datetime(["2020", "2021"]), "column 'a' holds numbers, got dates"),
+        (pd.to_datetime(["2020", "2021"]), [1, 2], "column 'a' holds datetimes, got numbers"),
+        (pd.to_datetime(["2020", "2021"]), ["2020", "soon"], "but 'soon' could not be read"),
+        (pd.to_timedelta([1, 2]), ["x", "y"], "holds timedeltas, but 'x' could not be read"),
+        ([1.0, 2.0], ["1e999", "1"], "Input X contains infinity or a value too large"),
+        ([1.0, 2.0], [1j, 2j], "Complex data not supported"),
+    ],
+)
+def test_columns_that_changed_beyond_reading(fitted, later, message):
+    encoder = TableEncoder().fit(pd.DataFrame({"a": fitted}))
+    with pytest.raises(ValueError, match=message):
+        encoder.encode(pd.DataFrame({"a": later}))
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        ([[np.inf], [1.0]], ValueError, "Input X contains infinity or a value too large for dtype"),
+        (pd.DataFrame({"a": [1.0, -np.inf]}), ValueError, "Input X contains infinity"),
+        (pd.DataFrame({"a": [np.inf, 2.0], "b": ["x", "y"]}), ValueError, "contains infinity"),
+        (pd.DataFrame({"a": pd.Series(["x", np.inf], dtype=object)}), ValueError, "infinity"),
+        (np.array([[1j]]), ValueError, "Complex data not supported"),
+        (pd.DataFrame({"a": [1j]}), ValueError, "Complex data not supported"),
+        (np.array([[1j, "a"]], dtype=object), ValueError, "Complex data not supported"),
+        (scipy.sparse.csr_array([[1j]]), ValueError, "Complex data not supported"),
+        (np.empty((0, 3)), ValueError, r"Found array with 0 sample\(s\) \(shape=\(0, 3\)\)"),
+        (np.empty((3, 0)), ValueError, r"0 feature\(s\) \(shape=\(3, 0\)\) while a minimum of 1"),
+        (pd.DataFrame({"a": []}), ValueError, r"0 sample\(s\) \(shape=\(0, 1\)\) while a minimum"),
+        (pd.DataFrame(index=[0, 1]), ValueError, r"Found array with 0 feature\(s\)"),
+        (pd.DataFrame([[1, 2, 3]], columns=list("aba")), ValueError, r"column names: \['a'\]"),
+        (pd.DataFrame([[1, 2]], columns=["a", 1]), TypeError, "names are only supported if all"),
+        (np.array([1.0, 2.0]), ValueError, "Expected 2D array, got 1D array"),
+        (pd.Series([1.0]), ValueError, "Expected a 2-dimensional container"),
+        (np.zeros(3, [("a", float)]), ValueError, "structured array.*pass pandas.DataFrame"),
+        (np.ma.array([["a"]]), TypeError, "masked arrays must hold numbers"),
+        (pd.DataFrame({"a": [object(), "x"]}), TypeError, "value with a stable repr, got a object"),
+        ([[1], [1, 2]], ValueError, "inhomogeneous"),
+    ],
+)
+def test_tables_that_are_refused(X, error, message):
+    with pytest.raises(error, match=message):
+        TableEncoder().fit(X)
+
+
+def test_columns_must_be_those_of_the_fit():
+    X = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
+    encoder = TableEncoder().fit(X)
+    with pytest.raises(ValueError, match="must be in the same order"):
+        encoder.encode(X[["b", "a"]])
+    with pytest.raises(ValueError, match="Feature names seen at fit time, yet now missing"):
+        encoder.encode(X[["a"]])
+    with pytest.raises(ValueError, match="Feature names unseen at fit time"):
+        encoder.encode(X.assign(c=1))
+    encoder = TableEncoder().fit(X.to_numpy())
+    with pytest.raises(ValueError, match="X has 3 features, but TableEncoder is expecting 2"):
+        encoder.encode(np.ones((2, 3)))
+
+
+def test_integer_column_names_are_no_feature_names():
+    X = pd.DataFrame([[1.0, "a"], [2.0, "b"]])
+    encoder = TableEncoder().fit(X)
+    assert not hasattr(encoder, "feature_names_in_")
+    assert encoder.get_feature_names_out().tolist() == ["x0", "x1_a", "x1_b"]
+
+
+def test_columns_of_missing_values_only():
+    X = pd.DataFrame({"f": [np.nan, np.nan], "o": pd.Series([None, None], dtype=object)})
+    encoder = TableEncoder().fit(X)
+    assert encoder.encode(X).dense.tolist() == [[0, 1, 1], [0, 1, 1]]
+    later = pd.DataFrame({"f": [7.0], "o": ["x"]})
+    assert encoder.encode(later).dense.tolist() == [[0, 0, 0]]
+
+
+def test_one_row():
+    X = pd.DataFrame({"a": [5.0], "b": ["x"], "c": [np.nan]})
+    assert TableEncoder().fit(X).encode(X).dense.tolist() == [[0, 0, 1, 1]]

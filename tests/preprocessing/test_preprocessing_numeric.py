@@ -1,0 +1,178 @@
+"""Scaling against references in float64 numpy and scikit-learn, and at the edges of the range."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
+from sklearn.preprocessing import QuantileTransformer
+
+from combutab.preprocessing import TableEncoder, _blocks
+
+METHODS = ["standard", "quantile", "robust", "none"]
+
+
+@pytest.fixture
+def table() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    X = rng.lognormal(size=(2000, 5)) * [1, 10, 1e-6, 1e6, 1] + [0, 0, 0, 0, 1e6]
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[:, 0] = rng.integers(0, 4, 2000)
+    return X
+
+
+@pytest.mark.parametrize("piece", [64, 2**17])
+def test_standard(table, piece, monkeypatch):
+    monkeypatch.setattr(_blocks, "_PIECE", piece)  # many pieces give what one gives
+    encoded = TableEncoder().fit(table).encode(table).dense
+    z = (table - np.nanmean(table, axis=0)) / np.nanstd(table, axis=0)
+    assert_allclose(encoded[:, :5], np.nan_to_num(z, nan=0.0), rtol=1e-5, atol=1e-6)
+    assert_array_equal(encoded[:, 5:], np.isnan(table[:, 1:]))
+
+
+def test_mean_far_from_zero_keeps_its_precision():
+    rng = np.random.default_rng(1)
+    noise = rng.normal(size=10_000)
+    X = (1e9 + noise)[:, None]
+    assert_allclose(X.mean(), 1e9, rtol=1e-9)
+    encoded = TableEncoder().fit_encode(X).dense[:, 0]
+    assert_allclose(encoded, (noise - noise.mean()) / noise.std(), atol=1e-6)
+
+
+def test_robust(table):
+    encoded = TableEncoder(numeric="robust").fit(table).encode(table).dense[:, :5]
+    lower, median, upper = np.nanquantile(table, [0.25, 0.5, 0.75], axis=0)
+    z = (table - median) / (upper - lower)
+    expected = np.nan_to_num(z / np.sqrt(1 + (z / 3) ** 2), nan=0.0)
+    assert_allclose(encoded, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_robust_without_interquartile_range():
+    X = np.array([[0.0]] * 9 + [[10.0]])
+    encoded = TableEncoder(numeric="robust").fit(X).encode(X).dense[:, 0]
+    assert_allclose(encoded[-1], 2 / np.sqrt(1 + (2 / 3) ** 2))  # 10 over half the range
+    assert_array_equal(encoded[:-1], 0)
+
+
+def test_quantile(table):
+    encoded = TableEncoder(numeric="quantile").fit(table).encode(table).dense[:, :5]
+    reference = QuantileTransformer(
+        n_quantiles=1000, output_distribution="normal", subsample=None
+    ).fit_transform(table)
+    # Column 0 is of few values, which scikit-learn sends to the far ends; in column 2 it takes all
+    # within 1e-7 of the smallest value for the smallest.
+    continuous = [1, 3, 4]
+    expected = np.nan_to_num(reference[:, continuous], nan=0.0)
+    assert_allclose(encoded[:, continuous], expected, atol=1e-4)
+    values, counts = np.unique(table[:, 0], return_counts=True)
+    middle = norm.ppf((np.cumsum(counts) - counts / 2) / counts.sum())
+    assert_allclose(encoded[:, 0], middle[np.searchsorted(values, table[:, 0])], atol=5e-3)
+
+
+def test_none(table):
+    encoded = TableEncoder(numeric="none").fit(table).encode(table).dense[:, :5]
+    expected = np.where(np.isnan(table), np.nanmean(table, axis=0), table)
+    assert_allclose(encoded, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["standard", "quantile", "robust"])
+@pytest.mark.parametrize(
+    "constant",
+    [
+        np.full(6, 7.0),
+        np.array([0.1 + 0.2, 0.3, 0.3, 0.3, 0.1 + 0.2, 0.3]),
+        np.array([0.1 + 0.2, 0.3] * 3) * 1e300,
+        np.array([1.1, 1.1, np.nextafter(np.float32(1.1), 2), 1.1, 1.1, 1.1], dtype=np.float32),
+        np.array([7.0, np.nan, 7.0, 7.0, 7.0, np.nan]),
+        np.zeros(6),
+    ],
+)
+def test_constant_columns_are_zero_also_later(method, constant):
+    X = constant[:, None]
+    encoder = TableEncoder(numeric=method).fit(X)
+    assert_array_equal(encoder.encode(X).dense[:, 0], 0)
+    assert_array_equal(encoder.encode([[1e5], [-3.0], [np.nan]]).dense[:, 0], 0)
+
+
+def test_nearly_constant_column_is_not_constant():
+    X = 1e6 + np.array([[0.0], [1.0], [1.0], [0.0]])
+    assert_allclose(TableEncoder().fit(X).encode(X).dense[:, 0], [-1, 1, 1, -1])
+
+
+@pytest.mark.parametrize("size", [1e300, 1.7e308, 1e200, 1e-200, 1e-310])
+def test_values_that_float32_cannot_hold(size):
+    X = np.array([[size], [-size], [0.0], [np.nan]])
+    z = np.sqrt(1.5)
+    assert_allclose(TableEncoder().fit(X).encode(X).dense[:, 0], [z, -z, 0, 0], rtol=1e-5)
+
+
+_FLOATS = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 12), st.just(3)),
+    elements=st.one_of(
+        st.floats(allow_infinity=False, allow_nan=True),
+        st.sampled_from([1.7e308, -1.7e308, 5e-324, 1e154, 1e-162, 0.0]),
+    ),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(fitted=_FLOATS, later=_FLOATS, method=st.sampled_from(METHODS))
+def test_any_finite_input_gives_finite_float32(fitted, later, method):
+    encoder = TableEncoder(numeric=method).fit(fitted)
+    for table in (fitted, later):
+        dense = encoder.encode(table).dense
+        assert dense.dtype == np.float32
+        assert np.isfinite(dense).all()
+    if method == "standard":  # no value of n lies further than sqrt(n - 1) from their mean
+        bound = np.sqrt(max(len(fitted) - 1, 1)) * (1 + 1e-5)
+        assert np.abs(encoder.encode(fitted).dense[:, :3]).max() <= bound
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    column=arrays(np.float64, st.integers(2, 40), elements=st.floats(-1e6, 1e6)),
+    method=st.sampled_from(["standard", "quantile", "robust"]),
+)
+def test_scaling_keeps_the_order(column, method):
+    encoded = TableEncoder(numeric=method).fit(column[:, None]).encode(column[:, None]).dense[:, 0]
+    assert (np.diff(encoded[np.argsort(column)]) >= -1e-6).all()
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_array_and_frames_agree(table, order, dtype):
+    X = np.asarray(table, dtype=dtype, order=order)
+    expected = TableEncoder().fit(X).encode(X).dense
+    uniform = pd.DataFrame(X, columns=list("abcde"))
+    mixed = uniform.assign(z=1)
+    assert_allclose(TableEncoder().fit(uniform).encode(uniform).dense, expected, rtol=1e-6)
+    got = TableEncoder().fit(mixed).encode(mixed).dense
+    assert_allclose(np.delete(got, 5, axis=1), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_datetimes_before_1970_and_far_ahead():
+    days = np.array(["1677-09-22", "1970-01-01", "2262-04-10"], dtype="datetime64[us]")
+    X = pd.DataFrame({"d": days})
+    seconds = days.astype(np.int64) / 1e6
+    expected = (seconds - seconds.mean()) / seconds.std()
+    assert_allclose(TableEncoder().fit(X).encode(X).dense[:, 0], expected, rtol=1e-6)
+    raw = TableEncoder(numeric="none").fit(X).encode(X).dense[:, 0]
+    assert_allclose(raw, seconds, rtol=1e-6)
+
+
+def test_fast_path_does_not_copy_the_table(monkeypatch):
+    import tracemalloc
+
+    X = np.random.default_rng(0).normal(size=(100_000, 20))
+    encoder = TableEncoder().fit(X)
+    tracemalloc.start()
+    try:
+        encoder.encode(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.5 * X.nbytes / 2  # the float32 result is half of X
