@@ -171,7 +171,9 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Table:
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         table = _frame_table(X)
     elif _is_polars(X):
-        validate_data(estimator, X, skip_check_array=True, reset=reset)
+        # Its header stands for it: which frames have names depends on scikit-learn's version.
+        header = pd.DataFrame(columns=list(X.columns))
+        validate_data(estimator, header, skip_check_array=True, reset=reset)
         table = PolarsTable(X)
     else:
         X = validate_data(
