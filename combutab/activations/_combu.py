@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from combutab.activations._elementwise import UNITWISE, along
+from combutab.activations._functions import ContiguousFunction, MaskedFunction, Span
 
 DEFAULT_RATIOS = {"relu": 0.5, "elu": 0.25, "nlrelu": 0.25}
 _FUSED = frozenset(DEFAULT_RATIOS)
-
-Span = tuple[str, int, int]  # (name, start, length) along the feature axis
 
 
 def _counts(ratios: Mapping[str, float], width: int) -> list[int]:
@@ -26,110 +25,6 @@ def _counts(ratios: Mapping[str, float], width: int) -> list[int]:
         counts[i] -= taken
         counts[0] += taken
     return counts
-
-
-class _Contiguous(torch.autograd.Function):
-    """ReLU, ELU and NLReLU on slices of one tensor; saves its output alone.
-
-    The output tells the derivative: above zero it is 1 (ReLU, ELU) or exp(-output) (NLReLU),
-    below zero it is output + 1 (ELU).
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, spans: tuple[Span, ...], dim: int) -> Tensor:
-        out = x.clamp_min(0)  # right for ReLU, half the way for the other two
-        for name, start, length in spans:
-            if name == "elu":
-                out.narrow(dim, start, length).add_(
-                    x.narrow(dim, start, length).clamp_max(0).expm1_()
-                )
-            elif name == "nlrelu":
-                out.narrow(dim, start, length).log1p_()
-        return out
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, ctx.spans, ctx.dim = inputs
-        ctx.save_for_backward(output)
-        ctx.save_for_forward(output)
-
-    @staticmethod
-    def slope(out: Tensor, spans: tuple[Span, ...], dim: int) -> Tensor:
-        slopes = []
-        for name, start, length in spans:
-            part = out.narrow(dim, start, length)
-            if name == "elu":
-                slopes.append(part.clamp_max(0) + 1)
-            elif name == "nlrelu":
-                slopes.append(torch.exp(-part) * (part > 0))
-            else:
-                slopes.append((part > 0).to(part.dtype))
-        return torch.cat(slopes, dim)
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        (out,) = ctx.saved_tensors
-        return tangent * _Contiguous.slope(out, ctx.spans, ctx.dim)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (out,) = ctx.saved_tensors
-        dim = ctx.dim
-        if torch.is_grad_enabled():  # someone will differentiate this gradient
-            return grad * _Contiguous.slope(out, ctx.spans, dim), None, None
-        grad_in = torch.ops.aten.threshold_backward.default(grad, out, 0)
-        for name, start, length in ctx.spans:
-            part = out.narrow(dim, start, length)
-            if name == "elu":
-                grad_out = grad.narrow(dim, start, length)
-                grad_in.narrow(dim, start, length).copy_(
-                    torch.addcmul(grad_out, grad_out, part.clamp_max(0))
-                )
-            elif name == "nlrelu":
-                grad_in.narrow(dim, start, length).mul_(torch.neg(part).exp_())
-        return grad_in, None, None
-
-
-class _Masked(torch.autograd.Function):
-    """The same for units scattered over the layer: 0/1 masks say which is ELU, which NLReLU.
-
-    Faster than gathering and scattering columns, and masks of shape (members, 1, width)
-    give every member of a stack a partition of its own.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, elu: Tensor, nlrelu: Tensor) -> Tensor:
-        above = x.clamp_min(0)
-        out = torch.lerp(above, above.log1p(), nlrelu)
-        return out.add_(x.clamp_max(0).expm1_().mul_(elu))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, elu, nlrelu = inputs
-        ctx.save_for_backward(output, elu, nlrelu)
-        ctx.save_for_forward(output, elu, nlrelu)
-
-    @staticmethod
-    def slope(out: Tensor, elu: Tensor, nlrelu: Tensor) -> Tensor:
-        return torch.lerp(torch.exp(-(out * nlrelu)) * (out > 0), out.clamp_max(0) + 1, elu)
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        return tangent * _Masked.slope(*ctx.saved_tensors)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        out, elu, nlrelu = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return grad * _Masked.slope(out, elu, nlrelu), None, None
-        grad_in = torch.ops.aten.threshold_backward.default(grad, out, 0)
-        grad_in.mul_((out * nlrelu).neg_().exp_())
-        below = torch.addcmul(grad, grad, out.clamp_max(0))
-        return grad_in.lerp_(below, elu), None, None
 
 
 class CombU(nn.Module):
@@ -198,9 +93,7 @@ class CombU(nn.Module):
                 start += length
         self.spans: tuple[Span, ...] = tuple(spans)
         self.fused = _FUSED.issuperset(name for name, _, _ in spans)
-        self.parts = nn.ModuleList(
-            UNITWISE[name](length, dim=dim) for name, _, length in spans if not self.fused
-        )
+        self.parts = nn.ModuleList(UNITWISE[name](length, dim=dim) for name, _, length in spans)
         partition = None
         if assignment == "random":
             lengths = torch.tensor([length for _, _, length in spans])
@@ -217,7 +110,7 @@ class CombU(nn.Module):
             )
         if self.partition is None:
             if self.fused and not torch.compiler.is_compiling():
-                return _Contiguous.apply(x, self.spans, self.dim)
+                return ContiguousFunction.apply(x, self.spans, self.dim)
             return self._by_parts(x)
         if self.fused:
             names = [name for name, _, _ in self.spans]
@@ -228,7 +121,7 @@ class CombU(nn.Module):
             if torch.compiler.is_compiling():
                 above = F.relu(x)
                 return torch.lerp(above, above.log1p(), nlrelu) + elu * x.clamp_max(0).expm1()
-            return _Masked.apply(x, elu, nlrelu)
+            return MaskedFunction.apply(x, elu, nlrelu)
         return self.from_parts(self._by_parts(self.to_parts(x)))
 
     def to_parts(self, x: Tensor) -> Tensor:
@@ -244,14 +137,10 @@ class CombU(nn.Module):
         order = torch.argsort(self.partition, dim=-1, stable=True)
         return _take(x, torch.argsort(order, dim=-1), self.dim)
 
-    def modules_of_parts(self) -> list[nn.Module]:
-        """The activation of each span."""
-        return list(self.parts) or [UNITWISE[name](length) for name, _, length in self.spans]
-
     def _by_parts(self, x: Tensor) -> Tensor:
         pieces = [
             part(x.narrow(self.dim, start, length))
-            for part, (_, start, length) in zip(self.modules_of_parts(), self.spans, strict=True)
+            for part, (_, start, length) in zip(self.parts, self.spans, strict=True)
         ]
         return torch.cat(pieces, self.dim)
 

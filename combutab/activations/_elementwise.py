@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-HALF = (torch.float16, torch.bfloat16)
+from combutab.activations._functions import HALF, NLReLUFunction
 
 
 def along(parameter: Tensor, x: Tensor, dim: int) -> Tensor:
@@ -23,39 +22,6 @@ def along(parameter: Tensor, x: Tensor, dim: int) -> Tensor:
     if after:
         parameter = parameter.reshape(parameter.shape + (1,) * after)
     return parameter.to(x.dtype)
-
-
-class _NLReLU(torch.autograd.Function):
-    """Saves the output alone: the derivative beta / (1 + beta x) is beta exp(-output)."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, beta: float) -> Tensor:
-        out = x.clamp_min(0)
-        if beta != 1:
-            out.mul_(beta)
-        return out.log1p_()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.beta = inputs[1]
-        ctx.save_for_backward(output)
-        ctx.save_for_forward(output)
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        (out,) = ctx.saved_tensors
-        return tangent * (ctx.beta * torch.exp(-out)) * (out > 0)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (out,) = ctx.saved_tensors
-        if torch.is_grad_enabled():  # someone will differentiate this gradient
-            return grad * (ctx.beta * torch.exp(-out)) * (out > 0), None
-        grad_in = torch.ops.aten.threshold_backward.default(grad, out, 0)
-        grad_in.mul_(torch.neg(out).exp_())
-        return (grad_in if ctx.beta == 1 else grad_in.mul_(ctx.beta)), None
 
 
 class NLReLU(nn.Module):
@@ -96,8 +62,8 @@ class NLReLU(nn.Module):
         if torch.compiler.is_compiling():  # the compiler fuses the plain expression itself
             return torch.log1p(self.beta * F.relu(x))
         if self.beta != 1 and x.dtype in HALF:  # beta x may overflow where its logarithm does not
-            return _NLReLU.apply(x.float(), self.beta).to(x.dtype)
-        return _NLReLU.apply(x, self.beta)
+            return NLReLUFunction.apply(x.float(), self.beta).to(x.dtype)
+        return NLReLUFunction.apply(x, self.beta)
 
     def extra_repr(self) -> str:
         return f"beta={self.beta}"

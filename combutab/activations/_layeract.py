@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from combutab.activations._parallel_norm import standardize
+from combutab.activations._standardize import standardize
 
 
 def _hard_sigmoid(n: Tensor) -> Tensor:
-    return (n / 6 + 0.5).clamp(0, 1)  # F.hardsigmoid has no second derivative
+    return F.hardtanh(n, -3.0, 3.0) / 6 + 0.5  # F.hardsigmoid has no second derivative
 
 
 class LayerAct(nn.Module):

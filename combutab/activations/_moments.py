@@ -122,9 +122,7 @@ def moments(
         mean, std = activation.to_parts(mean), activation.to_parts(std)
         pieces = [
             moments(part, mean.narrow(-1, start, length), std.narrow(-1, start, length), n_samples)
-            for part, (_, start, length) in zip(
-                activation.modules_of_parts(), activation.spans, strict=True
-            )
+            for part, (_, start, length) in zip(activation.parts, activation.spans, strict=True)
         ]
         means, variances = zip(*pieces, strict=True)
         return (

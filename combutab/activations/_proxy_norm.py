@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from combutab.activations._elementwise import HALF, along
+from combutab.activations._elementwise import along
+from combutab.activations._functions import HALF
 from combutab.activations._layeract import LayerAct
 from combutab.activations._moments import moments
 from combutab.activations._parallel_norm import PLN, PLS

@@ -1,0 +1,209 @@
+"""Values against float64 numpy, numbers worked by hand, and extreme inputs."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import erf, expit
+
+from combutab.activations import ACTIVATIONS, PELU, CombU, NLReLU, PReLU, Swish, make_activation
+
+
+def np_elu(x, alpha=1.0):
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+def np_groups(x, size, center):
+    out = []
+    for start in range(0, x.shape[-1], size):
+        group = x[..., start : start + size]
+        if center:
+            group = group - group.mean(-1, keepdims=True)
+        out.append(group / np.sqrt((group**2).mean(-1, keepdims=True) + 1e-5))
+    return np.concatenate(out, -1)
+
+
+def np_layer(x):
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+
+
+def np_combu(x):  # width 8
+    return np.concatenate(
+        [
+            np.maximum(x[..., :4], 0),
+            np_elu(x[..., 4:6]),
+            np.log(1 + np.maximum(x[..., 6:], 0)),
+        ],
+        -1,
+    )
+
+
+REFERENCES = {
+    "relu": lambda x: np.maximum(x, 0),
+    "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x),
+    "prelu": lambda x: np.where(x > 0, x, 0.25 * x),
+    "elu": np_elu,
+    "selu": lambda x: 1.0507009873554805 * np_elu(x, 1.6732632423543772),
+    "celu": np_elu,
+    "pelu": np_elu,
+    "silu": lambda x: x * expit(x),
+    "swish": lambda x: x * expit(x),
+    "gelu": lambda x: x * 0.5 * (1 + erf(x / np.sqrt(2))),
+    "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "tanh": np.tanh,
+    "sigmoid": expit,
+    "logistic": expit,
+    "hardsilu": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "softplus": lambda x: np.log1p(np.exp(x)),
+    "nlrelu": lambda x: np.log(1 + np.maximum(x, 0)),
+    "identity": lambda x: x,
+    "combu": np_combu,
+    "pln": lambda x: np_groups(x, 8, True),
+    "pln-4": lambda x: np_groups(x, 4, True),
+    "pln-8": lambda x: np_groups(x, 8, True),
+    "pls": lambda x: np_groups(x, 8, False),
+    "pls-2": lambda x: np_groups(x, 2, False),
+    "la-silu": lambda x: x * expit(np_layer(x)),
+    "la-hardsilu": lambda x: x * np.clip(np_layer(x) / 6 + 0.5, 0, 1),
+}
+
+
+def test_every_name_has_a_reference():
+    assert set(ACTIVATIONS) - {"combu-random"} == set(REFERENCES)
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_against_numpy(name):
+    x = np.random.default_rng(0).normal(0, 3, (50, 8))
+    ours = ACTIVATIONS[name](8).double()(torch.from_numpy(x))
+    np.testing.assert_allclose(ours.detach().numpy(), REFERENCES[name](x), rtol=1e-12, atol=1e-12)
+
+
+def test_random_combu_against_numpy():
+    x = np.random.default_rng(0).normal(0, 3, (50, 8))
+    module = CombU(8, assignment="random", generator=torch.Generator().manual_seed(3))
+    order = np.argsort(module.partition.numpy(), kind="stable")
+    expected = np.empty_like(x)
+    expected[:, order] = np_combu(x[:, order])
+    ours = module(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 3.0])
+def test_betas_against_numpy(beta):
+    x = np.random.default_rng(0).normal(0, 3, (50, 8))
+    t = torch.from_numpy(x)
+    np.testing.assert_allclose(NLReLU(beta)(t), np.log1p(beta * np.maximum(x, 0)), rtol=1e-12)
+    np.testing.assert_allclose(Swish(beta)(t), x * expit(beta * x), rtol=1e-12)
+
+
+def test_pelu_against_numpy():
+    rng = np.random.default_rng(0)
+    x, a, b = rng.normal(0, 3, (50, 8)), rng.uniform(0.5, 2, 8), rng.uniform(0.5, 2, 8)
+    module = PELU(8).double()
+    with torch.no_grad():
+        module.log_a.copy_(torch.from_numpy(np.log(a)))
+        module.log_b.copy_(torch.from_numpy(np.log(b)))
+    expected = np.where(x >= 0, a / b * x, a * np.expm1(np.minimum(x, 0) / b))
+    ours = module(torch.from_numpy(x)).detach().numpy()
+    np.testing.assert_allclose(ours, expected, rtol=1e-12)
+
+
+def test_worked_number_combu():
+    # 003, Eq. (1) on four units (2 ReLU, 1 ELU, 1 NLReLU): e^-1 - 1 and ln 2
+    out = CombU(4)(torch.tensor([3.0, -3.0, -1.0, 1.0], dtype=torch.float64))
+    assert out.tolist() == pytest.approx([3.0, 0.0, 1 / math.e - 1, math.log(2)], abs=1e-15)
+
+
+def test_worked_number_pln_and_pls():
+    # 000, Eq. (3): 1, 2, 3, 6 has mean 3 and variance (4 + 1 + 0 + 9) / 4 = 3.5
+    x = torch.tensor([1.0, 2.0, 3.0, 6.0], dtype=torch.float64)
+    pln = make_activation("pln-4", 4)(x) * math.sqrt(1 + 1e-5 / 3.5)
+    assert pln.tolist() == pytest.approx([d / math.sqrt(3.5) for d in (-2, -1, 0, 3)], abs=1e-12)
+    # 000, Eq. (6): the mean square is (1 + 4 + 9 + 36) / 4 = 12.5
+    pls = make_activation("pls-4", 4)(x) * math.sqrt(1 + 1e-5 / 12.5)
+    assert pls.tolist() == pytest.approx([v / math.sqrt(12.5) for v in (1, 2, 3, 6)], abs=1e-12)
+
+
+def test_worked_number_layeract():
+    # 001, Eq. (6): y = (1, 3) has mean 2 and biased variance 1, so n = (-1, 1) without alpha
+    y = torch.tensor([1.0, 3.0], dtype=torch.float64)
+    out = make_activation("la-silu", 2)(y)
+    assert out.tolist() == pytest.approx([1 / (1 + math.e), 3 / (1 + 1 / math.e)], abs=1e-5)
+    # the unbiased variance, 2, of the published code would give 0.3302
+    assert abs(out[0].item() - 0.3302) > 0.06
+    hard = make_activation("la-hardsilu", 2)(y)
+    assert hard.tolist() == pytest.approx([1 / 3, 2.0], abs=1e-5)
+
+
+@settings(deadline=None)  # the first call may load kernels
+@given(st.sampled_from(list(ACTIVATIONS)), st.floats(-1e4, 1e4), st.sampled_from([16, 32, 64]))
+def test_finite_for_any_finite_constant_input(name, value, bits):
+    """Large inputs, zeros and constant groups give neither NaN nor infinity, nor do gradients."""
+    dtype = {16: torch.float16, 32: torch.float32, 64: torch.float64}[bits]
+    x = torch.full((2, 6), value, dtype=dtype, requires_grad=True)
+    module = ACTIVATIONS[name](6).to(dtype)
+    out = module(x)
+    assert out.isfinite().all()
+    grads = torch.autograd.grad(out.float().sum(), [x, *module.parameters()])
+    assert all(grad.isfinite().all() for grad in grads)
+
+
+@pytest.mark.parametrize("name", [n for n in ACTIVATIONS if not n.startswith(("pl", "la-"))])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_no_nan_gradient_at_the_largest_numbers(name, dtype):
+    top = torch.finfo(dtype).max
+    x = torch.tensor([[-top, top, -top, top, -top, top, -top, top]], dtype=dtype)
+    x.requires_grad_()
+    out = ACTIVATIONS[name](8).to(dtype)(x)
+    assert not out.isnan().any()
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    assert not grad.isnan().any()
+
+
+@pytest.mark.parametrize("beta", [1.0, 4.0])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_nlrelu_in_half_precision(beta, dtype):
+    x = torch.tensor([1e-3, 0.1, 7.0, 300.0, 6e4], dtype=dtype, requires_grad=True)
+    out = NLReLU(beta)(x)
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    wide = x.detach().double()
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(out.double(), torch.log1p(beta * wide), rtol=2 * eps, atol=0)
+    # the derivative follows from the rounded output, whose error it inherits: eps * out
+    expected = beta / (1 + beta * wide)
+    torch.testing.assert_close(grad.double(), expected, rtol=16 * eps, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["elu", "pelu", "celu", "combu", "combu-random"])
+def test_expm1_keeps_small_inputs(name):
+    x = torch.full((8,), -1e-6)
+    out = ACTIVATIONS[name](8)(x).double()
+    kept = out[out != 0]
+    assert len(kept) >= 2
+    torch.testing.assert_close(kept, torch.full_like(kept, -1e-6), rtol=1e-5, atol=0)
+
+
+def test_prelu_weight_gradient_with_infinite_input():
+    module = PReLU(2)
+    module(torch.tensor([[float("inf"), 1.0]])).sum().backward()
+    assert module.weight.grad.tolist() == [0.0, 0.0]
+
+
+def test_swish_beta_zero_is_half_the_input():
+    x = torch.linspace(-3, 3, 7)
+    torch.testing.assert_close(Swish(0.0)(x), x / 2)
+
+
+@pytest.mark.parametrize("beta", [0.0, -1.0, float("inf"), float("nan")])
+def test_nlrelu_rejects_beta(beta):
+    with pytest.raises(ValueError, match="beta must be positive"):
+        NLReLU(beta)
+
+
+def test_swish_rejects_beta():
+    with pytest.raises(ValueError, match="beta must be finite"):
+        Swish(float("nan"))
