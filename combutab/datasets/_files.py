@@ -173,7 +173,7 @@ def _parse_text(path: Path, data: bytes, separator: str, encoding: str) -> pd.Da
     _check_rows(path, text, separator)
     try:
         return pd.read_csv(
-            io.StringIO(text), sep=separator, index_col=False, low_memory=False, encoding="utf-8"
+            io.BytesIO(data), sep=separator, index_col=False, low_memory=False, encoding=encoding
         )
     except ValueError as error:  # pandas' ParserError and EmptyDataError are ValueErrors
         raise TableError(f"cannot parse {path}: {' '.join(str(error).split())}") from error
@@ -187,6 +187,8 @@ def _check_rows(path: Path, text: str, separator: str) -> None:
         if len(header) == 1:
             _refuse_separator(path, header[0], separator)
         _refuse_repeated_names(str(path), header)
+        if _is_regular(text, separator):
+            return
         for row in rows:
             if row and len(row) != len(header):
                 raise TableError(
@@ -195,6 +197,13 @@ def _check_rows(path: Path, text: str, separator: str) -> None:
                 )
     except csv.Error as error:
         raise TableError(f"cannot parse {path}: line {rows.line_num}: {error}") from error
+
+
+def _is_regular(text: str, separator: str) -> bool:
+    """Tell from counts alone, several times faster than by parsing, that all rows are as long."""
+    if '"' in text or "\r" in text.replace("\r\n", ""):
+        return False
+    return len({line.count(separator) for line in text.split("\n") if line.rstrip("\r")}) == 1
 
 
 def _refuse_separator(path: Path, header: str, separator: str) -> None:
