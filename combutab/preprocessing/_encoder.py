@@ -134,12 +134,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit_encode(self, X: Any) -> EncodedTable:
-        """Fit to X and encode it, reading and factorising each column once."""
-        return self._assemble(*self._learn(read_table(self, X, reset=True)))
+    def fit_encode(
+        self, X: Any, sample_weight: np.ndarray | None = None, *, owner: BaseEstimator | None = None
+    ) -> EncodedTable:
+        """Fit to X and encode it, reading and factorising each column once.
 
-    def encode(self, X: Any) -> EncodedTable:
-        """Encode a table with the columns that were fitted.
+        Positive `sample_weight`, (n_rows,), counts in means, standard deviations and quantiles
+        (but not in which categories are rare). An `owner` is the estimator that errors about the
+        columns speak of; it learns their names too.
+        """
+        table = read_table(self if owner is None else owner, X, reset=True)
+        if owner is not None:
+            self.n_features_in_ = owner.n_features_in_
+            if hasattr(owner, "feature_names_in_"):
+                self.feature_names_in_ = owner.feature_names_in_
+        return self._assemble(*self._learn(table, sample_weight))
+
+    def encode(self, X: Any, *, owner: BaseEstimator | None = None) -> EncodedTable:
+        """Encode a table with the columns that were fitted; `owner` as in `fit_encode`.
 
         Raises
         ------
@@ -148,7 +160,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             column holds text that is no number.
         """
         check_is_fitted(self)
-        table = read_table(self, X, reset=False)
+        table = read_table(self if owner is None else owner, X, reset=False)
         factors = [factorize(table.column(each.column)) for each in self.category_maps_]
         return self._assemble(table.block(self._numeric_columns(), self.kinds_), factors)
 
@@ -200,7 +212,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         encoder._remember(state.kinds, state.scaler, state.category_maps)
         return encoder
 
-    def _learn(self, table: Table) -> tuple[Block, list[Factors]]:
+    def _learn(self, table: Table, weight: np.ndarray | None = None) -> tuple[Block, list[Factors]]:
         mask = categorical_mask(self.categorical_features, table.names, table.n_columns)
         kinds = tuple(
             table.kind(j, None if mask is None else bool(mask[j])) for j in range(table.n_columns)
@@ -208,9 +220,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         numeric = [j for j, kind in enumerate(kinds) if kind != "category"]
         categorical = [j for j, kind in enumerate(kinds) if kind == "category"]
         block = table.block(numeric, kinds)
-        scaler = fit_numeric(
-            block, self.numeric, np.array([kinds[j] == "bool" for j in numeric], bool)
-        )
+        truths = np.array([kinds[j] == "bool" for j in numeric], bool)
+        scaler = fit_numeric(block, self.numeric, truths, weight)
         factors = [factorize(table.column(j)) for j in categorical]
         maps = tuple(
             fit_categories(j, each, self.max_onehot)

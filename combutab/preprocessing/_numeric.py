@@ -16,7 +16,7 @@ Method = Literal["standard", "quantile", "robust", "none"]
 # square is still finite in float32.
 _LIMIT = 1e15
 _LIMIT_UNSCALED = float(np.finfo(np.float32).max)
-_MAX_KNOTS = 1000
+_KNOTS = 1001
 _EDGE = 1e-7  # quantiles nearer to 0 or 1 are cut, which is +-5.2 standard deviations
 
 
@@ -56,7 +56,7 @@ class NumericScaler:
 class Moments:
     """Statistics of each column over its non-missing values; arrays of shape (n_columns,)."""
 
-    count: np.ndarray
+    missing: np.ndarray  # bool: some are missing
     mean: np.ndarray
     std: np.ndarray
     low: np.ndarray
@@ -79,24 +79,26 @@ def _missing_mask(rows: np.ndarray) -> np.ndarray | None:
     return missing if missing.any() else None
 
 
-def moments(block: Block) -> Moments:
-    """Mean, standard deviation and range of each column in one pass.
+def moments(block: Block, weight: np.ndarray | None = None) -> Moments:
+    """Mean, standard deviation (weighted) and range of each column in one pass.
 
     Each piece's mean and squared deviations are taken in the cache and merged by Chan's update,
     which is as accurate as two passes.
     """
-    result = _moments(block, np.ones(block.n_columns))
+    result = _moments(block, np.ones(block.n_columns), weight)
     # Squares of values beyond about 1e154 overflow and those under 1e-154 vanish: measure such
     # columns in a power of two near their largest value.
     size = np.fmax(np.abs(result.low), np.abs(result.high))
     odd = (size > 1e140) | ((size < 1e-140) & (size > 0))
     if odd.any():
-        result = _moments(block, np.where(odd, np.exp2(np.frexp(size)[1] - 1.0), 1.0))
+        unit = np.where(odd, np.exp2(np.frexp(size)[1] - 1.0), 1.0)
+        result = _moments(block, unit, weight)
     return result
 
 
-def _moments(block: Block, unit: np.ndarray) -> Moments:
+def _moments(block: Block, unit: np.ndarray, weight: np.ndarray | None) -> Moments:
     count = np.zeros(block.n_columns)
+    some_missing = np.zeros(block.n_columns, dtype=bool)
     mean = np.zeros(block.n_columns)
     squares = np.zeros(block.n_columns)
     low = np.full(block.n_columns, np.nan)
@@ -110,26 +112,38 @@ def _moments(block: Block, unit: np.ndarray) -> Moments:
             high = np.fmax(high, np.fmax.reduce(rows, axis=0))
             if rescaled:
                 rows /= unit
-            here = np.full(block.n_columns, float(len(rows)))
+            share = None if weight is None else weight[piece]
+            here = np.full(block.n_columns, len(rows) if share is None else share.sum())
             if missing is not None:
                 rows[missing] = 0.0
-                here -= missing.sum(axis=0)
-            piece_mean = rows.sum(axis=0) / np.maximum(here, 1)
+                some_missing |= missing.any(axis=0)
+                here -= missing.sum(axis=0) if share is None else share @ missing
+            sums = rows.sum(axis=0) if share is None else share @ rows
+            piece_mean = sums / np.where(here > 0, here, 1)
             rows -= piece_mean
             if missing is not None:
                 rows[missing] = 0.0
-            total = np.maximum(count + here, 1)
+            total = np.where(count + here > 0, count + here, 1)
             delta = piece_mean - mean
             mean += delta * (here / total)
-            squares += np.einsum("ij,ij->j", rows, rows) + delta**2 * (count * here / total)
+            if share is None:
+                squares += np.einsum("ij,ij->j", rows, rows)
+            else:
+                squares += np.einsum("i,ij,ij->j", share, rows, rows)
+            squares += delta**2 * (count * here / total)
             count += here
-        std = np.sqrt(squares / np.maximum(count, 1))
-        return Moments(count, mean * unit, std * unit, low, high)
+        std = np.sqrt(squares / np.where(count > 0, count, 1))
+        return Moments(some_missing, mean * unit, std * unit, low, high)
 
 
-def fit_numeric(block: Block, method: Method, unscaled: np.ndarray) -> NumericScaler:
-    """Learn how to scale a block; `unscaled` marks the columns of truth values."""
-    stats = moments(block)
+def fit_numeric(
+    block: Block, method: Method, unscaled: np.ndarray, weight: np.ndarray | None = None
+) -> NumericScaler:
+    """Learn how to scale a block; `unscaled` marks the columns of truth values.
+
+    Positive weights, (n_rows,), count in means, standard deviations and quantiles.
+    """
+    stats = moments(block, weight)
     with np.errstate(over="ignore", invalid="ignore"):
         size = np.fmax(np.abs(stats.low), np.abs(stats.high))
         constant = ~(stats.high - stats.low > block.tolerance * size)
@@ -149,25 +163,46 @@ def fit_numeric(block: Block, method: Method, unscaled: np.ndarray) -> NumericSc
             fill[scaled] = stats.mean[scaled] / scale[scaled]
     elif method == "robust":
         for j in scaled:
-            centre[j], scale[j] = _median_and_spread(block.column(j), stats.low[j], stats.high[j])
+            centre[j], scale[j] = _median_and_spread(
+                block.column(j), weight, stats.low[j], stats.high[j]
+            )
     else:
-        knots = np.zeros((min(_MAX_KNOTS, block.n_rows), n_columns))
+        knots = np.zeros((_KNOTS, n_columns))
         for j in scaled:
-            knots[:, j] = _quantiles(block.column(j), np.linspace(0, 1, len(knots)))
-    missing = stats.count < block.n_rows
-    return NumericScaler(method, centre, scale, fill, constant, unscaled, missing, knots)
+            knots[:, j] = _quantiles(block.column(j), weight, np.linspace(0, 1, _KNOTS))
+    return NumericScaler(method, centre, scale, fill, constant, unscaled, stats.missing, knots)
 
 
-def _quantiles(column: np.ndarray, levels: np.ndarray | list[float]) -> np.ndarray:
-    present = column[~np.isnan(column)]
-    unit = 4.0 if np.abs(present).max() > 1e300 else 1.0  # so that differences do not overflow
-    return np.maximum.accumulate(np.quantile(present / unit, levels)) * unit
+def _quantiles(
+    column: np.ndarray, weight: np.ndarray | None, levels: np.ndarray | list[float]
+) -> np.ndarray:
+    """Quantiles by the averaged inverse of the distribution function, missing values left out.
+
+    Of all definitions this one is the same for a weight of k and for k copies of a row.
+    """
+    if weight is None:
+        values = np.sort(column)  # NaN last
+        values = values[: len(values) - int(np.isnan(values).sum())]
+        reached = np.arange(1.0, len(values) + 1)
+    else:
+        order = np.argsort(column)
+        order = order[: len(order) - int(np.isnan(column).sum())]
+        values, reached = column[order], np.cumsum(weight[order])
+    wanted = np.asarray(levels) * reached[-1]
+    last = len(values) - 1
+    below = values[np.minimum(np.searchsorted(reached, wanted, side="left"), last)]
+    above = values[np.minimum(np.searchsorted(reached, wanted, side="right"), last)]
+    # Halved first, for the sum may overflow; not where halving could only lose the last bit.
+    return np.where(below == above, below, below / 2 + above / 2)
 
 
-def _median_and_spread(column: np.ndarray, low: float, high: float) -> tuple[float, float]:
+def _median_and_spread(
+    column: np.ndarray, weight: np.ndarray | None, low: float, high: float
+) -> tuple[float, float]:
     # RealMLP: the interquartile range, or half the whole range where that is zero.
-    lower, median, upper = _quantiles(column, [0.25, 0.5, 0.75])
-    spread = upper - lower if upper > lower else high / 2 - low / 2
+    lower, median, upper = _quantiles(column, weight, [0.25, 0.5, 0.75])
+    with np.errstate(over="ignore"):
+        spread = upper - lower if upper > lower else high / 2 - low / 2
     return median, min(spread, np.finfo(np.float64).max)
 
 
@@ -214,6 +249,8 @@ def _scale(scaler: NumericScaler, rows: np.ndarray) -> None:
 
 def _normal_score(column: np.ndarray, knots: np.ndarray, levels: np.ndarray) -> np.ndarray:
     # Interpolated from both sides, so that a value repeated over many knots gets their middle.
+    # What lies outside of the fit counts as its outermost value.
+    column = np.clip(column, knots[0], knots[-1])
     below = np.interp(column, knots, levels)
     above = -np.interp(-column, -knots[::-1], -levels[::-1])
     return ndtri(np.clip((below + above) / 2, _EDGE, 1 - _EDGE))

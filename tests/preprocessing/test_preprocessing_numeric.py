@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import norm
-from sklearn.preprocessing import QuantileTransformer
+from scipy.stats import norm, rankdata
 
 from combutab.preprocessing import TableEncoder, _blocks
 
@@ -44,7 +43,9 @@ def test_mean_far_from_zero_keeps_its_precision():
 
 def test_robust(table):
     encoded = TableEncoder(numeric="robust").fit(table).encode(table).dense[:, :5]
-    lower, median, upper = np.nanquantile(table, [0.25, 0.5, 0.75], axis=0)
+    lower, median, upper = np.nanquantile(
+        table, [0.25, 0.5, 0.75], axis=0, method="averaged_inverted_cdf"
+    )
     z = (table - median) / (upper - lower)
     expected = np.nan_to_num(z / np.sqrt(1 + (z / 3) ** 2), nan=0.0)
     assert_allclose(encoded, expected, rtol=1e-5, atol=1e-6)
@@ -59,17 +60,19 @@ def test_robust_without_interquartile_range():
 
 def test_quantile(table):
     encoded = TableEncoder(numeric="quantile").fit(table).encode(table).dense[:, :5]
-    reference = QuantileTransformer(
-        n_quantiles=1000, output_distribution="normal", subsample=None
-    ).fit_transform(table)
-    # Column 0 is of few values, which scikit-learn sends to the far ends; in column 2 it takes all
-    # within 1e-7 of the smallest value for the smallest.
-    continuous = [1, 3, 4]
-    expected = np.nan_to_num(reference[:, continuous], nan=0.0)
-    assert_allclose(encoded[:, continuous], expected, atol=1e-4)
-    values, counts = np.unique(table[:, 0], return_counts=True)
-    middle = norm.ppf((np.cumsum(counts) - counts / 2) / counts.sum())
-    assert_allclose(encoded[:, 0], middle[np.searchsorted(values, table[:, 0])], atol=5e-3)
+    for j in range(5):
+        values = table[:, j]
+        present = values[~np.isnan(values)]
+        ranks = (rankdata(present) - 0.5) / len(present)  # ties share the middle of their ranks
+        assert_allclose(norm.cdf(encoded[~np.isnan(values), j]), ranks, atol=2e-3)
+        assert_array_equal(encoded[np.isnan(values), j], 0)
+
+
+def test_quantile_of_few_rows():
+    X = np.array([[1.0], [2.0], [2.0], [100.0]])
+    encoded = TableEncoder(numeric="quantile").fit(X).encode([[1], [2], [100], [-9], [999]]).dense
+    expected = norm.ppf([1 / 8, 1 / 2, 7 / 8, 1 / 8, 7 / 8])
+    assert_allclose(encoded[:, 0], expected, rtol=1e-2, atol=1e-2)
 
 
 def test_none(table):
@@ -176,3 +179,17 @@ def test_fast_path_does_not_copy_the_table(monkeypatch):
     finally:
         tracemalloc.stop()
     assert peak < 1.5 * X.nbytes / 2  # the float32 result is half of X
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_count_like_repetitions(method) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    X[5, 1] = np.nan
+    X[:, 2] = rng.integers(0, 3, 40)
+    weight = rng.integers(1, 5, size=40)
+    got = TableEncoder(numeric=method).fit_encode(X, weight.astype(float)).dense
+    want = TableEncoder(numeric=method).fit_encode(X.repeat(weight, axis=0)).dense
+    assert_allclose(got.repeat(weight, axis=0), want, rtol=1e-6, atol=1e-7)
+    plain = TableEncoder(numeric=method).fit_encode(X).dense
+    assert np.abs(plain[:, :2] - got[:, :2]).max() > (0 if method == "none" else 1e-3)
