@@ -182,6 +182,13 @@ def test_real_tables(name, target, shape):
     assert target not in X
 
 
+def test_a_column_that_turns_to_text_late_is_text_from_the_start(tmp_path):
+    # pandas' default reads in chunks, warns, and mixes types within such a column.
+    rows = [f"{i},{i}" for i in range(300_000)] + ["0,late"]
+    table = read_table(write(tmp_path, "t.csv", "\n".join(["a,b", *rows])))
+    assert table["b"].map(type).unique().tolist() == [str]
+
+
 def test_reading_needs_no_more_than_a_few_copies_of_the_file(tmp_path):
     path = tmp_path / "t.csv"
     pd.DataFrame(np.random.default_rng(0).random((20_000, 10))).to_csv(path, index=False)
