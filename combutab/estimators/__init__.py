@@ -2,9 +2,9 @@
 
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
+from combutab.estimators._load import load
 from combutab.estimators._prefitted import FitOutcome, serve_fits
 from combutab.estimators._regressor import MLPRegressor
-from combutab.estimators._saving import load
 from combutab.estimators._together import FitTask, fit_stacked
 
 __all__ = [

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,6 @@ from sklearn.utils.validation import (
     _num_samples,
     check_consistent_length,
     check_is_fitted,
-    validate_data,
 )
 from torch import Tensor
 
@@ -32,6 +32,7 @@ from combutab._random import fold_in, seed_from
 from combutab.estimators._jobs import Job, train_jobs
 from combutab.estimators._lazy import LazyNetwork
 from combutab.estimators._prefitted import take_prefitted
+from combutab.estimators._saving import load_estimator, save_estimator
 from combutab.nn import INITIALISATIONS, NORMALIZATIONS, Member, MLPShape, StackedMLP
 from combutab.preprocessing import TableEncoder
 from combutab.training import (
@@ -52,6 +53,9 @@ _DEFAULT_BATCH = 500  # the CombU paper's
 _SMALL_TABLE = 1000  # rows; the CombU paper's border between its two networks
 _SMALL, _LARGE = (128,) * 2, (256,) * 5  # hidden layers of 3 and of 6 linear layers
 _MEMBER, _SPLIT = 1, 2  # purposes of the estimator's seed
+# Matrix products of fewer rows take another path, which rounds otherwise: padding to this many
+# makes a row's prediction the same whatever rows are predicted beside it.
+_MIN_ROWS = 16
 _PREDICT_UNITS = 1 << 22  # hidden units computed at a time: bounds the memory of predict
 
 
@@ -196,8 +200,6 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
             given = "X_val" if y_val is None else "y_val"
             raise ValueError(f"X_val and y_val go together, got only {given}")
         self._check_hidden_layer_sizes()
-        if fresh:
-            self._check_X(X, reset=True)
         if y is None:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
@@ -234,16 +236,15 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
                 numeric=self.numeric_encoding,
                 max_onehot=self.max_onehot,
             )
-            table = self.encoder_.fit_encode(X)
+            table = self.encoder_.fit_encode(X, weight, owner=self)
         else:
-            self._check_X(X, reset=False)
-            table = self.encoder_.encode(X)
+            table = self.encoder_.encode(X, owner=self)
         weight = self._total_weight(target, weight)
         rows = self._to_rows(table, target, weight)
         train = torch.arange(len(target))
         if X_val is None:
             return _Prepared(rows, train, None)
-        val_rows = self._to_rows(self.encoder_.encode(X_val), target_val, weight_val)
+        val_rows = self._to_rows(self.encoder_.encode(X_val, owner=self), target_val, weight_val)
         both = Rows(
             torch.cat([rows.dense, val_rows.dense]),
             torch.cat([rows.y, val_rows.y]),
@@ -258,14 +259,13 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
 
     def _data_key(self) -> str:
         """Equal for estimators that ``_prepare`` the same way."""
-        values = {n: v for n, v in self.get_params(deep=False).items() if n in self._data_parameters}
+        values = {
+            n: v for n, v in self.get_params(deep=False).items() if n in self._data_parameters
+        }
         if self.early_stopping:
             seeded = isinstance(self.random_state, Integral)
             values["random_state"] = self.random_state if seeded else object()
         return repr(values)
-
-    def _check_X(self, X: Any, *, reset: bool) -> None:
-        validate_data(self, X, reset=reset, skip_check_array=True)
 
     def _check_lengths(self, X: Any, y: Any) -> tuple[Any, Any]:
         if isinstance(X, list | tuple):
@@ -438,7 +438,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
             )
         first = results[0]
         self._states = [{n: v.numpy() for n, v in r.state.items()} for r in results]
-        self._progress = [
+        self._progress: list[dict[str, Any]] = [
             {
                 "epochs": r.epochs,
                 "t": r.t,
@@ -458,9 +458,9 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         stochastic = job.config.optimizer.solver != "lbfgs"
         self.n_iter_ = len(first.train_loss) if stochastic else first.epochs
         self.loss_ = first.train_loss[-1] if first.train_loss else first.best_loss
-        earlier = [] if fresh or not stochastic else self.loss_curve_
         if stochastic:
-            self.loss_curve_ = [*earlier, *first.train_loss]
+            earlier: list[float] = [] if fresh else self.loss_curve_
+            self.loss_curve_: list[float] = [*earlier, *first.train_loss]
         scored = job.config.score is not None
         self.best_loss_ = None if scored else first.best_loss
         self.validation_scores_ = first.validation_score if scored else None
@@ -536,27 +536,59 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
     def _raw(self, X: Any) -> Tensor:
         """Raw outputs of every member: (n_members, n_samples, n_outputs), on the CPU."""
         check_is_fitted(self)
-        self._check_X(X, reset=False)
-        table = self.encoder_.encode(X)
+        table = self.encoder_.encode(X, owner=self)
         net = self._network()
         precision = Precision(self._trained[1])
-        dense = torch.from_numpy(table.dense).to(net.dtype)
-        codes = torch.from_numpy(table.codes) if table.codes.shape[1] else None
+        dense, codes = _padded(table.dense), _padded(table.codes)
+        dense = dense.to(net.dtype)
         width = max((self._shape.n_inputs, *self._shape.hidden))
-        chunk = max(1, _PREDICT_UNITS // (width * net.n_members))
+        chunk = max(_MIN_ROWS, _PREDICT_UNITS // (width * net.n_members))
         outputs = []
-        for start in range(0, max(len(dense), 1), chunk):
+        for start in range(0, len(dense), chunk):
             part = dense[start : start + chunk].to(net.device)
-            part_codes = None if codes is None else codes[start : start + chunk].to(net.device)
+            part_codes = codes[start : start + chunk].to(net.device)
             with precision.autocast(net.device):
                 raw = net(
                     part.expand(net.n_members, *part.shape),
-                    None
-                    if part_codes is None
-                    else part_codes.expand(net.n_members, *part_codes.shape),
+                    part_codes.expand(net.n_members, *part_codes.shape),
                 )
             outputs.append(raw.to(net.dtype).cpu())
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
+        raw = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
+        return raw[:, : len(table.dense)]
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to one file (safetensors with JSON in its header).
+
+        The file holds no training data and no optimiser state, and loads on any device. It is
+        written beside its place and moved there, so a failure leaves no half-written file.
+
+        Raises
+        ------
+        ValueError
+            If a parameter cannot be written without code (a custom activation, say).
+        """
+        save_estimator(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Self:
+        """Read an estimator that ``save`` wrote; no code of the file's is run.
+
+        Parameters
+        ----------
+        path : str or path
+        device : str or torch.device, default="auto"
+            Where it predicts; independent of where it was trained.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If the file is not a model of this class.
+        """
+        return load_estimator(cls, path, device)
 
     @property
     def coefs_(self) -> list[np.ndarray]:
@@ -587,6 +619,14 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         tags.input_tags.categorical = True
         tags.non_deterministic = False
         return tags
+
+
+def _padded(array: np.ndarray) -> Tensor:
+    """At least ``_MIN_ROWS`` rows, the last repeated."""
+    missing = _MIN_ROWS - len(array)
+    if missing > 0:
+        array = np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
+    return torch.from_numpy(array)
 
 
 def _weights(rows: Rows) -> Tensor:

@@ -19,13 +19,12 @@ from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 
 from combutab.estimators._base import BaseMLP, Real
 from combutab.estimators._docs import document
-from combutab.estimators._saving import SavingMixin
 from combutab.nn import ActivationSpec
 from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss
 
 
 @document
-class MLPClassifier(SavingMixin, ClassifierMixin, BaseMLP):
+class MLPClassifier(ClassifierMixin, BaseMLP):
     """Multilayer perceptron classifier for tables, a drop-in for scikit-learn's.
 
     Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing

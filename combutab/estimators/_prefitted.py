@@ -50,5 +50,5 @@ def take_prefitted(estimator: BaseEstimator) -> bool:
     if outcome.error is not None:
         raise outcome.error
     parameters = estimator.get_params(deep=False)
-    vars(estimator).update({n: v for n, v in vars(fitted).items() if n not in parameters})
+    estimator.__dict__.update({n: v for n, v in vars(fitted).items() if n not in parameters})
     return True

@@ -15,7 +15,6 @@ from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._docs import document
-from combutab.estimators._saving import SavingMixin
 from combutab.nn import ActivationSpec
 from combutab.training import GaussianNLL, Loss, Pinball, make_regression_loss
 
@@ -23,7 +22,7 @@ _LOSSES = {"squared_error", "absolute_error", "huber", "poisson", "quantile", "g
 
 
 @document
-class MLPRegressor(SavingMixin, RegressorMixin, BaseMLP):
+class MLPRegressor(RegressorMixin, BaseMLP):
     """Multilayer perceptron regressor for tables, a drop-in for scikit-learn's.
 
     Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing

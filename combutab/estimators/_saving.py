@@ -13,7 +13,7 @@ import os
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,122 +31,73 @@ _FORMAT = 1
 _KEY = "combutab"  # of the JSON in the file's header
 
 
-class SavingMixin:
-    """``save`` and ``load`` for fitted estimators."""
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to one file (safetensors with JSON in its header).
-
-        The file holds no training data and no optimiser state, and loads on any device. It is
-        written beside its place and moved there, so a failure leaves no half-written file.
-
-        Raises
-        ------
-        ValueError
-            If a parameter cannot be written without code (a custom activation, say).
-        """
-        check_is_fitted(self)
-        arrays, encoder = self.encoder_.to_state()
-        tensors = {f"encoder.{name}": np.ascontiguousarray(a) for name, a in arrays.items()}
-        for i, state in enumerate(self._states):
-            for name, array in state.items():
-                tensors[f"member.{i}.{name}"] = np.ascontiguousarray(array)
-        fitted = {
-            name: _encode(value, name)
-            for name, value in vars(self).items()
-            if name not in _NOT_IN_HEADER
-            and not name.startswith("__")
-            and name not in self.get_params(deep=False)
-        }
-        header = {
-            "format": _FORMAT,
-            "version": __version__,
-            "class": type(self).__name__,
-            "params": {
-                name: _encode(value, name)
-                for name, value in self.get_params(deep=False).items()
-                if name not in ("callbacks", "device")  # of a process, not of a model
-            },
-            "fitted": fitted,
-            "shape": asdict(self._shape),
-            "encoder": encoder,
-            "n_members": len(self._states),
-        }
-        _write(tensors, {_KEY: json.dumps(header)}, Path(path))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Self:
-        """Read an estimator that ``save`` wrote.
-
-        Parameters
-        ----------
-        path : str or path
-        device : str or torch.device, default="auto"
-            Where it predicts; independent of where it was trained.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If the file is not a model of this class.
-        """
-        header, tensors = _read(Path(path))
-        if header["class"] != cls.__name__:
-            raise ValueError(f"{path} holds a {header['class']}, not a {cls.__name__}")
-        known = set(inspect.signature(cls).parameters)
-        unknown = sorted(set(header["params"]) - known)
-        if unknown:
-            raise ValueError(
-                f"{path} was written by combutab {header['version']} and has parameters that this "
-                f"version ({__version__}) lacks: {unknown}"
-            )
-        params = {name: _decode(value) for name, value in header["params"].items()}
-        model = cls(**params, device=device)
-        model._validate_params()
-        for name, value in header["fitted"].items():
-            setattr(model, name, _decode(value))
-        shape = header["shape"]
-        model._shape = MLPShape(
-            **{n: tuple(v) if isinstance(v, list) else v for n, v in shape.items()}
-        )
-        model.encoder_ = TableEncoder.from_state(
-            {n.removeprefix("encoder."): a for n, a in tensors.items() if n.startswith("encoder.")},
-            header["encoder"],
-        )
-        model._states = []
-        for i in range(header["n_members"]):
-            prefix = f"member.{i}."
-            model._states.append(
-                {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix)}
-            )
-        model._net = LazyNetwork()
-        model._network()  # names and shapes fit the network, or it says which does not
-        return model
-
-
+# kept elsewhere in the file, or not part of a model
 _NOT_IN_HEADER = {"_states", "_shape", "_net", "_progress", "encoder_", "history_"}
 
 
-def load(path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Any:
-    """Read any estimator that ``save`` wrote; the file says which it is.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If there is no such file, or it is not a model of this library.
-    """
-    from combutab.estimators._classifier import MLPClassifier
-    from combutab.estimators._regressor import MLPRegressor
-
-    header, _ = _read(Path(path), arrays=False)
-    classes: dict[str, type[SavingMixin]] = {
-        "MLPClassifier": MLPClassifier,
-        "MLPRegressor": MLPRegressor,
+def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator; see ``BaseMLP.save``."""
+    check_is_fitted(model)
+    arrays, encoder = model.encoder_.to_state()
+    tensors = {f"encoder.{name}": np.ascontiguousarray(a) for name, a in arrays.items()}
+    for i, state in enumerate(model._states):
+        for name, array in state.items():
+            tensors[f"member.{i}.{name}"] = np.ascontiguousarray(array)
+    parameters = model.get_params(deep=False)
+    header = {
+        "format": _FORMAT,
+        "version": __version__,
+        "class": type(model).__name__,
+        "params": {
+            name: _encode(value, name)
+            for name, value in parameters.items()
+            if name not in ("callbacks", "device")  # of a process, not of a model
+        },
+        "fitted": {
+            name: _encode(value, name)
+            for name, value in vars(model).items()
+            if name not in _NOT_IN_HEADER and name not in parameters
+        },
+        "shape": asdict(model._shape),
+        "encoder": encoder,
+        "n_members": len(model._states),
     }
-    if header["class"] not in classes:
-        raise ValueError(f"{path} holds a {header['class']}, which is none of {sorted(classes)}")
-    return classes[header["class"]].load(path, device=device)
+    _write(tensors, {_KEY: json.dumps(header)}, Path(path))
+
+
+def load_estimator(cls: Any, path: str | os.PathLike[str], device: str | torch.device) -> Any:
+    """Read a fitted estimator of this class; see ``BaseMLP.load``."""
+    header, tensors = _read(Path(path))
+    if header["class"] != cls.__name__:
+        raise ValueError(f"{path} holds a {header['class']}, not a {cls.__name__}")
+    unknown = sorted(set(header["params"]) - set(inspect.signature(cls).parameters))
+    if unknown:
+        raise ValueError(
+            f"{path} was written by combutab {header['version']} and has parameters that this "
+            f"version ({__version__}) lacks: {unknown}"
+        )
+    params = {name: _decode(value) for name, value in header["params"].items()}
+    model = cls(**params, device=device)
+    model._validate_params()
+    for name, value in header["fitted"].items():
+        setattr(model, name, _decode(value))
+    shape = {n: tuple(v) if isinstance(v, list) else v for n, v in header["shape"].items()}
+    model._shape = MLPShape(**shape)  # type: ignore[arg-type]
+    model.encoder_ = TableEncoder.from_state(_with_prefix(tensors, "encoder."), header["encoder"])
+    model._states = [_with_prefix(tensors, f"member.{i}.") for i in range(header["n_members"])]
+    model._net = LazyNetwork()
+    model._network()  # names and shapes fit the network, or it says which does not
+    return model
+
+
+def saved_class(path: str | os.PathLike[str]) -> str:
+    """The name of the class whose estimator a file holds."""
+    header, _ = _read(Path(path), arrays=False)
+    return str(header["class"])
+
+
+def _with_prefix(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix)}
 
 
 def _write(tensors: dict[str, np.ndarray], metadata: dict[str, str], path: Path) -> None:

@@ -86,7 +86,7 @@ def _prepare(task: FitTask, encoded: dict[object, tuple[Any, dict[str, Any]]]) -
     key = (task.data_key, type(estimator), estimator._data_key())
     if key in encoded:
         prepared, learned = encoded[key]
-        vars(estimator).update(learned)
+        estimator.__dict__.update(learned)
     else:
         prepared = estimator._prepare(task.X, task.y, task.sample_weight)
         parameters = estimator.get_params(deep=False)

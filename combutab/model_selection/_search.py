@@ -82,7 +82,7 @@ class StackedGridSearchCV(GridSearchCV):
         fits = [(task.estimator, outcome) for task, outcome in zip(tasks, outcomes, strict=True)]
         with serve_fits(fits):
             inner.fit(X, y, **{n: v for n, v in params.items() if n != "groups"})
-        vars(self).update({n: v for n, v in vars(inner).items() if n.endswith("_")})
+        self.__dict__.update({n: v for n, v in vars(inner).items() if n.endswith("_")})
         seconds = np.array([o.seconds for o in outcomes]).reshape(len(candidates), len(splits))
         self.cv_results_["mean_fit_time"] = seconds.mean(1)
         self.cv_results_["std_fit_time"] = seconds.std(1)

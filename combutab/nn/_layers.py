@@ -154,11 +154,8 @@ class StackedNorm(nn.Module):
             )
         self.kind, self.width, self.eps, self.momentum = kind, width, eps, momentum
         self.group_size = group_size
-        self.parallel = (
-            PLN(width, group_size)
-            if kind == "pln"
-            else (PLS(width, group_size) if kind == "pls" else None)
-        )
+        makers = {"pln": PLN, "pls": PLS}
+        self.parallel = makers[kind](width, group_size) if kind in makers else None
         affine = affine and self.parallel is None  # PLN and PLS have no affine part
         self.gain = nn.Parameter(torch.ones(n_members, 1, width, dtype=dtype)) if affine else None
         self.shift = (
@@ -166,6 +163,8 @@ class StackedNorm(nn.Module):
             if affine and kind != "rms"
             else None
         )
+        self.running_mean: Tensor
+        self.running_var: Tensor
         if kind == "batch":
             self.register_buffer("running_mean", torch.zeros(n_members, width, dtype=dtype))
             self.register_buffer("running_var", torch.ones(n_members, width, dtype=dtype))
@@ -182,9 +181,9 @@ class StackedNorm(nn.Module):
             x = F.layer_norm(groups, (self.group_size,), eps=self.eps).flatten(-2)
         else:
             x = self._batch_norm(x, valid)
-        if self.shift is not None:
-            return torch.addcmul(self.shift, x, self.gain)
-        return x if self.gain is None else x * self.gain
+        if self.gain is None:
+            return x
+        return x * self.gain if self.shift is None else torch.addcmul(self.shift, x, self.gain)
 
     def _batch_norm(self, x: Tensor, valid: Tensor | None) -> Tensor:
         mean, var = self.running_mean.unsqueeze(1), self.running_var.unsqueeze(1)

@@ -16,6 +16,7 @@ Method = Literal["standard", "quantile", "robust", "none"]
 # square is still finite in float32.
 _LIMIT = 1e15
 _LIMIT_UNSCALED = float(np.finfo(np.float32).max)
+_SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 _KNOTS = 1001
 _EDGE = 1e-7  # quantiles nearer to 0 or 1 are cut, which is +-5.2 standard deviations
 
@@ -156,7 +157,7 @@ def fit_numeric(
     if method == "none":
         constant = np.zeros(n_columns, dtype=bool)
     elif method == "standard":
-        scale[scaled] = np.maximum(stats.std[scaled], np.finfo(np.float64).smallest_subnormal)
+        scale[scaled] = np.maximum(stats.std[scaled], _SMALLEST)
         if block.centred:
             centre[scaled] = stats.mean[scaled]
         else:
@@ -203,7 +204,7 @@ def _median_and_spread(
     lower, median, upper = _quantiles(column, weight, [0.25, 0.5, 0.75])
     with np.errstate(over="ignore"):
         spread = upper - lower if upper > lower else high / 2 - low / 2
-    return median, min(spread, np.finfo(np.float64).max)
+    return median, float(np.clip(spread, _SMALLEST, np.finfo(np.float64).max))
 
 
 def apply_numeric(scaler: NumericScaler, block: Block, out: np.ndarray) -> None:

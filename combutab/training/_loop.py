@@ -222,7 +222,7 @@ class _Training:
     def _step(
         self, batch: Rows, weight: Tensor | None, valid: Tensor | None, keys: list[int]
     ) -> tuple[Tensor, Tensor | float]:
-        """Forward and backward; returns each member's mean loss and the weight it is a mean over."""
+        """Forward and backward; returns each member's mean loss, and the weight of its rows."""
         net, config = self.net, self.config
         n_rows = batch.dense.shape[1]
         masks = self.masks.draw(keys, n_rows) if self.masks.active else None
@@ -242,7 +242,7 @@ class _Training:
         return mean.detach(), mass
 
     def _add_l2(self, mass: Tensor | float) -> None:
-        """Add the gradient of alpha / 2 |W|^2 / (weight of the batch), as scikit-learn scales it."""
+        """Add the gradient of alpha / 2 |W|^2 / (weight of the batch), scikit-learn's penalty."""
         alphas = [p.alpha for p in self.plans]
         if not any(alphas):
             return

@@ -118,5 +118,5 @@ class RowOptimizer:
 def clip_gradients(grads: Tensor, max_norm: float) -> Tensor:
     """Scale each row in place to a Euclidean norm of at most ``max_norm``; returns the norms."""
     norms = torch.linalg.vector_norm(grads, dim=1, keepdim=True)
-    grads.mul_((max_norm / norms.clamp_min(max_norm)))
+    grads.mul_(max_norm / norms.clamp_min(max_norm))
     return norms.squeeze(1)

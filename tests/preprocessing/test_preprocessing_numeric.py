@@ -112,6 +112,14 @@ def test_values_that_float32_cannot_hold(size):
     assert_allclose(TableEncoder().fit(X).encode(X).dense[:, 0], [z, -z, 0, 0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("method", ["standard", "robust"])
+def test_the_smallest_value_of_all_is_told_from_zero(method):
+    X = np.array([[5e-324], [0], [0], [0], [0]])
+    encoded = TableEncoder(numeric=method).fit(X).encode(X).dense[:, 0]
+    assert encoded[0] > 0.5
+    assert_array_equal(encoded[1:], 0)
+
+
 _FLOATS = arrays(
     np.float64,
     st.tuples(st.integers(1, 12), st.just(3)),
