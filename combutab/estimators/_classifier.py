@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from sklearn.utils.multiclass import (
 )
 from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 
-from combutab.estimators._base import BaseMLP, Real
+from combutab.estimators._base import BaseMLP
 from combutab.estimators._docs import document
 from combutab.nn import ActivationSpec
 from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss

@@ -87,7 +87,7 @@ class StackedLinear(nn.Module):
 
 
 class StackedEmbedding(nn.Module):
-    """M tables of category vectors, drawn N(0, 1 / dim).
+    """M tables of category vectors, drawn N(0, 1 / dim); code 0, for unseen categories, is zero.
 
     Shape
     -----
@@ -107,7 +107,9 @@ class StackedEmbedding(nn.Module):
             torch.randn(cardinality, dim, generator=g, dtype=torch.float64) / math.sqrt(dim)
             for g in generators
         ]
-        self.weight = nn.Parameter(torch.stack(drawn).to(dtype))
+        weight = torch.stack(drawn)
+        weight[:, 0] = 0.0  # what no training row has, no gradient reaches
+        self.weight = nn.Parameter(weight.to(dtype))
 
     def forward(self, codes: Tensor) -> Tensor:
         n_members, cardinality, dim = self.weight.shape
