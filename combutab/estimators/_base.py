@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
@@ -13,20 +14,20 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from combutab._device import Precision, resolve_device
 from combutab._random import fold_in, seed_from
-from combutab.estimators._constraints import PARAMETER_CONSTRAINTS
+from combutab.estimators._constraints import PARAMETER_CONSTRAINTS, check_parameters
 from combutab.estimators._data import Prepared, prepare
 from combutab.estimators._jobs import Job, train_jobs
 from combutab.estimators._outcome import absorb
 from combutab.estimators._prefitted import take_prefitted
 from combutab.estimators._saving import load_estimator, save_estimator
-from combutab.nn import Member, MLPShape, StackedActivation, StackedMLP
+from combutab.nn import Member, MLPShape, StackedMLP
 from combutab.training import (
+    PER_STEP,
     Callback,
     Loss,
     MemberPlan,
@@ -41,8 +42,8 @@ _DEFAULT_BATCH = 500  # the CombU paper's
 _SMALL_TABLE = 1000  # rows; the CombU paper's border between its two networks
 _SMALL, _LARGE = (128,) * 2, (256,) * 5  # hidden layers of 3 and of 6 linear layers
 _MEMBER = 1  # purpose of the estimator's seed
-# Matrix products of fewer rows take another path, which rounds otherwise: padding to this many
-# makes a row's prediction the same whatever rows are predicted beside it.
+# Matrix products round otherwise in the rows left over from their blocks: with a multiple of this
+# many rows a prediction depends on the rows beside it by the last bit at most.
 _MIN_ROWS = 16
 _PREDICT_UNITS = 1 << 22  # hidden units computed at a time: bounds the memory of predict
 
@@ -55,8 +56,10 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
     # ---- hooks -----------------------------------------------------------------------------
 
     @abstractmethod
-    def _encode_target(self, y: Any, weight: np.ndarray | None, *, reset: bool) -> np.ndarray:
-        """Targets of fit -> what the loss takes: (n,) int64 or (n, T) float; sets attributes."""
+    def _encode_target(
+        self, y: Any, weight: np.ndarray | None, *, reset: bool, validation: bool = False
+    ) -> np.ndarray:
+        """Targets -> what the loss takes: (n,) int64 or (n, T) float; reset sets attributes."""
 
     @abstractmethod
     def _loss(self) -> Loss:
@@ -68,6 +71,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
 
     _score_name: str  # of the validation score: "accuracy" or "r2"
     _data_parameters: tuple[str, ...] = (  # all that ``_prepare`` depends on
+        "solver",
         "categorical_features",
         "numeric_encoding",
         "max_onehot",
@@ -113,7 +117,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         """
         if take_prefitted(self):
             return self
-        fresh = not (self.warm_start and hasattr(self, "encoder_"))
+        fresh = not (self.warm_start and self.__sklearn_is_fitted__())
         prepared = self._prepare(X, y, sample_weight, X_val, y_val, fresh=fresh)
         job = self._job(prepared, fresh=fresh)
         (results,) = train_jobs([job], self._all_callbacks())
@@ -131,24 +135,13 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
     ) -> Prepared:
         """Check and encode the data; sets what ``fit`` learns before it trains."""
         self._check_parameters()
+        if fresh:
+            self.__dict__.pop("_states", None)  # a fit that fails leaves no fitted estimator
         return prepare(self, X, y, sample_weight, X_val, y_val, fresh=fresh)
 
     def _check_parameters(self) -> None:
         """What scikit-learn's validation cannot see; before any work on the data."""
-        resolve_device(self.device)
-        sizes = self.hidden_layer_sizes
-        if not isinstance(sizes, str):
-            as_list = list(sizes) if hasattr(sizes, "__iter__") else [sizes]
-            if any(not isinstance(s, Integral) or s <= 0 for s in as_list):
-                raise ValueError(f"hidden_layer_sizes must be > 0, got {as_list}.")
-        for width in set(self._hidden_layer_sizes(0)):
-            StackedActivation([self.activation], width, [0], proxy_norm=self.proxy_norm)
-        MLPShape(1, (), 1, normalization=self.normalization, proxy_norm=self.proxy_norm)
-        for callback in self.callbacks or ():
-            if not callable(getattr(callback, "on_epoch_end", None)):
-                raise ValueError(
-                    f"callbacks must be combutab.training.Callback objects, got {callback!r}"
-                )
+        check_parameters(self)
 
     def _data_key(self) -> str:
         """Equal for estimators that ``_prepare`` the same way."""
@@ -158,7 +151,8 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         if self.early_stopping:
             seeded = isinstance(self.random_state, Integral)
             values["random_state"] = self.random_state if seeded else object()
-        return repr(values)
+        with np.printoptions(threshold=sys.maxsize):  # all of a long mask
+            return repr(values)
 
     def _total_weight(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         return weight
@@ -243,7 +237,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         return tuple(int(s) for s in sizes) if hasattr(sizes, "__iter__") else (int(sizes),)
 
     def _checked_batch_size(self, n_rows: int) -> int:
-        if self.batch_size == "auto":
+        if self.batch_size == "auto" or self.solver == "lbfgs":
             return _DEFAULT_BATCH
         if self.batch_size > n_rows:
             warnings.warn(
@@ -263,6 +257,9 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
                 else None,
                 best_loss=progress["best_loss"],
                 n_idle=progress["n_idle"] if continued else 0,
+                learning_rate=progress["learning_rate"]
+                if continued and self.learning_rate != "constant"
+                else None,
             )
             for progress in self._progress
         ]
@@ -276,16 +273,20 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         absorb(self, job, results, fresh=fresh)
         return self
 
-    @available_if(lambda self: self._supports_partial_fit())
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any) -> BaseMLP:
         """One epoch over the given rows; the first call learns the encoding."""
         if self.early_stopping:
             raise ValueError("partial_fit does not support early_stopping=True")
-        fresh = not hasattr(self, "encoder_")
+        if self.learning_rate in PER_STEP:
+            raise ValueError(
+                f"partial_fit cannot follow learning_rate={self.learning_rate!r}, which needs to "
+                "know when training ends; use 'constant', 'invscaling' or 'adaptive'"
+            )
+        fresh = not self.__sklearn_is_fitted__()
         prepared = self._prepare(X, y, sample_weight, fresh=fresh)
         job = self._job(prepared, fresh=fresh, epochs=1)
         (results,) = train_jobs([job], self._all_callbacks())
-        n_iter = 0 if fresh else self.n_iter_
+        n_iter = 0 if fresh else int(getattr(self, "n_iter_", 0))
         with warnings.catch_warnings():  # one epoch is not expected to converge
             warnings.simplefilter("ignore", ConvergenceWarning)
             self._absorb(job, results, fresh=fresh)
@@ -328,7 +329,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         dense, codes = _padded(table.dense), _padded(table.codes)
         dense = dense.to(net.dtype)
         width = max((self._shape.n_inputs, *self._shape.hidden))
-        chunk = max(_MIN_ROWS, _PREDICT_UNITS // (width * net.n_members))
+        chunk = _PREDICT_UNITS // (width * net.n_members) // _MIN_ROWS * _MIN_ROWS or _MIN_ROWS
         outputs = []
         for start in range(0, len(dense), chunk):
             part = dense[start : start + chunk].to(net.device)
@@ -397,6 +398,9 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
             return [a / np.sqrt(a.shape[0]) for a in arrays]
         return arrays
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_states")
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -408,8 +412,8 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
 
 
 def _padded(array: np.ndarray) -> Tensor:
-    """At least ``_MIN_ROWS`` rows, the last repeated."""
-    missing = _MIN_ROWS - len(array)
-    if missing > 0:
+    """A multiple of ``_MIN_ROWS`` rows, the last repeated."""
+    missing = -len(array) % _MIN_ROWS
+    if missing:
         array = np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
     return torch.from_numpy(array)

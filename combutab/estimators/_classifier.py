@@ -149,7 +149,7 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         self.callbacks = callbacks
 
     def _encode_target(
-        self, y: Any, weight: np.ndarray | None, *, reset: bool, classes: Any = None
+        self, y: Any, weight: np.ndarray | None, *, reset: bool, validation: bool = False
     ) -> np.ndarray:
         y = _check_y(y, multi_output=True, estimator=self)
         if hasattr(y, "toarray"):
@@ -166,7 +166,7 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         multilabel = kind == "multilabel-indicator"
         if reset:
             self._multilabel = multilabel
-            if not hasattr(self, "_first_classes"):
+            if not self._in_partial_fit:  # whose first call is told them
                 self.classes_ = np.arange(y.shape[1]) if multilabel else np.unique(y)
             n_classes = len(self.classes_)
             self.n_outputs_ = n_classes if multilabel or n_classes > 2 else 1
@@ -180,13 +180,15 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         if multilabel:
             if y.shape[1] != self.n_outputs_:
                 raise ValueError(f"y has {y.shape[1]} labels, fit saw {self.n_outputs_}")
+            if not np.isin(y, (0, 1)).all():
+                raise ValueError(f"multi-label y must hold 0 and 1, got {np.unique(y).tolist()}")
             return y.astype(np.float64)
-        numbers = self._class_numbers(y)
+        numbers = self._class_numbers(y, continued=not (reset or validation))
         if self.out_activation_ == "softmax":
             return numbers
         return numbers.astype(np.float64)[:, None]
 
-    def _class_numbers(self, y: np.ndarray) -> np.ndarray:
+    def _class_numbers(self, y: np.ndarray, *, continued: bool) -> np.ndarray:
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise ValueError(
@@ -194,7 +196,7 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
                 f"`self.classes_` has {self.classes_}."
             )
         present = np.unique(y)
-        if self.warm_start and len(present) != len(self.classes_) and not self._in_partial_fit:
+        if continued and not self._in_partial_fit and len(present) != len(self.classes_):
             raise ValueError(
                 "warm_start can only be used where `y` has the same classes as in the previous "
                 f"call to fit. Previously got {self.classes_}, `y` has {present}"
@@ -242,14 +244,17 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         -------
         self
         """
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' needs all rows at once, which partial_fit does not have; "
+                "compute the weights first (sklearn.utils.class_weight) and pass them as a dict"
+            )
+        _check_partial_fit_first_call(self, classes)
         self._in_partial_fit = True
         try:
-            if _check_partial_fit_first_call(self, classes):
-                self._first_classes = True
             self._partial_fit(X, y, sample_weight)
         finally:
             del self._in_partial_fit
-            self.__dict__.pop("_first_classes", None)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 
-from combutab._device import PRECISIONS
-from combutab.nn import INITIALISATIONS, NORMALIZATIONS
+from combutab._device import PRECISIONS, resolve_device
+from combutab.nn import INITIALISATIONS, NORMALIZATIONS, MLPShape, StackedActivation, StackedNorm
 from combutab.training import SCHEDULES, SOLVERS
 
 PARAMETER_CONSTRAINTS: dict[str, list[Any]] = {
@@ -59,3 +59,23 @@ PARAMETER_CONSTRAINTS: dict[str, list[Any]] = {
     "precision": [StrOptions(set(PRECISIONS))],
     "callbacks": [list, tuple, None],
 }
+
+
+def check_parameters(estimator: Any) -> None:
+    """What scikit-learn's validation cannot see."""
+    resolve_device(estimator.device)
+    sizes = estimator.hidden_layer_sizes
+    if not isinstance(sizes, str):
+        as_list = list(sizes) if hasattr(sizes, "__iter__") else [sizes]
+        if any(not isinstance(s, Integral) or s <= 0 for s in as_list):
+            raise ValueError(f"hidden_layer_sizes must be > 0, got {as_list}.")
+    for width in set(estimator._hidden_layer_sizes(0)):
+        StackedActivation([estimator.activation], width, [0], proxy_norm=estimator.proxy_norm)
+        if estimator.normalization != "none":
+            StackedNorm(estimator.normalization, width, 1)
+    MLPShape(1, (), 1, normalization=estimator.normalization, proxy_norm=estimator.proxy_norm)
+    for callback in estimator.callbacks or ():
+        if not callable(getattr(callback, "on_epoch_end", None)):
+            raise ValueError(
+                f"callbacks must be combutab.training.Callback objects, got {callback!r}"
+            )

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import scipy.sparse
 import torch
 from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing
@@ -50,12 +52,16 @@ def prepare(
     if (X_val is None) != (y_val is None):
         given = "X_val" if y_val is None else "y_val"
         raise ValueError(f"X_val and y_val go together, got only {given}")
+    if X_val is not None and estimator.solver == "lbfgs":
+        raise ValueError("solver='lbfgs' takes no X_val and y_val: it does not stop early")
     if y is None:
         raise ValueError(
             f"This {type(estimator).__name__} estimator requires y to be passed, but the target "
             "y is None."
         )
+    X, X_val = _indexable(X), _indexable(X_val)
     check_consistent_length(X, y)
+    _check_no_missing(y)
     weight = None
     if sample_weight is not None:
         X, y, weight = _weighted_rows(X, y, sample_weight)
@@ -63,8 +69,9 @@ def prepare(
     target_val = weight_val = None
     if X_val is not None:
         check_consistent_length(X_val, y_val)
-        target_val = estimator._encode_target(y_val, None, reset=False)
-    elif estimator.early_stopping:
+        _check_no_missing(y_val)
+        target_val = estimator._encode_target(y_val, None, reset=False, validation=True)
+    elif estimator.early_stopping and estimator.solver != "lbfgs":  # as in scikit-learn
         train, val = _split(estimator, target)
         X, X_val = _safe_indexing(X, train), _safe_indexing(X, val)
         target, target_val = target[train], target[val]
@@ -87,6 +94,22 @@ def prepare(
     val_table = estimator.encoder_.encode(X_val, owner=estimator)
     rows = _append(rows, _rows(val_table, target_val, weight_val, dtype))
     return Prepared(rows, train_rows, torch.arange(len(target), len(rows.dense)))
+
+
+def _indexable(X: Any) -> Any:
+    """Sparse formats and pyarrow tables whose rows cannot be picked, as ones that can."""
+    if scipy.sparse.issparse(X):
+        return X.tocsr()
+    return X.to_pandas() if type(X).__module__.startswith("pyarrow") else X
+
+
+def _check_no_missing(y: Any) -> None:
+    """Missing text labels, which scikit-learn's checks pass over."""
+    if scipy.sparse.issparse(y):
+        return
+    missing = pd.isna(np.asarray(y, dtype=object)) if not np.isscalar(y) else False
+    if np.any(missing):
+        raise ValueError("Input y contains NaN (missing values); drop those rows first")
 
 
 def _weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray]:

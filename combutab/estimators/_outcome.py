@@ -39,6 +39,7 @@ def absorb(estimator: Any, job: Job, results: Sequence[MemberResult], *, fresh: 
             "t": r.t,
             "best_loss": r.best_loss,
             "n_idle": r.n_idle,
+            "learning_rate": r.next_learning_rate,
             "optimizer": {n: v.numpy() for n, v in r.optimizer.items()},
         }
         for r in results
@@ -49,17 +50,23 @@ def absorb(estimator: Any, job: Job, results: Sequence[MemberResult], *, fresh: 
     estimator.t_ = first.t
     if job.config.optimizer.solver == "lbfgs":
         estimator.n_iter_, estimator.loss_ = first.epochs, first.best_loss
+        estimator.__dict__.pop("loss_curve_", None)  # of an earlier fit
     else:
-        earlier = [] if fresh else estimator.loss_curve_
-        estimator.loss_curve_ = [*earlier, *first.train_loss]
+        estimator.loss_curve_ = [*_earlier(estimator, "loss_curve_", fresh), *first.train_loss]
         estimator.n_iter_ = len(first.train_loss)
         estimator.loss_ = first.train_loss[-1] if first.train_loss else first.best_loss
     scored = job.config.score is not None
     estimator.best_loss_ = None if scored else first.best_loss
-    estimator.validation_scores_ = first.validation_score if scored else None
+    scores = [*_earlier(estimator, "validation_scores_", fresh), *first.validation_score]
+    estimator.validation_scores_ = scores if scored else None
     estimator.best_validation_score_ = first.best_score if scored else None
     estimator.history_ = _history(results)
     _warn(results, job)
+
+
+def _earlier(estimator: Any, name: str, fresh: bool) -> list[float]:
+    """The curve that warm_start or partial_fit goes on from."""
+    return [] if fresh else getattr(estimator, name, None) or []
 
 
 def _warn(results: Sequence[MemberResult], job: Job) -> None:

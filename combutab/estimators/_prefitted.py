@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from numbers import Number
 
 from sklearn.base import BaseEstimator
 
@@ -38,13 +39,19 @@ def serve_fits(fits: Sequence[tuple[BaseEstimator, FitOutcome]]) -> Iterator[Non
         _PREFITTED.reset(token)
 
 
+def _plain_parameters(estimator: BaseEstimator) -> str:
+    """The parameters that can be told apart by their words; a clone's objects cannot."""
+    parameters = estimator.get_params(deep=False).items()
+    return repr({n: v for n, v in parameters if isinstance(v, bool | str | Number | tuple | list)})
+
+
 def take_prefitted(estimator: BaseEstimator) -> bool:
     """Adopt the next served fit, if there is one; raise its error, if it failed."""
     queue = _PREFITTED.get()
     if not queue:
         return False
     fitted, outcome = queue.popleft()
-    wanted, got = repr(estimator.get_params()), repr(fitted.get_params())
+    wanted, got = _plain_parameters(estimator), _plain_parameters(fitted)
     if wanted != got:
         raise RuntimeError(f"the search asked for a fit of {wanted}, the stack trained {got}")
     if outcome.error is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -149,8 +150,16 @@ class MLPRegressor(RegressorMixin, BaseMLP):
         self.precision = precision
         self.callbacks = callbacks
 
-    def _encode_target(self, y: Any, weight: np.ndarray | None, *, reset: bool) -> np.ndarray:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._loss()
+
+    def _encode_target(
+        self, y: Any, weight: np.ndarray | None, *, reset: bool, validation: bool = False
+    ) -> np.ndarray:
         y = _check_y(y, multi_output=True, y_numeric=True, estimator=self)
+        if hasattr(y, "toarray"):
+            y = y.toarray()
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         targets = y.astype(np.float64).reshape(len(y), -1)
@@ -184,7 +193,8 @@ class MLPRegressor(RegressorMixin, BaseMLP):
     def _loss(self) -> Loss:
         if self.loss == "quantile":
             quantiles = list(self.quantiles)
-            if not quantiles or any(not 0 < q < 1 for q in quantiles):
+            numbers = all(isinstance(q, Real) for q in quantiles)
+            if not quantiles or not numbers or any(not 0 < q < 1 for q in quantiles):
                 raise ValueError(f"quantiles must lie in (0, 1), got {self.quantiles}")
             if sorted(set(quantiles)) != quantiles:
                 raise ValueError(f"quantiles must increase, got {self.quantiles}")

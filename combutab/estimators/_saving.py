@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from sklearn.utils.validation import check_is_fitted
 
 import combutab.activations as activations
+from combutab._device import resolve_device
 from combutab._version import __version__
 from combutab.estimators._lazy import LazyNetwork
 from combutab.nn import MLPShape
@@ -33,6 +35,13 @@ _KEY = "combutab"  # of the JSON in the file's header
 
 # kept elsewhere in the file, or not part of a model
 _NOT_IN_HEADER = {"_states", "_shape", "_net", "_progress", "encoder_", "history_"}
+# all that fit sets besides: a file that names others is refused
+_FITTED = {
+    *("n_features_in_", "feature_names_in_", "classes_", "n_outputs_", "out_activation_"),
+    *("n_layers_", "t_", "n_iter_", "loss_", "best_loss_", "loss_curve_", "validation_scores_"),
+    *("best_validation_score_", "_seed", "_trained", "_multilabel", "_one_dimensional"),
+    *("_y_mean", "_y_scale"),
+}
 
 
 def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
@@ -44,6 +53,7 @@ def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
         for name, array in state.items():
             tensors[f"member.{i}.{name}"] = np.ascontiguousarray(array)
     parameters = model.get_params(deep=False)
+    history = model.history_.to_dict("list")
     header = {
         "format": _FORMAT,
         "version": __version__,
@@ -61,6 +71,11 @@ def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
         "shape": asdict(model._shape),
         "encoder": encoder,
         "n_members": len(model._states),
+        "progress": [
+            {name: _encode(value, name) for name, value in member.items() if name != "optimizer"}
+            for member in model._progress
+        ],
+        "history": {name: _encode(column, name) for name, column in history.items()},
     }
     _write(tensors, {_KEY: json.dumps(header)}, Path(path))
 
@@ -70,6 +85,22 @@ def load_estimator(cls: Any, path: str | os.PathLike[str], device: str | torch.d
     header, tensors = _read(Path(path))
     if header["class"] != cls.__name__:
         raise ValueError(f"{path} holds a {header['class']}, not a {cls.__name__}")
+    resolve_device(device)
+    try:
+        return _rebuild(cls, path, header, tensors, device)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"{path} is damaged: its header and arrays do not make a {cls.__name__} ({error!r})"
+        ) from error
+
+
+def _rebuild(
+    cls: Any,
+    path: str | os.PathLike[str],
+    header: dict[str, Any],
+    tensors: dict[str, np.ndarray],
+    device: str | torch.device,
+) -> Any:
     unknown = sorted(set(header["params"]) - set(inspect.signature(cls).parameters))
     if unknown:
         raise ValueError(
@@ -80,11 +111,18 @@ def load_estimator(cls: Any, path: str | os.PathLike[str], device: str | torch.d
     model = cls(**params, device=device)
     model._validate_params()
     for name, value in header["fitted"].items():
+        if name not in _FITTED:
+            raise ValueError(f"{path} sets {name!r}, which no estimator learns")
         setattr(model, name, _decode(value))
     shape = {n: tuple(v) if isinstance(v, list) else v for n, v in header["shape"].items()}
     model._shape = MLPShape(**shape)  # type: ignore[arg-type]
     model.encoder_ = TableEncoder.from_state(_with_prefix(tensors, "encoder."), header["encoder"])
     model._states = [_with_prefix(tensors, f"member.{i}.") for i in range(header["n_members"])]
+    model._progress = [
+        {**{n: _decode(v) for n, v in member.items()}, "optimizer": {}}
+        for member in header["progress"]
+    ]
+    model.history_ = pd.DataFrame({n: _decode(v) for n, v in header["history"].items()})
     model._net = LazyNetwork()
     model._network()  # names and shapes fit the network, or it says which does not
     return model
@@ -128,7 +166,12 @@ def _read(path: Path, *, arrays: bool = True) -> tuple[dict[str, Any], dict[str,
         raise ValueError(f"{path} is not a safetensors file, or is cut short: {error}") from error
     if _KEY not in metadata:
         raise ValueError(f"{path} is a safetensors file, but not a model of combutab")
-    header = json.loads(metadata[_KEY])
+    try:
+        header = json.loads(metadata[_KEY])
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: its header is not JSON ({error})") from error
+    if not isinstance(header, dict) or not {"format", "class"} <= set(header):
+        raise ValueError(f"{path} is damaged: its header is not that of a model of combutab")
     if header["format"] != _FORMAT:
         raise ValueError(
             f"{path} has format {header['format']}, this version of combutab reads {_FORMAT}"

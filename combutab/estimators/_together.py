@@ -10,7 +10,7 @@ from typing import Any
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._jobs import Job, train_jobs
 from combutab.estimators._prefitted import FitOutcome
-from combutab.training import Callback
+from combutab.training import Callback, MemberResult
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,14 @@ def fit_stacked(
             outcomes[i].error = error
         outcomes[i].seconds = time.perf_counter() - started
     started = time.perf_counter()
-    results = train_jobs(jobs, callbacks, on_done, n_jobs=n_jobs)
+    results = _train(jobs, callbacks, on_done, n_jobs)
     n_networks = sum(len(job.members) for job in jobs)
     per_network = (time.perf_counter() - started) / max(n_networks, 1)
     for i, job, result in zip(owners, jobs, results, strict=True):
         outcomes[i].seconds += per_network * len(job.members)
+        if isinstance(result, Exception):
+            outcomes[i].error = result
+            continue
         try:
             tasks[i].estimator._absorb(job, result)
         except ValueError as error:  # it diverged
@@ -81,8 +84,28 @@ def fit_stacked(
     return outcomes
 
 
+def _train(
+    jobs: Sequence[Job],
+    callbacks: Sequence[Callback],
+    on_done: Callable[[int], None] | None,
+    n_jobs: int | None,
+) -> Sequence[list[MemberResult] | Exception]:
+    """Train as stacks; where one of them fails, alone, so that each job has its own error."""
+    try:
+        return train_jobs(jobs, callbacks, on_done, n_jobs=n_jobs)
+    except Exception:
+        results: list[list[MemberResult] | Exception] = []
+        for job in jobs:
+            try:
+                results += train_jobs([job], callbacks)
+            except Exception as error:
+                results.append(error)
+        return results
+
+
 def _prepare(task: FitTask, encoded: dict[object, tuple[Any, dict[str, Any]]]) -> Job:
     estimator = task.estimator
+    estimator._check_parameters()
     key = (task.data_key, type(estimator), estimator._data_key())
     if key in encoded:
         prepared, learned = encoded[key]

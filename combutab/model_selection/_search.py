@@ -63,19 +63,19 @@ class StackedGridSearchCV(GridSearchCV):
         -------
         self
         """
-        obstacle = self._obstacle(params)
+        self._validate_params()
+        candidates = list(ParameterGrid(self.param_grid))
+        obstacle = self._obstacle(params, candidates)
         if obstacle is not None:
             warnings.warn(
                 f"{obstacle}: searching with scikit-learn's GridSearchCV, one fit at a time",
                 stacklevel=2,
             )
             return super().fit(X, y, **params)
-        self._validate_params()
         X, y = indexable(X, y)
         groups = params.get("groups")
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         splits = list(cv.split(X, y, groups))
-        candidates = list(ParameterGrid(self.param_grid))
         tasks = self._tasks(X, y, params.get("sample_weight"), candidates, splits)
         outcomes = fit_stacked(tasks, n_jobs=self.n_jobs)
         inner = GridSearchCV(**{**self.get_params(deep=False), "cv": splits, "n_jobs": None})
@@ -88,13 +88,13 @@ class StackedGridSearchCV(GridSearchCV):
         self.cv_results_["std_fit_time"] = seconds.std(1)
         return self
 
-    def _obstacle(self, params: dict[str, Any]) -> str | None:
+    def _obstacle(self, params: dict[str, Any], candidates: list[dict[str, Any]]) -> str | None:
         """Why this search cannot be stacked, or None."""
         if not isinstance(self.estimator, BaseMLP):
             return f"{type(self.estimator).__name__} is not an estimator of combutab"
         known = set(self.estimator.get_params())
-        grids = [self.param_grid] if isinstance(self.param_grid, dict) else self.param_grid
-        unknown = sorted({name for grid in grids for name in grid} - known)
+        searched = {name for candidate in candidates for name in candidate}
+        unknown = sorted(searched - known)
         if unknown:
             return f"the grid has {unknown}, no parameters of {type(self.estimator).__name__}"
         others = sorted(set(params) - {"sample_weight", "groups"})
@@ -102,7 +102,7 @@ class StackedGridSearchCV(GridSearchCV):
             return f"fit was given {others}"
         if get_config().get("enable_metadata_routing") and params:
             return "metadata routing is on"
-        if self.estimator.callbacks or any("callbacks" in grid for grid in grids):
+        if self.estimator.callbacks or "callbacks" in searched:
             return "callbacks watch one fit at a time"
         return None
 

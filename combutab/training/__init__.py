@@ -26,9 +26,10 @@ from combutab.training._losses import (
     make_regression_loss,
 )
 from combutab.training._optimizers import SOLVERS, OptimizerConfig, RowOptimizer, clip_gradients
-from combutab.training._schedules import SCHEDULES, schedule_factor
+from combutab.training._schedules import PER_STEP, SCHEDULES, schedule_factor
 
 __all__ = [
+    "PER_STEP",
     "SCHEDULES",
     "SOLVERS",
     "BinaryCrossEntropy",

@@ -79,6 +79,7 @@ class MemberStart:
     optimizer: dict[str, Tensor] | None = None
     best_loss: float = np.inf
     n_idle: int = 0
+    learning_rate: float | None = None  # where the schedule stood; None starts it anew
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class MemberResult:
     best_loss: float
     best_score: float
     n_idle: int
+    next_learning_rate: float | None = None  # of an epoch to come
 
 
 class _Batches:
@@ -186,7 +188,10 @@ class _Training:
         for i, start in enumerate(starts):
             if start.optimizer is not None:
                 self.optimizer.load_member(i, start.optimizer)
-        self.rates = [p.learning_rate for p in plans]  # now, after the schedule
+        self.rates = [  # now, after the schedule
+            p.learning_rate if s.learning_rate is None else s.learning_rate
+            for p, s in zip(plans, starts, strict=True)
+        ]
         self.t = [s.t for s in starts]
         self.best_loss = [s.best_loss for s in starts]
         self.best_score = [-np.inf] * len(plans)
@@ -257,7 +262,7 @@ class _Training:
         grads.addcmul_(values, column / mass)
 
     def _epoch(self, epoch: int) -> Tensor:
-        """Train one epoch; returns each member's mean loss, (M,) on the device."""
+        """Train one epoch; returns each member's mean penalised loss, (M,) on the device."""
         self.net.train(True)
         config, batches = self.config, self.batches
         order = batches.order(epoch)
@@ -283,7 +288,7 @@ class _Training:
             self.optimizer.step(self.net.flat.values, self.net.flat.grads, rows, self.rates, decays)
             total += mean * mass
             weights += mass
-        return total / weights
+        return self._penalised(total / weights, weights)
 
     def _set_rates(self, epoch: int, step: int) -> None:
         for m, plan in enumerate(self.plans):
@@ -341,17 +346,17 @@ class _Training:
             self.best_values[index] = self.net.flat.values[index]
             self.best_buffers[index] = self.net.flat_buffers.values[index]
 
-    def _penalised(self, losses: Tensor) -> Tensor:
-        """Add the penalty alpha / 2 |W|^2 / n, at the weights after the epoch."""
+    def _penalised(self, losses: Tensor, mass: Tensor) -> Tensor:
+        """Add every batch's share of alpha / 2 |W|^2, at the weights after the epoch."""
         alphas = [p.alpha for p in self.plans]
         if not any(alphas):
             return losses
         squares = self.net.flat.values[:, : self.net.n_decayed].square().sum(1, dtype=torch.float64)
-        per_batch = [
-            0.5 * a * -(-n // self.config.batch_size) / n
+        factors = [
+            0.5 * a * -(-n // self.config.batch_size)
             for a, n in zip(alphas, self.batches.lengths, strict=True)
         ]
-        return losses + squares * torch.tensor(per_batch, dtype=torch.float64, device=self.device)
+        return losses + squares * torch.tensor(factors, device=self.device).to(mass) / mass
 
     def _ended(self, losses: list[float], epoch: int, stop: bool) -> dict[int, str]:
         """Members that end with this epoch, and why; decays the rates of the others."""
@@ -396,6 +401,7 @@ class _Training:
                 best_loss=self.best_loss[m],
                 best_score=self.best_score[m],
                 n_idle=self.n_idle[m],
+                next_learning_rate=self.rates[m],
             )
         keep = [m for m in range(len(self.plans)) if m not in ended]
         if not keep or not ended:
@@ -416,12 +422,17 @@ class _Training:
     def run(self) -> list[MemberResult]:
         config, started = self.config, time.perf_counter()
         begun: list[Callback] = []
+        if config.score and any(p.start for p in self.plans):
+            # what an earlier call reached stays the best until an epoch beats it
+            for m, score in enumerate(self._scores()):
+                if self.plans[m].start is not None:
+                    self.best_score[m] = score
         try:
             for callback in self.callbacks:
                 callback.on_train_begin(len(self.plans), config.max_epochs)
                 begun.append(callback)
             for epoch in range(config.max_epochs):
-                losses = self._penalised(self._epoch(epoch)).tolist()  # the epoch's one sync
+                losses = self._epoch(epoch).tolist()  # the epoch's one sync
                 scores = self._scores() if config.score else None
                 self._record(losses, scores)
                 report = EpochReport(
