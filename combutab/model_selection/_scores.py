@@ -1,0 +1,94 @@
+"""Scores of a fitted estimator on held-out rows, by task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.metrics import (
+    accuracy_score,
+    f1_score,
+    log_loss,
+    mean_absolute_error,
+    mean_squared_error,
+    r2_score,
+    roc_auc_score,
+)
+
+from combutab.estimators import BaseMLP
+
+Task = Literal["classification", "regression"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score's name for people, its unit, and which way is better."""
+
+    label: str
+    greater_is_better: bool
+    unit: str = ""
+
+    @property
+    def description(self) -> str:
+        """Name, unit and direction, for titles and axes."""
+        better = "higher" if self.greater_is_better else "lower"
+        unit = f" in {self.unit}" if self.unit else ""
+        return f"{self.label}{unit} ({better} is better)"
+
+
+METRICS: dict[Task, dict[str, Metric]] = {
+    "classification": {
+        "accuracy": Metric("accuracy", True),
+        "f1": Metric("macro F1", True),
+        "log_loss": Metric("log loss", False),
+        "roc_auc": Metric("ROC AUC", True),
+    },
+    "regression": {
+        "r2": Metric("R2", True),
+        "mae": Metric("MAE", False, "standard deviations of the target"),
+        "mse": Metric("MSE", False, "variances of the target"),
+    },
+}
+"""Task -> name of a score column -> what it is; the first is the task's default."""
+
+
+def score_classifier(estimator: BaseMLP, X: Any, y: np.ndarray) -> dict[str, float]:
+    """Accuracy, macro F1, log loss and ROC AUC (NaN where ``y`` lacks a class).
+
+    Of more than two classes the ROC AUC is the unweighted mean of one against the rest.
+    """
+    classes = estimator.classes_
+    probabilities = estimator.predict_proba(X).astype(np.float64)
+    _refuse_non_finite(probabilities)
+    probabilities /= probabilities.sum(axis=1, keepdims=True)  # float32's sums are not quite 1
+    labels = classes[probabilities.argmax(axis=1)]
+    area = np.nan
+    if len(np.unique(y)) == len(classes):
+        scores = probabilities[:, 1] if len(classes) == 2 else probabilities
+        area = roc_auc_score(y, scores, multi_class="ovr", labels=classes)
+    return {
+        "accuracy": float(accuracy_score(y, labels)),
+        "f1": float(f1_score(y, labels, average="macro", zero_division=0)),
+        "log_loss": float(log_loss(y, probabilities, labels=classes)),
+        "roc_auc": float(area),
+    }
+
+
+def score_regressor(
+    estimator: BaseMLP, X: Any, y: np.ndarray, target_std: float
+) -> dict[str, float]:
+    """R2, and mean absolute and squared error in units of the target's standard deviation."""
+    predicted = estimator.predict(X)
+    _refuse_non_finite(predicted)
+    error, truth = (predicted - y) / target_std, np.zeros(len(y))
+    return {
+        "r2": float(r2_score(y, predicted)),
+        "mae": float(mean_absolute_error(truth, error)),
+        "mse": float(mean_squared_error(truth, error)),
+    }
+
+
+def _refuse_non_finite(values: np.ndarray) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError("the network's predictions are not finite: it diverged")
