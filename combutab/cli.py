@@ -1,0 +1,356 @@
+"""The ``combutab`` command."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from combutab._version import __version__
+from combutab.datasets import TableError, make_formula, read_table, split_target
+from combutab.model_selection import (
+    DEFAULT_ACTIVATIONS,
+    ActivationComparison,
+    ComparisonError,
+    ComparisonPlan,
+    plan_comparison,
+    run_comparison,
+)
+from combutab.plotting import plot_comparison
+
+FILES = ("results.csv", "summary.csv", "comparison.png", "best_model.safetensors")
+_USAGE_ERROR, _INTERRUPTED = 2, 130
+_CPU_RATE = 5e10  # floating-point operations a second in training, seen on two cores
+_LONG = 300.0  # seconds: said beforehand
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """A data set to compare on, with its own sub-folder if there are several."""
+
+    name: str
+    X: pd.DataFrame
+    y: pd.Series
+    metric: str | None
+    folder: Path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code: 0, 2 after a user's error, 130 after Ctrl-C."""
+    command = typer.main.get_command(app)
+    usage_error: Any = typer.BadParameter.__base__
+    try:
+        code = command.main(
+            args=None if argv is None else list(argv), prog_name="combutab", standalone_mode=False
+        )
+    except usage_error as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            return _USAGE_ERROR
+        return _complain(error.format_message())
+    except (TableError, ComparisonError) as error:
+        return _complain(str(error))
+    return int(code or 0)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"combutab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _combutab(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Neural networks for tables."""
+
+
+@app.command()
+def compare(
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Table with a header line: .csv, .tsv (both also with .gz) or .parquet. "
+            "Without it, two small data sets are compared on: wdbc and the formula AR.",
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column of DATA to predict.", show_default=False)
+    ] = None,
+    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
+    activations: Annotated[
+        str, typer.Option(help="Names, separated by commas; also pln-N and pls-N.")
+    ] = ",".join(DEFAULT_ACTIVATIONS),
+    seeds: Annotated[int, typer.Option(help="Networks a fold and activation.")] = 5,
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
+    epochs: Annotated[
+        int | None,
+        typer.Option(help="Epochs of every network.", show_default="80; for large tables to 20"),
+    ] = None,
+    hidden: Annotated[str, typer.Option(help="Widths such as 128,128, or auto.")] = "auto",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="accuracy, f1, log_loss or roc_auc; r2, mae or mse.",
+            show_default="accuracy or r2",
+        ),
+    ] = None,
+    test: Annotated[
+        str, typer.Option(help="corrected-t or wilcoxon, with Holm's correction.")
+    ] = "corrected-t",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Of the folds and of all networks.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("combutab-compare"),
+) -> None:
+    """Find the best activation for a table, and whether the difference is real."""
+    with _one_line_warnings():
+        tables = _tables(data, target, task, metric, out)
+        plans = [
+            plan_comparison(
+                table.X,
+                table.y,
+                task=task,
+                activations=[name.strip() for name in activations.split(",")],
+                seeds=seeds,
+                folds=folds,
+                epochs=epochs,
+                hidden=_widths(hidden),
+                metric=table.metric,
+                test=test,
+                device=device,
+                random_state=seed,
+                name=table.name,
+            )
+            for table in tables
+        ]
+        for table in tables:
+            _check_folder(table.folder)
+        try:
+            for table, plan in zip(tables, plans, strict=True):
+                _announce(plan)
+                with _progress_bar(plan) as progress:
+                    found = run_comparison(plan, progress=progress)
+                _write(found, table.folder)
+                _report(found, table.folder)
+        except KeyboardInterrupt:
+            print("combutab: interrupted", file=sys.stderr)
+            raise typer.Exit(_INTERRUPTED) from None
+
+
+# ---- input -------------------------------------------------------------------------------------
+
+
+def _tables(
+    data: Path | None, target: str | None, task: str, metric: str | None, out: Path
+) -> list[_Data]:
+    if data is None:
+        for option, value in (("--target", target), ("--metric", metric)):
+            if value is not None:
+                raise ComparisonError(f"{option} {value} needs a table: combutab compare DATA")
+        if task != "auto":
+            raise ComparisonError(f"--task {task} needs a table: combutab compare DATA")
+        return _default_tables(out)
+    if target is None:
+        raise ComparisonError(f"name the column of {data} to predict: --target COLUMN")
+    try:
+        table = read_table(data)
+    except ImportError as error:  # of pyarrow: the message says how to install it
+        raise TableError(str(error)) from error
+    # a Parquet file's columns may have names that are no text
+    names = {str(column): column for column in table.columns}
+    X, y = split_target(table, names.get(target, target))
+    return [_Data(data.name.split(".")[0], X, y, metric, out)]
+
+
+def _default_tables(out: Path) -> list[_Data]:
+    from sklearn.datasets import load_breast_cancer
+
+    wdbc = load_breast_cancer(as_frame=True)
+    labels = wdbc.target.map(dict(enumerate(wdbc.target_names)))
+    ar = make_formula("ar", n_samples=1000, random_state=0)
+    return [
+        _Data("wdbc", wdbc.data, labels, None, out / "wdbc"),
+        # AR's target is heavy-tailed: one row decides a fold's R2 or squared error
+        _Data("ar", *ar, "mae", out / "ar"),
+    ]
+
+
+def _widths(hidden: str) -> Any:
+    parts = hidden.split(",")
+    return [int(part) for part in parts] if all(p.strip().isdecimal() for p in parts) else hidden
+
+
+# ---- progress ----------------------------------------------------------------------------------
+
+
+def _announce(plan: ComparisonPlan) -> None:
+    counts = (
+        (len(plan.activations), "activation"),
+        (len(plan.splits), "fold"),
+        (plan.seeds, "seed"),
+    )
+    product = " x ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts)
+    print(
+        f"{plan.data}: {len(plan.y)} rows, {plan.task}; training {plan.n_networks} networks "
+        f"({product}), hidden layers {'-'.join(map(str, plan.hidden))}, {plan.epochs} epochs, "
+        f"on {plan.device}",
+        file=sys.stderr,
+    )
+    seconds = plan.operations / _CPU_RATE
+    if seconds > _LONG and plan.device == "cpu":
+        print(
+            f"This may take long, about {seconds / 60:.0f} minutes on two cores. Shorter: "
+            "--seeds 1, --folds 3, --epochs 10, --hidden 128,128, or --device cuda.",
+            file=sys.stderr,
+        )
+
+
+@contextmanager
+def _progress_bar(plan: ComparisonPlan) -> Iterator[Any]:
+    """A bar on standard error, on a terminal only; yields what to call with networks done."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} networks"),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+    task = bar.add_task(plan.data, total=plan.n_networks + 1, rate="")  # and the refitted one
+
+    def progress(done: float) -> None:
+        elapsed = bar.tasks[0].elapsed or 0.0
+        rate = f"{done / elapsed:.1f}/s, left" if elapsed > 0.0 else ""
+        bar.update(task, completed=done, rate=rate)
+
+    with bar:
+        yield progress
+
+
+# ---- output ------------------------------------------------------------------------------------
+
+
+def _report(found: ActivationComparison, folder: Path) -> None:
+    console = Console(markup=False, highlight=False, emoji=False)
+    console.print(f"\n{found.data}: {found.measure.description}")
+    console.print(f"{found.design}\n")
+    console.print(_table(found.summary))
+    console.print(f"\n{found.sentences}")
+    console.print(f"Wrote {', '.join(FILES)} to {folder}")
+
+
+def _table(summary: pd.DataFrame) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table.add_column("activation", overflow="fold")
+    for header in ("mean", "95 % interval", "mean rank", "p (Holm)"):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("distinguishable")
+    digits = _decimals(summary["mean"])
+    for row, (_, line) in enumerate(summary.iterrows()):
+        apart = "yes" if line["distinguishable"] else "no"
+        table.add_row(
+            Text(str(line["activation"])),
+            f"{line['mean']:.{digits}f}",
+            f"{line['low']:.{digits}f} to {line['high']:.{digits}f}",
+            f"{line['mean_rank']:.2f}",
+            "" if row == 0 else _p(line["p"]),
+            "(best)" if row == 0 else apart,
+        )
+    return table
+
+
+def _decimals(means: pd.Series) -> int:
+    """Decimals that give the largest mean four digits."""
+    largest = float(means.abs().max())
+    return int(np.clip(3 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 4
+
+
+def _p(p: float) -> str:
+    return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
+
+
+def _check_folder(folder: Path) -> None:
+    """Find out before training whether the files can be written, and leave nothing behind."""
+    for name in FILES:
+        if (folder / name).is_dir():
+            raise ComparisonError(f"cannot write {folder / name}: it is a directory")
+    existing = folder.absolute()
+    try:
+        while not existing.exists():
+            if existing.is_symlink():
+                raise ComparisonError(f"cannot write to {folder}: {existing} is a broken link")
+            existing = existing.parent
+        if not existing.is_dir():
+            raise ComparisonError(f"cannot write to {folder}: {existing} is not a directory")
+        with tempfile.TemporaryDirectory(dir=existing, prefix=".combutab-"):
+            pass
+    except OSError as error:
+        raise ComparisonError(f"cannot write to {folder}: {error.strerror or error}") from error
+
+
+def _write(found: ActivationComparison, folder: Path) -> None:
+    """Write all files beside their places, then move them there."""
+    assert found.best_estimator is not None
+    summary = found.summary.copy()
+    summary.insert(0, "data", found.data)
+    summary.insert(2, "metric", found.metric)
+    figure = plot_comparison(found)
+    results, table, picture, model = FILES
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".combutab-") as name:
+            stage = Path(name)
+            found.results.to_csv(stage / results, index=False)
+            summary.to_csv(stage / table, index=False)
+            figure.savefig(stage / picture, dpi=150)
+            found.best_estimator.save(stage / model)
+            for file in FILES:
+                (stage / file).replace(folder / file)
+    except OSError as error:
+        raise ComparisonError(f"cannot write to {folder}: {error.strerror or error}") from error
+
+
+def _complain(message: str) -> int:
+    print(f"combutab: error: {' '.join(message.split())}", file=sys.stderr)
+    return _USAGE_ERROR
+
+
+@contextmanager
+def _one_line_warnings() -> Iterator[None]:
+    def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+        print(f"combutab: warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
