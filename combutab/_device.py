@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -58,8 +60,8 @@ class Precision:
         """Of parameters, data and optimiser state."""
         return torch.float64 if self.name == "float64" else torch.float32
 
-    def autocast(self, device: torch.device) -> AbstractContextManager[object]:
-        """The context in which forward passes run."""
+    def context(self, device: torch.device) -> Callable[[], AbstractContextManager[object]]:
+        """What gives the context that forward passes run in: autocast, or none."""
         if self.name == "bf16-mixed":
-            return torch.autocast(device.type, dtype=torch.bfloat16)
-        return nullcontext()
+            return partial(torch.autocast, device.type, dtype=torch.bfloat16)
+        return nullcontext

@@ -54,6 +54,18 @@ def _mix_(z: Tensor, scratch: Tensor) -> Tensor:
     return z
 
 
+def counters(n: int, device: torch.device | str = "cpu") -> Tensor:
+    """The counter of each of n positions, int64: what ``random_int64_`` mixes with a key."""
+    return torch.arange(1, n + 1, dtype=torch.int64, device=device).mul_(_signed(_GOLDEN))
+
+
+def random_int64_(keys: Sequence[int], positions: Tensor, out: Tensor, scratch: Tensor) -> Tensor:
+    """As ``random_int64``, in memory given: ``positions`` (n,), ``out`` and ``scratch`` (M, n)."""
+    starts = torch.tensor([_signed(_mix(k & _MASK)) for k in keys], dtype=torch.int64)
+    torch.add(positions, starts.to(out.device).unsqueeze(1), out=out)
+    return _mix_(out, scratch)
+
+
 def random_int64(keys: Sequence[int], n: int, device: torch.device | str = "cpu") -> Tensor:
     """Draw uniform 64-bit integers: row m, column i is a function of ``keys[m]`` and ``i``.
 
@@ -61,10 +73,8 @@ def random_int64(keys: Sequence[int], n: int, device: torch.device | str = "cpu"
     -------
     Tensor of int64, shape (len(keys), n)
     """
-    counters = torch.arange(1, n + 1, dtype=torch.int64, device=device).mul_(_signed(_GOLDEN))
-    starts = torch.tensor([_signed(_mix(k & _MASK)) for k in keys], dtype=torch.int64)
-    z = counters[None, :] + starts.to(device)[:, None]
-    return _mix_(z, torch.empty_like(z))
+    out = torch.empty(len(keys), n, dtype=torch.int64, device=device)
+    return random_int64_(keys, counters(n, device), out, torch.empty_like(out))
 
 
 def random_uniform(keys: Sequence[int], n: int, device: torch.device | str = "cpu") -> Tensor:

@@ -2,6 +2,7 @@
 
 from combutab.activations._combu import CombU
 from combutab.activations._elementwise import PELU, NLReLU, PReLU, Swish
+from combutab.activations._in_place import InPlace, in_place
 from combutab.activations._layeract import LAHardSiLU, LASiLU, LayerAct
 from combutab.activations._parallel_norm import PLN, PLS
 from combutab.activations._proxy_norm import ProxyNorm
@@ -13,6 +14,7 @@ __all__ = [
     "PLN",
     "PLS",
     "CombU",
+    "InPlace",
     "LAHardSiLU",
     "LASiLU",
     "LayerAct",
@@ -20,5 +22,6 @@ __all__ = [
     "PReLU",
     "ProxyNorm",
     "Swish",
+    "in_place",
     "make_activation",
 ]

@@ -164,4 +164,4 @@ class MaskedFunction(torch.autograd.Function):
         grad_in = torch.ops.aten.threshold_backward.default(grad, out, 0)
         grad_in.mul_((out * nlrelu).neg_().exp_())
         below = torch.addcmul(grad, grad, out.clamp_max(0))
-        return grad_in.lerp_(below, elu), None, None
+        return torch.lerp(grad_in, below, elu), None, None  # lerp_ has no vmap rule

@@ -334,7 +334,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         for start in range(0, len(dense), chunk):
             part = dense[start : start + chunk].to(net.device)
             part_codes = codes[start : start + chunk].to(net.device)
-            with precision.autocast(net.device):
+            with precision.context(net.device)():
                 raw = net(
                     part.expand(net.n_members, *part.shape),
                     part_codes.expand(net.n_members, *part_codes.shape),

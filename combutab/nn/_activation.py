@@ -24,7 +24,7 @@ def _build(spec: ActivationSpec, width: int, seed: int, proxy_norm: bool) -> nn.
 class _MemberModules(nn.Module):
     """Modules with a state of their own (PReLU, ProxyNorm, a user's module), one a member.
 
-    Their parameters are stacked, (m, ...). Ours hold one value a unit and broadcast as
+    Their parameters are stacked, (m, ...). Ours hold values for each unit and broadcast as
     (m, 1, width); any other module goes through ``torch.func.vmap``, or through a loop over
     members where vmap cannot trace it.
     """
@@ -38,10 +38,8 @@ class _MemberModules(nn.Module):
             for m in modules
         ]
         parameters, buffers = states[0]
-        self._broadcasts = (
-            not buffers
-            and type(modules[0]).__module__.startswith("combutab.activations")
-            and all(p.shape == (width,) for p in parameters.values())
+        self._broadcasts = type(modules[0]).__module__.startswith("combutab.activations") and all(
+            t.shape == (width,) for t in (*parameters.values(), *buffers.values())
         )
         for name in parameters:
             stacked = torch.stack([s[0][name] for s in states]).to(dtype)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from combutab._random import random_int64
+from combutab._random import counters, random_int64_
 
 
 class MaskMaker:
@@ -52,11 +52,29 @@ class MaskMaker:
             [1 / k for k in self.keep_probabilities], dtype=dtype, device=self.device
         ).view(shape)
         self.active = total > 0 and any(dropped)
+        self._positions = torch.empty(0, dtype=torch.int64)
 
     def draw(self, keys: Sequence[int], n_rows: int) -> list[Tensor]:
-        """Masks of (M, n_rows, width), 0 or 1 / keep probability, one a layer."""
-        draws = random_int64(keys, n_rows * (self._total // 8), self.device)
+        """Masks of (M, n_rows, width), 0 or 1 / keep probability, one a layer.
+
+        They are views of this object's memory: the next draw overwrites them.
+        """
+        n_draws = n_rows * (self._total // 8)
+        if self._positions.numel() < n_draws:
+            self._positions = counters(n_draws, self.device)
+            shape = (len(keys) * n_draws,)
+            self._draws = torch.empty(shape, dtype=torch.int64, device=self.device)
+            self._scratch = torch.empty_like(self._draws)
+            self._masks = torch.empty(8 * shape[0], dtype=self.dtype, device=self.device)
+        n = len(keys) * n_draws
+        draws = random_int64_(
+            keys,
+            self._positions[:n_draws],
+            self._draws[:n].view(len(keys), n_draws),
+            self._scratch[:n].view(len(keys), n_draws),
+        )
         units = draws.view(torch.uint8).view(len(keys), n_rows, self._total)
-        kept = torch.ge(units, self._dropped, out=torch.empty_like(units))
-        masks = kept.to(self.dtype).mul_(self._scale)
+        masks = self._masks[: 8 * n].view(units.shape)
+        torch.ge(units, self._dropped, out=units)  # bytes become 0 or 1
+        masks.copy_(units).mul_(self._scale)
         return [masks[..., start:stop] for start, stop in self._offsets]

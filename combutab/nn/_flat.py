@@ -118,6 +118,12 @@ class FlatTensors:
             else:
                 view.copy_(grad)
 
+    def gradient_of(self, module: nn.Module, attribute: str) -> Tensor:
+        """The view of ``grads`` that belongs to one parameter."""
+        assert self.grads is not None
+        slot = next(s for s in self.slots if s.module is module and s.attribute == attribute)
+        return self._view(self.grads, slot)
+
     def select(self, keep: Sequence[int]) -> None:
         """Keep these members (increasing); columns stay where they are."""
         index = torch.tensor(list(keep), dtype=torch.int64, device=self.values.device)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,7 @@ from combutab.nn._activation import ActivationSpec, StackedActivation, _MemberMo
 from combutab.nn._dropout import MaskMaker
 from combutab.nn._flat import FlatTensors, lay_out
 from combutab.nn._layers import StackedEmbedding, StackedLinear, StackedNorm
+from combutab.nn._step import InPlaceStep
 
 _WEIGHTS, _MODULE = 1, 2  # purposes of a member's key
 
@@ -124,6 +126,8 @@ class StackedMLP(nn.Module):
         )
         self.to(device)
         self._flatten(dtype, torch.device(device))
+        self._gradient_views: list[tuple[Tensor, Tensor]] | None = None
+        self._step = self._make_step()
 
     @property
     def n_members(self) -> int:
@@ -205,6 +209,44 @@ class StackedMLP(nn.Module):
                 h = h * masks[i]
         return self.linears[-1](h)
 
+    def gradients(
+        self,
+        dense: Tensor,
+        objective: Callable[[Tensor], Tensor],
+        codes: Tensor | None = None,
+        masks: Sequence[Tensor] | None = None,
+        valid: Tensor | None = None,
+        context: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """Set ``flat.grads`` to the derivatives of ``objective(raw outputs)``, a scalar.
+
+        Plain networks (no normalisation, no embeddings, activations whose derivative follows from
+        their output) take the allocation-free path; the others go through autograd within
+        ``context`` (an autocast, say).
+        """
+        if self._step is not None and codes is None and context is nullcontext:
+            self._step.run(dense, masks, objective)
+            return
+        with context():
+            raw = self(dense, codes, masks, valid)
+        self.flat.backward(objective(raw))
+
+    def _make_step(self) -> InPlaceStep | None:
+        slots = [slot for slot in self.activations if isinstance(slot, StackedActivation)]
+        plain = self.shape.normalization == "none" and not self.shape.cardinalities
+        if not plain or any(InPlaceStep.kernels(slot) is None for slot in slots):
+            return None
+        linears = [layer for layer in self.linears if isinstance(layer, StackedLinear)]
+        return InPlaceStep(linears, slots, self._linear_gradients)
+
+    def _linear_gradients(self) -> list[tuple[Tensor, Tensor]]:
+        if self._gradient_views is None:
+            self._gradient_views = [
+                (self.flat.gradient_of(layer, "weight"), self.flat.gradient_of(layer, "bias"))
+                for layer in self.linears
+            ]
+        return self._gradient_views
+
     def select(self, keep: Sequence[int]) -> None:
         """Drop all members but these (increasing positions)."""
         index = torch.tensor(list(keep), dtype=torch.int64, device=self.device)
@@ -218,8 +260,11 @@ class StackedMLP(nn.Module):
         for slot in self.activations:
             assert isinstance(slot, StackedActivation)
             slot.select_groups(keep)
+        self._gradient_views = None
         self.flat.select(keep)
         self.flat_buffers.select(keep)
+        if self._step is not None:
+            self._step.refresh()
         self.members = [self.members[k] for k in keep]
 
     def member_state(self, i: int) -> dict[str, Tensor]:

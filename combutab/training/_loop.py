@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,6 +38,15 @@ class StackedNetwork(Protocol):
         masks: Sequence[Tensor] | None = None,
         valid: Tensor | None = None,
     ) -> Tensor: ...
+    def gradients(
+        self,
+        dense: Tensor,
+        objective: Callable[[Tensor], Tensor],
+        codes: Tensor | None,
+        masks: Sequence[Tensor] | None,
+        valid: Tensor | None,
+        context: Callable[[], AbstractContextManager[object]],
+    ) -> None: ...
     def train(self, mode: bool = True) -> Any: ...
     def mask_maker(self) -> Any: ...
     def select(self, keep: Sequence[int]) -> None: ...
@@ -231,24 +241,29 @@ class _Training:
         net, config = self.net, self.config
         n_rows = batch.dense.shape[1]
         masks = self.masks.draw(keys, n_rows) if self.masks.active else None
-        with config.precision.autocast(self.device):
-            raw = net(batch.dense, batch.codes, masks, valid)
-        losses = config.loss.rows(raw.to(config.precision.dtype), batch.y)
-        mass: Tensor | float
-        if weight is None:
-            mean, mass = losses.mean(1), float(n_rows)
-        else:
-            mass = weight.sum(1)
-            mean = (losses * weight).sum(1) / mass.clamp_min(torch.finfo(losses.dtype).tiny)
-        net.flat.backward(mean.sum())
+        mass = float(n_rows) if weight is None else weight.sum(1)
+        tiny = torch.finfo(batch.dense.dtype).tiny  # no row of a member may be in the batch
+        means: list[Tensor] = []
+
+        def objective(raw: Tensor) -> Tensor:
+            losses = config.loss.rows(raw.to(config.precision.dtype), batch.y)
+            if weight is None:
+                mean = losses.mean(1)
+            else:
+                mean = (losses * weight).sum(1) / weight.sum(1).clamp_min(tiny)
+            means.append(mean.detach())
+            return mean.sum()
+
+        context = config.precision.context(self.device)
+        net.gradients(batch.dense, objective, batch.codes, masks, valid, context)
         self._add_l2(mass)
         if config.max_grad_norm is not None:
             clip_gradients(net.flat.grads, config.max_grad_norm)
-        return mean.detach(), mass
+        return means[0], mass
 
     def _add_l2(self, mass: Tensor | float) -> None:
         """Add the gradient of alpha / 2 |W|^2 / (weight of the batch), scikit-learn's penalty."""
-        alphas = [p.alpha for p in self.plans]
+        alphas = self.alphas
         if not any(alphas):
             return
         n = self.net.n_decayed
@@ -316,7 +331,7 @@ class _Training:
         for start in range(0, n_max, _SCORE_ROWS):
             index = table[:, start : start + _SCORE_ROWS]
             codes = None if self.data.codes is None else self.data.codes[index]
-            with self.config.precision.autocast(self.device):
+            with self.config.precision.context(self.device)():
                 raw = self.net(self.data.dense[index], codes)
             points.append(self.config.loss.point(raw.to(self.config.precision.dtype)))
         metric = accuracy if self.config.score == "accuracy" else r2
@@ -348,7 +363,7 @@ class _Training:
 
     def _penalised(self, losses: Tensor, mass: Tensor) -> Tensor:
         """Add every batch's share of alpha / 2 |W|^2, at the weights after the epoch."""
-        alphas = [p.alpha for p in self.plans]
+        alphas = self.alphas
         if not any(alphas):
             return losses
         squares = self.net.flat.values[:, : self.net.n_decayed].square().sum(1, dtype=torch.float64)
@@ -418,6 +433,10 @@ class _Training:
             self.best_values, self.best_buffers = self.best_values[index], self.best_buffers[index]
         self.masks = self.net.mask_maker()
         self._cached = None
+
+    @property
+    def alphas(self) -> list[float]:
+        return [p.alpha for p in self.plans]
 
     def run(self) -> list[MemberResult]:
         config, started = self.config, time.perf_counter()

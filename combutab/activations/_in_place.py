@@ -1,0 +1,149 @@
+"""Activations applied in the memory of their input, for a training loop that owns its buffers.
+
+Allocating an output for each activation and each gradient of each step costs more than computing
+them. These kernels overwrite; autograd never sees them, so they are no part of the modules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from combutab.activations._combu import CombU
+from combutab.activations._elementwise import NLReLU
+
+_aten = torch.ops.aten
+
+
+class InPlace:
+    """A pair of kernels; the derivative is a function of the output."""
+
+    def forward_(self, x: Tensor) -> None:
+        """x becomes phi(x)."""
+
+    def backward_(self, out: Tensor, grad: Tensor) -> None:
+        """grad becomes grad * phi'(x), given out = phi(x); out may be destroyed."""
+
+
+class _Identity(InPlace):
+    pass
+
+
+@dataclass(frozen=True)
+class _ReLU(InPlace):
+    slope: float = 0.0
+
+    def forward_(self, x: Tensor) -> None:
+        if self.slope:
+            _aten.leaky_relu_.default(x, self.slope)
+        else:
+            x.clamp_min_(0)
+
+    def backward_(self, out: Tensor, grad: Tensor) -> None:
+        if self.slope:
+            _aten.leaky_relu_backward.grad_input(grad, out, self.slope, True, grad_input=grad)
+        else:
+            _aten.threshold_backward.grad_input(grad, out, 0, grad_input=grad)
+
+
+@dataclass(frozen=True)
+class _ELU(InPlace):
+    alpha: float = 1.0
+    scale: float = 1.0
+    input_scale: float = 1.0
+
+    def forward_(self, x: Tensor) -> None:
+        _aten.elu_.default(x, self.alpha, self.scale, self.input_scale)
+
+    def backward_(self, out: Tensor, grad: Tensor) -> None:
+        _aten.elu_backward.grad_input(
+            grad, self.alpha, self.scale, self.input_scale, True, out, grad_input=grad
+        )
+
+
+@dataclass(frozen=True)
+class _NLReLU(InPlace):
+    beta: float = 1.0
+
+    def forward_(self, x: Tensor) -> None:
+        x.clamp_min_(0)
+        if self.beta != 1:
+            x.mul_(self.beta)
+        x.log1p_()
+
+    def backward_(self, out: Tensor, grad: Tensor) -> None:
+        _aten.threshold_backward.grad_input(grad, out, 0, grad_input=grad)
+        grad.mul_(out.neg_().exp_())
+        if self.beta != 1:
+            grad.mul_(self.beta)
+
+
+class _Tanh(InPlace):
+    def forward_(self, x: Tensor) -> None:
+        x.tanh_()
+
+    def backward_(self, out: Tensor, grad: Tensor) -> None:
+        _aten.tanh_backward.grad_input(grad, out, grad_input=grad)
+
+
+class _Sigmoid(InPlace):
+    def forward_(self, x: Tensor) -> None:
+        x.sigmoid_()
+
+    def backward_(self, out: Tensor, grad: Tensor) -> None:
+        _aten.sigmoid_backward.grad_input(grad, out, grad_input=grad)
+
+
+@dataclass(frozen=True)
+class _Parts(InPlace):
+    """Each part on its own slice of the features."""
+
+    parts: tuple[tuple[int, int, InPlace], ...]  # start, length, kernels
+
+    def forward_(self, x: Tensor) -> None:
+        for start, length, part in self.parts:
+            part.forward_(x.narrow(-1, start, length))
+
+    def backward_(self, out: Tensor, grad: Tensor) -> None:
+        for start, length, part in self.parts:
+            part.backward_(out.narrow(-1, start, length), grad.narrow(-1, start, length))
+
+
+def in_place(module: nn.Module) -> InPlace | None:
+    """The kernels of a module, or None where its derivative does not follow from its output.
+
+    >>> kernels = in_place(nn.ReLU())
+    >>> x, grad = torch.tensor([-1.0, 2.0]), torch.ones(2)
+    >>> kernels.forward_(x)
+    >>> kernels.backward_(x, grad)
+    >>> x.tolist(), grad.tolist()
+    ([0.0, 2.0], [0.0, 1.0])
+    """
+    if isinstance(module, nn.ReLU):
+        return _ReLU()
+    if isinstance(module, nn.LeakyReLU) and module.negative_slope >= 0:
+        return _ReLU(module.negative_slope)
+    if isinstance(module, nn.ELU):
+        return _ELU(module.alpha)
+    if isinstance(module, nn.CELU):
+        return _ELU(module.alpha, 1.0, 1.0 / module.alpha)
+    if isinstance(module, nn.SELU):
+        return _ELU(1.6732632423543772, 1.0507009873554805)
+    if isinstance(module, NLReLU):
+        return _NLReLU(module.beta)
+    if isinstance(module, nn.Tanh):
+        return _Tanh()
+    if isinstance(module, nn.Sigmoid):
+        return _Sigmoid()
+    if isinstance(module, nn.Identity):
+        return _Identity()
+    if isinstance(module, CombU) and module.partition is None and module.dim == -1:
+        kernels = [in_place(part) for part in module.parts]
+        if all(kernels):
+            spans = module.spans
+            return _Parts(
+                tuple((s[1], s[2], k) for s, k in zip(spans, kernels, strict=True) if k is not None)
+            )
+    return None

@@ -1,0 +1,106 @@
+"""The counter-based generator: known values, independence of the stack, uniformity."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from combutab._random import (
+    fold_in,
+    random_int64,
+    random_permutations,
+    random_uniform,
+    seed_from,
+)
+
+MASK = (1 << 64) - 1
+
+
+def splitmix64(state: int, n: int) -> list[int]:
+    """The published algorithm, step by step, on Python integers."""
+    values = []
+    for _ in range(n):
+        state = (state + 0x9E3779B97F4A7C15) & MASK
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+        values.append(z ^ (z >> 31))
+    return values
+
+
+def test_reference_is_the_published_generator():
+    # the first outputs for seed 1234567, as printed with the reference implementation
+    assert splitmix64(1234567, 3) == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+    ]
+
+
+@given(st.integers(0, MASK), st.integers(1, 20))
+def test_draws_are_splitmix64_started_from_the_mixed_key(key, n):
+    z = key
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    start = z ^ (z >> 31)
+    drawn = random_int64([key], n)[0]
+    assert [v % (1 << 64) for v in drawn.tolist()] == splitmix64(start, n)
+
+
+def test_a_row_depends_on_its_key_and_position_alone():
+    alone = random_int64([7], 10)[0]
+    stacked = random_int64([1, 7, 9], 25)
+    assert torch.equal(stacked[1, :10], alone)
+    assert not torch.equal(stacked[0], stacked[2])
+
+
+def test_uniforms_are_uniform_and_uncorrelated():
+    draws = random_uniform([3, 4], 50_000).numpy()
+    assert draws.min() >= 0 and draws.max() < 1
+    assert stats.kstest(draws[0], "uniform").pvalue > 1e-3
+    assert abs(np.corrcoef(draws[0], draws[1])[0, 1]) < 0.02
+    assert abs(np.corrcoef(draws[0, 1:], draws[0, :-1])[0, 1]) < 0.02
+
+
+def test_consecutive_seeds_give_unrelated_keys():
+    keys = [fold_in(seed, 1) for seed in range(2000)]
+    bits = np.array([[(k >> b) & 1 for b in range(64)] for k in keys])
+    assert len(set(keys)) == 2000
+    assert np.abs(bits.mean(0) - 0.5).max() < 0.06  # 5 standard deviations
+
+
+def test_permutations():
+    table = random_permutations([5, 6, 5], [4, 10, 10])
+    assert sorted(table[0, :4].tolist()) == [0, 1, 2, 3]
+    assert table[0, 4:].tolist() == [4, 5, 6, 7, 8, 9]
+    assert sorted(table[1].tolist()) == list(range(10))
+    alone = random_permutations([5], [4])
+    assert torch.equal(table[0, :4], alone[0])
+
+
+def test_permutations_are_uniform():
+    firsts = [int(random_permutations([fold_in(1, i)], [6])[0, 0]) for i in range(3000)]
+    assert stats.chisquare(np.bincount(firsts, minlength=6)).pvalue > 1e-3
+
+
+def test_seed_from():
+    assert seed_from(5) == seed_from(np.int64(5)) == 5
+    assert seed_from(None) != seed_from(None)
+    state = np.random.RandomState(0)
+    assert seed_from(state) != seed_from(state)  # it advances, as in scikit-learn
+    assert seed_from(np.random.default_rng(1)) == seed_from(np.random.default_rng(1))
+    with pytest.raises(ValueError, match="random_state must be .* got 'x'"):
+        seed_from("x")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_device_does_not_matter():
+    assert torch.equal(random_int64([3, 4], 1000), random_int64([3, 4], 1000, "cuda").cpu())
+    lengths = [700, 1000]
+    on_cpu = random_permutations([3, 4], lengths)
+    assert torch.equal(on_cpu, random_permutations([3, 4], lengths, "cuda").cpu())
