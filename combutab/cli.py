@@ -131,38 +131,38 @@ def compare(
     out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("combutab-compare"),
 ) -> None:
     """Find the best activation for a table, and whether the difference is real."""
-    with _one_line_warnings():
-        tables = _tables(data, target, task, metric, out)
-        plans = [
-            plan_comparison(
-                table.X,
-                table.y,
-                task=task,
-                activations=[name.strip() for name in activations.split(",")],
-                seeds=seeds,
-                folds=folds,
-                epochs=epochs,
-                hidden=_widths(hidden),
-                metric=table.metric,
-                test=test,
-                device=device,
-                random_state=seed,
-                name=table.name,
-            )
-            for table in tables
-        ]
-        for table in tables:
-            _check_folder(table.folder)
-        try:
+    try:
+        with _one_line_warnings():
+            tables = _tables(data, target, task, metric, out)
+            plans = [
+                plan_comparison(
+                    table.X,
+                    table.y,
+                    task=task,
+                    activations=[name.strip() for name in activations.split(",")],
+                    seeds=seeds,
+                    folds=folds,
+                    epochs=epochs,
+                    hidden=_widths(hidden),
+                    metric=table.metric,
+                    test=test,
+                    device=device,
+                    random_state=seed,
+                    name=table.name,
+                )
+                for table in tables
+            ]
+            for table in tables:
+                _check_folder(table.folder)
             for table, plan in zip(tables, plans, strict=True):
                 _announce(plan)
                 with _progress_bar(plan) as progress:
                     found = run_comparison(plan, progress=progress)
                 _write(found, table.folder)
                 _report(found, table.folder)
-        except KeyboardInterrupt:
-            print("combutab: interrupted", file=sys.stderr)
-            raise typer.Exit(_INTERRUPTED) from None
+    except KeyboardInterrupt:
+        print("combutab: interrupted", file=sys.stderr)
+        raise typer.Exit(_INTERRUPTED) from None
 
 
 # ---- input -------------------------------------------------------------------------------------

@@ -57,7 +57,9 @@ def plot_comparison(comparison: ActivationComparison) -> Figure:
         apart = bool(line["distinguishable"])
         color = _TOLD_APART if apart else _NOT_TOLD_APART
         scores = folds[line["activation"]].to_numpy()
-        axes.scatter(scores, row + offsets, s=14, color="0.55", linewidths=0, zorder=2)
+        axes.scatter(
+            scores, row + offsets, s=20, color="0.45", edgecolors="white", linewidths=0.6, zorder=5
+        )
         axes.hlines(row, line["low"], line["high"], color=color, linewidth=1.8, zorder=3)
         axes.plot(
             line["mean"],
@@ -88,7 +90,7 @@ def plot_comparison(comparison: ActivationComparison) -> Figure:
         handles=[
             _key(_NOT_TOLD_APART, "o", _NOT_TOLD_APART, "not told apart from the best"),
             _key(_TOLD_APART, "D", "white", "told apart (p < 0.05)"),
-            _key("0.55", ".", "0.55", "one fold", linestyle=""),
+            _key("0.45", ".", "0.45", "one fold", linestyle=""),
         ],
         loc="outside lower center",
         ncols=3,

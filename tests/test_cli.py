@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -169,23 +170,42 @@ def test_warnings_are_one_line(folder, capsys, iris):
     assert err[0].startswith("combutab: warning: class 'virginica' has fewer rows than there are")
 
 
+def drain(descriptor, into):
+    """Read a pseudo-terminal to its end; unread, it would block its writer."""
+    try:
+        while chunk := os.read(descriptor, 4096):
+            into.append(chunk)
+    except OSError:  # Linux's way of saying that the other end was closed
+        pass
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 def test_a_terminal_gets_a_progress_bar(folder):
     import pty
 
     ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+    shown: list[bytes] = []
+    reader = threading.Thread(target=drain, args=(ours, shown))
+    reader.start()
     arguments = ["compare", "iris.csv", "--target", "kind", *QUICK, "--epochs", "40"]
-    done = run(
-        *arguments, cwd=folder, env=environment, capture_output=False,
-        stdout=subprocess.PIPE, stderr=theirs,
-    )  # fmt: skip
-    os.close(theirs)
-    shown = os.read(ours, 1 << 16).decode()
-    os.close(ours)
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+    try:
+        done = run(
+            *arguments,
+            cwd=folder,
+            env=environment,
+            capture_output=False,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+        )
+    finally:
+        os.close(theirs)
+        reader.join()
+        os.close(ours)
+    bar = b"".join(shown).decode()
     assert done.returncode == 0
-    assert "/10 networks" in shown
-    assert "left" in shown
+    assert "/10 networks" in bar
+    assert "left" in bar
     assert "\x1b" not in done.stdout
 
 

@@ -42,7 +42,7 @@ class ActivationComparison:
         data, activation, fold, seed, n_train, n_test, the task's scores (accuracy, f1, log_loss,
         roc_auc; or r2, mae, mse), seconds and epochs. A fit that diverged has no scores.
     summary : DataFrame, one row an activation, the best first
-        As from `combutab.evaluation.compare_with_best`.
+        As from `combutab.evaluation.compare_with_best`; intervals end where the score's range does.
     sentences : str
         The summary in words, one sentence a line.
     best : str
@@ -116,6 +116,9 @@ def run_comparison(
         greater_is_better=measure.greater_is_better,
         test=plan.test,
     )
+    # Student's interval knows no bounds; where the score cannot lie, its mean cannot either
+    ends = ["low", "high"]
+    summary[ends] = summary[ends].clip(measure.low, measure.high)
     best = str(summary["activation"].iloc[0])
     return ActivationComparison(
         data=plan.data,

@@ -23,10 +23,12 @@ Task = Literal["classification", "regression"]
 
 @dataclass(frozen=True)
 class Metric:
-    """A score's name for people, its unit, and which way is better."""
+    """A score's name for people, which way is better, its unit, and its range."""
 
     label: str
     greater_is_better: bool
+    low: float = 0.0
+    high: float = np.inf
     unit: str = ""
 
     @property
@@ -39,15 +41,15 @@ class Metric:
 
 METRICS: dict[Task, dict[str, Metric]] = {
     "classification": {
-        "accuracy": Metric("accuracy", True),
-        "f1": Metric("macro F1", True),
+        "accuracy": Metric("accuracy", True, high=1.0),
+        "f1": Metric("macro F1", True, high=1.0),
         "log_loss": Metric("log loss", False),
-        "roc_auc": Metric("ROC AUC", True),
+        "roc_auc": Metric("ROC AUC", True, high=1.0),
     },
     "regression": {
-        "r2": Metric("R2", True),
-        "mae": Metric("MAE", False, "standard deviations of the target"),
-        "mse": Metric("MSE", False, "variances of the target"),
+        "r2": Metric("R2", True, low=-np.inf, high=1.0),
+        "mae": Metric("MAE", False, unit="standard deviations of the target"),
+        "mse": Metric("MSE", False, unit="variances of the target"),
     },
 }
 """Task -> name of a score column -> what it is; the first is the task's default."""

@@ -141,6 +141,16 @@ def test_of_an_error_the_smallest_is_best(regressed):
     )
 
 
+def test_intervals_end_where_the_score_does(wine):
+    X, y = wine
+    found = compare_activations(X, y, **SMALL | {"epochs": 60, "hidden": [64]}, refit=False)
+    folds = found.results.groupby(["activation", "fold"])["accuracy"].mean().unstack()
+    half = stats.t.ppf(0.975, df=2) * np.sqrt(1 / 3 + 1 / 2) * folds.std(axis=1)
+    assert (folds.mean(axis=1) + half > 1).any()  # Student's interval goes on
+    assert found.summary["high"].max() == 1.0
+    assert "to 1)" in found.sentences
+
+
 def test_wilcoxon(wine):
     found = compare_activations(*wine, **SMALL, test="wilcoxon", refit=False)
     assert (found.summary["test"] == "wilcoxon").all()
