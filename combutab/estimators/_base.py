@@ -243,7 +243,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
             warnings.warn(
                 f"Got `batch_size` {self.batch_size}, larger than the {n_rows} rows to train on. "
                 "It is going to be clipped",
-                stacklevel=4,
+                stacklevel=5,
             )
         return int(self.batch_size)
 

@@ -73,7 +73,7 @@ def _warn(results: Sequence[MemberResult], job: Job) -> None:
     reasons = {r.reason for r in results}
     if "interrupted" in reasons:
         warnings.warn(
-            "Training interrupted by user: the best weights so far are kept.", stacklevel=4
+            "Training interrupted by user: the best weights so far are kept.", stacklevel=6
         )
     config = job.config
     # with n_iter_no_change=inf a fixed number of epochs was asked for
@@ -83,7 +83,7 @@ def _warn(results: Sequence[MemberResult], job: Job) -> None:
             f"Stochastic Optimizer: Maximum iterations ({config.max_epochs}) reached and the "
             "optimization hasn't converged yet.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
 
 

@@ -1,0 +1,65 @@
+"""scikit-learn's own estimator checks: every one, none expected to fail."""
+
+import inspect
+
+import pytest
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from combutab import MLPClassifier, MLPRegressor
+
+# A dropout mask is a function of a row's position, so a row of weight 2 and the same row twice are
+# two things; and float32 rounds beyond the checks' rtol of 1e-7. Both hold with dropout=0 and
+# float64, where these checks run and pass.
+WEIGHTS_AS_COPIES = {
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weight_equivalence_on_sparse_data",
+}
+EXACT = {"dropout": 0.0, "precision": "float64", "max_iter": 20}
+# Where a check asks for a score after so few epochs, the rate or the batches are chosen to reach it.
+SETTINGS = [
+    (MLPClassifier, EXACT, set()),
+    (MLPRegressor, EXACT, set()),
+    (MLPClassifier, {}, WEIGHTS_AS_COPIES),
+    (MLPRegressor, {}, WEIGHTS_AS_COPIES),
+    (MLPClassifier, {"normalization": "batch", "batch_size": 5}, WEIGHTS_AS_COPIES),
+    (MLPRegressor, {"normalization": "layer", "proxy_norm": True}, WEIGHTS_AS_COPIES),
+    (MLPClassifier, {"n_members": 2, **EXACT}, set()),
+    (MLPRegressor, {"loss": "quantile", "learning_rate_init": 0.01, **EXACT}, set()),
+    (MLPRegressor, {"loss": "gaussian_nll", **EXACT}, set()),
+    (MLPClassifier, {"solver": "sgd", "learning_rate_init": 0.1, **EXACT}, set()),
+    (MLPClassifier, {"solver": "lbfgs", "max_iter": 20}, WEIGHTS_AS_COPIES),
+    (MLPRegressor, {"activation": "prelu", **EXACT}, set()),
+]
+
+
+def _name(check):
+    return getattr(check, "func", check).__name__
+
+
+def _setting(cls, parameters):
+    words = ",".join(f"{n}={v}" for n, v in parameters.items()) or "default"
+    return f"{cls.__name__}({words})"
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("estimator", "check"),
+    [
+        pytest.param(estimator, check, id=f"{_setting(cls, parameters)}-{_name(check)}")
+        for cls, parameters, left_out in SETTINGS
+        for estimator, check in estimator_checks_generator(cls(**parameters))
+        if _name(check) not in left_out
+    ],
+)
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+def test_the_exact_instances_run_the_checks_that_others_leave_out():
+    for cls, parameters, left_out in SETTINGS:
+        names = {_name(check) for _, check in estimator_checks_generator(cls(**parameters))}
+        assert names >= WEIGHTS_AS_COPIES
+        assert left_out <= WEIGHTS_AS_COPIES
+    for cls in (MLPClassifier, MLPRegressor):
+        assert any(c is cls and not left_out for c, _, left_out in SETTINGS)
+        assert "sample_weight" in inspect.signature(cls.fit).parameters

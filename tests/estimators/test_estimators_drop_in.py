@@ -1,0 +1,504 @@
+"""A program that swaps only the import: parameters, attributes and behaviour of scikit-learn's."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import neural_network
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
+from sklearn.model_selection import train_test_split
+
+import combutab
+from combutab import MLPClassifier, MLPRegressor
+
+INF = float("inf")
+QUICK = {"hidden_layer_sizes": (8, 6), "max_iter": 5, "n_iter_no_change": INF, "random_state": 0}
+IRIS = load_iris(return_X_y=True)
+DIABETES = load_diabetes(return_X_y=True)
+
+
+def _kinds(rng):
+    X = rng.normal(size=(60, 4))
+    labels = rng.integers(0, 2, size=(60, 3))
+    return {
+        "binary": (X, labels[:, 0]),
+        "three classes": (X, labels.sum(1) % 3),
+        "multi-label": (X, labels),
+        "one target": (X, X @ [1.0, 2, 3, 4]),
+        "two targets": (X, X[:, :2] * 3.0),
+    }
+
+
+KINDS = _kinds(np.random.default_rng(0))
+REGRESSION = {"one target", "two targets"}
+
+
+def _both(kind):
+    name = "MLPRegressor" if kind in REGRESSION else "MLPClassifier"
+    return getattr(neural_network, name), getattr(combutab, name)
+
+
+def _fit(cls, kind, **parameters):
+    X, y = KINDS[kind]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return cls(
+            **{"hidden_layer_sizes": (8, 6), "max_iter": 5, "random_state": 0, **parameters}
+        ).fit(X, y)
+
+
+# ---- parameters -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["MLPClassifier", "MLPRegressor"])
+def test_parameters_have_scikit_learns_names_positions_and_kinds(name):
+    theirs = list(inspect.signature(getattr(neural_network, name)).parameters.values())
+    ours = list(inspect.signature(getattr(combutab, name)).parameters.values())
+    assert [(p.name, p.kind) for p in ours[: len(theirs)]] == [(p.name, p.kind) for p in theirs]
+
+
+@pytest.mark.parametrize("name", ["MLPClassifier", "MLPRegressor"])
+def test_methods_take_scikit_learns_arguments(name):
+    theirs, ours = getattr(neural_network, name), getattr(combutab, name)
+    public = [n for n, f in vars(theirs).items() if not n.startswith("_") and callable(f)]
+    assert {"fit", "predict", "partial_fit"} <= set(dir(theirs))
+    for method in {*public, "fit", "predict", "score", "partial_fit"}:
+        if not hasattr(ours, method):  # partial_fit is behind a descriptor
+            assert hasattr(ours(), method), method
+        expected = list(inspect.signature(getattr(theirs(), method)).parameters)
+        got = list(inspect.signature(getattr(ours(), method)).parameters)
+        assert [n for n in got if n in expected] == expected, method
+
+
+# scikit-learn's values of parameters that both have
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"hidden_layer_sizes": 7},
+        {"hidden_layer_sizes": [5, 4]},
+        {"hidden_layer_sizes": np.array([5, 4])},
+        {"hidden_layer_sizes": ()},
+        *({"activation": a} for a in ("identity", "logistic", "tanh", "relu")),
+        *({"solver": "sgd", "learning_rate": r} for r in ("constant", "invscaling", "adaptive")),
+        {"solver": "sgd", "momentum": 0.5, "nesterovs_momentum": False},
+        {"solver": "sgd", "momentum": 0},
+        {"solver": "lbfgs", "max_fun": 10},
+        {"batch_size": 7, "shuffle": False},
+        {"alpha": 0, "beta_1": 0.5, "beta_2": 0.9, "epsilon": 1e-4},
+        {"tol": 0, "n_iter_no_change": 2},
+        {"early_stopping": True, "validation_fraction": 0.3},
+        {"random_state": np.random.RandomState(3)},
+        {"verbose": False, "power_t": 0.25, "warm_start": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["three classes", "two targets"])
+def test_every_value_of_scikit_learn_is_taken(kind, values):
+    _fit(_both(kind)[0], kind, **values)  # it is one of theirs
+    model = _fit(_both(kind)[1], kind, **values)
+    assert np.isfinite(model.predict(KINDS[kind][0])).all()
+
+
+# ---- attributes ---------------------------------------------------------------------------------
+
+
+def _describe(value):
+    if isinstance(value, list):
+        return [np.shape(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.kind
+    return type(value).__mro__[-2].__name__ if not np.isscalar(value) else "scalar"
+
+
+@pytest.mark.parametrize("solver", ["adam", "sgd", "lbfgs"])
+@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_attributes_after_fit_are_those_of_scikit_learn(kind, early_stopping, solver):
+    theirs, ours = (
+        _fit(cls, kind, solver=solver, early_stopping=early_stopping) for cls in _both(kind)
+    )
+    public = [n for n in vars(theirs) if n.endswith("_") and not n.startswith("_")]
+    assert {"coefs_", "loss_", "n_iter_", "t_", "n_layers_"} <= set(public)
+    for name in public:
+        assert _describe(getattr(ours, name)) == _describe(getattr(theirs, name)), name
+    exact = ["n_layers_", "n_outputs_", "out_activation_", "n_features_in_"]
+    if solver != "lbfgs":  # whose steps depend on the start
+        exact += ["n_iter_", "t_"]
+    for name in exact:
+        assert getattr(ours, name) == getattr(theirs, name), name
+    if hasattr(theirs, "classes_"):
+        assert_array_equal(ours.classes_, theirs.classes_)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs_have_scikit_learns_shapes_and_kinds(kind):
+    theirs, ours = (_fit(cls, kind) for cls in _both(kind))
+    X = KINDS[kind][0][:7]
+    for method in ("predict", "predict_proba", "predict_log_proba"):
+        if hasattr(theirs, method):
+            expected, got = getattr(theirs, method)(X), getattr(ours, method)(X)
+            assert (got.shape, got.dtype.kind) == (expected.shape, expected.dtype.kind), method
+
+
+def test_coefs_and_intercepts_are_the_network():
+    X, y = KINDS["two targets"]
+    model = _fit(MLPRegressor, "two targets", activation="tanh", precision="float64")
+    h = model.encoder_.encode(X).dense.astype(float)
+    for i, (w, b) in enumerate(zip(model.coefs_, model.intercepts_, strict=True)):
+        h = h @ w + b
+        if i < len(model.coefs_) - 1:
+            h = np.tanh(h)
+    assert_allclose(model.predict(X), h * y.std(0) + y.mean(0), rtol=1e-10)
+
+
+def test_coefs_include_the_factor_of_ntk():
+    X, _ = KINDS["three classes"]
+    model = _fit(MLPClassifier, "three classes", activation="relu", init="ntk", precision="float64")
+    h = model.encoder_.encode(X).dense.astype(float)
+    for i, (w, b) in enumerate(zip(model.coefs_, model.intercepts_, strict=True)):
+        h = h @ w + b
+        h = np.maximum(h, 0) if i < len(model.coefs_) - 1 else h
+    expected = np.exp(h) / np.exp(h).sum(1, keepdims=True)
+    assert_allclose(model.predict_proba(X), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("cls", "data"), [(MLPClassifier, load_breast_cancer), (MLPRegressor, load_diabetes)]
+)
+def test_scores_are_as_good_as_scikit_learns(cls, data):
+    X, y = data(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    mean, std = X_train.mean(0), X_train.std(0)
+    theirs = getattr(neural_network, cls.__name__)(max_iter=1000, random_state=0)
+    ours = cls(max_iter=60, n_iter_no_change=INF, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        theirs.fit((X_train - mean) / std, y_train)
+    reference = theirs.score((X_test - mean) / std, y_test)
+    assert ours.fit(X_train, y_train).score(X_test, y_test) > reference - 0.03
+
+
+# ---- partial_fit ----------------------------------------------------------------------------------
+
+
+def test_partial_fit_needs_classes_at_its_first_call_only():
+    X, y = IRIS
+    with pytest.raises(ValueError, match="classes must be passed on the first call"):
+        MLPClassifier().partial_fit(X, y)
+    model = MLPClassifier(**QUICK).partial_fit(X[:60], y[:60], classes=[0, 1, 2])
+    assert_array_equal(model.classes_, [0, 1, 2])
+    assert model.predict_proba(X).shape == (150, 3)
+    model.partial_fit(X[60:], y[60:])
+    model.partial_fit(X, y, classes=[0, 1, 2])  # the same again is fine
+    with pytest.raises(ValueError, match="is not the same as on last call"):
+        model.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(ValueError, match=r"classes not in `self.classes_`.*5"):
+        model.partial_fit(X[:3], [0, 1, 5])
+
+
+def test_partial_fit_grows_its_counts_and_its_curve():
+    X, y = DIABETES
+    model = MLPRegressor(**QUICK)
+    for i in range(1, 5):
+        model.partial_fit(X[:100], y[:100])
+        assert (model.n_iter_, model.t_, len(model.loss_curve_)) == (i, 100 * i, i)
+    assert model.loss_curve_[-1] < model.loss_curve_[0]
+    assert model.loss_ == model.loss_curve_[-1]
+    assert len(model.history_) == 1
+    assert model.history_["epoch"].tolist() == [4]
+
+
+def test_partial_fit_calls_are_the_epochs_of_one_fit():
+    X, y = DIABETES
+    parameters = {**QUICK, "batch_size": 50, "precision": "float64"}
+    for solver in ("adam", "sgd"):
+        whole = MLPRegressor(**parameters, solver=solver).fit(X, y)
+        steps = MLPRegressor(**parameters, solver=solver)
+        for _ in range(QUICK["max_iter"]):
+            steps.partial_fit(X, y)
+        assert_allclose(steps.loss_curve_, whole.loss_curve_, rtol=1e-12)
+        assert_allclose(steps.predict(X), whole.predict(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("learning_rate", ["invscaling", "adaptive"])
+def test_partial_fit_goes_on_with_its_learning_rate(learning_rate):
+    X, y = DIABETES
+    parameters = {
+        **QUICK,
+        "solver": "sgd",
+        "learning_rate": learning_rate,
+        "tol": 1e9,  # no epoch improves
+        "n_iter_no_change": 1,
+        "precision": "float64",
+    }
+    whole = MLPRegressor(**parameters).fit
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        expected = whole(X, y).history_["learning_rate"].tolist()
+    steps, rates = MLPRegressor(**parameters), []
+    for _ in expected:
+        rates += steps.partial_fit(X, y).history_["learning_rate"].tolist()
+    assert rates == expected
+    assert len(set(rates)) > 1
+
+
+def test_partial_fit_refuses_what_needs_all_rows():
+    X, y = IRIS
+    with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as caught:
+        _ = MLPClassifier(solver="lbfgs").partial_fit
+    assert "lbfgs is not stochastic" in str(caught.value.__cause__)
+    for parameters, words in [
+        ({"early_stopping": True}, "partial_fit does not support early_stopping=True"),
+        ({"learning_rate": "cosine"}, "needs to know when training ends"),
+        ({"class_weight": "balanced"}, "needs all rows at once"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            MLPClassifier(**parameters).partial_fit(X, y, classes=[0, 1, 2])
+
+
+def test_partial_fit_after_a_failed_first_call_keeps_the_classes_it_was_told():
+    X, y = IRIS
+    model = MLPClassifier(**QUICK)
+    with pytest.raises(ValueError, match="infinity"):
+        model.partial_fit(np.full((2, 4), np.inf), [0, 1], classes=[0, 1, 2])
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    model.partial_fit(X[:60], y[:60], classes=[0, 1, 2])
+    assert_array_equal(model.classes_, [0, 1, 2])
+
+
+def test_partial_fit_multilabel_and_after_fit():
+    X, y = KINDS["multi-label"]
+    model = MLPClassifier(**QUICK).partial_fit(X, y, classes=[0, 1, 2])
+    assert model.partial_fit(X, y).predict(X).shape == y.shape
+    with pytest.raises(ValueError, match="2 labels, fit saw 3"):
+        model.partial_fit(X, y[:, :2])
+    fitted = MLPClassifier(**QUICK, dropout=0.0).fit(X, y)
+    before = fitted.loss_
+    fitted.partial_fit(X, y)
+    assert fitted.n_iter_ == QUICK["max_iter"] + 1
+    assert len(fitted.loss_curve_) == QUICK["max_iter"] + 1
+    assert fitted.loss_ < before
+
+
+# ---- warm_start -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["three classes", "one target"])
+def test_warm_start_goes_on_from_the_weights_it_had(kind):
+    X, y = KINDS[kind]
+    parameters = {**QUICK, "max_iter": 40, "learning_rate_init": 0.01, "dropout": 0.0}
+    model = _both(kind)[1](**parameters, warm_start=True).fit(X, y)
+    reached, started = model.loss_, model.loss_curve_[0]
+    model.fit(X, y)
+    assert len(model.loss_curve_) == 80
+    assert model.t_ == 80 * len(X)
+    assert model.n_iter_ == 40
+    first_again = model.loss_curve_[40]
+    assert abs(first_again - reached) < 0.1 * (started - reached)
+    fresh = _both(kind)[1](**parameters).fit(X, y)
+    assert len(fresh.fit(X, y).loss_curve_) == 40
+    assert_allclose(fresh.loss_curve_, model.loss_curve_[:40])
+
+
+def test_warm_start_refuses_other_classes_features_and_members():
+    X, y = IRIS
+    model = MLPClassifier(**QUICK, warm_start=True).fit(X, y)
+    for labels in (y % 2, np.minimum(y, 1)):
+        with pytest.raises(ValueError, match="warm_start can only be used where `y` has the same"):
+            model.fit(X, labels)
+    with pytest.raises(ValueError, match="classes"):
+        model.fit(X, y + 1)
+    with pytest.raises(ValueError, match="X has 3 features, but MLPClassifier is expecting 4"):
+        model.fit(X[:, :3], y)
+    with pytest.raises(ValueError, match=r"n_members=2.*set warm_start=False"):
+        model.set_params(n_members=2).fit(X, y)
+    model.set_params(n_members=1).fit(X, y)
+    assert len(model.loss_curve_) == 2 * QUICK["max_iter"]
+
+
+def test_warm_start_takes_a_validation_set_without_every_class():
+    X, y = IRIS
+    model = MLPClassifier(**QUICK, warm_start=True)
+    for _ in range(2):
+        model.fit(X, y, X_val=X[:20], y_val=y[:20])
+    assert len(model.validation_scores_) == 2 * QUICK["max_iter"]
+
+
+def test_warm_start_keeps_the_best_weights_of_earlier_calls():
+    X, y = IRIS
+    model = MLPClassifier(
+        **{**QUICK, "max_iter": 40}, learning_rate_init=0.02, warm_start=True
+    ).fit(X, y, X_val=X, y_val=y)
+    best = model.score(X, y)
+    assert best == model.best_validation_score_ > 0.9
+    model.set_params(solver="sgd", learning_rate_init=30.0, max_grad_norm=1.0, max_iter=3)
+    model.fit(X, y, X_val=X, y_val=y)  # ruins the weights
+    assert max(model.validation_scores_[-3:]) < best
+    assert model.best_validation_score_ == best == model.score(X, y)
+
+
+# ---- early stopping, convergence, divergence ------------------------------------------------------------
+
+
+def test_early_stopping_splits_by_class_and_restores_the_best_weights():
+    X, y = load_breast_cancer(return_X_y=True)
+    seen = []
+
+    class Spy(MLPClassifier):
+        def _job(self, prepared, **options):
+            seen.append(prepared)
+            return super()._job(prepared, **options)
+
+    model = Spy(
+        hidden_layer_sizes=(16,),
+        early_stopping=True,
+        validation_fraction=0.2,
+        max_iter=30,
+        learning_rate_init=0.01,
+        n_iter_no_change=INF,
+        random_state=1,
+    ).fit(X, y)
+    (prepared,) = seen
+    labels = prepared.rows.y.reshape(-1).numpy()
+    train, val = labels[prepared.train], labels[prepared.val]
+    assert len(val) == 114
+    assert len(train) + len(val) == len(y)
+    assert abs(val.mean() - y.mean()) < 0.01
+    # of the rows that were set aside, the network that is left has the score it claims
+    rows = prepared.rows.dense[prepared.val]
+    net = model._network()
+    right = (net(rows[None])[0, :, 0] > 0).numpy() == val
+    assert right.mean() == model.best_validation_score_ == max(model.validation_scores_)
+    assert len(model.validation_scores_) == model.n_iter_ == 30
+    assert model.validation_scores_[-1] < model.best_validation_score_, "vacuous: last is best"
+    assert model.best_loss_ is None
+
+
+@pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
+def test_own_validation_set_keeps_the_best_epoch(cls):
+    X, y = IRIS
+    model = cls(
+        hidden_layer_sizes=(16,),
+        max_iter=25,
+        learning_rate_init=0.1,
+        n_iter_no_change=INF,
+        random_state=0,
+    ).fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
+    assert model.validation_scores_[-1] < model.best_validation_score_, "vacuous: last is best"
+    assert_allclose(model.score(X[1::2], y[1::2]), model.best_validation_score_, rtol=1e-5)
+    assert max(model.validation_scores_) == model.best_validation_score_
+
+
+def test_training_stops_when_the_validation_score_stalls():
+    X, y = IRIS
+    model = MLPClassifier(
+        hidden_layer_sizes=(16,),
+        max_iter=500,
+        early_stopping=True,
+        learning_rate_init=0.01,
+        n_iter_no_change=5,
+        random_state=0,
+    ).fit(X, y)
+    assert model.n_iter_ < 500
+    tail = np.array(model.validation_scores_)
+    assert (tail[-6:] < tail[:-6].max() + 1e-4).all()
+
+
+def test_a_validation_set_of_one_row_is_refused_in_scikit_learns_words():
+    X, y = DIABETES
+    with pytest.raises(ValueError, match="The validation set is too small"):
+        MLPRegressor(early_stopping=True, validation_fraction=0.1).fit(X[:9], y[:9])
+
+
+def test_lbfgs_does_not_stop_early():
+    X, y = IRIS
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        parameters = {**QUICK, "solver": "lbfgs", "max_iter": 30}
+        plain = MLPClassifier(**parameters).fit(X, y)
+        stopping = MLPClassifier(**parameters, early_stopping=True).fit(X, y)
+    assert stopping.loss_ == plain.loss_
+    assert stopping.best_validation_score_ is None
+    with pytest.raises(ValueError, match=r"lbfgs.*takes no X_val"):
+        MLPClassifier(solver="lbfgs").fit(X, y, X_val=X, y_val=y)
+
+
+def test_an_unfinished_fit_warns_as_scikit_learns():
+    X, y = DIABETES
+    with pytest.warns(ConvergenceWarning, match=r"Maximum iterations \(3\) reached") as caught:
+        MLPRegressor(hidden_layer_sizes=(8,), max_iter=3, random_state=0).fit(X, y)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__  # the caller's line, not one of ours
+    MLPRegressor(hidden_layer_sizes=(8,), max_iter=3, n_iter_no_change=INF).fit(X, y)  # asked for
+    converged = MLPRegressor(hidden_layer_sizes=(8,), tol=1e9, n_iter_no_change=2).fit(X, y)
+    assert converged.n_iter_ == 4  # the first improves on infinity, then more than two do not
+
+
+@pytest.mark.parametrize("n_members", [1, 3])
+def test_divergence_is_an_error_that_names_the_way_out(n_members):
+    X, y = DIABETES
+    model = MLPRegressor(
+        **QUICK, solver="sgd", activation="relu", n_members=n_members, scale_target=False
+    ).fit(X, y)
+    model.set_params(learning_rate_init=1e20)
+    with pytest.raises(
+        ValueError, match=r"non-finite parameter weights.*learning_rate_init=1e\+20"
+    ):
+        model.fit(X, y)
+    with pytest.raises(NotFittedError):  # rather than old weights beside a new encoder
+        model.predict(X)
+
+
+def test_a_refit_forgets_what_came_before():
+    X, y = IRIS
+    model = MLPClassifier(**QUICK).fit(X, y)
+    again = model.fit(X[:100, :2], np.array(["a", "b"])[y[:100]])
+    assert again is model
+    assert model.n_features_in_ == 2
+    assert model.classes_.tolist() == ["a", "b"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.set_params(solver="lbfgs").fit(X, y)
+    assert not hasattr(model, "loss_curve_")
+
+
+@pytest.mark.parametrize(
+    "method", ["predict", "predict_proba", "predict_log_proba", "score", "save"]
+)
+def test_unfitted_estimators_say_so(method, tmp_path):
+    X, y = IRIS
+    arguments = {"score": (X, y), "save": (tmp_path / "m",)}.get(method, (X,))
+    with pytest.raises(NotFittedError, match="This MLPClassifier instance is not fitted yet"):
+        getattr(MLPClassifier(), method)(*arguments)
+    assert not hasattr(MLPClassifier(), "coefs_")
+
+
+def test_a_column_vector_y_warns_and_counts_as_one_target():
+    X, y = DIABETES
+    with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
+        model = MLPRegressor(**QUICK).fit(X, y[:, None])
+    assert model.predict(X).shape == (442,)
+    X, y = IRIS
+    with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
+        MLPClassifier(**QUICK).fit(X, y[:, None])
+
+
+def test_a_batch_larger_than_the_data_warns():
+    X, y = DIABETES
+    with pytest.warns(UserWarning, match="larger than the 442 rows to train on. It is going to be"):
+        MLPRegressor(**QUICK, batch_size=1000).fit(X, y)
+
+
+def test_verbose_prints_scikit_learns_lines(capsys):
+    X, y = IRIS
+    MLPClassifier(**QUICK, verbose=True, early_stopping=True).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 10
+    assert lines[0].startswith("Iteration 1, loss = ")
+    assert lines[1].startswith("Validation score: ")
+    MLPClassifier(**QUICK).fit(X, y)
+    assert capsys.readouterr() == ("", "")

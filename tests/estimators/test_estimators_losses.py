@@ -1,0 +1,207 @@
+"""The regressor's losses: quantiles, Gaussian, Poisson, robust ones."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import norm
+
+from combutab import MLPRegressor
+
+INF = float("inf")
+
+
+def _heteroscedastic(n=3000, seed=0):
+    """y ~ N(mean, std) whose mean and std both depend on x."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2, 2, size=n)
+    mean, std = 10 * np.sin(x), 1 + 2 * np.abs(x)
+    return x[:, None], mean + std * rng.normal(size=n), mean, std
+
+
+X, Y, MEAN, STD = _heteroscedastic()
+X_NEW, Y_NEW, MEAN_NEW, STD_NEW = _heteroscedastic(seed=1)
+PARAMETERS = {
+    "hidden_layer_sizes": (48, 48),
+    "max_iter": 60,
+    "learning_rate_init": 0.005,
+    "learning_rate": "cosine",
+    "batch_size": 250,
+    "dropout": 0.0,
+    "n_iter_no_change": INF,
+    "random_state": 0,
+}
+SMALL = {**PARAMETERS, "batch_size": "auto"}
+
+
+@pytest.fixture(scope="module")
+def quantile_model():
+    return MLPRegressor("quantile", quantiles=(0.1, 0.5, 0.9), **PARAMETERS).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def gaussian_model():
+    return MLPRegressor("gaussian_nll", **PARAMETERS).fit(X, Y)
+
+
+def test_quantiles_cover_what_they_should(quantile_model):
+    quantiles = quantile_model.predict(X_NEW, quantiles=[0.1, 0.5, 0.9])
+    assert quantiles.shape == (3000, 3)
+    share_below = (Y_NEW[:, None] < quantiles).mean(0)
+    assert_allclose(share_below, [0.1, 0.5, 0.9], atol=0.03)
+    for lower, upper in ((-2, -1), (-0.5, 0.5), (1, 2)):  # where the spread differs, too
+        here = (X_NEW[:, 0] > lower) & (X_NEW[:, 0] < upper)
+        share = (Y_NEW[here, None] < quantiles[here]).mean(0)
+        assert_allclose(share, [0.1, 0.5, 0.9], atol=0.07)
+
+
+def test_quantiles_do_not_cross_and_predict_gives_the_median(quantile_model):
+    quantiles = quantile_model.predict(X_NEW, quantiles=(0.1, 0.5, 0.9))
+    assert (np.diff(quantiles, axis=1) >= 0).all()
+    backwards = quantile_model.predict(X_NEW, quantiles=[0.9, 0.1])
+    assert_allclose(backwards, quantiles[:, [2, 0]])
+    assert_allclose(quantile_model.predict(X_NEW), quantiles[:, 1], rtol=1e-5)
+    # even where the network has learned nothing
+    wild = MLPRegressor(
+        "quantile",
+        quantiles=[0.2, 0.4, 0.6, 0.8],
+        hidden_layer_sizes=(4,),
+        max_iter=1,
+        n_iter_no_change=INF,
+        random_state=3,
+    ).fit(X[:30], Y[:30])
+    assert (np.diff(wild.predict(X_NEW, quantiles=[0.2, 0.4, 0.6, 0.8]), axis=1) >= 0).all()
+
+
+def test_quantiles_that_were_not_learned_are_refused(quantile_model):
+    with pytest.raises(ValueError, match=r"0\.25.*were not learned, only \[0\.1, 0\.5, 0\.9\]"):
+        quantile_model.predict(X, quantiles=[0.1, 0.25])
+    for wrong in ([0.0], [1.0], [-1], [[0.1], [0.5]]):
+        with pytest.raises(ValueError, match=r"quantiles must lie in \(0, 1\)"):
+            quantile_model.predict(X, quantiles=wrong)
+
+
+def test_quantiles_of_several_targets():
+    targets = np.column_stack([Y, -5 * Y, Y + 100])[:400]
+    model = MLPRegressor("quantile", quantiles=(0.25, 0.75), **{**SMALL, "max_iter": 30}).fit(
+        X[:400], targets
+    )
+    quantiles = model.predict(X[:400], quantiles=[0.25, 0.75])
+    assert quantiles.shape == (400, 3, 2)
+    assert model.predict(X[:7]).shape == (7, 3)
+    assert model.n_outputs_ == 3
+    share_below = (targets[..., None] < quantiles).mean(0)
+    assert_allclose(share_below, [[0.25, 0.75]] * 3, atol=0.1)
+
+
+def test_gaussian_standard_deviations_are_calibrated(gaussian_model):
+    mean, std = gaussian_model.predict(X_NEW, return_std=True)
+    assert mean.shape == std.shape == (3000,)
+    assert (std > 0).all()
+    assert_allclose(mean, gaussian_model.predict(X_NEW))
+    z = (Y_NEW - mean) / std
+    assert abs(z.mean()) < 0.1
+    assert 0.9 < z.std() < 1.1
+    for level in (0.1, 0.5, 0.9):
+        assert abs((norm.cdf(z) < level).mean() - level) < 0.03
+    assert np.corrcoef(std, STD_NEW)[0, 1] > 0.95
+    assert np.abs(mean - MEAN_NEW).mean() < 0.5
+
+
+def test_gaussian_quantiles_are_those_of_its_normal(gaussian_model):
+    mean, std = gaussian_model.predict(X_NEW, return_std=True)
+    quantiles = gaussian_model.predict(X_NEW, quantiles=[0.05, 0.5, 0.999])
+    assert_allclose(quantiles, norm.ppf([0.05, 0.5, 0.999], mean[:, None], std[:, None]), rtol=1e-4)
+
+
+def test_gaussian_members_disagree_into_a_wider_mixture():
+    parameters = {**SMALL, "max_iter": 5, "precision": "float64"}
+    members = MLPRegressor("gaussian_nll", **parameters, n_members=4).fit(X[:300], Y[:300])
+    mean, std = members.predict(X_NEW, return_std=True)
+    raw = members._raw(X_NEW).numpy()
+    scale, shift = Y[:300].std(), Y[:300].mean()
+    means = raw[..., 0] * scale + shift
+    variances = np.exp(-14 + np.logaddexp(0, raw[..., 1] + 14)) * scale**2
+    assert_allclose(mean, means.mean(0))
+    # the law of total variance
+    assert_allclose(std**2, variances.mean(0) + means.var(0))
+    assert (means.var(0) > 0).all()
+
+
+def test_gaussian_loss_stays_finite_where_the_data_can_be_interpolated():
+    rows = np.arange(5.0)[:, None]
+    model = MLPRegressor("gaussian_nll", **{**SMALL, "max_iter": 400}).fit(rows, rows[:, 0])
+    mean, std = model.predict(rows, return_std=True)
+    assert np.isfinite(model.loss_)
+    assert_allclose(mean, rows[:, 0], atol=0.2)
+    assert (std < 0.5).all()
+
+
+@pytest.mark.parametrize("scale_target", [True, False])
+def test_poisson_predicts_positive_rates(scale_target):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (2000, 1))
+    rate = np.exp(1 + 2 * x[:, 0])
+    y = rng.poisson(rate)
+    model = MLPRegressor("poisson", **{**SMALL, "max_iter": 30}, scale_target=scale_target).fit(
+        x, y
+    )
+    assert model.out_activation_ == "exp"
+    predicted = model.predict(x)
+    assert (predicted > 0).all()
+    assert (model.predict(np.array([[-50.0], [5.0]])) >= 0).all()
+    assert np.abs(np.log(predicted / rate)).mean() < 0.15
+    assert_allclose(predicted.mean(), y.mean(), rtol=0.05)
+
+
+def test_poisson_refuses_negative_targets_and_takes_zeros():
+    with pytest.raises(ValueError, match=r"loss 'poisson': it needs y >= 0, got -3"):
+        MLPRegressor("poisson").fit(X[:5], [1, 2, 3, -3, 0])
+    model = MLPRegressor("poisson", **{**SMALL, "max_iter": 2}).fit(X[:30], np.zeros(30))
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_absolute_error_finds_the_median_and_huber_shrugs_off_outliers():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1500, 1))
+    y = rng.exponential(size=1500)  # mean 1, median log 2
+    y_spoiled = np.where(rng.uniform(size=1500) < 0.03, 60.0, y)
+    parameters = {**SMALL, "max_iter": 25}
+    predictions = {
+        loss: MLPRegressor(loss, **parameters).fit(x, y_spoiled).predict(x).mean()
+        for loss in ("squared_error", "absolute_error", "huber")
+    }
+    assert_allclose(predictions["absolute_error"], np.median(y_spoiled), atol=0.15)
+    assert_allclose(predictions["squared_error"], y_spoiled.mean(), atol=0.4)
+    assert predictions["huber"] < predictions["squared_error"] - 0.4
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber", "poisson"])
+def test_other_losses_have_no_spread(loss):
+    model = MLPRegressor(loss, **{**SMALL, "max_iter": 1}).fit(X[:50], np.abs(Y[:50]))
+    with pytest.raises(ValueError, match=rf"return_std=True needs loss='gaussian_nll'.*{loss}"):
+        model.predict(X, return_std=True)
+    with pytest.raises(ValueError, match=rf"quantiles need loss='quantile' or.*{loss}"):
+        model.predict(X, quantiles=[0.5])
+
+
+def test_quantiles_and_std_at_once_are_refused(gaussian_model):
+    with pytest.raises(ValueError, match="not for both"):
+        gaussian_model.predict(X, quantiles=[0.5], return_std=True)
+
+
+@pytest.mark.parametrize(
+    "loss", ["squared_error", "absolute_error", "huber", "quantile", "gaussian_nll"]
+)
+def test_the_units_of_the_target_do_not_matter(loss):
+    parameters = {**SMALL, "max_iter": 5, "precision": "float64"}
+    y = Y[:200]
+    plain = MLPRegressor(loss, **parameters).fit(X[:200], y).predict(X_NEW)
+    for scale, shift in ((1e-6, 0.0), (1e9, -1e9)):
+        other = MLPRegressor(loss, **parameters).fit(X[:200], y * scale + shift).predict(X_NEW)
+        assert_allclose((other - shift) / scale, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_a_constant_target_is_predicted():
+    for value in (0.0, 5.0, 1e12):
+        model = MLPRegressor(**{**SMALL, "max_iter": 300}).fit(X[:40], np.full(40, value))
+        assert_allclose(model.predict(X[:40]), value, atol=0.05, rtol=1e-10)

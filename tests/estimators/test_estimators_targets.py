@@ -1,0 +1,327 @@
+"""Targets and weights: labels of every kind, several targets, sample and class weights."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_iris, make_classification
+from sklearn.utils.class_weight import compute_class_weight
+
+from combutab import MLPClassifier, MLPRegressor
+
+INF = float("inf")
+X, IRIS = load_iris(return_X_y=True)
+QUICK = {
+    "hidden_layer_sizes": (16,),
+    "max_iter": 40,
+    "learning_rate_init": 0.02,
+    "n_iter_no_change": INF,
+    "random_state": 0,
+}
+EXACT = {**QUICK, "max_iter": 6, "dropout": 0.0, "precision": "float64"}
+NAMES = np.array(["setosa", "versicolor", "virginica"])
+
+LABELS = {
+    "int": IRIS,
+    "negative int": IRIS - 1,
+    "wide int": IRIS * 10**12,
+    "float": IRIS.astype(float),
+    "uint8": IRIS.astype(np.uint8),
+    "str": NAMES[IRIS],
+    "object": NAMES[IRIS].astype(object),
+    "bool": IRIS == 1,
+    "binary str": np.where(IRIS == 1, "yes", "no"),
+    "binary float": np.where(IRIS == 1, 2.0, -7.0),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_come_back_as_they_were(kind):
+    y = LABELS[kind]
+    model = MLPClassifier(**QUICK).fit(X, y)
+    assert_array_equal(model.classes_, np.unique(y))
+    assert model.classes_.dtype == np.unique(y).dtype
+    predicted = model.predict(X)
+    assert predicted.dtype == model.classes_.dtype
+    assert (predicted == y).mean() > 0.9
+    proba = model.predict_proba(X)
+    assert proba.shape == (150, len(model.classes_))
+    assert_allclose(proba.sum(1), 1, atol=1e-6)
+    assert_array_equal(model.classes_[proba.argmax(1)], predicted)
+    assert_allclose(model.predict_log_proba(X), np.log(proba))
+    assert model.score(X, y) == (predicted == y).mean()
+
+
+SERIES = {
+    "str": lambda y: pd.Series(NAMES[y]),
+    "string": lambda y: pd.Series(NAMES[y], dtype="string"),
+    "category": lambda y: pd.Series(NAMES[y], dtype="category"),
+    "Int64": lambda y: pd.Series(y, dtype="Int64"),
+    "boolean": lambda y: pd.Series(y == 1, dtype="boolean"),
+    "list": lambda y: NAMES[y].tolist(),
+    "list of int": lambda y: y.tolist(),
+    "tuple": lambda y: tuple(y.tolist()),
+}
+
+
+@pytest.mark.parametrize("kind", SERIES)
+def test_containers_of_labels(kind):
+    y = SERIES[kind](IRIS)
+    predicted = MLPClassifier(**QUICK).fit(X, y).predict(X)
+    assert (predicted == np.asarray(y)).mean() > 0.9
+
+
+def test_a_series_with_an_odd_index_is_taken_by_position():
+    order = np.random.default_rng(0).permutation(150)
+    y = pd.Series(NAMES[IRIS], index=order)
+    frame = pd.DataFrame(X, index=order[::-1], columns=list("abcd"))
+    weight = pd.Series(np.r_[np.zeros(10), np.ones(140)], index=order + 7)
+    for options in ({}, {"early_stopping": True}):
+        expected = MLPClassifier(**EXACT, **options).fit(
+            frame.reset_index(drop=True), y.to_numpy(), sample_weight=weight.to_numpy()
+        )
+        got = MLPClassifier(**EXACT, **options).fit(frame, y, sample_weight=weight)
+        assert_array_equal(got.predict_proba(frame), expected.predict_proba(frame))
+    numbers = pd.Series(IRIS * 1.5, index=order)
+    assert MLPRegressor(**QUICK).fit(frame, numbers).score(frame, numbers) > 0.9
+
+
+def test_arrow_and_polars_labels():
+    pytest.importorskip("pyarrow")
+    pl = pytest.importorskip("polars")
+    for y in (pd.Series(NAMES[IRIS], dtype="string[pyarrow]"), pl.Series(NAMES[IRIS])):
+        assert (MLPClassifier(**QUICK).fit(X, y).predict(X) == NAMES[IRIS]).mean() > 0.9
+
+
+# ---- several labels, several targets ------------------------------------------------------------------
+
+MULTILABEL = np.column_stack([IRIS == 0, IRIS >= 1, X[:, 0] > 5.8]).astype(int)
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        np.asarray,
+        pd.DataFrame,
+        list,
+        scipy.sparse.csr_matrix,
+        scipy.sparse.csc_array,
+        lambda y: y.astype(bool),
+        lambda y: y.astype(float),
+    ],
+    ids=["array", "frame", "list", "csr", "csc", "bool", "float"],
+)
+def test_multilabel(container):
+    model = MLPClassifier(**QUICK).fit(X, container(MULTILABEL))
+    assert_array_equal(model.classes_, [0, 1, 2])
+    assert (model.n_outputs_, model.out_activation_) == (3, "logistic")
+    predicted, proba = model.predict(X), model.predict_proba(X)
+    assert predicted.shape == proba.shape == (150, 3)
+    assert_array_equal(predicted, proba > 0.5)
+    assert (predicted == MULTILABEL).mean() > 0.9
+    assert proba.sum(1).std() > 0.1  # labels are independent
+    assert model.score(X, MULTILABEL) == (predicted == MULTILABEL).all(1).mean()
+
+
+def test_multilabel_stops_early_on_its_subset_accuracy():
+    model = MLPClassifier(**QUICK).fit(X, MULTILABEL, X_val=X, y_val=MULTILABEL)
+    assert_allclose(model.best_validation_score_, model.score(X, MULTILABEL))
+    stopped = MLPClassifier(**QUICK, early_stopping=True).fit(X, MULTILABEL)
+    assert len(stopped.validation_scores_) == QUICK["max_iter"]
+
+
+def test_targets_that_are_no_classes_are_refused():
+    for y, words in [
+        (np.column_stack([IRIS, IRIS]), "Multioutput target data is not supported"),
+        (np.where(MULTILABEL, 1, -1), r"must hold 0 and 1, got \[-1, 1\]"),
+        (X[:, 0], "Unknown label type: continuous"),
+        (np.array(["a", None, "b"] * 50, dtype=object), "y contains NaN"),
+        (np.array(["a", np.nan, "b"] * 50, dtype=object), "y contains NaN"),
+        (pd.Series(["a", None, "b"] * 50, dtype="category"), "y contains NaN"),
+        (np.where(IRIS == 1, np.nan, IRIS), "y contains NaN"),
+        (np.where(IRIS == 1, np.inf, IRIS), "y contains infinity"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            MLPClassifier(**QUICK).fit(X, y)
+    model = MLPClassifier(**QUICK, warm_start=True).fit(X, IRIS)
+    with pytest.raises(ValueError, match="the estimator was fitted on single-label targets"):
+        model.fit(X, MULTILABEL)
+
+
+@pytest.mark.parametrize("n_targets", [1, 2, 5])
+def test_several_targets(n_targets):
+    y = np.column_stack([X @ np.roll([1.0, 2, -1, 0], k) * 10.0**k for k in range(n_targets)])
+    y = y[:, 0] if n_targets == 1 else y
+    model = MLPRegressor(**{**QUICK, "max_iter": 150}).fit(X, y)
+    assert model.predict(X).shape == y.shape
+    assert model.n_outputs_ == n_targets
+    assert model.score(X, y) > 0.95
+    if n_targets > 1:
+        frame = pd.DataFrame(y)
+        expected = MLPRegressor(**EXACT).fit(X, y).predict(X)
+        assert_allclose(MLPRegressor(**EXACT).fit(X, frame).predict(X), expected, rtol=1e-9)
+
+
+def test_regression_targets_that_cannot_be():
+    for y, words in [
+        (np.where(IRIS == 1, np.nan, 1.0), "y contains NaN"),
+        (np.where(IRIS == 1, np.inf, 1.0), "y contains infinity"),
+        (NAMES[IRIS], "could not convert string to float"),
+        (np.ones((150, 2, 2)), "dim 3|shape"),
+        (None, "requires y to be passed, but the target y is None"),
+        (np.ones(149), "inconsistent numbers of samples"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            MLPRegressor(**QUICK).fit(X, y)
+
+
+def test_one_class_and_one_row():
+    model = MLPClassifier(**QUICK).fit(X, ["only"] * 150)
+    assert_array_equal(model.predict(X), ["only"] * 150)
+    assert_array_equal(model.predict_proba(X), np.ones((150, 1)))
+    assert MLPClassifier(**QUICK).fit(X[:1], [3]).predict(X[:2]).tolist() == [3, 3]
+    model = MLPRegressor(**QUICK).fit(X[:1], [3.5])
+    assert_allclose(model.predict(X[:1]), 3.5, atol=0.5)
+
+
+def test_many_classes():
+    y = np.arange(300) % 100
+    rows = np.eye(100)[y] * 5
+    assert MLPClassifier(**{**QUICK, "max_iter": 60}).fit(rows, y).score(rows, y) > 0.95
+
+
+# ---- sample weights -------------------------------------------------------------------------------------
+
+
+def _equal(a, b):
+    assert_allclose(a.loss_curve_, b.loss_curve_, rtol=1e-9)
+    for got, expected in zip([*a.coefs_, *a.intercepts_], [*b.coefs_, *b.intercepts_], strict=True):
+        assert_allclose(got, expected, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
+@pytest.mark.parametrize("solver", ["adam", "sgd"])
+@pytest.mark.parametrize("numeric_encoding", ["standard", "quantile", "robust", "none"])
+def test_integer_weights_are_copies_and_zero_is_absence(cls, solver, numeric_encoding):
+    rng = np.random.default_rng(0)
+    weight = rng.integers(0, 4, size=150)
+    parameters = {**EXACT, "solver": solver, "numeric_encoding": numeric_encoding, "alpha": 0.5}
+    weighted = cls(**parameters).fit(X, IRIS, sample_weight=weight)
+    copies = np.repeat(np.arange(150), weight)
+    _equal(weighted, cls(**parameters).fit(X[copies], IRIS[copies]))
+    kept = weight > 0
+    _equal(weighted, cls(**parameters).fit(X[kept], IRIS[kept], sample_weight=weight[kept]))
+
+
+def test_rows_of_weight_zero_shape_nothing():
+    frame = pd.DataFrame({"a": X[:, 0], "kind": NAMES[IRIS]})
+    spoiled = frame.copy()
+    spoiled.loc[:4, "a"] = 1e9
+    spoiled.loc[:4, "kind"] = "never seen"
+    y = NAMES[IRIS].copy()
+    y[:5] = "setosa"
+    y_spoiled = y.astype(object)
+    y_spoiled[:5] = "a class that does not exist"
+    weight = np.r_[np.zeros(5), np.ones(145)]
+    spoiled_fit = MLPClassifier(**EXACT).fit(spoiled, y_spoiled, sample_weight=weight)
+    clean_fit = MLPClassifier(**EXACT).fit(frame[5:], y[5:].astype(object))
+    assert_array_equal(spoiled_fit.classes_, clean_fit.classes_)
+    assert_allclose(spoiled_fit.predict_proba(frame), clean_fit.predict_proba(frame), rtol=1e-9)
+
+
+def test_the_scale_of_the_weights_matters_to_the_penalty_alone():
+    parameters = {**EXACT, "alpha": 0.0}
+    once = MLPRegressor(**parameters).fit(X, IRIS)
+    _equal(MLPRegressor(**parameters).fit(X, IRIS, sample_weight=np.full(150, 7.0)), once)
+
+
+def test_weights_steer_the_fit():
+    y = np.r_[np.zeros(75), np.ones(75)].astype(int)
+    rows = np.zeros((150, 1))
+    weight = np.where(y == 1, 3.0, 1.0)
+    parameters = {**QUICK, "dropout": 0.0, "max_iter": 300}
+    proba = MLPClassifier(**parameters).fit(rows, y, sample_weight=weight).predict_proba(rows[:1])
+    assert_allclose(proba, [[0.25, 0.75]], atol=0.01)
+    mean = MLPRegressor(**parameters).fit(rows, y, sample_weight=weight).predict(rows[:1])
+    assert_allclose(mean, 0.75, atol=0.01)
+
+
+def test_bad_weights():
+    for weight, words in [
+        (-np.ones(150), "Negative values in data passed to `sample_weight`"),
+        (np.zeros(150), "zero for every row|at least one non-zero"),
+        (np.full(150, np.nan), "sample_weight contains NaN|Input sample_weight"),
+        (np.ones(149), "inconsistent numbers of samples|sample_weight.shape"),
+        (np.ones((150, 2)), "Sample weights must be 1D"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            MLPClassifier(**QUICK).fit(X, IRIS, sample_weight=weight)
+
+
+def test_the_validation_score_is_weighted():
+    weight = np.where(IRIS == 2, 10.0, 1.0)
+    model = MLPClassifier(**QUICK, early_stopping=True, validation_fraction=0.4)
+    seen = []
+
+    class Spy(MLPClassifier):
+        def _job(self, prepared, **options):
+            seen.append(prepared)
+            return super()._job(prepared, **options)
+
+    model = Spy(**model.get_params()).fit(X, IRIS, sample_weight=weight)
+    (prepared,) = seen
+    dense, y = prepared.rows.dense[prepared.val], prepared.rows.y[prepared.val].numpy()
+    right = model._network()(dense[None])[0].argmax(1).numpy() == y
+    expected = np.average(right, weights=weight[IRIS == 2][:1].item() ** (y == 2))
+    assert_allclose(model.best_validation_score_, expected, rtol=1e-6)
+
+
+# ---- class weights ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("labels", [IRIS, NAMES[IRIS], IRIS == 1])
+def test_class_weights_are_sample_weights(labels):
+    y = np.asarray(labels)[20:]  # unbalanced
+    rows, classes = X[20:], np.unique(labels)
+    balanced = compute_class_weight("balanced", classes=classes, y=y)
+    for class_weight, values in [
+        ("balanced", balanced),
+        (dict(zip(classes.tolist(), (1.0, 5.0, 2.0), strict=False)), (1.0, 5.0, 2.0)),
+    ]:
+        by_row = np.asarray(values)[np.searchsorted(classes, y)]
+        weighted = MLPClassifier(**EXACT, class_weight=class_weight).fit(rows, y)
+        assert weighted.loss_ != MLPClassifier(**EXACT).fit(rows, y).loss_
+        # class weights act on the loss, not on the encoding
+        plain = {**EXACT, "numeric_encoding": "none"}
+        a = MLPClassifier(**plain, class_weight=class_weight).fit(rows, y)
+        b = MLPClassifier(**plain).fit(rows, y, sample_weight=by_row)
+        _equal(a, b)
+        # both together are their product
+        extra = np.random.default_rng(0).uniform(0.5, 2, len(y))
+        a = MLPClassifier(**plain, class_weight=dict.fromkeys(classes.tolist(), 2.0))
+        b = MLPClassifier(**plain).fit(rows, y, sample_weight=2 * extra)
+        _equal(a.fit(rows, y, sample_weight=extra), b)
+
+
+def test_class_weights_help_a_rare_class():
+    rows, y = make_classification(600, weights=[0.95], class_sep=0.7, random_state=0)
+    parameters = {**QUICK, "max_iter": 20, "learning_rate_init": 0.005}
+    recall = [
+        MLPClassifier(**parameters, class_weight=w).fit(rows, y).predict(rows)[y == 1].mean()
+        for w in (None, "balanced")
+    ]
+    assert recall[1] > recall[0] + 0.1
+
+
+def test_class_weights_of_labels():
+    weights = [{0: 1, 1: 3}, {0: 1, 1: 1}, {0: 2, 1: 1}]
+    model = MLPClassifier(**QUICK, class_weight=weights).fit(X, MULTILABEL)
+    assert (model.predict(X) == MULTILABEL).mean() > 0.85
+    for class_weight, words in [
+        ("unbalanced", "class_weight"),
+        ({"no such class": 2.0}, "class"),
+        ([{0: 1.0}], "class_weight"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            MLPClassifier(**QUICK, class_weight=class_weight).fit(X, IRIS)
