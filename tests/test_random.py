@@ -60,7 +60,8 @@ def test_a_row_depends_on_its_key_and_position_alone():
 
 def test_uniforms_are_uniform_and_uncorrelated():
     draws = random_uniform([3, 4], 50_000).numpy()
-    assert draws.min() >= 0 and draws.max() < 1
+    assert draws.min() >= 0
+    assert draws.max() < 1
     assert stats.kstest(draws[0], "uniform").pvalue > 1e-3
     assert abs(np.corrcoef(draws[0], draws[1])[0, 1]) < 0.02
     assert abs(np.corrcoef(draws[0, 1:], draws[0, :-1])[0, 1]) < 0.02
@@ -93,7 +94,7 @@ def test_seed_from():
     state = np.random.RandomState(0)
     assert seed_from(state) != seed_from(state)  # it advances, as in scikit-learn
     assert seed_from(np.random.default_rng(1)) == seed_from(np.random.default_rng(1))
-    with pytest.raises(ValueError, match="random_state must be .* got 'x'"):
+    with pytest.raises(ValueError, match=r"random_state must be .* got 'x'"):
         seed_from("x")
 
 

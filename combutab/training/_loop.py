@@ -303,7 +303,7 @@ class _Training:
             self.optimizer.step(self.net.flat.values, self.net.flat.grads, rows, self.rates, decays)
             total += mean * mass
             weights += mass
-        return self._penalised(total / weights, weights)
+        return total / weights + self._penalty(weights)
 
     def _set_rates(self, epoch: int, step: int) -> None:
         for m, plan in enumerate(self.plans):
@@ -361,17 +361,16 @@ class _Training:
             self.best_values[index] = self.net.flat.values[index]
             self.best_buffers[index] = self.net.flat_buffers.values[index]
 
-    def _penalised(self, losses: Tensor, mass: Tensor) -> Tensor:
-        """Add every batch's share of alpha / 2 |W|^2, at the weights after the epoch."""
-        alphas = self.alphas
-        if not any(alphas):
-            return losses
+    def _penalty(self, weights: Tensor) -> Tensor | float:
+        """alpha / 2 |W|^2 / (weight of a batch), at the weights after the epoch."""
+        if not any(self.alphas):
+            return 0.0
         squares = self.net.flat.values[:, : self.net.n_decayed].square().sum(1, dtype=torch.float64)
-        factors = [
-            0.5 * a * -(-n // self.config.batch_size)
-            for a, n in zip(alphas, self.batches.lengths, strict=True)
+        halves = [
+            0.5 * alpha * -(-n // self.config.batch_size)
+            for alpha, n in zip(self.alphas, self.batches.lengths, strict=True)
         ]
-        return losses + squares * torch.tensor(factors, device=self.device).to(mass) / mass
+        return squares * torch.tensor(halves, dtype=torch.float64, device=self.device) / weights
 
     def _ended(self, losses: list[float], epoch: int, stop: bool) -> dict[int, str]:
         """Members that end with this epoch, and why; decays the rates of the others."""

@@ -37,7 +37,7 @@ def test_linear_is_each_member_alone(init):
 
 
 @pytest.mark.parametrize(
-    "init, std",
+    ("init", "std"),
     [
         ("torch", 1 / math.sqrt(3 * 400)),
         ("kaiming", math.sqrt(2 / 400)),
@@ -52,7 +52,7 @@ def test_initial_spread(init, std):
 
 
 def test_unknown_initialisation():
-    with pytest.raises(ValueError, match="init must be one of .* got 'orthogonal'"):
+    with pytest.raises(ValueError, match=r"init must be one of .* got 'orthogonal'"):
         StackedLinear(2, 2, generators(0), init="orthogonal")
 
 

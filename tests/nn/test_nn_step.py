@@ -72,7 +72,7 @@ def test_shorter_batches_and_dropped_members_reuse_the_buffers():
 
 
 @pytest.mark.parametrize(
-    "shape, activation",
+    ("shape", "activation"),
     [
         (MLPShape(4, (8,), 1, normalization="layer"), "relu"),
         (MLPShape(4, (8,), 1, cardinalities=(3,)), "relu"),

@@ -1,0 +1,261 @@
+"""Losses, scores, optimisers, schedules and callbacks against independent references."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from sklearn.metrics import accuracy_score, log_loss, mean_pinball_loss, r2_score
+
+from combutab.training import (
+    SCHEDULES,
+    BinaryCrossEntropy,
+    CrossEntropy,
+    EpochReport,
+    GaussianNLL,
+    OptimizerConfig,
+    Pinball,
+    ProgressBar,
+    RowOptimizer,
+    VerboseLines,
+    clip_gradients,
+    make_regression_loss,
+    schedule_factor,
+)
+from combutab.training._losses import accuracy, r2
+
+RNG = np.random.default_rng(0)
+RAW = RNG.normal(size=(2, 30, 3))
+Y = RNG.normal(size=(2, 30, 3))
+
+
+def rows(loss, raw, y):
+    return loss.rows(torch.from_numpy(raw), torch.from_numpy(y)).numpy()
+
+
+def huber(e):
+    return np.where(np.abs(e) <= 1, 0.5 * e**2, np.abs(e) - 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [
+        ("squared_error", lambda raw, y: 0.5 * (raw - y) ** 2),
+        ("absolute_error", lambda raw, y: np.abs(raw - y)),
+        ("huber", lambda raw, y: huber(raw - y)),
+    ],
+)
+def test_regression_losses(name, reference):
+    got = rows(make_regression_loss(name, ()), RAW, Y)
+    np.testing.assert_allclose(got, reference(RAW, Y).mean(-1))
+
+
+def test_poisson_is_half_the_deviance():
+    from sklearn.metrics import mean_poisson_deviance
+
+    y = RNG.poisson(2.0, size=(1, 30, 1)).astype(float)
+    loss = make_regression_loss("poisson", ())
+    got = rows(loss, RAW[:1, :, :1], y).mean()
+    predicted = np.exp(RAW[0, :, 0])
+    assert got == pytest.approx(mean_poisson_deviance(y[0, :, 0], predicted) / 2)
+    np.testing.assert_allclose(loss.point(torch.from_numpy(RAW)), np.exp(RAW))
+
+
+def test_pinball():
+    loss = Pinball(n_per_target=3, quantiles=(0.1, 0.6, 0.9))
+    y = Y[..., :1]
+    expected = np.mean(
+        [
+            mean_pinball_loss(y[0, :, 0], RAW[0, :, q], alpha=a)
+            for q, a in enumerate((0.1, 0.6, 0.9))
+        ]
+    )
+    assert rows(loss, RAW, y)[0].mean() == pytest.approx(expected)
+    torch.testing.assert_close(loss.point(torch.from_numpy(RAW)), torch.from_numpy(RAW[..., 1:2]))
+
+
+def test_gaussian_likelihood():
+    loss = GaussianNLL()
+    raw, y = RAW[..., :2], Y[..., :1]
+    mean, log_variance = loss.moments(torch.from_numpy(raw))
+    np.testing.assert_allclose(mean.numpy()[..., 0], raw[..., 0])
+    np.testing.assert_allclose(log_variance.numpy()[..., 0], raw[..., 1], atol=1e-5)
+    expected = -stats.norm.logpdf(y, raw[..., :1], np.exp(0.5 * log_variance.numpy()))
+    got = rows(loss, raw, y) + 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(got, expected[..., 0])
+    far = torch.tensor([[[0.0, -1e4]]], dtype=torch.float64)
+    assert loss.moments(far)[1].item() == pytest.approx(-14.0)
+
+
+def test_cross_entropy_against_scikit_learn():
+    labels = RNG.integers(0, 3, size=(2, 30))
+    p = np.exp(RAW) / np.exp(RAW).sum(-1, keepdims=True)
+    got = rows(CrossEntropy(), RAW, labels)
+    assert got[1].mean() == pytest.approx(log_loss(labels[1], p[1], labels=[0, 1, 2]))
+    smooth = np.eye(3)[labels] * 0.9 + 0.1 / 3
+    expected = -(smooth * np.log(p)).sum(-1)
+    np.testing.assert_allclose(rows(CrossEntropy(label_smoothing=0.1), RAW, labels), expected)
+
+
+def test_binary_cross_entropy():
+    labels = RNG.integers(0, 2, size=(2, 30, 3)).astype(float)
+    p = 1 / (1 + np.exp(-RAW))
+    for smoothing in (0.0, 0.2):
+        target = labels * (1 - smoothing) + smoothing / 2
+        expected = -(target * np.log(p) + (1 - target) * np.log(1 - p)).sum(-1)
+        got = rows(BinaryCrossEntropy(label_smoothing=smoothing), RAW, labels)
+        np.testing.assert_allclose(got, expected)
+
+
+def test_scores_against_scikit_learn():
+    weight = RNG.random((2, 30))
+    w = torch.from_numpy(weight)
+    got = r2(torch.from_numpy(RAW), torch.from_numpy(Y), w)
+    expected = [r2_score(Y[m], RAW[m], sample_weight=weight[m]) for m in range(2)]
+    np.testing.assert_allclose(got, expected)
+    labels, predicted = RNG.integers(0, 2, (2, 30, 2)), RNG.integers(0, 2, (2, 30, 2))
+    got = accuracy(torch.from_numpy(predicted), torch.from_numpy(labels), w)
+    expected = [accuracy_score(labels[m], predicted[m], sample_weight=weight[m]) for m in range(2)]
+    np.testing.assert_allclose(got, expected)
+    constant = torch.ones(1, 5, 1)
+    assert r2(constant, constant, torch.ones(1, 5)).item() == 1
+    assert r2(constant + 1, constant, torch.ones(1, 5)).item() == 0
+
+
+def run_rows(config, grads, rates, decays, n_decayed):
+    values = torch.ones(2, 4, dtype=torch.float64)
+    optimizer = RowOptimizer(config, values, n_decayed)
+    for grad in grads:
+        optimizer.step(values, grad, [0, 1], rates, decays)
+    return values
+
+
+@pytest.mark.parametrize("solver", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_optimisers_against_torch(solver, nesterov):
+    rates, decays = [0.1, 0.03], [0.0, 0.0]
+    if solver == "adamw":
+        decays = [0.5, 0.2]
+    generator = torch.Generator().manual_seed(0)
+    grads = [torch.randn(2, 4, generator=generator, dtype=torch.float64) for _ in range(7)]
+    got = run_rows(OptimizerConfig(solver, nesterov=nesterov), grads, rates, decays, 4)
+    for row in range(2):
+        parameter = torch.nn.Parameter(torch.ones(4, dtype=torch.float64))
+        makers = {
+            "adam": lambda p, r=row: torch.optim.Adam([p], lr=rates[r]),
+            "adamw": lambda p, r=row: torch.optim.AdamW([p], lr=rates[r], weight_decay=decays[r]),
+            "sgd": lambda p, r=row: torch.optim.SGD(
+                [p], lr=rates[r], momentum=0.9, nesterov=nesterov
+            ),
+        }
+        optimizer = makers[solver](parameter)
+        for grad in grads:
+            parameter.grad = grad[row].clone()
+            optimizer.step()
+        torch.testing.assert_close(got[row], parameter.detach())
+
+
+def test_decay_spares_the_biases():
+    zero = [torch.zeros(2, 4, dtype=torch.float64)]
+    values = run_rows(OptimizerConfig("adamw"), zero, [0.1, 0.1], [0.5, 0.0], 3)
+    assert values.tolist() == [[0.95, 0.95, 0.95, 1.0], [1.0] * 4]
+
+
+def test_rows_left_out_of_a_step_keep_their_values_and_state():
+    values = torch.ones(2, 3)
+    optimizer = RowOptimizer(OptimizerConfig(), values, 3)
+    optimizer.step(values, torch.ones(2, 3), [1], [0.1, 0.1], [0.0, 0.0])
+    assert values[0].tolist() == [1.0] * 3
+    assert values[1, 0] < 1
+    assert optimizer.member(0)["steps"] == 0
+    assert optimizer.member(1)["steps"] == 1
+
+
+def test_clipping_is_by_row():
+    grads = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+    norms = clip_gradients(grads, 1.0)
+    torch.testing.assert_close(grads, torch.tensor([[0.6, 0.8], [0.3, 0.4]]))
+    assert norms.tolist() == pytest.approx([5.0, 0.5])
+
+
+def test_schedules_at_known_points():
+    assert schedule_factor("flat-cosine", 0.5) == 1.0
+    assert schedule_factor("flat-cosine", 0.75) == pytest.approx(0.5)
+    assert schedule_factor("flat-cosine", 1.0) == pytest.approx(0.0)
+    assert schedule_factor("one-cycle", 0.0) == pytest.approx(0.04)
+    assert schedule_factor("one-cycle", 0.3) == pytest.approx(1.0)
+    assert schedule_factor("one-cycle", 1.0) == pytest.approx(1e-4)
+    for t in (0.0, 1 / 15, 3 / 15, 7 / 15, 1.0):  # the ends of coslog4's four cycles
+        assert schedule_factor("coslog4", t) == pytest.approx(0.0, abs=1e-12)
+    middle = (2**2.5 - 1) / 15
+    assert schedule_factor("coslog4", middle) == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="got 'linear'"):
+        schedule_factor("linear", 0.5)
+
+
+def test_one_cycle_is_torchs():
+    steps = 1000
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=1.0, total_steps=steps + 1, final_div_factor=400.0
+    )
+    for step in range(steps):
+        # torch rounds the border between the two phases to a step
+        got = schedule_factor("one-cycle", step / steps)
+        assert got == pytest.approx(schedule.get_last_lr()[0], abs=0.004)
+        optimizer.step()
+        schedule.step()
+
+
+@pytest.mark.parametrize("name", [s for s in SCHEDULES if "-" in s or s.startswith("cos")])
+def test_factors_stay_between_nothing_and_all(name):
+    factors = [schedule_factor(name, t) for t in np.linspace(-0.1, 1.1, 200)]
+    assert min(factors) >= 0
+    assert max(factors) <= 1 + 1e-12
+
+
+REPORT = EpochReport(2, 5, (0,), np.array([0.25]), np.array([0.5]), np.array([0.1]), 0.2)
+
+
+def test_verbose_lines(capsys):
+    VerboseLines().on_epoch_end(REPORT)
+    assert capsys.readouterr().out == "Iteration 2, loss = 0.25000000\nValidation score: 0.500000\n"
+
+
+def test_progress_bar_is_silent_in_a_pipe_and_survives_copies(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    bar = ProgressBar("fit")
+    for _ in range(2):  # it can be used again
+        bar.on_train_begin(1, 5)
+        bar.on_epoch_end(REPORT)
+        bar.on_train_end()
+    assert stream.getvalue() == ""
+    assert copy.deepcopy(bar).description == pickle.loads(pickle.dumps(bar)).description == "fit"
+
+
+def test_progress_bar_on_a_terminal(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    bar = ProgressBar("fit")
+    bar.on_train_begin(3, 5)
+    bar.on_epoch_end(REPORT)
+    bar.on_train_end()
+    shown = stream.getvalue()
+    assert "fit x 3" in shown
+    assert "2/5" in shown
+    assert "loss 0.25" in shown
+    assert "validation score 0.5" in shown
+    assert "epochs/s" in shown
