@@ -31,6 +31,8 @@ def resolve_device(device: str | torch.device) -> torch.device:
         raise ValueError(
             f"device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', got {device!r}"
         ) from error
+    if resolved.type not in ("cpu", "cuda", "mps") or (resolved.type == "cpu" and resolved.index):
+        raise ValueError(f"device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', got {device!r}")
     if resolved.type == "cuda":
         n_devices = torch.cuda.device_count()
         if n_devices == 0:

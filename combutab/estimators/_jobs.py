@@ -61,8 +61,12 @@ def train_jobs(
     on_done: Callable[[int], None] | None = None,
     *,
     n_jobs: int | None = None,
+    keep_optimizers: bool = True,
 ) -> list[list[MemberResult]]:
     """Train all members of all jobs, as few stacks as memory and caches allow.
+
+    After a keyboard interrupt no further stack is begun: a single job keeps the members that it
+    has, several jobs have no use for some of theirs and the interrupt goes on to the caller.
 
     Parameters
     ----------
@@ -74,6 +78,8 @@ def train_jobs(
         Called with the number of members that finished, after each stack.
     n_jobs : int, optional
         Stacks that train at the same time, each in a process of joblib's current backend.
+    keep_optimizers : bool, default=True
+        Keep the optimisers' states, twice the size of the weights, to go on from later.
 
     Returns
     -------
@@ -88,9 +94,15 @@ def train_jobs(
         outputs = Parallel(n_jobs=n_jobs, return_as="generator")(
             delayed(_train)(*_extract(jobs, stack), ()) for stack in stacks
         )
-    for stack, trained in zip(stacks, outputs, strict=True):
+    for stack, trained in zip(stacks, outputs, strict=False):
         for place, result in zip(stack, trained, strict=True):
+            if not keep_optimizers:
+                result.optimizer = {}
             results[place.job][place.member] = result
+        if any(result.reason == "interrupted" for result in trained):
+            if len(jobs) > 1:
+                raise KeyboardInterrupt
+            break
         if on_done is not None:
             on_done(len(stack))
     return [[r for r in row if r is not None] for row in results]

@@ -45,7 +45,8 @@ def absorb(estimator: Any, job: Job, results: Sequence[MemberResult], *, fresh: 
         for r in results
     ]
     estimator._net = LazyNetwork()
-    estimator._trained = (tuple(member.activation for member in job.members), estimator.precision)
+    trained = job.members[: len(results)]  # an interrupt may leave fewer than were wanted
+    estimator._trained = (tuple(member.activation for member in trained), estimator.precision)
     estimator.n_layers_ = len(job.shape.hidden) + 2
     estimator.t_ = first.t
     if job.config.optimizer.solver == "lbfgs":

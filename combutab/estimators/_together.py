@@ -38,7 +38,8 @@ def fit_stacked(
     """Fit all estimators, in as few batched programs as their shapes allow.
 
     Each result is the one that the estimator's own ``fit`` gives with the same ``random_state``,
-    up to the order of floating-point sums. A fit that fails leaves its error in its outcome.
+    up to the order of floating-point sums; only the optimiser's state is not kept (``partial_fit``
+    begins with a fresh one). A fit that fails leaves its error in its outcome.
 
     Parameters
     ----------
@@ -92,12 +93,12 @@ def _train(
 ) -> Sequence[list[MemberResult] | Exception]:
     """Train as stacks; where one of them fails, alone, so that each job has its own error."""
     try:
-        return train_jobs(jobs, callbacks, on_done, n_jobs=n_jobs)
+        return train_jobs(jobs, callbacks, on_done, n_jobs=n_jobs, keep_optimizers=False)
     except Exception:
         results: list[list[MemberResult] | Exception] = []
         for job in jobs:
             try:
-                results += train_jobs([job], callbacks)
+                results += train_jobs([job], callbacks, keep_optimizers=False)
             except Exception as error:
                 results.append(error)
         return results
