@@ -128,6 +128,11 @@ def _weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.nda
 
 def _split(estimator: Any, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the training and of the validation rows, increasing."""
+    if np.ceil(estimator.validation_fraction * len(target)) < 2:
+        raise ValueError(
+            "The validation set is too small. Increase 'validation_fraction' or the size of your "
+            f"dataset: validation_fraction={estimator.validation_fraction} of {len(target)} rows."
+        )
     seed = fold_in(seed_from(estimator.random_state), _SPLIT) % (1 << 32)
     train, val = train_test_split(
         np.arange(len(target)),
@@ -135,11 +140,6 @@ def _split(estimator: Any, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         random_state=seed,
         stratify=estimator._stratify(target),
     )
-    if len(val) < 2:
-        raise ValueError(
-            "The validation set is too small. Increase 'validation_fraction' or the size of your "
-            f"dataset: validation_fraction={estimator.validation_fraction} of {len(target)} rows."
-        )
     return np.sort(train), np.sort(val)
 
 

@@ -18,6 +18,7 @@ class FitOutcome:
 
     seconds: float
     error: Exception | None = None
+    invalid: bool = False  # a parameter's value: ``fit`` itself says so, before it is served
 
 
 _PREFITTED: ContextVar[deque[tuple[BaseEstimator, FitOutcome]] | None] = ContextVar(
@@ -32,7 +33,7 @@ def serve_fits(fits: Sequence[tuple[BaseEstimator, FitOutcome]]) -> Iterator[Non
     This is how scikit-learn's own search scores, reports and fails on what a stack trained. Once
     the fits are used up, ``fit`` trains as always (the refit).
     """
-    token = _PREFITTED.set(deque(fits))
+    token = _PREFITTED.set(deque(fit for fit in fits if not fit[1].invalid))
     try:
         yield
     finally:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sklearn import get_config
+
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._jobs import Job, train_jobs
 from combutab.estimators._prefitted import FitOutcome
@@ -63,7 +65,9 @@ def fit_stacked(
     for i, task in enumerate(tasks):
         started = time.perf_counter()
         try:
-            task.estimator._validate_params()
+            outcomes[i].invalid = True
+            _validate(task.estimator)
+            outcomes[i].invalid = False
             jobs.append(_prepare(task, encoded))
             owners.append(i)
         except Exception as error:  # the caller decides: it is in the outcome
@@ -83,6 +87,12 @@ def fit_stacked(
         except ValueError as error:  # it diverged
             outcomes[i].error = error
     return outcomes
+
+
+def _validate(estimator: BaseMLP) -> None:
+    """What scikit-learn does in ``fit`` before ours begins."""
+    if not get_config()["skip_parameter_validation"]:
+        estimator._validate_params()
 
 
 def _train(

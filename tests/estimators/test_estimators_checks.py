@@ -15,14 +15,22 @@ WEIGHTS_AS_COPIES = {
     "check_sample_weight_equivalence_on_sparse_data",
 }
 EXACT = {"dropout": 0.0, "precision": "float64", "max_iter": 20}
-# Where a check asks for a score after so few epochs, the rate or the batches are chosen to reach it.
+# Where a check asks for a score after few epochs, the rate or the batches are such as reach it.
 SETTINGS = [
     (MLPClassifier, EXACT, set()),
     (MLPRegressor, EXACT, set()),
     (MLPClassifier, {}, WEIGHTS_AS_COPIES),
     (MLPRegressor, {}, WEIGHTS_AS_COPIES),
-    (MLPClassifier, {"normalization": "batch", "batch_size": 5}, WEIGHTS_AS_COPIES),
-    (MLPRegressor, {"normalization": "layer", "proxy_norm": True}, WEIGHTS_AS_COPIES),
+    (
+        MLPClassifier,
+        {"normalization": "batch", "batch_size": 5, "hidden_layer_sizes": (16,)},
+        WEIGHTS_AS_COPIES,
+    ),
+    (
+        MLPRegressor,
+        {"normalization": "layer", "proxy_norm": True, "hidden_layer_sizes": (16,)},
+        WEIGHTS_AS_COPIES,
+    ),
     (MLPClassifier, {"n_members": 2, **EXACT}, set()),
     (MLPRegressor, {"loss": "quantile", "learning_rate_init": 0.01, **EXACT}, set()),
     (MLPRegressor, {"loss": "gaussian_nll", **EXACT}, set()),

@@ -50,7 +50,7 @@ def _fit(cls, kind, **parameters):
         ).fit(X, y)
 
 
-# ---- parameters -------------------------------------------------------------------------------
+# ---- parameters ----------------------------------------
 
 
 @pytest.mark.parametrize("name", ["MLPClassifier", "MLPRegressor"])
@@ -102,7 +102,7 @@ def test_every_value_of_scikit_learn_is_taken(kind, values):
     assert np.isfinite(model.predict(KINDS[kind][0])).all()
 
 
-# ---- attributes ---------------------------------------------------------------------------------
+# ---- attributes ----------------------------------------
 
 
 def _describe(value):
@@ -181,7 +181,7 @@ def test_scores_are_as_good_as_scikit_learns(cls, data):
     assert ours.fit(X_train, y_train).score(X_test, y_test) > reference - 0.03
 
 
-# ---- partial_fit ----------------------------------------------------------------------------------
+# ---- partial_fit ----------------------------------------
 
 
 def test_partial_fit_needs_classes_at_its_first_call_only():
@@ -284,7 +284,7 @@ def test_partial_fit_multilabel_and_after_fit():
     assert fitted.loss_ < before
 
 
-# ---- warm_start -------------------------------------------------------------------------------------
+# ---- warm_start ----------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["three classes", "one target"])
@@ -341,7 +341,7 @@ def test_warm_start_keeps_the_best_weights_of_earlier_calls():
     assert model.best_validation_score_ == best == model.score(X, y)
 
 
-# ---- early stopping, convergence, divergence ------------------------------------------------------------
+# ---- early stopping, convergence, divergence ----------------------------------------
 
 
 def test_early_stopping_splits_by_class_and_restores_the_best_weights():
@@ -412,6 +412,8 @@ def test_a_validation_set_of_one_row_is_refused_in_scikit_learns_words():
     X, y = DIABETES
     with pytest.raises(ValueError, match="The validation set is too small"):
         MLPRegressor(early_stopping=True, validation_fraction=0.1).fit(X[:9], y[:9])
+    with pytest.raises(ValueError, match="The validation set is too small"):
+        MLPRegressor(early_stopping=True, validation_fraction=0.0).fit(X, y)
 
 
 def test_lbfgs_does_not_stop_early():

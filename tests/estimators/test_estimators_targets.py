@@ -94,7 +94,7 @@ def test_arrow_and_polars_labels():
         assert (MLPClassifier(**QUICK).fit(X, y).predict(X) == NAMES[IRIS]).mean() > 0.9
 
 
-# ---- several labels, several targets ------------------------------------------------------------------
+# ---- several labels, several targets ----------------------------------------
 
 MULTILABEL = np.column_stack([IRIS == 0, IRIS >= 1, X[:, 0] > 5.8]).astype(int)
 
@@ -191,7 +191,7 @@ def test_many_classes():
     assert MLPClassifier(**{**QUICK, "max_iter": 60}).fit(rows, y).score(rows, y) > 0.95
 
 
-# ---- sample weights -------------------------------------------------------------------------------------
+# ---- sample weights ----------------------------------------
 
 
 def _equal(a, b):
@@ -277,7 +277,7 @@ def test_the_validation_score_is_weighted():
     assert_allclose(model.best_validation_score_, expected, rtol=1e-6)
 
 
-# ---- class weights ----------------------------------------------------------------------------------------
+# ---- class weights ----------------------------------------
 
 
 @pytest.mark.parametrize("labels", [IRIS, NAMES[IRIS], IRIS == 1])

@@ -196,7 +196,7 @@ def test_batches_partition_the_rows_and_are_drawn_anew():
     assert shuffled != in_order
 
 
-# ---- penalties, clipping, smoothing, dropout ------------------------------------------------------
+# ---- penalties, clipping, smoothing, dropout ----------------------------------------
 
 
 def test_alpha_shrinks_the_weights():
@@ -269,7 +269,7 @@ def test_dropout_acts_in_training_and_not_in_prediction():
     assert len({*losses[0.5], losses[0.0][0]}) == 3  # another mask each epoch
 
 
-# ---- schedules -----------------------------------------------------------------------------------
+# ---- schedules ----------------------------------------
 
 
 def test_schedules_change_the_rates_as_documented():
@@ -327,7 +327,7 @@ def test_the_rate_of_adam_follows_its_schedule_too():
     assert kept.loss_ != cosine.loss_
 
 
-# ---- lbfgs -----------------------------------------------------------------------------------------
+# ---- lbfgs ----------------------------------------
 
 
 def test_lbfgs_beats_adam_on_a_small_problem():

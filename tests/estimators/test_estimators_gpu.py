@@ -1,0 +1,102 @@
+"""The same on a GPU."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_diabetes, load_iris
+
+from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, load
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device"),
+]
+
+INF = float("inf")
+X, Y = load_iris(return_X_y=True)
+X_REG, Y_REG = load_diabetes(return_X_y=True)
+QUICK = {"hidden_layer_sizes": (32, 16), "max_iter": 10, "n_iter_no_change": INF, "random_state": 0}
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"n_members": 4},
+        {"normalization": "batch"},
+        {"normalization": "layer", "proxy_norm": True},
+        {"activation": "combu-random"},
+        {"activation": "pln-4"},
+        {"activation": "prelu"},
+        {"solver": "sgd"},
+        {"solver": "adamw", "max_grad_norm": 0.5, "learning_rate": "cosine"},
+        {"early_stopping": True, "batch_size": 32},
+    ],
+    ids=str,
+)
+def test_a_gpu_trains_what_a_cpu_trains(parameters):
+    exact = {**QUICK, "precision": "float64", **parameters}
+    cpu = MLPClassifier(**exact, device="cpu").fit(X, Y)
+    gpu = MLPClassifier(**exact, device="cuda").fit(X, Y)
+    assert gpu._network().device.type == "cuda"
+    assert_allclose(gpu.loss_curve_, cpu.loss_curve_, rtol=1e-8)
+    assert_allclose(gpu.predict_proba(X), cpu.predict_proba(X), rtol=1e-6)
+    single = {**QUICK, **parameters}
+    cpu = MLPRegressor(**single, device="cpu").fit(X_REG, Y_REG)
+    gpu = MLPRegressor(**single, device="cuda").fit(X_REG, Y_REG)
+    assert_allclose(gpu.loss_curve_, cpu.loss_curve_, rtol=1e-2)
+    assert isinstance(gpu.predict(X_REG), np.ndarray)
+
+
+def test_auto_is_the_gpu_and_repeats():
+    model = MLPClassifier(**QUICK).fit(X, Y)
+    assert model._network().device.type == "cuda"
+    assert_allclose(MLPClassifier(**QUICK).fit(X, Y).loss_curve_, model.loss_curve_, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("there", "here"), [("cuda", "cpu"), ("cpu", "cuda")])
+def test_models_move_between_devices(there, here, tmp_path):
+    model = MLPClassifier(**QUICK, n_members=2, device=there).fit(X, Y)
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model", device=here)
+    moved = pickle.loads(pickle.dumps(model)).set_params(device=here)
+    for other in (loaded, moved):
+        assert other._network().device.type == here
+        assert_allclose(other.predict_proba(X), model.predict_proba(X), atol=1e-5)
+        other.partial_fit(X, Y)
+
+
+def test_bf16_and_lbfgs():
+    half = MLPRegressor(**QUICK, precision="bf16-mixed", device="cuda").fit(X_REG, Y_REG)
+    full = MLPRegressor(**QUICK, device="cuda").fit(X_REG, Y_REG)
+    assert_allclose(half.loss_curve_, full.loss_curve_, rtol=0.05)
+    exact = {**QUICK, "solver": "lbfgs", "precision": "float64", "activation": "tanh", "alpha": 1.0}
+    with pytest.warns(UserWarning, match="lbfgs failed to converge"):
+        gpu = MLPRegressor(**exact, device="cuda").fit(X_REG, Y_REG)
+    with pytest.warns(UserWarning, match="lbfgs failed to converge"):
+        cpu = MLPRegressor(**exact, device="cpu").fit(X_REG, Y_REG)
+    assert_allclose(gpu.loss_, cpu.loss_, rtol=1e-5)
+
+
+def test_a_stacked_search():
+    grid = {
+        "activation": ["relu", "combu"],
+        "learning_rate_init": [1e-3, 1e-2],
+        "dropout": [0, 0.2],
+    }
+    exact = {**QUICK, "precision": "float64"}
+    cpu, gpu = (
+        StackedGridSearchCV(MLPClassifier(**exact, device=d), grid, cv=3).fit(X, Y)
+        for d in ("cpu", "cuda")
+    )
+    assert_allclose(gpu.cv_results_["mean_test_score"], cpu.cv_results_["mean_test_score"])
+    assert_array_equal(gpu.cv_results_["rank_test_score"], cpu.cv_results_["rank_test_score"])
+
+
+def test_global_state_is_left_alone():
+    before = torch.cuda.get_rng_state()
+    MLPClassifier(**QUICK, activation="combu-random", device="cuda").fit(X, Y).predict(X)
+    assert torch.equal(torch.cuda.get_rng_state(), before)

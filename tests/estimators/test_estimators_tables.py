@@ -1,0 +1,328 @@
+"""Tables as users have them: categories, text, dates, missing values, every container."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_iris
+
+from combutab import MLPClassifier, MLPRegressor
+
+INF = float("inf")
+QUICK = {"hidden_layer_sizes": (16,), "max_iter": 5, "n_iter_no_change": INF, "random_state": 0}
+LEARN = {**QUICK, "max_iter": 60, "learning_rate_init": 0.02}
+X, Y = load_iris(return_X_y=True)
+RNG = np.random.default_rng(0)
+
+
+def _table(n=200):
+    """Columns of every kind; y depends on each but the noise."""
+    rng = np.random.default_rng(1)
+    age = rng.integers(18, 90, n).astype(float)
+    city = rng.choice(["Rome", "Oslo", "Lima"], n)
+    member = rng.uniform(size=n) < 0.5
+    joined = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 1000, n), unit="D")
+    days = (joined - joined.min()).days.to_numpy()
+    y = 0.05 * age + 2.0 * (city == "Oslo") - 1.5 * member + 0.003 * days
+    income = age * 100 + rng.normal(size=n)
+    frame = pd.DataFrame(
+        {
+            "age": age,
+            "city": city,
+            "grade": pd.Categorical(rng.choice(["low", "high"], n), categories=["low", "high"]),
+            "member": member,
+            "joined": joined,
+            "wait": pd.to_timedelta(rng.integers(1, 100, n), unit="h"),
+            "income": income,
+        }
+    )
+    frame.loc[rng.choice(n, 20, replace=False), "income"] = np.nan
+    frame.loc[rng.choice(n, 20, replace=False), "city"] = None
+    return frame, y
+
+
+FRAME, TARGET = _table()
+
+
+def test_a_mixed_table_is_learned_as_it_is():
+    model = MLPRegressor(**LEARN).fit(FRAME, TARGET)
+    assert model.score(FRAME, TARGET) > 0.9
+    for column in ("city", "member", "joined"):  # each was of use
+        blurred = FRAME.assign(**{column: FRAME[column].iloc[::-1].to_numpy()})
+        assert model.score(blurred, TARGET) < model.score(FRAME, TARGET) - 0.02
+    assert model.n_features_in_ == 7
+    assert model.feature_names_in_.tolist() == list(FRAME.columns)
+    assert model.coefs_[0].shape[0] == model.encoder_.n_dense_
+
+
+def _nullable(frame):
+    return frame.convert_dtypes()
+
+
+def _arrow(frame):
+    pytest.importorskip("pyarrow")
+    return frame.convert_dtypes(dtype_backend="pyarrow")
+
+
+def _polars(frame):
+    pl = pytest.importorskip("polars")
+    columns = {n: c.astype(object) if n == "grade" else c for n, c in frame.items()}
+    return pl.DataFrame({n: [None if pd.isna(v) else v for v in c] for n, c in columns.items()})
+
+
+def _pyarrow_table(frame):
+    return pytest.importorskip("pyarrow").Table.from_pandas(frame)
+
+
+def _objects(frame):
+    return frame.astype(object)
+
+
+@pytest.mark.parametrize("convert", [_nullable, _arrow, _polars, _pyarrow_table, _objects])
+def test_every_container_of_one_table_gives_one_model(convert):
+    X_other = convert(FRAME)
+    for options in ({}, {"early_stopping": True}):
+        expected = MLPRegressor(**QUICK, **options).fit(FRAME, TARGET)
+        got = MLPRegressor(**QUICK, **options).fit(X_other, TARGET)
+        assert_allclose(got.predict(X_other), expected.predict(FRAME), rtol=1e-4, atol=1e-5)
+    assert_allclose(expected.predict(X_other), expected.predict(FRAME), rtol=1e-4, atol=1e-5)
+
+
+SPARSE = ["csr", "csc", "coo", "lil", "dok", "bsr"]
+
+
+@pytest.mark.parametrize("fmt", SPARSE)
+@pytest.mark.parametrize("container", [scipy.sparse.csr_matrix, scipy.sparse.csr_array])
+def test_sparse_formats(fmt, container):
+    dense = np.where(X > 3, X, 0)
+    sparse = container(dense).asformat(fmt)
+    weight = np.r_[0.0, np.ones(149)]
+    for options, given in [({}, None), ({"early_stopping": True}, None), ({}, weight)]:
+        expected = MLPClassifier(**QUICK, **options).fit(container(dense), Y, sample_weight=given)
+        got = MLPClassifier(**QUICK, **options).fit(sparse, Y, sample_weight=given)
+        assert_array_equal(got.predict_proba(sparse), expected.predict_proba(container(dense)))
+        assert_allclose(got.predict_proba(dense), got.predict_proba(sparse), atol=1e-5)
+    validated = MLPClassifier(**QUICK).fit(sparse, Y, X_val=sparse, y_val=Y)
+    assert len(validated.validation_scores_) == 5
+
+
+def test_sparse_input_is_scaled_without_centering_like_a_scaled_dense_one():
+    dense = np.where(X.mean(0) < X, X, 0)
+    parameters = {**QUICK, "precision": "float64", "dropout": 0.0}
+    got = MLPClassifier(**parameters).fit(scipy.sparse.csr_array(dense), Y)
+    by_hand = MLPClassifier(**parameters, numeric_encoding="none").fit(dense / dense.std(0), Y)
+    assert_allclose(
+        got.predict_proba(dense), by_hand.predict_proba(dense / dense.std(0)), rtol=1e-5
+    )
+
+
+# ---- categories ----------------------------------------
+
+
+def test_ten_thousand_categories_are_embedded_and_unseen_ones_predicted():
+    n = 40_000
+    codes = RNG.integers(0, 10_000, n)
+    effect = RNG.normal(size=10_000)
+    frame = pd.DataFrame({"id": [f"c{c}" for c in codes], "x": RNG.normal(size=n)})
+    model = MLPRegressor(**{**QUICK, "max_iter": 12, "learning_rate_init": 0.02}, dropout=0.0).fit(
+        frame, effect[codes]
+    )
+    assert model.encoder_.n_dense_ == 1  # not one-hot
+    assert len(model.encoder_.cardinalities_) == 1
+    assert model.coefs_[0].shape[0] == 1 + 8
+    assert model.score(frame, effect[codes]) > 0.8
+    new = pd.DataFrame({"id": ["never seen", None], "x": [0.0, 0.0]})
+    assert np.isfinite(model.predict(new)).all()
+
+
+@pytest.mark.parametrize("max_onehot", [0, 3, 32])
+def test_unseen_and_missing_categories_at_predict(max_onehot):
+    model = MLPRegressor(**QUICK, max_onehot=max_onehot, embedding_dim=4).fit(FRAME, TARGET)
+    odd = FRAME.head(4).assign(
+        city=["Paris", None, "Oslo", ""], grade=[None, "other", "low", "low"]
+    )
+    predicted = model.predict(odd)
+    assert np.isfinite(predicted).all()
+    assert_allclose(predicted[2], model.predict(odd[2:3])[0], rtol=1e-5)
+
+
+def test_categorical_features_by_name_position_mask_and_none():
+    frame = pd.DataFrame({"code": Y, "x": X[:, 0]})
+    by_name = MLPClassifier(**QUICK, categorical_features=["code"]).fit(frame, Y)
+    assert by_name.encoder_.n_dense_ == 4
+    for spec in ([0], [True, False], np.array([0]), ("code",)):
+        got = MLPClassifier(**QUICK, categorical_features=spec).fit(frame, Y)
+        assert_array_equal(got.predict_proba(frame), by_name.predict_proba(frame))
+    assert MLPClassifier(**QUICK).fit(frame, Y).encoder_.n_dense_ == 2
+    for spec, words in [
+        (["nope"], "which X lacks"),
+        ([7], "positions"),
+        ([True], "mask of length"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            MLPClassifier(**QUICK, categorical_features=spec).fit(frame, Y)
+    text = frame.astype({"code": str})
+    numbers = MLPClassifier(**QUICK, categorical_features=None).fit(text, Y)
+    assert numbers.encoder_.n_dense_ == 2
+
+
+# ---- names and order ----------------------------------------
+
+
+def test_errors_and_warnings_about_columns_name_the_estimator():
+    model = MLPRegressor(**QUICK).fit(FRAME, TARGET)
+    with pytest.raises(ValueError, match=r"(?s)feature names.*must be in the same order"):
+        model.predict(FRAME[FRAME.columns[::-1]])
+    with pytest.raises(ValueError, match=r"(?s)unseen at fit time.*age2.*missing.*age"):
+        model.predict(FRAME.rename(columns={"age": "age2"}))
+    with pytest.raises(ValueError, match=r"(?s)seen at fit time, yet now missing.*- wait"):
+        model.predict(FRAME.drop(columns="wait"))
+    numbers = pd.DataFrame(X, columns=list("abcd"))
+    model = MLPClassifier(**QUICK).fit(numbers, Y)
+    with pytest.warns(
+        UserWarning, match="not have valid feature names, but MLPClassifier was fitt"
+    ):
+        model.predict(X)
+    model = MLPClassifier(**QUICK).fit(X, Y)
+    with pytest.raises(ValueError, match="X has 3 features, but MLPClassifier is expecting 4"):
+        model.predict(X[:, :3])
+    with pytest.warns(
+        UserWarning, match="X has feature names, but MLPClassifier was fitted without"
+    ):
+        model.predict(numbers)
+    for given in (numbers, X):  # no warning where both have names, or none
+        fitted = MLPClassifier(**QUICK).fit(given, Y)
+        fitted.predict(given)
+        fitted.score(given, Y)
+
+
+def test_names_that_are_no_strings():
+    frame = pd.DataFrame(X)
+    assert not hasattr(MLPClassifier(**QUICK).fit(frame, Y), "feature_names_in_")
+    with pytest.raises(TypeError, match="only supported if all input features have string names"):
+        MLPClassifier(**QUICK).fit(frame.rename(columns={0: "a"}), Y)
+    with pytest.raises(ValueError, match=r"duplicate column names: \['a'\]"):
+        MLPClassifier(**QUICK).fit(pd.DataFrame(X, columns=list("aabc")), Y)
+
+
+# ---- edges ----------------------------------------
+
+
+def test_empty_and_misshapen_tables():
+    for table, y, words in [
+        (FRAME[:0], TARGET[:0], "0 sample"),
+        (pd.DataFrame(index=range(3)), [1, 2, 3], r"0 feature\(s\)"),
+        (np.empty((5, 0)), np.ones(5), r"0 feature\(s\)"),
+        (X[:, 0], Y, "Expected 2D array, got 1D array instead"),
+        (X, Y[:3], "inconsistent numbers of samples"),
+        (X[None], Y[:1], "dim 3"),
+        (X + 1j, Y, "Complex data not supported"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            MLPRegressor(**QUICK).fit(table, y)
+    model = MLPRegressor(**QUICK).fit(FRAME, TARGET)
+    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+        model.predict(FRAME[:0])
+
+
+def test_one_row_and_constant_columns():
+    model = MLPRegressor(**QUICK).fit(FRAME[:1], [3.0])
+    assert np.isfinite(model.predict(FRAME)).all()
+    constant = FRAME.assign(age=7.0, city="Rome", nothing=None)
+    model = MLPRegressor(**QUICK).fit(constant, TARGET)
+    assert np.isfinite(model.predict(constant)).all()
+    assert_array_equal(model.predict(constant.assign(age=8.0)), model.predict(constant))
+
+
+@pytest.mark.parametrize("numeric_encoding", ["standard", "quantile", "robust", "none"])
+def test_infinite_values_are_refused_and_huge_ones_survive(numeric_encoding):
+    parameters = {**QUICK, "numeric_encoding": numeric_encoding}
+    with pytest.raises(ValueError, match="Input X contains infinity"):
+        MLPRegressor(**parameters).fit(np.where(X > 7, np.inf, X), Y)
+    model = MLPRegressor(**parameters).fit(X, Y)
+    with pytest.raises(ValueError, match="Input X contains infinity"):
+        model.predict(np.full((1, 4), -np.inf))
+    if numeric_encoding != "none":
+        assert np.isfinite(MLPRegressor(**parameters).fit(X * 1e300, Y).predict(X * 1e300)).all()
+
+
+@pytest.mark.parametrize("numeric_encoding", ["standard", "quantile", "robust", "none"])
+def test_missing_numbers_in_fit_and_only_at_predict(numeric_encoding):
+    holes = np.where(RNG.uniform(size=X.shape) < 0.2, np.nan, X)
+    model = MLPClassifier(**{**LEARN, "numeric_encoding": numeric_encoding}).fit(holes, Y)
+    assert model.score(holes, Y) > 0.85
+    whole = MLPClassifier(**{**LEARN, "numeric_encoding": numeric_encoding}).fit(X, Y)
+    assert np.isfinite(whole.predict_proba(holes)).all()
+    all_missing = np.column_stack([X, np.full(150, np.nan)])
+    assert MLPClassifier(**QUICK).fit(all_missing, Y).predict(all_missing).shape == (150,)
+
+
+def test_text_where_numbers_were_is_an_error_that_names_column_and_value():
+    model = MLPRegressor(**QUICK).fit(FRAME, TARGET)
+    broken = FRAME.astype({"age": object})
+    broken.loc[3, "age"] = "forty"
+    with pytest.raises(ValueError, match=r"column 'age' is numeric, but 'forty' could not be conv"):
+        model.predict(broken)
+    assert_allclose(
+        model.predict(FRAME.astype({"age": str})), model.predict(FRAME)
+    )  # "40.0" is one
+    with pytest.raises(ValueError, match="column 'joined' holds datetimes"):
+        model.predict(FRAME.assign(joined=1.5))
+
+
+def test_fit_and_predict_leave_the_data_as_it_was():
+    frame, y = FRAME.copy(), TARGET.copy()
+    array = X.copy()
+    array.flags.writeable = False
+    weight = np.ones(200)
+    MLPRegressor(**QUICK).fit(frame, y, sample_weight=weight).predict(frame)
+    MLPClassifier(**QUICK, early_stopping=True).fit(array, Y).predict(array)
+    pd.testing.assert_frame_equal(frame, FRAME)
+    assert_array_equal(y, TARGET)
+    assert_array_equal(weight, np.ones(200))
+
+
+# ---- an own validation set ----------------------------------------
+
+
+def test_the_validation_set_shapes_no_encoding():
+    train, val = FRAME[:150], FRAME[150:].assign(age=1e6, city="Atlantis")
+    with_val = MLPRegressor(**QUICK, dropout=0.0).fit(
+        train, TARGET[:150], X_val=val, y_val=TARGET[150:]
+    )
+    without = MLPRegressor(**QUICK, dropout=0.0).fit(train, TARGET[:150])
+    assert_array_equal(
+        with_val.encoder_.numeric_scaler_.centre, without.encoder_.numeric_scaler_.centre
+    )
+    assert with_val.encoder_.categories_ == without.encoder_.categories_
+    assert_array_equal(with_val.loss_curve_, without.loss_curve_)
+    # nor does the part that early_stopping sets aside
+    stopping = MLPRegressor(**QUICK, early_stopping=True).fit(X, Y)
+    centre = stopping.encoder_.numeric_scaler_.centre
+    assert (np.abs(centre - X.mean(0)) > 1e-6).all()
+
+
+def test_bad_validation_sets():
+    model = MLPClassifier(**QUICK)
+    for arguments, words in [
+        ({"X_val": X}, "X_val and y_val go together, got only X_val"),
+        ({"y_val": Y}, "X_val and y_val go together, got only y_val"),
+        ({"X_val": X, "y_val": Y[:5]}, "inconsistent numbers of samples"),
+        ({"X_val": X[:, :2], "y_val": Y}, "X has 2 features, but MLPClassifier is expecting 4"),
+        ({"X_val": X, "y_val": Y + 1}, r"classes not in `self.classes_`: \[3\]"),
+        ({"X_val": X, "y_val": np.where(Y == 1, np.nan, Y)}, "y contains NaN"),
+        ({"X_val": X[:0], "y_val": Y[:0]}, "0 sample"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            model.fit(X, Y, **arguments)
+
+
+def test_nothing_warns_on_plain_tables():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for table in (FRAME, X):
+            y = TARGET if table is FRAME else Y
+            MLPRegressor(**QUICK, early_stopping=True).fit(table, y).predict(table)

@@ -1,0 +1,555 @@
+"""StackedGridSearchCV finds what GridSearchCV finds."""
+
+import functools
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.exceptions import ConvergenceWarning, FitFailedWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import make_scorer, mean_absolute_error
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    PredefinedSplit,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    cross_val_score,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from combutab import CombU, MLPClassifier, MLPRegressor, StackedGridSearchCV
+from combutab.estimators import _together
+from combutab.training import TimeLimit
+
+INF = float("inf")
+X, Y = load_iris(return_X_y=True)
+X_REG, Y_REG = load_diabetes(return_X_y=True)
+NAMES = np.array(["setosa", "versicolor", "virginica"])
+QUICK = {
+    "hidden_layer_sizes": (8,),
+    "max_iter": 8,
+    "learning_rate_init": 0.02,
+    "n_iter_no_change": INF,
+    "random_state": 0,
+}
+CLASSIFIER, REGRESSOR = MLPClassifier(**QUICK), MLPRegressor(**QUICK)
+FRAME = pd.DataFrame(X, columns=list("abcd")).assign(
+    kind=np.where(X[:, 0] > 5.8, "large", "small"), id=[f"n{i % 50}" for i in range(150)]
+)
+TIMES = ("mean_fit_time", "std_fit_time", "mean_score_time", "std_score_time")
+
+
+def _agree(ours, theirs):
+    assert list(ours.cv_results_) == list(theirs.cv_results_)
+    for key, expected in theirs.cv_results_.items():
+        got = ours.cv_results_[key]
+        if key in TIMES:
+            assert got.shape == expected.shape
+            assert (got >= 0).all()
+        elif "score" in key and "rank" not in key:
+            assert_allclose(got, expected, rtol=1e-6, atol=1e-12, err_msg=key)
+            assert got.dtype == expected.dtype
+        elif key.startswith("param"):
+            assert repr(got) == repr(expected)
+        else:
+            assert_array_equal(got, expected, err_msg=key)
+            assert got.dtype == expected.dtype
+    attributes = {n for n in vars(theirs) if n.endswith("_") and not n.startswith("_")}
+    assert {n for n in vars(ours) if n.endswith("_") and not n.startswith("_")} == attributes
+    assert ours.n_splits_ == theirs.n_splits_
+    if hasattr(theirs, "best_params_"):
+        assert repr(ours.best_params_) == repr(theirs.best_params_)
+        assert ours.best_index_ == theirs.best_index_
+    if hasattr(theirs, "best_score_"):
+        assert_allclose(ours.best_score_, theirs.best_score_, rtol=1e-6)
+
+
+def _both(estimator, grid, X, y, fit=None, **options):
+    options = {"cv": 3, **options}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        searches = [
+            cls(clone(estimator), grid, **options).fit(X, y, **(fit or {}))
+            for cls in (StackedGridSearchCV, GridSearchCV)
+        ]
+    _agree(*searches)
+    return searches
+
+
+# ---- the same scores ----------------------------------------
+
+GRIDS = {
+    "activation, alpha, rate": {
+        "activation": ["relu", "combu", "tanh", "prelu"],
+        "alpha": [0.0, 1.0],
+        "learning_rate_init": [0.001, 0.05],
+    },
+    "dropout, seed": {"dropout": [0.0, 0.1, 0.5], "random_state": [0, 1, 2]},
+    "shapes": {"hidden_layer_sizes": [(8,), (8, 8), 5, "auto", ()], "activation": ["relu", "pln-2"]}
+    | {"activation": ["relu", "la-silu"]},
+    "encoding": {
+        "numeric_encoding": ["standard", "quantile", "robust", "none"],
+        "max_iter": [3, 8],
+    },
+    "class weights": {"class_weight": [None, "balanced", {0: 1, 1: 5, 2: 1}], "alpha": [0, 0.1]},
+    "early stopping": {"early_stopping": [False, True], "random_state": [0, 1], "alpha": [0, 1.0]},
+    "members": {"n_members": [1, 2, 3], "random_state": [0, 7]},
+    "batches, solvers": {"batch_size": [16, 60], "solver": ["adam", "adamw", "sgd", "lbfgs"]},
+    "norms": {"normalization": ["none", "batch", "layer"], "activation": ["relu", "combu-random"]},
+    "clipping, schedule": {
+        "max_grad_norm": [None, 0.1],
+        "learning_rate": ["constant", "cosine"],
+        "dropout": [0.0, 0.3],
+    },
+    "callables": {
+        "activation": [
+            "relu",
+            functools.partial(CombU, ratios={"relu": 0.5, "tanh": 0.5}),
+            functools.partial(CombU, ratios={"relu": 0.25, "tanh": 0.75}),
+            CombU,
+        ]
+    },
+    "stops": {"n_iter_no_change": [1, INF], "tol": [0.01, 0.2], "max_iter": [25]},
+    "list of dicts": [
+        {"activation": ["relu"], "alpha": [0.0, 0.1]},
+        {"solver": ["sgd"], "learning_rate_init": [0.1, 0.5], "label_smoothing": [0.1]},
+        {},
+    ],
+    "empty": {},
+}
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_scores_are_those_of_grid_search(grid):
+    stacked, plain = _both(MLPClassifier(**QUICK, precision="float64"), GRIDS[grid], X, Y)
+    assert_allclose(stacked.predict_proba(X), plain.predict_proba(X), rtol=1e-6, atol=1e-9)
+    assert stacked.score(X, Y) == plain.score(X, Y)
+
+
+def test_scores_of_a_regressor_with_every_loss():
+    grid = {
+        "loss": ["squared_error", "absolute_error", "huber", "poisson", "quantile", "gaussian_nll"],
+        "alpha": [0.0, 1.0],
+        "scale_target": [True, False],
+    }
+    estimator = clone(REGRESSOR).set_params(precision="float64", learning_rate_init=0.001)
+    _both(estimator, grid, X_REG, Y_REG, cv=2)
+
+
+def test_scores_in_float32_are_as_close_as_rounding_lets_them():
+    grid = {"activation": ["relu", "combu"], "alpha": [0.0, 0.1], "dropout": [0.0, 0.2]}
+    stacked, plain = (
+        cls(REGRESSOR, grid, cv=3).fit(X_REG, Y_REG) for cls in (StackedGridSearchCV, GridSearchCV)
+    )
+    got, expected = (s.cv_results_["mean_test_score"] for s in (stacked, plain))
+    assert_allclose(got, expected, rtol=1e-3)
+
+
+def test_candidates_do_train_as_stacks(monkeypatch):
+    sizes = []
+    original = _together.train_jobs
+
+    def spy(jobs, *args, **keywords):
+        sizes.append(len(jobs))
+        return original(jobs, *args, **keywords)
+
+    def refuse(self, *args, **keywords):
+        raise AssertionError("fitted one at a time")
+
+    monkeypatch.setattr(_together, "train_jobs", spy)
+    monkeypatch.setattr(MLPClassifier, "_prepare_alone", refuse, raising=False)
+    grid = {"activation": ["relu", "combu"], "alpha": [0.0, 0.1], "random_state": [0, 1]}
+    StackedGridSearchCV(CLASSIFIER, grid, cv=5, refit=False).fit(X, Y)
+    assert sizes == [2 * 2 * 2 * 5]
+
+
+def test_a_tables_encoding_is_learned_once_a_fold(monkeypatch):
+    from combutab.preprocessing import TableEncoder
+
+    calls = []
+    original = TableEncoder.fit_encode
+
+    def spy(self, X, *args, **keywords):
+        calls.append(len(X))
+        return original(self, X, *args, **keywords)
+
+    monkeypatch.setattr(TableEncoder, "fit_encode", spy)
+    grid = {"activation": ["relu", "tanh"], "alpha": [0.0, 0.1]}
+    StackedGridSearchCV(CLASSIFIER, grid, cv=3, refit=False).fit(X, Y)
+    assert calls == [100] * 3
+    calls.clear()
+    grid = {"numeric_encoding": ["standard", "none"], "random_state": [0, 1]}
+    StackedGridSearchCV(CLASSIFIER, grid, cv=3, refit=False).fit(X, Y)
+    assert len(calls) == 6
+
+
+def test_long_masks_are_told_apart():
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 3, size=(60, 1500)).astype(float)
+    masks = np.zeros((2, 1500), dtype=bool)
+    masks[1, 700] = True  # in the middle, which numpy's repr leaves out
+    _both(
+        MLPClassifier(**{**QUICK, "max_iter": 2}, precision="float64"),
+        {"categorical_features": list(masks)},
+        rows,
+        rng.integers(0, 2, 60),
+        cv=2,
+    )
+
+
+# ---- options of the search ----------------------------------------
+
+SMALL_GRID = {"activation": ["relu", "combu"], "alpha": [0.0, 1.0]}
+
+
+def test_train_scores_and_several_metrics():
+    for options in (
+        {"return_train_score": True},
+        {"scoring": ["accuracy", "neg_log_loss"], "refit": "neg_log_loss"},
+        {"scoring": {"a": "accuracy", "b": "balanced_accuracy"}, "refit": False},
+        {"scoring": "neg_log_loss", "refit": False},
+        {"refit": lambda results: int(results["mean_test_score"].argmin())},
+        {"scoring": lambda estimator, X, y: -len(estimator.coefs_) - estimator.loss_},
+    ):
+        stacked, _ = _both(MLPClassifier(**QUICK, precision="float64"), SMALL_GRID, X, Y, **options)
+        refitted = options.get("refit", True) is not False
+        assert hasattr(stacked, "best_estimator_") is refitted
+        assert hasattr(stacked, "predict") is refitted
+    scorer = make_scorer(mean_absolute_error, greater_is_better=False)
+    _both(
+        clone(REGRESSOR).set_params(precision="float64"), SMALL_GRID, X_REG, Y_REG, scoring=scorer
+    )
+
+
+def test_any_splitter():
+    groups = np.arange(150) % 6
+    half = np.arange(150) < 75
+    shuffled = np.random.default_rng(0).permutation(150)
+    iterable = [(shuffled[:100], shuffled[100:]), (shuffled[50:], shuffled[:50])]
+    for cv, fit in [
+        (2, {}),
+        (KFold(3, shuffle=True, random_state=0), {}),
+        (StratifiedKFold(4), {}),
+        (RepeatedStratifiedKFold(n_splits=2, n_repeats=2, random_state=0), {}),
+        (ShuffleSplit(2, test_size=0.3, random_state=1), {}),
+        (PredefinedSplit(np.where(half, -1, np.arange(150) % 2)), {}),
+        (iterable, {}),
+        (GroupKFold(3), {"groups": groups}),
+        (LeaveOneGroupOut(), {"groups": groups}),
+    ]:
+        estimator = MLPClassifier(**QUICK, precision="float64")
+        _both(estimator, {"alpha": [0.0, 1.0]}, X, Y, cv=cv, fit=fit)
+    generator = StackedGridSearchCV(CLASSIFIER, {"alpha": [0.0]}, cv=iter(iterable)).fit(X, Y)
+    assert generator.n_splits_ == 2
+
+
+def test_sample_weights_are_cut_by_fold():
+    weight = np.random.default_rng(0).uniform(0, 3, 150)
+    weight[::7] = 0
+    estimator = MLPClassifier(**QUICK, precision="float64")
+    _both(estimator, SMALL_GRID, X, Y, fit={"sample_weight": weight})
+    unweighted = StackedGridSearchCV(estimator, SMALL_GRID, cv=3).fit(X, Y)
+    weighted = StackedGridSearchCV(estimator, SMALL_GRID, cv=3).fit(X, Y, sample_weight=weight)
+    assert weighted.best_estimator_.loss_ != unweighted.best_estimator_.loss_
+
+
+def test_tables_and_labels_of_every_kind():
+    estimator = MLPClassifier(**QUICK, precision="float64", max_onehot=10)
+    _both(estimator, SMALL_GRID, FRAME, NAMES[Y])
+    _both(estimator, SMALL_GRID, FRAME, pd.Series(NAMES[Y], index=np.arange(150)[::-1] * 3))
+    _both(estimator, SMALL_GRID, X.tolist(), Y.tolist())
+    _both(estimator, SMALL_GRID, X, np.eye(3, dtype=int)[Y])
+    targets = np.column_stack([Y_REG, -Y_REG])
+    _both(clone(REGRESSOR).set_params(precision="float64"), SMALL_GRID, X_REG, targets)
+
+
+def test_processes():
+    estimator = MLPClassifier(**QUICK, precision="float64")
+    grid = {"hidden_layer_sizes": [(8,), (6, 6)], "alpha": [0.0, 1.0]}
+    alone, parallel = (
+        StackedGridSearchCV(estimator, grid, cv=3, n_jobs=n).fit(FRAME, Y) for n in (None, 2)
+    )
+    _agree(parallel, alone)
+
+
+@pytest.mark.parametrize("make", [np.random.RandomState, np.random.default_rng])
+def test_generators_as_seeds(make):
+    estimator = MLPClassifier(**{**QUICK, "random_state": make(3)}, precision="float64")
+    _both(estimator, {"alpha": [0.0, 1.0], "early_stopping": [False, True]}, X, Y)
+
+
+def test_no_seed_at_all_gives_each_candidate_its_own():
+    search = StackedGridSearchCV(
+        clone(REGRESSOR).set_params(random_state=None), {"tol": [1e-4, 1e-5]}, cv=2
+    ).fit(X_REG, Y_REG)
+    first, second = search.cv_results_["mean_test_score"]
+    assert first != second
+
+
+def test_verbose_prints_what_grid_search_prints(capsys):
+    StackedGridSearchCV(CLASSIFIER, {"alpha": [0.0, 1.0]}, cv=2, verbose=2).fit(X, Y)
+    printed = capsys.readouterr().out
+    assert "Fitting 2 folds for each of 2 candidates, totalling 4 fits" in printed
+    assert printed.count("[CV] END") == 4
+
+
+# ---- failures ----------------------------------------
+
+
+def _with_failures(estimator, grid, error_score=np.nan, X=X, y=Y):
+    results = []
+    for cls in (StackedGridSearchCV, GridSearchCV):
+        search = cls(estimator, grid, cv=2, error_score=error_score, refit=False)
+        with pytest.warns() as caught:
+            results.append(search.fit(X, y))
+        results[-1].words = [w for w in caught if issubclass(w.category, FitFailedWarning)]
+    assert_allclose(
+        results[0].cv_results_["mean_test_score"],
+        results[1].cv_results_["mean_test_score"],
+        rtol=1e-6,
+    )
+    assert len(results[0].words) == len(results[1].words) == 1
+    return results[0]
+
+
+BAD = {
+    "diverges": {"solver": ["sgd"], "learning_rate_init": [0.01, 1e300]},
+    "unknown activation": {"activation": ["relu", "rleu"]},
+    "unknown activation first": {"activation": ["rleu", "relu"]},
+    "wrong value": {"alpha": [-1.0, 0.0]},
+    "wrong value last": {"alpha": [0.0, -1.0]},
+    "shape that cannot be": {"normalization": ["none", "group"], "hidden_layer_sizes": [(10,)]},
+    "no validation rows": {"early_stopping": [True], "validation_fraction": [0.0, 0.2]},
+    "wrong columns": {"categorical_features": [None, [99]]},
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_candidate_that_fails_scores_error_score_and_harms_no_other(kind):
+    estimator = MLPRegressor(**QUICK, precision="float64")
+    for error_score in (np.nan, -7.0):
+        search = _with_failures(estimator, BAD[kind], error_score, X_REG, Y_REG)
+        scores = search.cv_results_["mean_test_score"]
+        failed = np.isnan(scores) if np.isnan(error_score) else scores == error_score
+        assert failed.sum() == 1
+    with pytest.raises((ValueError, TypeError)):
+        StackedGridSearchCV(estimator, BAD[kind], cv=2, error_score="raise").fit(X_REG, Y_REG)
+
+
+class _Breaks(sklearn.base.BaseEstimator):
+    """An activation that fails in its forward pass, which no check can foresee."""
+
+    def __new__(cls, width):
+        import torch
+
+        class Module(torch.nn.Module):
+            def forward(self, x):
+                raise RuntimeError("this activation breaks")
+
+        return Module()
+
+
+def test_an_activation_that_breaks_in_training_is_one_failed_candidate():
+    search = _with_failures(
+        MLPClassifier(**QUICK, precision="float64"), {"activation": ["relu", _Breaks, "tanh"]}
+    )
+    assert np.isnan(search.cv_results_["mean_test_score"]).tolist() == [False, True, False]
+    assert "this activation breaks" in str(search.words[0].message)
+
+
+def test_a_search_in_which_all_fail_says_so():
+    with pytest.raises(ValueError, match=r"(?s)All the 4 fits failed.*unknown activation 'x'"):
+        StackedGridSearchCV(CLASSIFIER, {"activation": ["x", "y"]}, cv=2).fit(X, Y)
+
+
+def test_wrong_arguments_of_the_search():
+    for options, words in [
+        ({"param_grid": 5}, "'param_grid' parameter of StackedGridSearchCV"),
+        ({"param_grid": {"alpha": 0.1}}, "needs to be a list"),
+        ({"param_grid": {"alpha": []}}, "empty|non-empty"),
+        ({"cv": "five"}, "'cv' parameter|Expected `cv`"),
+        ({"scoring": "nope"}, "'scoring' parameter"),
+        ({"refit": "nope", "scoring": ["accuracy"]}, "refit"),
+        ({"error_score": "ignore"}, "'error_score' parameter"),
+    ]:
+        arguments = {"param_grid": {"alpha": [0.0]}, "cv": 2, **options}
+        with pytest.raises((ValueError, TypeError), match=words):
+            StackedGridSearchCV(CLASSIFIER, **arguments).fit(X, Y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        StackedGridSearchCV(CLASSIFIER, {"alpha": [0.0]}).fit(X, Y[:10])
+    with pytest.raises(NotFittedError):
+        StackedGridSearchCV(CLASSIFIER, {"alpha": [0.0]}).predict(X)
+
+
+# ---- what cannot be stacked ----------------------------------------
+
+
+def test_other_things_fall_back_to_grid_search_with_a_warning():
+    pipeline = make_pipeline(StandardScaler(), CLASSIFIER)
+    with_bar = clone(CLASSIFIER).set_params(callbacks=[TimeLimit(100)])
+    for estimator, grid, fit, words in [
+        (
+            pipeline,
+            {"mlpclassifier__alpha": [0.0, 1.0]},
+            {},
+            "Pipeline is not an estimator of comb",
+        ),
+        (LogisticRegression(max_iter=1000), {"C": [1.0, 2.0]}, {}, "LogisticRegression is not an"),
+        (with_bar, {"alpha": [0.0, 1.0]}, {}, "callbacks watch one fit at a time"),
+        (
+            CLASSIFIER,
+            {"callbacks": [None, [TimeLimit(9)]]},
+            {},
+            "callbacks watch one fit at a time",
+        ),
+        (
+            CLASSIFIER,
+            {"alpha": [0.0]},
+            {"X_val": X, "y_val": Y},
+            r"fit was given \['X_val', 'y_val'",
+        ),
+    ]:
+        search = StackedGridSearchCV(estimator, grid, cv=2)
+        with pytest.warns(UserWarning, match=f"{words}.*one fit at a time") as caught:
+            search.fit(X, Y, **fit)
+        assert caught[0].filename == __file__
+        reference = GridSearchCV(estimator, grid, cv=2).fit(X, Y, **fit)
+        assert_allclose(
+            search.cv_results_["mean_test_score"], reference.cv_results_["mean_test_score"]
+        )
+    with (
+        pytest.warns(
+            UserWarning, match=r"the grid has \['alhpa'\], no parameters of MLPClassifier"
+        ),
+        pytest.raises(ValueError, match="Invalid parameter 'alhpa'"),
+    ):
+        StackedGridSearchCV(CLASSIFIER, {"alhpa": [1]}, cv=2).fit(X, Y)
+
+
+def test_metadata_routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = clone(CLASSIFIER).set_fit_request(sample_weight=True)
+        estimator.set_score_request(sample_weight=True)
+        search = StackedGridSearchCV(estimator, {"alpha": [0.0]}, cv=2)
+        with pytest.warns(UserWarning, match="metadata routing is on"):
+            search.fit(X, Y, sample_weight=np.ones(150))
+        search.fit(X, Y)  # without metadata there is nothing to route
+
+
+# ---- no leakage ----------------------------------------
+
+
+def test_each_folds_encoding_knows_its_training_rows_alone():
+    seen = {}
+
+    def spy(estimator, rows, y):
+        seen[tuple(np.round(y[:3], 6))] = (
+            estimator.encoder_.numeric_scaler_.centre[0],
+            estimator._y_mean[0],
+        )
+        return 0.0
+
+    splits = list(KFold(3).split(X_REG))
+    StackedGridSearchCV(REGRESSOR, {"alpha": [0.0, 1.0]}, cv=splits, scoring=spy).fit(X_REG, Y_REG)
+    assert len(seen) == 3
+    for train, test in splits:
+        centre, mean = seen[tuple(np.round(Y_REG[test][:3], 6))]
+        assert_allclose(centre, X_REG[train, 0].mean(), rtol=1e-6)
+        assert_allclose(mean, Y_REG[train].mean(), rtol=1e-9)
+
+
+def test_a_column_that_leaks_only_through_the_scaler_helps_nobody():
+    # Two rows a fold, x = +-1 beside a huge constant of the fold: within the training rows the
+    # column is noise, and only a scaler that has seen the test fold could tell its two rows apart.
+    rng = np.random.default_rng(0)
+    n_folds = 40
+    y = np.tile([0, 1], n_folds)
+    offset = np.repeat(rng.normal(size=n_folds) * 1e6, 2)
+    x = (offset + y * 2.0 - 1.0)[:, None]
+    splits = [
+        (np.delete(np.arange(80), [2 * k, 2 * k + 1]), np.array([2 * k, 2 * k + 1]))
+        for k in range(n_folds)
+    ]
+    options = {"cv": splits, "refit": False}
+    search = StackedGridSearchCV(
+        CLASSIFIER, {"numeric_encoding": ["standard", "quantile"]}, **options
+    )
+    scores = search.fit(x, y).cv_results_["mean_test_score"]
+    leaky_fold = (x[:2] - x[:2].mean()) / x[:2].std()
+    assert_array_equal(leaky_fold[:, 0] > 0, y[:2] == 1)  # it would have been told
+    assert (scores < 0.65).all()
+
+
+def test_categories_of_the_test_fold_are_unseen():
+    frame = pd.DataFrame({"kind": np.repeat(["a", "b", "c"], 50)})
+    known = []
+
+    def spy(estimator, rows, y):
+        known.append(estimator.encoder_.categories_[0])
+        return 0.0
+
+    y = np.tile([0, 1], 75)
+    StackedGridSearchCV(CLASSIFIER, {"alpha": [0.0]}, cv=KFold(3), scoring=spy, refit=False).fit(
+        frame, y
+    )
+    assert known == [["b", "c"], ["a", "c"], ["a", "b"]]
+
+
+# ---- as an estimator ----------------------------------------
+
+
+def test_the_best_estimator_is_the_one_that_would_be_fitted_alone():
+    search = StackedGridSearchCV(CLASSIFIER, GRIDS["activation, alpha, rate"], cv=3).fit(FRAME, Y)
+    alone = clone(CLASSIFIER).set_params(**search.best_params_).fit(FRAME, Y)
+    assert_array_equal(search.best_estimator_.predict_proba(FRAME), alone.predict_proba(FRAME))
+    assert search.classes_.tolist() == [0, 1, 2]
+    assert search.n_features_in_ == 6
+    assert search.feature_names_in_.tolist() == list(FRAME.columns)
+    assert search.refit_time_ > 0
+    best = search.cv_results_["mean_test_score"].max()
+    assert search.best_score_ == best > 0.75
+    again = pickle.loads(pickle.dumps(search))
+    assert_array_equal(again.predict(FRAME), search.predict(FRAME))
+
+
+def test_fits_after_a_search_are_ordinary_fits():
+    search = StackedGridSearchCV(CLASSIFIER, {"alpha": [0.0, 1.0]}, cv=2)
+    search.fit(X, Y)
+    for bad in (
+        {"activation": ["x", "relu"]},
+        {"alpha": [-1, 0.5]},
+    ):  # what it trained is forgotten
+        with pytest.raises(ValueError, match=r"unknown activation 'x'|'alpha' parameter"):
+            StackedGridSearchCV(CLASSIFIER, bad, cv=2, error_score="raise").fit(X, Y)
+    model = clone(CLASSIFIER).set_params(alpha=0.5).fit(X, Y)
+    assert model.alpha == 0.5
+    assert len(model.loss_curve_) == QUICK["max_iter"]
+
+
+def test_clone_params_and_nesting():
+    search = StackedGridSearchCV(
+        MLPClassifier(**QUICK, precision="float64"), {"alpha": [0.0, 1.0]}, cv=2
+    )
+    assert "estimator__alpha" in search.get_params()
+    copy = clone(search).set_params(estimator__max_iter=2)
+    assert search.estimator.max_iter == 8
+    assert len(copy.fit(X, Y).best_estimator_.loss_curve_) == 2
+    nested = cross_val_score(search, X, Y, cv=3)
+    reference = cross_val_score(GridSearchCV(search.estimator, search.param_grid, cv=2), X, Y, cv=3)
+    assert_allclose(nested, reference)
+    assert "StackedGridSearchCV" in search._repr_html_()
+    pipeline = make_pipeline(StandardScaler(), search).fit(X, Y)
+    assert pipeline.score(X, Y) > 0.7
+    outer = GridSearchCV(search, {"cv": [2, 3]}, cv=2).fit(X, Y)
+    assert outer.best_score_ > 0.6
