@@ -9,6 +9,7 @@ written. Same data, widths, batch size, epochs and optimiser for all; the peers 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 import warnings
@@ -132,12 +133,29 @@ def _ours(size: Size, X: np.ndarray, y: np.ndarray, activation: str, dropout: fl
     ).fit(X, y)
 
 
+def _products_alone(size: Size, X: np.ndarray) -> None:
+    """The floor: three matrix products a layer and step (forward, two gradients), nothing else."""
+    widths = (size.n_columns, *size.hidden, 1)
+    for rows in [min(BATCH, len(X) - start) for start in range(0, len(X), BATCH)]:
+        layers = [
+            (torch.ones(rows, n_in), torch.ones(n_in, n_out), torch.ones(rows, n_out))
+            for n_in, n_out in itertools.pairwise(widths)
+        ]
+        for _ in range(size.epochs):
+            for i, (x, weight, grad) in enumerate(layers):
+                torch.mm(x, weight)
+                torch.mm(x.t(), grad)
+                if i:
+                    torch.mm(grad, weight.t())
+
+
 def measure(size: Size, repeats: int) -> dict[str, float]:
     """Median seconds of each contender, taken in turns so that all see the same machine."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(size.n_rows, size.n_columns)).astype(np.float32)
     y = (np.sin(X[:, 0]) + X[:, 1] * X[:, 2]).astype(np.float32)
     contenders: dict[str, Callable[[], None]] = {
+        "matrix products alone": lambda: _products_alone(size, X),
         "ours relu": lambda: _ours(size, X, y, "relu", 0.0),
         "ours combu": lambda: _ours(size, X, y, "combu", 0.0),
         "scikit-learn relu": lambda: _sklearn(size, X, y),
@@ -164,6 +182,8 @@ RATIOS = {  # what is claimed: (slower, faster)
     "skorch / ours, relu, dropout": ("skorch relu dropout", "ours relu dropout"),
     "paper's loop / ours, combu": ("paper's loop combu", "ours combu"),
     "paper's loop / ours, combu, dropout": ("paper's loop combu dropout", "ours combu dropout"),
+    "paper's loop / products, dropout": ("paper's loop combu dropout", "matrix products alone"),
+    "ours combu dropout / products": ("ours combu dropout", "matrix products alone"),
     "combu / relu, ours": ("ours combu", "ours relu"),
     "combu / relu, ours, dropout": ("ours combu dropout", "ours relu dropout"),
 }

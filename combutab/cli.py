@@ -14,12 +14,14 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
+from joblib import cpu_count
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from combutab._device import resolve_device
 from combutab._version import __version__
 from combutab.datasets import TableError, make_formula, read_table, split_target
 from combutab.model_selection import (
@@ -128,6 +130,14 @@ def compare(
     ] = "corrected-t",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     seed: Annotated[int, typer.Option(help="Of the folds and of all networks.")] = 0,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            help="Stacks that train at the same time, each in a process.",
+            min=1,
+            show_default="one a core; 1 on a GPU",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("combutab-compare"),
 ) -> None:
     """Find the best activation for a table, and whether the difference is real."""
@@ -157,7 +167,8 @@ def compare(
             for table, plan in zip(tables, plans, strict=True):
                 _announce(plan)
                 with _progress_bar(plan) as progress:
-                    found = run_comparison(plan, progress=progress)
+                    n_jobs = jobs or _default_jobs(plan)
+                    found = run_comparison(plan, progress=progress, n_jobs=n_jobs)
                 _write(found, table.folder)
                 _report(found, table.folder)
     except KeyboardInterrupt:
@@ -201,6 +212,10 @@ def _default_tables(out: Path) -> list[_Data]:
         # AR's target is heavy-tailed: one row decides a fold's R2 or squared error
         _Data("ar", *ar, "mae", out / "ar"),
     ]
+
+
+def _default_jobs(plan: ComparisonPlan) -> int:
+    return cpu_count() if resolve_device(plan.device).type == "cpu" else 1
 
 
 def _widths(hidden: str) -> Any:

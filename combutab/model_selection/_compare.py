@@ -79,7 +79,11 @@ class ActivationComparison:
 
 
 def run_comparison(
-    plan: ComparisonPlan, *, progress: Progress | None = None, refit: bool = True
+    plan: ComparisonPlan,
+    *,
+    progress: Progress | None = None,
+    refit: bool = True,
+    n_jobs: int | None = None,
 ) -> ActivationComparison:
     """Train all networks of a plan, score and compare them.
 
@@ -91,6 +95,10 @@ def run_comparison(
         once 7 are half-way. With ``refit`` it ends at ``n_networks + 1``.
     refit : bool, default=True
         Fit the best activation's network to all rows.
+    n_jobs : int, optional
+        Stacks that train at the same time, each in a process (of joblib's current backend) with
+        its share of the cores. Small networks do not fill several cores otherwise. Progress then
+        comes by the stack.
 
     Raises
     ------
@@ -100,7 +108,7 @@ def run_comparison(
         If the user interrupts: a comparison of half-trained networks says nothing.
     """
     watch = _Watch(progress or (lambda done: None))
-    results, errors = _train_and_score(plan, watch)
+    results, errors = _train_and_score(plan, watch, n_jobs)
     complete = [name for name in plan.activations if name not in errors]
     if not complete:
         error = next(iter(errors.values()))
@@ -145,7 +153,7 @@ def run_comparison(
 
 
 def _train_and_score(
-    plan: ComparisonPlan, watch: _Watch
+    plan: ComparisonPlan, watch: _Watch, n_jobs: int | None
 ) -> tuple[pd.DataFrame, dict[str, Exception]]:
     """All fits' scores, and of each activation with a failed fit its first error."""
     train = [plan.rows(rows) for rows, _ in plan.splits]
@@ -160,7 +168,10 @@ def _train_and_score(
         FitTask(plan.estimator(name, fold, seed), *train[fold], data_key=fold)
         for name, fold, seed in places
     ]
-    outcomes = fit_stacked(tasks, callbacks=[watch])
+    if n_jobs in (None, 1):
+        outcomes = fit_stacked(tasks, callbacks=[watch])
+    else:
+        outcomes = fit_stacked(tasks, n_jobs=n_jobs, on_done=watch.add)
     estimators = deque(task.estimator for task in tasks)
     del tasks
     records: list[dict[str, Any]] = []
@@ -238,6 +249,7 @@ def compare_activations(
     name: str = "data",
     progress: Progress | None = None,
     refit: bool = True,
+    n_jobs: int | None = None,
 ) -> ActivationComparison:
     """Compare activation functions on one table by cross-validation over several seeds.
 
@@ -276,7 +288,7 @@ def compare_activations(
         Other parameters of the estimators, such as ``{"dropout": 0.0}``.
     name : str, default="data"
         What ``results`` calls the data set.
-    progress, refit
+    progress, refit, n_jobs
         As in `run_comparison`.
 
     Returns
@@ -315,7 +327,7 @@ def compare_activations(
         estimator_params=estimator_params,
         name=name,
     )
-    return run_comparison(plan, progress=progress, refit=refit)
+    return run_comparison(plan, progress=progress, refit=refit, n_jobs=n_jobs)
 
 
 class _Watch(Callback):
@@ -324,6 +336,11 @@ class _Watch(Callback):
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.finished = 0.0
+
+    def add(self, n_networks: int) -> None:
+        """Count networks that another process has finished."""
+        self.finished += n_networks
+        self.progress(self.finished)
 
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
         self.n_members, self.max_epochs = n_members, max_epochs
@@ -340,8 +357,7 @@ class _Watch(Callback):
         stopped = self.epoch < self.max_epochs and self.any_finite
         if stopped and sys.exc_info()[0] is None:
             raise KeyboardInterrupt
-        self.finished += self.n_members
-        self.progress(self.finished)
+        self.add(self.n_members)
 
 
 def _one_line(error: Exception) -> str:
