@@ -23,12 +23,12 @@ SETTINGS = [
     (MLPRegressor, {}, WEIGHTS_AS_COPIES),
     (
         MLPClassifier,
-        {"normalization": "batch", "batch_size": 5, "hidden_layer_sizes": (16,)},
+        {"normalization": "batch", "batch_size": 5, "max_iter": 20, "learning_rate_init": 0.005},
         WEIGHTS_AS_COPIES,
     ),
     (
         MLPRegressor,
-        {"normalization": "layer", "proxy_norm": True, "hidden_layer_sizes": (16,)},
+        {"normalization": "layer", "proxy_norm": True, "max_iter": 30, "learning_rate_init": 0.01},
         WEIGHTS_AS_COPIES,
     ),
     (MLPClassifier, {"n_members": 2, **EXACT}, set()),
