@@ -1,0 +1,80 @@
+"""Fit and predict on a DataFrame as it is: numbers, text, categories, dates and missing values.
+
+    python examples/fit_a_dataframe.py [--out FOLDER]
+
+Writes the fitted model to FOLDER/flats.safetensors.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import mean_absolute_error
+from sklearn.model_selection import train_test_split
+
+import combutab
+from combutab import MLPRegressor
+
+
+def make_flats(n_rows: int, seed: int) -> tuple[pd.DataFrame, pd.Series]:
+    """Draw invented flats and their rents; some values are missing."""
+    rng = np.random.default_rng(seed)
+    area = rng.gamma(8.0, 9.0, n_rows)
+    district = rng.choice(["Centre", "Harbour", "North", "Park"], n_rows)
+    built = rng.integers(1900, 2024, n_rows)
+    heating = rng.choice(["gas", "district heating", "heat pump"], n_rows)
+    per_metre = 9.0 + pd.Series(district).map({"Centre": 6, "Harbour": 3, "North": 0, "Park": 5})
+    rent = area * per_metre * (1.0 + 0.002 * (built - 1960)) + np.where(heating == "gas", -40, 30)
+    flats = pd.DataFrame(
+        {
+            "area": area,
+            "district": pd.Categorical(district),
+            "heating": heating,
+            "lift": rng.random(n_rows) < 0.4,
+            "built": pd.to_datetime(pd.DataFrame({"year": built, "month": 1, "day": 1})),
+        }
+    )
+    flats.loc[rng.random(n_rows) < 0.1, "area"] = np.nan
+    flats.loc[rng.random(n_rows) < 0.1, "heating"] = None
+    return flats, pd.Series(rent * rng.normal(1.0, 0.05, n_rows), name="rent")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path(), help="folder for the model")
+    out = parser.parse_args().out
+
+    X, y = make_flats(n_rows=2000, seed=0)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    print(X_train.head(3).to_string())
+
+    model = MLPRegressor(
+        hidden_layer_sizes=(128, 128),
+        learning_rate_init=2e-3,
+        early_stopping=True,  # holds out a tenth of the rows and keeps the best epoch's weights
+        max_iter=300,
+        random_state=0,
+    )
+    model.fit(X_train, y_train)
+    print(f"stopped after {model.n_iter_} epochs, R2 {model.score(X_test, y_test):.3f}")
+    known = X_test["area"].notna()
+    for label, rows in (("known", known), ("missing", ~known)):
+        error = mean_absolute_error(y_test[rows], model.predict(X_test[rows]))
+        print(f"mean absolute error where the area is {label}: {error:.0f}")
+
+    # a district that the training rows do not have is no error: all its indicators are zero
+    new = X_test.head(2).assign(district="Airport")
+    print(f"rents predicted for an unknown district: {model.predict(new).round().tolist()}")
+
+    path = out / "flats.safetensors"
+    model.save(path)
+    same = combutab.load(path)
+    assert np.array_equal(same.predict(X_test), model.predict(X_test))
+    print(f"saved to {path.name} and loaded again: the same predictions")
+
+
+if __name__ == "__main__":
+    main()
