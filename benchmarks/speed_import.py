@@ -1,0 +1,54 @@
+"""What does ``import combutab`` cost over importing torch, scikit-learn and pandas?
+
+Each import runs in a fresh interpreter, in turns; the medians and their ratio are printed.
+
+    python benchmarks/speed_import.py [--repeats 11]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+
+CONTENDERS = {
+    "import torch, sklearn, pandas": "import torch, sklearn, pandas",
+    "import combutab": "import combutab",
+}
+TIMED = """
+import time
+started = time.perf_counter()
+{statement}
+print(time.perf_counter() - started)
+"""
+
+
+def seconds(statement: str) -> float:
+    """Time a statement as the first thing that a new interpreter does."""
+    code = TIMED.format(statement=statement)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    return float(result.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=11, help="fresh interpreters each")
+    repeats = parser.parse_args().repeats
+    times: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+    for turn in range(repeats + 1):
+        for name, statement in CONTENDERS.items():
+            elapsed = seconds(statement)
+            if turn:  # the first fills the disk's cache
+                times[name].append(elapsed)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    for name, median in medians.items():
+        print(f"{name:32}{median:6.2f} s  ({min(times[name]):.2f} to {max(times[name]):.2f})")
+    base, ours = medians.values()
+    print(f"{'ratio of the medians':32}{ours / base:6.2f}")
+
+
+if __name__ == "__main__":
+    main()

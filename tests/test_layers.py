@@ -1,0 +1,244 @@
+"""Imports go one way, packages speak through their public names, and those are documented."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import sys
+from pathlib import Path
+
+import pytest
+
+import combutab
+
+PACKAGE = Path(combutab.__file__).parent
+ROOT = Path(__file__).parents[1]
+
+# Every arrow that may be drawn, from a module or package directly below combutab to the others.
+_BASE = {"_random", "_device"}
+_NETS = {"activations", "nn", "training", "preprocessing", *_BASE, "_version"}
+ALLOWED = {
+    "_version": set(),
+    "_random": set(),
+    "_device": set(),
+    "activations": set(),
+    "preprocessing": set(),
+    "datasets": set(),
+    "evaluation": set(),
+    "nn": {"activations", *_BASE},
+    "training": _BASE,
+    "estimators": _NETS,
+    "generators": _NETS,
+    "model_selection": {"estimators", "evaluation", *_NETS},
+    "plotting": {"model_selection", "estimators", "generators", "evaluation", "datasets", *_NETS},
+    "cli": {
+        *("plotting", "model_selection", "estimators", "generators", "evaluation", "datasets"),
+        *_NETS,
+    },
+    "__main__": {"cli"},
+    "__init__": {"activations", "estimators", "generators", "model_selection", "_version"},
+}
+
+
+def imported_modules(source, module, *, is_package=False):
+    """Dotted names of all modules that a source imports, wherever in it, relative ones resolved.
+
+    ``from a import b`` gives ``a.b``: whether b is a module or a name in one, a is a prefix.
+    """
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = module.split(".")
+                parents = parents[: len(parents) - node.level + is_package]
+                base = ".".join([*parents, *([base] if base else [])])
+            found += [f"{base}.{alias.name}" for alias in node.names]
+    return found
+
+
+def wrong_arrows(source, module, *, is_package=False):
+    """What a module of combutab imports of ours and should not, each as one line."""
+    unit = unit_of(module)
+    if unit not in ALLOWED:
+        return [f"{module} is in no layer: add it to ALLOWED"]
+    wrong = []
+    for name in imported_modules(source, module, is_package=is_package):
+        top, *rest = name.split(".")
+        if top != "combutab":
+            continue
+        target = rest[0] if rest else "__init__"
+        if target == unit and unit != "__init__":
+            continue
+        if target not in ALLOWED[unit]:
+            wrong.append(f"{module} imports {name}: {unit} may not import {target}")
+        elif any(part.startswith("_") and part != "__version__" for part in rest[1:]):
+            wrong.append(f"{module} imports {name}: that is private to {target}")
+    return wrong
+
+
+def unit_of(module):
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def sources():
+    """(dotted name, path) of every module of combutab."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = ["combutab", *path.relative_to(PACKAGE).with_suffix("").parts]
+        if parts[-1] == "__init__":
+            parts.pop()
+        yield ".".join(parts), path
+
+
+def packages():
+    return ["combutab"] + [
+        f"combutab.{info.name}" for info in pkgutil.iter_modules(combutab.__path__) if info.ispkg
+    ]
+
+
+def test_imports_go_one_way():
+    wrong = [
+        arrow
+        for module, path in sources()
+        for arrow in wrong_arrows(
+            path.read_text("utf-8"), module, is_package=path.name == "__init__.py"
+        )
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_layers_have_no_cycle():
+    order = list(ALLOWED)
+    for unit, targets in ALLOWED.items():
+        assert all(order.index(target) < order.index(unit) for target in targets - {unit}), unit
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("combutab.activations._combu", "from combutab.nn import StackedLinear"),
+        ("combutab.activations._combu", "import combutab.training as t"),
+        ("combutab.activations._combu", "from ..nn import StackedLinear"),
+        ("combutab.activations._combu", "from .. import nn"),
+        ("combutab.activations._combu", "from combutab import nn"),
+        ("combutab.activations._combu", "import combutab"),
+        ("combutab.training._loop", "def f():\n    from combutab.nn import StackedMLP"),
+        ("combutab.training._loop", "if TYPE_CHECKING:\n    from combutab.nn import StackedMLP"),
+        ("combutab.evaluation._ranks", "import combutab.estimators"),
+        ("combutab.estimators._base", "from combutab.model_selection import METRICS"),
+        ("combutab.estimators._base", "from combutab.generators import CTGAN"),
+        ("combutab.estimators._base", "from combutab.nn._mlp import StackedMLP"),
+        ("combutab.estimators._base", "from combutab.nn import _mlp"),
+        ("combutab.plotting", "import combutab.cli"),
+        ("combutab._random", "from combutab._device import Precision"),
+        ("combutab.helpers", "import os"),
+    ],
+)
+def test_a_wrong_arrow_is_found(module, source):
+    assert len(wrong_arrows(source, module)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "is_package", "source"),
+    [
+        ("combutab.nn._mlp", False, "from combutab.activations import CombU"),
+        ("combutab.nn._mlp", False, "from combutab.nn._layers import StackedLinear"),
+        ("combutab.evaluation", True, "from ._ranks import summarise"),
+        ("combutab.evaluation._ranks", False, "from ._intervals import Interval\nimport scipy"),
+        ("combutab.training._loop", False, "from combutab._random import fold_in"),
+        ("combutab", True, "from combutab.estimators import load"),
+    ],
+)
+def test_a_right_arrow_passes(module, is_package, source):
+    assert wrong_arrows(source, module, is_package=is_package) == []
+
+
+def test_activations_need_torch_alone():
+    for module, path in sources():
+        if unit_of(module) == "activations":
+            tops = {
+                name.split(".")[0] for name in imported_modules(path.read_text("utf-8"), module)
+            }
+            assert tops <= {"torch", "combutab", ""} | sys.stdlib_module_names, module
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "examples"])
+def test_scripts_use_public_names_only(folder):
+    scripts = sorted((ROOT / folder).glob("*.py"))
+    assert scripts
+    for script in scripts:
+        for name in imported_modules(script.read_text("utf-8"), script.stem):
+            top, *rest = name.split(".")
+            private = [part for part in rest if part.startswith("_") and part != "__version__"]
+            assert top != "combutab" or not private, f"{script.name} imports {name}"
+
+
+# ---- packages and their public names -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", packages())
+def test_init_holds_imports_and_all_only(package):
+    tree = ast.parse(Path(importlib.import_module(package).__file__).read_text("utf-8"))
+    docstring, *statements = tree.body
+    assert isinstance(docstring, ast.Expr)
+    for statement in statements:
+        is_all = (
+            isinstance(statement, ast.Assign)
+            and ast.unparse(statement.targets[0]) == "__all__"
+            and isinstance(statement.value, ast.List)
+        )
+        assert is_all or isinstance(statement, ast.Import | ast.ImportFrom), (
+            f"{package}/__init__.py, line {statement.lineno}: {ast.unparse(statement)[:60]}"
+        )
+
+
+@pytest.mark.parametrize("package", packages())
+def test_all_names_exist(package):
+    module = importlib.import_module(package)
+    assert len(set(module.__all__)) == len(module.__all__) > 0
+    for name in module.__all__:
+        assert hasattr(module, name), f"{package}.{name}"
+
+
+@pytest.mark.parametrize("package", packages())
+def test_public_names_have_docstrings(package):
+    module = importlib.import_module(package)
+    lacking = []
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            lacking += [f"{package}.{missing}" for missing in undocumented(name, thing)]
+    assert not lacking, lacking
+
+
+def undocumented(name, thing):
+    """Names of a class or function, and of a class's public methods, without a docstring.
+
+    Properties and fields are told of in the class's own; a protocol's methods where they are used.
+    """
+    doc = thing.__dict__.get("__doc__") if inspect.isclass(thing) else thing.__doc__
+    # records are given their signature for a docstring when they have none
+    if not doc or doc.startswith(f"{name}("):
+        yield name
+    if inspect.isclass(thing) and not getattr(thing, "_is_protocol", False):
+        for attribute, member in vars(thing).items():
+            function = getattr(member, "__func__", member)
+            is_method = inspect.isfunction(function) and not attribute.startswith("_")
+            if is_method and not inspect.getdoc(getattr(thing, attribute)):
+                yield f"{name}.{attribute}"
+
+
+def test_missing_docstrings_are_found():
+    from dataclasses import dataclass
+
+    @dataclass
+    class Record:
+        x: int
+
+        def method(self):
+            return self.x
+
+    assert list(undocumented("Record", Record)) == ["Record", "Record.method"]
