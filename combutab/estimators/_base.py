@@ -150,7 +150,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         }
         if self.early_stopping:
             seeded = isinstance(self.random_state, Integral)
-            values["random_state"] = self.random_state if seeded else object()
+            values["random_state"] = self.random_state if seeded else f"of {id(self)}"
         with np.printoptions(threshold=sys.maxsize):  # all of a long mask
             return repr(values)
 

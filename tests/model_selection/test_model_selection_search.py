@@ -104,6 +104,9 @@ GRIDS = {
     },
     "class weights": {"class_weight": [None, "balanced", {0: 1, 1: 5, 2: 1}], "alpha": [0, 0.1]},
     "early stopping": {"early_stopping": [False, True], "random_state": [0, 1], "alpha": [0, 1.0]},
+    "validation rows": {"early_stopping": [True], "validation_fraction": [0.1, 0.4]},
+    "columns": {"categorical_features": [None, [0], [1, 2]], "max_onehot": [2, 32]},
+    "precision": {"precision": ["float32", "float64"], "warm_start": [False, True]},
     "members": {"n_members": [1, 2, 3], "random_state": [0, 7]},
     "batches, solvers": {"batch_size": [16, 60], "solver": ["adam", "adamw", "sgd", "lbfgs"]},
     "norms": {"normalization": ["none", "batch", "layer"], "activation": ["relu", "combu-random"]},
@@ -286,6 +289,8 @@ def test_processes():
 @pytest.mark.parametrize("make", [np.random.RandomState, np.random.default_rng])
 def test_generators_as_seeds(make):
     estimator = MLPClassifier(**{**QUICK, "random_state": make(3)}, precision="float64")
+    # many of one kind: no two may be taken for one another, though each draws its own split
+    _both(estimator, {"early_stopping": [True], "alpha": [0.0, 0.1, 0.5, 1.0]}, X, Y)
     _both(estimator, {"alpha": [0.0, 1.0], "early_stopping": [False, True]}, X, Y)
 
 
