@@ -45,7 +45,7 @@ _MEMBER = 1  # purpose of the estimator's seed
 # Matrix products round otherwise in the rows left over from their blocks: with a multiple of this
 # many rows a prediction depends on the rows beside it by the last bit at most.
 _MIN_ROWS = 16
-_PREDICT_UNITS = 1 << 22  # hidden units computed at a time: bounds the memory of predict
+_PREDICT_UNITS = 1 << 20  # units of a layer computed at a time: a few MB, within the caches
 
 
 class BaseMLP(BaseEstimator, metaclass=ABCMeta):
@@ -327,20 +327,10 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         net = self._network()
         precision = Precision(self._trained[1])
         dense, codes = _padded(table.dense), _padded(table.codes)
-        dense = dense.to(net.dtype)
         width = max((self._shape.n_inputs, *self._shape.hidden))
         chunk = _PREDICT_UNITS // (width * net.n_members) // _MIN_ROWS * _MIN_ROWS or _MIN_ROWS
-        outputs = []
-        for start in range(0, len(dense), chunk):
-            part = dense[start : start + chunk].to(net.device)
-            part_codes = codes[start : start + chunk].to(net.device)
-            with precision.context(net.device)():
-                raw = net(
-                    part.expand(net.n_members, *part.shape),
-                    part_codes.expand(net.n_members, *part_codes.shape),
-                )
-            outputs.append(raw.to(net.dtype).cpu())
-        raw = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
+        context = precision.context(net.device)
+        raw = net.predict(dense.to(net.dtype), codes, chunk, context).cpu()
         return raw[:, : len(table.dense)]
 
     # ---- files ---------------------------------------------------------------------------------

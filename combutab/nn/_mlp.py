@@ -231,6 +231,38 @@ class StackedMLP(nn.Module):
             raw = self(dense, codes, masks, valid)
         self.flat.backward(objective(raw))
 
+    @torch.inference_mode()
+    def predict(
+        self,
+        dense: Tensor,
+        codes: Tensor | None,
+        chunk: int,
+        context: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> Tensor:
+        """Raw outputs without dropout of rows that all members share, ``chunk`` rows at a time.
+
+        Buffers belong to the call, so that threads may predict with one network.
+
+        Shape
+        -----
+        dense : (n, n_dense), codes : (n, n_codes) int64 -> (M, n, n_outputs)
+        """
+        step = self._make_step() if context is nullcontext else None
+        outputs = []
+        for start in range(0, len(dense), chunk):
+            part = dense[start : start + chunk].to(self.device)
+            part = part.expand(self.n_members, *part.shape)
+            if step is not None:
+                outputs.append(step.outputs(part))
+                continue
+            part_codes = None
+            if codes is not None:
+                part_codes = codes[start : start + chunk].to(self.device)
+                part_codes = part_codes.expand(self.n_members, *part_codes.shape)
+            with context():
+                outputs.append(self(part, part_codes).to(self.dtype))
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
+
     def _make_step(self) -> InPlaceStep | None:
         slots = [slot for slot in self.activations if isinstance(slot, StackedActivation)]
         plain = self.shape.normalization == "none" and not self.shape.cardinalities

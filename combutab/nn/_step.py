@@ -82,22 +82,7 @@ class InPlaceStep:
         objective: Callable[[Tensor], Tensor],
     ) -> None:
         """Fill the gradient matrix with the derivatives of ``objective(raw outputs)``."""
-        kernels = self._kernels
-        inputs, outputs = [x], []
-        for i, linear in enumerate(self.linears):
-            shape = (*inputs[-1].shape[:2], linear.weight.shape[2])
-            out = self._outputs[i].view(shape, x)
-            torch.baddbmm(linear.bias, inputs[-1], linear.weight, alpha=linear.scale, out=out)
-            if i == len(kernels):
-                break
-            for start, stop, kernel in kernels[i]:
-                kernel.forward_(out[start:stop])
-            outputs.append(out)
-            inputs.append(
-                out
-                if masks is None
-                else torch.mul(out, masks[i], out=self._dropped[i].view(shape, x))
-            )
+        inputs, outputs, out = self._forward(x, masks)
         with torch.enable_grad():
             raw = out.detach().requires_grad_()
             (grad,) = torch.autograd.grad(objective(raw), raw)
@@ -114,9 +99,34 @@ class InPlaceStep:
                 below.mul_(linear.scale)
             if masks is not None:
                 below.mul_(masks[i - 1])
-            for start, stop, kernel in kernels[i - 1]:
+            for start, stop, kernel in self._kernels[i - 1]:
                 kernel.backward_(outputs[i - 1][start:stop], below[start:stop])
             grad = below
+
+    def _forward(
+        self, x: Tensor, masks: Sequence[Tensor] | None
+    ) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        """Inputs of every linear layer, outputs of every activation, and the raw outputs."""
+        inputs, outputs = [x], []
+        for i, linear in enumerate(self.linears):
+            shape = (*inputs[-1].shape[:2], linear.weight.shape[2])
+            out = self._outputs[i].view(shape, x)
+            torch.baddbmm(linear.bias, inputs[-1], linear.weight, alpha=linear.scale, out=out)
+            if i < len(self._kernels):
+                for start, stop, kernel in self._kernels[i]:
+                    kernel.forward_(out[start:stop])
+                outputs.append(out)
+                if masks is None:
+                    inputs.append(out)
+                else:
+                    dropped = self._dropped[i].view(shape, x)
+                    inputs.append(torch.mul(out, masks[i], out=dropped))
+        return inputs, outputs, out
+
+    @torch.no_grad()
+    def outputs(self, x: Tensor) -> Tensor:
+        """The raw outputs, (M, batch, n_outputs), without dropout."""
+        return self._forward(x, None)[2].clone()
 
     def _weight_gradient(self, x: Tensor, grad: Tensor, scale: float, target: Tensor) -> None:
         if target.is_contiguous():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
@@ -86,3 +88,16 @@ def test_other_networks_take_autograd(shape, activation):
     codes = torch.zeros(1, 5, 1, dtype=torch.int64) if shape.cardinalities else None
     net.gradients(torch.ones(1, 5, 4), lambda raw: raw.sum(), codes)
     assert net.flat.grads.abs().sum() > 0
+
+
+@pytest.mark.parametrize("names", [["combu", "tanh"], ["gelu", "prelu"]])
+def test_predictions_are_the_forward_pass_from_several_threads(names):
+    members = [Member(i, name) for i, name in enumerate(names)]
+    net = StackedMLP(MLPShape(6, (32, 16), 2), members, dtype=torch.float64).eval()
+    tables = torch.randn(8, 100, 6, generator=torch.Generator().manual_seed(3)).double()
+    with torch.no_grad():
+        expected = [net(x.expand(2, *x.shape)) for x in tables]
+    with ThreadPoolExecutor(4) as pool:
+        got = list(pool.map(lambda x: net.predict(x, None, 16), tables))
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other)
