@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import (
     _check_partial_fit_first_call,
@@ -211,8 +211,15 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         if self._multilabel:
             labels = target.astype(np.int64)
         else:
-            labels = self.classes_[target.reshape(-1).astype(np.int64)]
-        by_class = compute_sample_weight(self.class_weight, labels)
+            numbers = target.reshape(-1).astype(np.int64)
+            labels = self.classes_[numbers]
+        if isinstance(self.class_weight, dict) and not self._multilabel:
+            # by all classes, of which partial_fit's rows may lack some
+            by_class = compute_class_weight(
+                self.class_weight, classes=self.classes_, y=self.classes_
+            )[numbers]
+        else:
+            by_class = compute_sample_weight(self.class_weight, labels)
         return by_class if weight is None else weight * by_class
 
     def _loss(self) -> Loss:

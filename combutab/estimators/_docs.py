@@ -15,15 +15,15 @@ activation : str or callable, default="combu"
     A name of ``combutab.activations.ACTIVATIONS`` (``"relu"``, ``"combu"``, ``"pln-8"``,
     ``"la-silu"``, scikit-learn's ``"logistic"``, ...) or a callable ``width -> nn.Module``.
 solver : {"adam", "adamw", "sgd", "lbfgs"}, default="adam"
-    ``"lbfgs"`` uses all rows at once, without dropout.
+    ``"lbfgs"`` uses all rows at once, without dropout, early stopping or callbacks.
 alpha : float, default=0.0001
     Strength of the L2 penalty on the weights, divided by the batch's rows as in scikit-learn.
 batch_size : int or "auto", default="auto"
     Rows in a batch; ``"auto"`` is min(500, n_samples).
 learning_rate : str, default="constant"
     Schedule: scikit-learn's ``"constant"``, ``"invscaling"`` and ``"adaptive"``, or ``"cosine"``,
-    ``"one-cycle"``, ``"flat-cosine"``, ``"coslog4"`` over ``max_iter`` epochs; for every solver
-    but lbfgs.
+    ``"one-cycle"``, ``"flat-cosine"``, ``"coslog4"`` over ``max_iter`` epochs (not in
+    ``partial_fit``); for every solver but lbfgs.
 learning_rate_init : float, default=0.0005
     Initial (for ``"one-cycle"``: largest) learning rate.
 power_t : float, default=0.5
@@ -54,7 +54,7 @@ n_iter_no_change : int or inf, default=10
 max_fun : int, default=15000
     Function calls of lbfgs at most.
 dropout : float, default=0.1
-    Share of hidden units dropped in training, rounded to 1/256.
+    Share of hidden units dropped in training, rounded to 1/256 (but never to 0).
 weight_decay : float, default=0.01
     Decoupled decay of the weights, used by ``solver="adamw"`` alone.
 max_grad_norm : float or None, default=None

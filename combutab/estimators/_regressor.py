@@ -169,10 +169,16 @@ class MLPRegressor(RegressorMixin, BaseMLP):
                 f"y >= 0, got {targets.min()}"
             )
         if reset:
+            self._trained_loss = self._loss_parameters()
             self._one_dimensional = y.ndim == 1
             self.n_outputs_ = targets.shape[1]
             self.out_activation_ = "exp" if self.loss == "poisson" else "identity"
             self._y_mean, self._y_scale = self._target_scaling(targets, weight)
+        if self._loss_parameters() != self._trained_loss:
+            raise ValueError(
+                f"loss and quantiles are {self._loss_parameters()}, but the fitted estimator that "
+                f"warm_start or partial_fit goes on from has {self._trained_loss}"
+            )
         if targets.shape[1] != self.n_outputs_:
             raise ValueError(f"y has {targets.shape[1]} targets, fit saw {self.n_outputs_}")
         return (targets - self._y_mean) / self._y_scale
@@ -199,6 +205,10 @@ class MLPRegressor(RegressorMixin, BaseMLP):
             if sorted(set(quantiles)) != quantiles:
                 raise ValueError(f"quantiles must increase, got {self.quantiles}")
         return make_regression_loss(self.loss, self.quantiles)
+
+    def _loss_parameters(self) -> tuple[str, tuple[float, ...]]:
+        quantiles = self.quantiles if self.loss == "quantile" else ()
+        return self.loss, tuple(float(q) for q in quantiles)
 
     def _n_raw_outputs(self) -> int:
         return self.n_outputs_ * self._loss().n_per_target
@@ -246,7 +256,7 @@ class MLPRegressor(RegressorMixin, BaseMLP):
             If the fitted loss cannot give what is asked for.
         """
         raw = self._raw(X)
-        loss = self._loss()
+        loss = make_regression_loss(*self._trained_loss)  # whatever the parameters are by now
         if quantiles is not None and return_std:
             raise ValueError("ask for quantiles or for return_std, not for both")
         if quantiles is not None:
@@ -255,7 +265,7 @@ class MLPRegressor(RegressorMixin, BaseMLP):
             if not isinstance(loss, GaussianNLL):
                 raise ValueError(
                     f"return_std=True needs loss='gaussian_nll', the estimator has "
-                    f"loss={self.loss!r}"
+                    f"loss={self._trained_loss[0]!r}"
                 )
             mean, std = _mixture(*loss.moments(raw))
             return self._decode(mean), self._shaped(std * self._y_scale)
@@ -288,7 +298,7 @@ class MLPRegressor(RegressorMixin, BaseMLP):
         else:
             raise ValueError(
                 f"quantiles need loss='quantile' or loss='gaussian_nll', the estimator has "
-                f"loss={self.loss!r}"
+                f"loss={self._trained_loss[0]!r}"
             )
         values = values * self._y_scale[:, None] + self._y_mean[:, None]
         return self._shaped(values)

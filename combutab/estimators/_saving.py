@@ -40,7 +40,7 @@ _FITTED = {
     *("n_features_in_", "feature_names_in_", "classes_", "n_outputs_", "out_activation_"),
     *("n_layers_", "t_", "n_iter_", "loss_", "best_loss_", "loss_curve_", "validation_scores_"),
     *("best_validation_score_", "_seed", "_trained", "_multilabel", "_one_dimensional"),
-    *("_y_mean", "_y_scale"),
+    *("_trained_loss", "_y_mean", "_y_scale"),
 }
 
 

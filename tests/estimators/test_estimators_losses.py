@@ -205,3 +205,19 @@ def test_a_constant_target_is_predicted():
     for value in (0.0, 5.0, 1e12):
         model = MLPRegressor(**{**SMALL, "max_iter": 300}).fit(X[:40], np.full(40, value))
         assert_allclose(model.predict(X[:40]), value, atol=0.05, rtol=1e-10)
+
+
+def test_parameters_set_after_fit_wait_for_the_next_fit():
+    parameters = {**SMALL, "max_iter": 2, "learning_rate": "constant"}
+    model = MLPRegressor("quantile", quantiles=[0.1, 0.9], **parameters)
+    model.fit(X[:50], np.abs(Y[:50]))
+    before = model.predict(X), model.predict(X, quantiles=[0.1, 0.9])
+    for other in ({"quantiles": (0.2, 0.3, 0.4)}, {"loss": "poisson"}, {"scale_target": False}):
+        model.set_params(**other)
+        assert_allclose(model.predict(X), before[0])
+        assert_allclose(model.predict(X, quantiles=[0.1, 0.9]), before[1])
+    with pytest.raises(
+        ValueError, match=r"\('poisson', \(\)\).*goes on from has \('quantile', \(0.1, "
+    ):
+        model.partial_fit(X[:50], np.abs(Y[:50]))
+    assert (model.fit(X[:50], np.abs(Y[:50])).predict(X) > 0).all()

@@ -304,6 +304,18 @@ def test_class_weights_are_sample_weights(labels):
         _equal(a.fit(rows, y, sample_weight=extra), b)
 
 
+def test_class_weights_of_rows_that_lack_a_class():
+    plain = {**EXACT, "numeric_encoding": "none"}
+    for class_weight in ({0: 5.0}, {0: 5.0, 1: 2.0, 2: 0.5}):
+        model = MLPClassifier(**plain, class_weight=class_weight)
+        model.partial_fit(X[50:], IRIS[50:], classes=[0, 1, 2]).partial_fit(X[:50], IRIS[:50])
+        by_row = np.array([class_weight.get(c, 1.0) for c in IRIS])
+        reference = MLPClassifier(**plain)
+        reference.partial_fit(X[50:], IRIS[50:], by_row[50:], classes=[0, 1, 2])
+        reference.partial_fit(X[:50], IRIS[:50], by_row[:50])
+        _equal(model, reference)
+
+
 def test_class_weights_help_a_rare_class():
     rows, y = make_classification(600, weights=[0.95], class_sep=0.7, random_state=0)
     parameters = {**QUICK, "max_iter": 20, "learning_rate_init": 0.005}
