@@ -1,0 +1,165 @@
+"""README.md says what is so: its blocks run, its commands exist, its lists are complete."""
+
+import inspect
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+import sklearn.neural_network
+import typer.main
+
+import combutab
+from combutab import ACTIVATIONS, MLPClassifier, MLPRegressor, cli
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+CONSTRAINTS = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+
+
+def blocks(language):
+    """(line number, text) of the README's fenced blocks in a language."""
+    return [
+        (README[: match.start(1)].count("\n"), match[1])
+        for match in re.finditer(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    ]
+
+
+def section(title):
+    return re.search(
+        rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", README, re.DOTALL | re.MULTILINE
+    )[1]
+
+
+def commands():
+    """Each command of the shell blocks, as a list of words."""
+    lines = [line for _, text in blocks("sh") for line in text.splitlines()]
+    return [shlex.split(part) for line in lines for part in line.split("&&")]
+
+
+def test_python_blocks_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    found = blocks("python")
+    assert len(found) >= 7
+    for line, text in found:
+        code = compile("\n" * line + text, str(ROOT / "README.md"), "exec")
+        exec(code, namespace)
+    assert {path.name for path in tmp_path.iterdir()} == {"comparison.png", "rent.safetensors"}
+    assert "torch.Size([5, 10])" in capsys.readouterr().out
+    # the quick start's models have learned something
+    flats, test = namespace["flats"], namespace["test"]
+    assert namespace["clf"].score(flats[test], namespace["segment"][test]) > 0.8
+    assert namespace["reg"].score(flats[test], namespace["rent"][test]) > 0.7
+    near = namespace["near"].set_params(max_iter=1, n_iter_no_change=float("inf"))
+    assert near.fit([[0.0], [1.0]] * 100, [0.0, 1.0] * 100).n_layers_ == 3
+
+
+def test_shell_commands_exist():
+    typer_command = typer.main.get_command(cli.app)
+    seen = set()
+    for name, *arguments in commands():
+        seen.add(name)
+        if name == "combutab":
+            assert PYPROJECT["project"]["scripts"]["combutab"] == "combutab.cli:main"
+            command, *options = arguments
+            known = typer_command.commands[command]
+            if options != ["--help"]:  # parsed, not run: unknown options are errors
+                known.make_context(command, options)
+        elif name == "python":
+            assert arguments[:5] == ["-m", "pip", "install", "-c", "constraints.txt"]
+            (target,) = arguments[5:]
+            extras = re.fullmatch(r"\.(?:\[([\w,]+)\])?", target)[1]
+            for extra in (extras or "").split(",") if extras else ():
+                assert extra in PYPROJECT["project"]["optional-dependencies"]
+        else:
+            assert name == "pytest"
+            assert not arguments
+    assert seen == {"python", "combutab", "pytest"}
+
+
+def test_ci_runs_the_readmes_test_command():
+    (line,) = [
+        line for _, text in blocks("sh") for line in text.splitlines() if line.endswith("pytest")
+    ]
+    assert f"({line})" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_links_lead_somewhere():
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert links
+    for link in links:
+        assert (ROOT / link).exists(), link
+
+
+def test_the_table_lists_every_activation():
+    rows = [line for line in section("Activations").splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`([\w-]+)`", row.split("|")[1])}
+    assert listed - {"pln-N", "pls-N"} == set(ACTIVATIONS)
+
+
+@pytest.mark.parametrize("name", ["MLPClassifier", "MLPRegressor"])
+def test_other_defaults_than_scikit_learns_are_listed(name):
+    ours = inspect.signature(getattr(combutab, name)).parameters
+    theirs = inspect.signature(getattr(sklearn.neural_network, name)).parameters
+    assert not set(theirs) - set(ours)
+    other = {n for n in theirs if ours[n].default != theirs[n].default}
+    assert other == {"hidden_layer_sizes", "activation", "learning_rate_init"}
+    text = section("Differences from scikit-learn's MLP")
+    for parameter in other | {"batch_size", "dropout"}:
+        assert f"`{parameter}=" in text
+
+
+def test_what_the_differences_say():
+    """Those that another test does not hold; numbers as the README gives them."""
+    import numpy as np
+
+    X, y = np.array([[1.0], [2.0], [3.0]] * 10), np.array([0, 1, 2] * 10)
+    quick = {"max_iter": 2, "n_iter_no_change": np.inf, "random_state": 0}
+    clf = MLPClassifier(**quick).fit(X, y, sample_weight=(y < 2).astype(float))
+    assert clf.classes_.tolist() == [0, 1]
+    assert clf.predict_proba(X).dtype == np.float32
+    with pytest.raises(AttributeError):
+        clf.coefs_ = []
+    with pytest.raises(ValueError, match="Negative values"):
+        clf.fit(X, y, sample_weight=-np.ones(30))
+    assert MLPClassifier().batch_size == "auto"
+
+    reg = MLPRegressor(**quick).fit(X, y)
+    assert reg.predict(X).dtype == np.float64
+    for _ in range(2):
+        reg.partial_fit(X, y)
+    assert reg.n_iter_ == 4
+    lbfgs = MLPRegressor(solver="lbfgs", max_iter=200, tol=0.1).fit(X, y)
+    assert lbfgs.t_ > 0
+    assert lbfgs.validation_scores_ is None
+
+    strings = X.astype(str).astype(object)
+    assert MLPClassifier(**quick).fit(strings, y).coefs_[0].shape[0] == 3
+    numbers = MLPClassifier(**quick, categorical_features=None).fit(strings, y)
+    assert numbers.coefs_[0].shape[0] == 1
+    rates = MLPClassifier(**quick, learning_rate="invscaling").fit(X, y).history_["learning_rate"]
+    assert rates.iloc[1] < rates.iloc[0]
+
+
+# ---- constraints.txt ---------------------------------------------------------------------------
+
+
+def test_constraints_are_exact_pins():
+    pins = [line for line in CONSTRAINTS if line and not line.startswith("#")]
+    names = [re.fullmatch(r"([\w.-]+)==\d[\w.]*", pin)[1].lower() for pin in pins]
+    assert len(set(names)) == len(names) > len(PYPROJECT["project"]["dependencies"])
+    assert "combutab" not in names
+
+
+def test_constraints_pin_what_the_test_install_asks_for():
+    normal = [re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in CONSTRAINTS]
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    wanted = [*PYPROJECT["project"]["dependencies"], *extras["test"]]
+    for extra in ("formulas", "parquet", "bench"):
+        wanted += extras[extra]
+    for requirement in wanted:
+        name = re.match(r"[\w.-]+", requirement)[0].lower()
+        assert name == "combutab" or name in normal, requirement
