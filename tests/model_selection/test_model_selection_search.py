@@ -29,7 +29,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from combutab import CombU, MLPClassifier, MLPRegressor, StackedGridSearchCV
-from combutab.estimators import _together
+from combutab.estimators import _base, _together
 from combutab.training import TimeLimit
 
 INF = float("inf")
@@ -96,8 +96,10 @@ GRIDS = {
         "learning_rate_init": [0.001, 0.05],
     },
     "dropout, seed": {"dropout": [0.0, 0.1, 0.5], "random_state": [0, 1, 2]},
-    "shapes": {"hidden_layer_sizes": [(8,), (8, 8), 5, "auto", ()], "activation": ["relu", "pln-2"]}
-    | {"activation": ["relu", "la-silu"]},
+    "shapes": {
+        "hidden_layer_sizes": [(8,), (8, 8), 5, "auto", ()],
+        "activation": ["relu", "la-silu"],
+    },
     "encoding": {
         "numeric_encoding": ["standard", "quantile", "robust", "none"],
         "max_iter": [3, 8],
@@ -167,11 +169,11 @@ def test_candidates_do_train_as_stacks(monkeypatch):
         sizes.append(len(jobs))
         return original(jobs, *args, **keywords)
 
-    def refuse(self, *args, **keywords):
+    def refuse(*args, **keywords):
         raise AssertionError("fitted one at a time")
 
     monkeypatch.setattr(_together, "train_jobs", spy)
-    monkeypatch.setattr(MLPClassifier, "_prepare_alone", refuse, raising=False)
+    monkeypatch.setattr(_base, "train_jobs", refuse)
     grid = {"activation": ["relu", "combu"], "alpha": [0.0, 0.1], "random_state": [0, 1]}
     StackedGridSearchCV(CLASSIFIER, grid, cv=5, refit=False).fit(X, Y)
     assert sizes == [2 * 2 * 2 * 5]
