@@ -29,10 +29,10 @@ def resolve_device(device: str | torch.device) -> torch.device:
         resolved = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise ValueError(
-            f"device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', got {device!r}"
+            f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {device!r}"
         ) from error
-    if resolved.type not in ("cpu", "cuda", "mps") or (resolved.type == "cpu" and resolved.index):
-        raise ValueError(f"device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', got {device!r}")
+    if resolved.type not in ("cpu", "cuda") or (resolved.type == "cpu" and resolved.index):
+        raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {device!r}")
     if resolved.type == "cuda":
         n_devices = torch.cuda.device_count()
         if n_devices == 0:
@@ -42,8 +42,6 @@ def resolve_device(device: str | torch.device) -> torch.device:
                 f"device={str(device)!r}, but torch sees {n_devices} CUDA device(s), "
                 f"numbered from 0"
             )
-    elif resolved.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError("device='mps', but torch sees no MPS device; use 'auto'")
     return resolved
 
 

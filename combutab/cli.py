@@ -128,7 +128,7 @@ def compare(
     test: Annotated[
         str, typer.Option(help="corrected-t or wilcoxon, with Holm's correction.")
     ] = "corrected-t",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     seed: Annotated[int, typer.Option(help="Of the folds and of all networks.")] = 0,
     jobs: Annotated[
         int | None,

@@ -271,7 +271,7 @@ def test_bad_tables(tmp_path, monkeypatch, capsys, text, says):
         (["--activations", "relu, relu"], "activation 'relu' is named twice"),
         (
             ["--device", "abacus"],
-            "device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', got 'ab",
+            "device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'ab",
         ),
         (["--task", "ranking"], "task must be one of auto, classification, regression, got 'ran"),
         (["--task", "regression"], "regression needs a target of numbers"),

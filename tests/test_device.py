@@ -14,7 +14,7 @@ def test_auto_and_cpu():
     assert resolve_device(torch.device("cpu")) == torch.device("cpu")
 
 
-@pytest.mark.parametrize("name", ["gpu", "meta", "xpu", "cpu:3", "", 7.5])
+@pytest.mark.parametrize("name", ["gpu", "meta", "xpu", "mps", "cpu:3", "", 7.5])
 def test_names_that_are_none(name):
     with pytest.raises(ValueError, match=r"device must be .* got"):
         resolve_device(name)

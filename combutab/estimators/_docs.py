@@ -76,7 +76,7 @@ max_onehot : int, default=32
 embedding_dim : int, default=8
     Width of those embeddings.
 device : str or torch.device, default="auto"
-    ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
+    ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
 precision : {"float32", "float64", "bf16-mixed"}, default="float32"
     Of training and prediction, and of the arrays that ``predict`` returns.
 callbacks : list of combutab.training.Callback or None, default=None
