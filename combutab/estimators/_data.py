@@ -107,8 +107,7 @@ def _check_no_missing(y: Any) -> None:
     """Missing text labels, which scikit-learn's checks pass over."""
     if scipy.sparse.issparse(y):
         return
-    missing = pd.isna(np.asarray(y, dtype=object)) if not np.isscalar(y) else False
-    if np.any(missing):
+    if np.ndim(y) and np.asarray(y).dtype.kind in "OT" and pd.isna(np.asarray(y)).any():
         raise ValueError("Input y contains NaN (missing values); drop those rows first")
 
 

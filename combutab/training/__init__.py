@@ -8,15 +8,7 @@ from combutab.training._callbacks import (
     VerboseLines,
 )
 from combutab.training._lbfgs import train_lbfgs
-from combutab.training._loop import (
-    MemberPlan,
-    MemberResult,
-    MemberStart,
-    Rows,
-    StackedNetwork,
-    TrainConfig,
-    train_stack,
-)
+from combutab.training._loop import train_stack
 from combutab.training._losses import (
     BinaryCrossEntropy,
     CrossEntropy,
@@ -26,6 +18,14 @@ from combutab.training._losses import (
     make_regression_loss,
 )
 from combutab.training._optimizers import SOLVERS, OptimizerConfig, RowOptimizer, clip_gradients
+from combutab.training._records import (
+    MemberPlan,
+    MemberResult,
+    MemberStart,
+    Rows,
+    StackedNetwork,
+    TrainConfig,
+)
 from combutab.training._schedules import PER_STEP, SCHEDULES, schedule_factor
 
 __all__ = [

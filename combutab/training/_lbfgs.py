@@ -9,7 +9,7 @@ import scipy.optimize
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from combutab.training._loop import MemberPlan, MemberResult, Rows, StackedNetwork, TrainConfig
+from combutab.training._records import MemberPlan, MemberResult, Rows, StackedNetwork, TrainConfig
 
 
 def train_lbfgs(

@@ -3,177 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from combutab._device import Precision
-from combutab._random import fold_in, random_permutations
+from combutab._random import fold_in
+from combutab.training._batches import Batches
 from combutab.training._callbacks import Callback, EpochReport
-from combutab.training._losses import Loss, accuracy, r2
-from combutab.training._optimizers import OptimizerConfig, RowOptimizer, clip_gradients
+from combutab.training._losses import accuracy, r2
+from combutab.training._optimizers import RowOptimizer, clip_gradients
+from combutab.training._records import (
+    MemberPlan,
+    MemberResult,
+    MemberStart,
+    Rows,
+    StackedNetwork,
+    TrainConfig,
+)
 from combutab.training._schedules import PER_STEP, schedule_factor
 
-_SHUFFLE, _DROPOUT = 3, 4  # purposes of a member's key
+_DROPOUT = 4  # purpose of a member's key
 _SCORE_ROWS = 8192  # rows scored at a time: bounds the memory of a validation pass
 _SMALLEST_RATE = 1e-6  # below it, "adaptive" stops (scikit-learn's value)
-
-
-class StackedNetwork(Protocol):
-    """What the loop needs of a network: parameters as a matrix, a row a member."""
-
-    flat: Any
-    flat_buffers: Any
-    n_decayed: int
-
-    def __call__(
-        self,
-        dense: Tensor,
-        codes: Tensor | None = None,
-        masks: Sequence[Tensor] | None = None,
-        valid: Tensor | None = None,
-    ) -> Tensor: ...
-    def gradients(
-        self,
-        dense: Tensor,
-        objective: Callable[[Tensor], Tensor],
-        codes: Tensor | None,
-        masks: Sequence[Tensor] | None,
-        valid: Tensor | None,
-        context: Callable[[], AbstractContextManager[object]],
-    ) -> None: ...
-    def train(self, mode: bool = True) -> Any: ...
-    def mask_maker(self) -> Any: ...
-    def select(self, keep: Sequence[int]) -> None: ...
-    def member_state(self, i: int) -> dict[str, Tensor]: ...
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The data of a stack, on its device, each row once; members point into it.
-
-    Shapes: dense (N, d) float, codes (N, c) int64 or None, y (N,) int64 or (N, T) float,
-    weight (N,) or None where all weigh the same.
-    """
-
-    dense: Tensor
-    y: Tensor
-    codes: Tensor | None = None
-    weight: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class MemberPlan:
-    """What is a member's own in training."""
-
-    seed: int
-    rows: Tensor  # int64 positions in Rows
-    learning_rate: float
-    alpha: float = 0.0
-    weight_decay: float = 0.0
-    val_rows: Tensor | None = None
-    start: MemberStart | None = None
-
-
-@dataclass(frozen=True)
-class MemberStart:
-    """Where an earlier call left off; the network's weights are loaded by the caller."""
-
-    epochs: int  # trained before: shuffles and masks go on from there
-    t: int
-    optimizer: dict[str, Tensor] | None = None
-    best_loss: float = np.inf
-    n_idle: int = 0
-    learning_rate: float | None = None  # where the schedule stood; None starts it anew
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """What all members of a stack share in training; names as in the estimators."""
-
-    loss: Loss
-    optimizer: OptimizerConfig
-    batch_size: int
-    max_epochs: int
-    score: str | None = None  # "accuracy" or "r2": members have val_rows
-    learning_rate: str = "constant"
-    power_t: float = 0.5
-    shuffle: bool = True
-    tol: float = 1e-4
-    n_iter_no_change: float = 10
-    max_grad_norm: float | None = None
-    precision: Precision = field(default_factory=lambda: Precision("float32"))
-
-
-@dataclass
-class MemberResult:
-    """What came of one member. ``state`` holds its best weights, or its last without validation."""
-
-    state: dict[str, Tensor]
-    optimizer: dict[str, Tensor]
-    epochs: int
-    t: int
-    reason: str  # "max_iter", "no_improvement", "callback", "interrupted", "diverged"
-    train_loss: list[float]
-    validation_score: list[float]
-    learning_rate: list[float]
-    best_loss: float
-    best_score: float
-    n_idle: int
-    next_learning_rate: float | None = None  # of an epoch to come
-
-
-class _Batches:
-    """Row numbers of every member's batches, epoch after epoch."""
-
-    def __init__(self, plans: Sequence[MemberPlan], config: TrainConfig, device: torch.device):
-        self.batch_size, self.device = config.batch_size, device
-        self.lengths = [len(p.rows) for p in plans]
-        # one batch holds all rows: their order does not matter, so none is drawn
-        self.shuffled = [config.shuffle and n > config.batch_size for n in self.lengths]
-        n_max = max(self.lengths)
-        self.table = torch.zeros(len(plans), n_max, dtype=torch.int64, device=device)
-        for m, plan in enumerate(plans):
-            self.table[m, : self.lengths[m]] = plan.rows.to(device)
-        self.seeds = [p.seed for p in plans]
-        self.starts = [p.start.epochs if p.start else 0 for p in plans]
-        self.n_steps = -(-n_max // config.batch_size)
-
-    def order(self, epoch: int) -> Tensor:
-        """(M, n_max) row numbers in this epoch's order; past a member's length, any."""
-        if not any(self.shuffled):
-            return self.table
-        keys = [
-            fold_in(s, _SHUFFLE, e + epoch) for s, e in zip(self.seeds, self.starts, strict=True)
-        ]
-        order = random_permutations(keys, self.lengths, self.device)
-        if not all(self.shuffled):
-            still = torch.tensor([not s for s in self.shuffled], device=self.device)
-            order[still] = torch.arange(order.shape[1], device=self.device)
-        return self.table.gather(1, order)
-
-    def span(self, step: int) -> tuple[int, int]:
-        start = step * self.batch_size
-        return start, min(start + self.batch_size, self.table.shape[1])
-
-    def counts(self, step: int) -> list[int]:
-        """Rows that each member has in this step's batch."""
-        start, stop = self.span(step)
-        return [max(0, min(stop, n) - start) for n in self.lengths]
-
-    def select(self, keep: Sequence[int]) -> None:
-        self.lengths = [self.lengths[k] for k in keep]
-        self.shuffled = [self.shuffled[k] for k in keep]
-        self.seeds = [self.seeds[k] for k in keep]
-        self.starts = [self.starts[k] for k in keep]
-        n_max = max(self.lengths)
-        self.table = self.table[torch.tensor(list(keep), device=self.device), :n_max]
-        self.n_steps = -(-n_max // self.batch_size)
 
 
 class _Training:
@@ -192,7 +45,7 @@ class _Training:
         self.device = data.dense.device
         self.alive = list(range(len(plans)))  # positions in the stack as given
         self.optimizer = RowOptimizer(config.optimizer, net.flat.values, net.n_decayed)
-        self.batches = _Batches(plans, config, self.device)
+        self.batches = Batches(plans, config, self.device)
         self.masks = net.mask_maker()
         starts = [p.start or MemberStart(0, 0) for p in plans]
         for i, start in enumerate(starts):

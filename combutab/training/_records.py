@@ -1,0 +1,119 @@
+"""What the training loop is given and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from combutab._device import Precision
+from combutab.training._losses import Loss
+from combutab.training._optimizers import OptimizerConfig
+
+
+class StackedNetwork(Protocol):
+    """What the loop needs of a network: parameters as a matrix, a row a member."""
+
+    flat: Any
+    flat_buffers: Any
+    n_decayed: int
+
+    def __call__(
+        self,
+        dense: Tensor,
+        codes: Tensor | None = None,
+        masks: Sequence[Tensor] | None = None,
+        valid: Tensor | None = None,
+    ) -> Tensor: ...
+    def gradients(
+        self,
+        dense: Tensor,
+        objective: Callable[[Tensor], Tensor],
+        codes: Tensor | None,
+        masks: Sequence[Tensor] | None,
+        valid: Tensor | None,
+        context: Callable[[], AbstractContextManager[object]],
+    ) -> None: ...
+    def train(self, mode: bool = True) -> Any: ...
+    def mask_maker(self) -> Any: ...
+    def select(self, keep: Sequence[int]) -> None: ...
+    def member_state(self, i: int) -> dict[str, Tensor]: ...
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The data of a stack, on its device, each row once; members point into it.
+
+    Shapes: dense (N, d) float, codes (N, c) int64 or None, y (N,) int64 or (N, T) float,
+    weight (N,) or None where all weigh the same.
+    """
+
+    dense: Tensor
+    y: Tensor
+    codes: Tensor | None = None
+    weight: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class MemberPlan:
+    """What is a member's own in training."""
+
+    seed: int
+    rows: Tensor  # int64 positions in Rows
+    learning_rate: float
+    alpha: float = 0.0
+    weight_decay: float = 0.0
+    val_rows: Tensor | None = None
+    start: MemberStart | None = None
+
+
+@dataclass(frozen=True)
+class MemberStart:
+    """Where an earlier call left off; the network's weights are loaded by the caller."""
+
+    epochs: int  # trained before: shuffles and masks go on from there
+    t: int
+    optimizer: dict[str, Tensor] | None = None
+    best_loss: float = np.inf
+    n_idle: int = 0
+    learning_rate: float | None = None  # where the schedule stood; None starts it anew
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """What all members of a stack share in training; names as in the estimators."""
+
+    loss: Loss
+    optimizer: OptimizerConfig
+    batch_size: int
+    max_epochs: int
+    score: str | None = None  # "accuracy" or "r2": members have val_rows
+    learning_rate: str = "constant"
+    power_t: float = 0.5
+    shuffle: bool = True
+    tol: float = 1e-4
+    n_iter_no_change: float = 10
+    max_grad_norm: float | None = None
+    precision: Precision = field(default_factory=lambda: Precision("float32"))
+
+
+@dataclass
+class MemberResult:
+    """What came of one member. ``state`` holds its best weights, or its last without validation."""
+
+    state: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    epochs: int
+    t: int
+    reason: str  # "max_iter", "no_improvement", "callback", "interrupted", "diverged"
+    train_loss: list[float]
+    validation_score: list[float]
+    learning_rate: list[float]
+    best_loss: float
+    best_score: float
+    n_idle: int
+    next_learning_rate: float | None = None  # of an epoch to come
