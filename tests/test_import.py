@@ -1,16 +1,13 @@
 """``import combutab`` loads what a fit needs, and nothing else."""
 
-import runpy
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import pytest
 
 import combutab
 
-ROOT = Path(__file__).parents[1]
 # needed by a command, a figure, a file format or a peer, not by a fit
 LAZY = {"matplotlib", "rich", "typer", "sympy", "pooch", "pyarrow", "polars"}
 LAZY |= {"sdv", "ctgan", "sdmetrics", "openml", "skorch"}
@@ -56,19 +53,6 @@ import combutab
 assert state() == before
 """
     run(code)
-
-
-def test_speed_import_measures_in_fresh_interpreters(monkeypatch, capsys):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    benchmark = runpy.run_path(str(ROOT / "benchmarks" / "speed_import.py"))
-    contenders = {"nothing": "pass", "a sleep": "time.sleep(0.05)"}
-    monkeypatch.setitem(benchmark["main"].__globals__, "CONTENDERS", contenders)
-    monkeypatch.setattr(sys, "argv", ["speed_import.py", "--repeats", "1"])
-    benchmark["main"]()
-    *_, first, second, ratio = capsys.readouterr().out.splitlines()
-    assert first.startswith("nothing  ")
-    assert second.startswith("a sleep  ")
-    assert float(ratio.split()[-1]) > 1
 
 
 def test_version_is_that_of_the_distribution():
