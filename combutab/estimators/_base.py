@@ -383,10 +383,14 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         state = self._states[0]
         arrays = [state[f"linears.{i}.{name}"] for i in range(self.n_layers_ - 1)]
         if name == "bias":
-            return [a.reshape(-1) for a in arrays]
-        if self._shape.init == "ntk":
-            return [a / np.sqrt(a.shape[0]) for a in arrays]
-        return arrays
+            views = [a.reshape(-1) for a in arrays]
+        elif self._shape.init == "ntk":
+            views = [a / np.sqrt(a.shape[0]) for a in arrays]
+        else:
+            views = [a.view() for a in arrays]
+        for view in views:
+            view.flags.writeable = False  # what was written there, predict would not see
+        return views
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_states")

@@ -107,7 +107,8 @@ def _check_no_missing(y: Any) -> None:
     """Missing text labels, which scikit-learn's checks pass over."""
     if scipy.sparse.issparse(y):
         return
-    if np.ndim(y) and np.asarray(y).dtype.kind in "OT" and pd.isna(np.asarray(y)).any():
+    labels = np.asarray(y)
+    if labels.ndim and labels.dtype.kind in "OT" and pd.isna(labels).any():
         raise ValueError("Input y contains NaN (missing values); drop those rows first")
 
 

@@ -93,7 +93,7 @@ def test_methods_take_scikit_learns_arguments(name):
         {"random_state": np.random.RandomState(3)},
         {"verbose": False, "power_t": 0.25, "warm_start": True},
     ],
-    ids=str,
+    ids=lambda values: " ".join(values),
 )
 @pytest.mark.parametrize("kind", ["three classes", "two targets"])
 def test_every_value_of_scikit_learn_is_taken(kind, values):
@@ -504,3 +504,11 @@ def test_verbose_prints_scikit_learns_lines(capsys):
     assert lines[1].startswith("Validation score: ")
     MLPClassifier(**QUICK).fit(X, y)
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("init", ["torch", "ntk"])
+def test_weights_are_for_reading(init):
+    net = _fit(MLPClassifier, "three classes", init=init)
+    for array in (*net.coefs_, *net.intercepts_):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1.0

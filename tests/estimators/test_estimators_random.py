@@ -81,9 +81,10 @@ def test_global_state_has_no_say():
 def test_the_thread_count_is_the_users():
     threads = torch.get_num_threads()
     try:
-        torch.set_num_threads(1)
-        _proba(random_state=0)
-        assert torch.get_num_threads() == 1
+        for n_threads in (1, 2):
+            torch.set_num_threads(n_threads)
+            _proba(random_state=0)
+            assert torch.get_num_threads() == n_threads
     finally:
         torch.set_num_threads(threads)
 
