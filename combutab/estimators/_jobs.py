@@ -21,9 +21,10 @@ from combutab.training import (
     train_stack,
 )
 
-# Units of one layer over all members: on a CPU larger stacks leave the caches, on a GPU the
-# memory is the bound. A member's result does not depend on the split (measured: benchmarks/).
-_STACK_UNITS = {"cpu": 1 << 19, "cuda": 1 << 28}
+# Units of one layer over all members: on a CPU larger stacks leave the caches (measured by
+# benchmarks/speed_stack.py), on a GPU memory is the bound: a dozen buffers of 256 MB, not measured
+# yet. A member's result does not depend on the split.
+_STACK_UNITS = {"cpu": 1 << 19, "cuda": 1 << 26}
 
 
 @dataclass(frozen=True)

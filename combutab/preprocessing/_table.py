@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from combutab.preprocessing._blocks import ArrayBlock, Block, ColumnsBlock, Spar
 from combutab.preprocessing._columns import Kind, infer_kind, narrow, raise_complex, to_float
 
 
-class Table:
+class Table(ABC):
     """A table read by columns; the input itself is never changed."""
 
     def __init__(self, n_rows: int, names: Sequence[Any] | None, n_columns: int) -> None:
@@ -27,9 +28,9 @@ class Table:
         """How an error names column j."""
         return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
 
+    @abstractmethod
     def column(self, j: int) -> pd.Series:
         """Column j, not copied where its storage allows."""
-        raise NotImplementedError
 
     def kind(self, j: int, categorical: bool | None) -> Kind:
         """How column j is to be encoded; see `infer_kind`."""

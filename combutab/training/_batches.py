@@ -25,6 +25,8 @@ class Batches:
         self.table = torch.zeros(len(plans), n_max, dtype=torch.int64, device=device)
         for m, plan in enumerate(plans):
             self.table[m, : self.lengths[m]] = plan.rows.to(device)
+            # filling counts with weight 0, which only a row that the member can bear survives
+            self.table[m, self.lengths[m] :] = int(plan.rows[0])
         self.seeds = [p.seed for p in plans]
         self.starts = [p.start.epochs if p.start else 0 for p in plans]
         self.n_steps = -(-n_max // config.batch_size)

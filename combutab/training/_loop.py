@@ -176,6 +176,7 @@ class _Training:
         weight = torch.zeros(len(lengths), n_max, dtype=self.data.dense.dtype, device=self.device)
         for m, rows in enumerate(val_rows):
             if rows is not None:
+                table[m] = int(rows[0])  # filling, of weight 0
                 table[m, : lengths[m]] = rows.to(self.device)
                 weight[m, : lengths[m]] = 1.0
         if self.data.weight is not None:

@@ -379,3 +379,21 @@ def test_the_device_does_not_matter():
     on_gpu = train_stack(net, rows, plans, config)
     for one, other in zip(on_cpu, on_gpu, strict=True):
         np.testing.assert_allclose(one.train_loss, other.train_loss, rtol=1e-8)
+
+
+def test_rows_that_fill_a_shorter_members_batch_are_its_own():
+    rows = data(torch.float64)
+    rows.dense[0] = 1e200  # a row that no member trains on, and none could bear
+    config = replace(CONFIG, precision=Precision("float64"), max_epochs=3, score="r2")
+    members = [Member(0, "combu", 0.1), Member(1, "combu", 0.1)]
+    plans = [
+        replace(plan(m), rows=torch.arange(1, n), val_rows=torch.arange(n, N))
+        for m, n in ((0, 200), (1, 90))
+    ]
+    together = train(members, plans, config, rows)
+    for i in range(2):
+        (alone,) = train([members[i]], [plans[i]], config, rows)
+        np.testing.assert_allclose(together[i].train_loss, alone.train_loss, rtol=1e-8)
+        np.testing.assert_allclose(
+            together[i].validation_score, alone.validation_score, rtol=0, atol=1e-8
+        )
