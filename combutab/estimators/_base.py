@@ -187,6 +187,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
             tol=self.tol,
             n_iter_no_change=self.n_iter_no_change,
             max_grad_norm=self.max_grad_norm,
+            track_metric=self.track_metric,
             precision=Precision(self.precision),
         )
         starts: Sequence[MemberStart | None] = [None] * self.n_members

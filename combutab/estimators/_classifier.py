@@ -106,6 +106,7 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         label_smoothing: float = 0.0,
         device: str | torch.device = "auto",
         precision: str = "float32",
+        track_metric: bool = False,
         callbacks: Any = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -146,6 +147,7 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         self.label_smoothing = label_smoothing
         self.device = device
         self.precision = precision
+        self.track_metric = track_metric
         self.callbacks = callbacks
 
     def _encode_target(

@@ -57,6 +57,7 @@ PARAMETER_CONSTRAINTS: dict[str, list[Any]] = {
     "embedding_dim": [Interval(Integral, 1, None, closed="left")],
     "device": [str, torch.device],
     "precision": [StrOptions(set(PRECISIONS))],
+    "track_metric": ["boolean"],
     "callbacks": [list, tuple, None],
 }
 

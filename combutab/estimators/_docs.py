@@ -79,6 +79,9 @@ device : str or torch.device, default="auto"
     ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
 precision : {"float32", "float64", "bf16-mixed"}, default="float32"
     Of training and prediction, and of the arrays that ``predict`` returns.
+track_metric : bool, default=False
+    Also record, in ``history_``, the accuracy (regressor: the mean absolute error, in the units
+    of the scaled target) on each epoch's training batches, as trained, dropout included.
 callbacks : list of combutab.training.Callback or None, default=None
     Told of every epoch; may stop the training.
 """
@@ -113,7 +116,8 @@ n_features_in_ : int
 feature_names_in_ : ndarray of shape (n_features_in_,)
     Their names, when all are strings.
 history_ : DataFrame
-    One row a member and epoch: train_loss, validation_score, learning_rate.
+    One row a member and epoch: train_loss, train_metric (with ``track_metric``),
+    validation_score, learning_rate.
 """
 
 

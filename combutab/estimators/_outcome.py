@@ -96,6 +96,7 @@ def _history(results: Sequence[MemberResult]) -> pd.DataFrame:
                 "member": i,
                 "epoch": np.arange(1, len(r.train_loss) + 1) + r.epochs - len(r.train_loss),
                 "train_loss": r.train_loss,
+                "train_metric": r.train_metric or np.nan,
                 "validation_score": r.validation_score or np.nan,
                 "learning_rate": r.learning_rate,
             }

@@ -107,6 +107,7 @@ class MLPRegressor(RegressorMixin, BaseMLP):
         scale_target: bool = True,
         device: str | torch.device = "auto",
         precision: str = "float32",
+        track_metric: bool = False,
         callbacks: Any = None,
     ) -> None:
         self.loss = loss
@@ -148,6 +149,7 @@ class MLPRegressor(RegressorMixin, BaseMLP):
         self.scale_target = scale_target
         self.device = device
         self.precision = precision
+        self.track_metric = track_metric
         self.callbacks = callbacks
 
     def _check_parameters(self) -> None:

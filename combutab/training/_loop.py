@@ -61,9 +61,8 @@ class _Training:
         self.n_idle = [s.n_idle for s in starts]
         self.best_values = net.flat.values.clone() if config.score else None
         self.best_buffers = net.flat_buffers.values.clone() if config.score else None
-        self.histories: list[tuple[list[float], list[float], list[float]]] = [
-            ([], [], []) for _ in plans
-        ]
+        self.histories: list[tuple[list[float], ...]] = [([], [], [], []) for _ in plans]
+        self.metric: Tensor | None = None  # of the step, then of the epoch: each member's mean
         self.results: list[MemberResult | None] = [None] * len(plans)
         self._cached: tuple[Rows, Tensor | None, Tensor | None] | None = None
 
@@ -98,13 +97,17 @@ class _Training:
         tiny = torch.finfo(batch.dense.dtype).tiny  # no row of a member may be in the batch
         means: list[Tensor] = []
 
-        def objective(raw: Tensor) -> Tensor:
-            losses = config.loss.rows(raw.to(config.precision.dtype), batch.y)
+        def average(values: Tensor) -> Tensor:
             if weight is None:
-                mean = losses.mean(1)
-            else:
-                mean = (losses * weight).sum(1) / weight.sum(1).clamp_min(tiny)
+                return values.mean(1)
+            return (values * weight).sum(1) / weight.sum(1).clamp_min(tiny)
+
+        def objective(raw: Tensor) -> Tensor:
+            raw = raw.to(config.precision.dtype)
+            mean = average(config.loss.rows(raw, batch.y))
             means.append(mean.detach())
+            if config.track_metric:
+                self.metric = average(config.loss.metric(raw.detach(), batch.y))
             return mean.sum()
 
         context = config.precision.context(self.device)
@@ -135,7 +138,7 @@ class _Training:
         config, batches = self.config, self.batches
         order = batches.order(epoch)
         total = torch.zeros(len(self.plans), dtype=torch.float64, device=self.device)
-        weights = torch.zeros_like(total)
+        weights, metrics = torch.zeros_like(total), torch.zeros_like(total)
         decays = [p.weight_decay for p in self.plans]
         for step in range(batches.n_steps):
             start, stop = batches.span(step)
@@ -156,6 +159,10 @@ class _Training:
             self.optimizer.step(self.net.flat.values, self.net.flat.grads, rows, self.rates, decays)
             total += mean * mass
             weights += mass
+            if self.metric is not None:
+                metrics += self.metric * mass
+        if self.metric is not None:
+            self.metric = metrics / weights
         return total / weights + self._penalty(weights)
 
     def _set_rates(self, epoch: int, step: int) -> None:
@@ -195,9 +202,12 @@ class _Training:
 
     def _record(self, losses: list[float], scores: list[float] | None) -> None:
         improved = []
+        metrics = None if self.metric is None else self.metric.tolist()
         for m in range(len(self.plans)):
-            loss_curve, score_curve, rate_curve = self.histories[self.alive[m]]
+            loss_curve, score_curve, rate_curve, metric_curve = self.histories[self.alive[m]]
             loss_curve.append(losses[m])
+            if metrics is not None:
+                metric_curve.append(metrics[m])
             rate_curve.append(self.rates[m])
             self.t[m] += self.batches.lengths[m]
             if scores is not None:
@@ -255,7 +265,7 @@ class _Training:
                     self.net.flat.values[m] = self.best_values[m]
                     self.net.flat_buffers.values[m] = self.best_buffers[m]
         for m, reason in ended.items():
-            train_loss, scores, rates = self.histories[self.alive[m]]
+            train_loss, scores, rates, metrics = self.histories[self.alive[m]]
             start = self.plans[m].start
             self.results[self.alive[m]] = MemberResult(
                 state={n: v.cpu() for n, v in self.net.member_state(m).items()},
@@ -270,6 +280,7 @@ class _Training:
                 best_score=self.best_score[m],
                 n_idle=self.n_idle[m],
                 next_learning_rate=self.rates[m],
+                train_metric=metrics,
             )
         keep = [m for m in range(len(self.plans)) if m not in ended]
         if not keep or not ended:

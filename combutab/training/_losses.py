@@ -31,6 +31,10 @@ class Loss:
         """(..., n_outputs) -> the point prediction that a score compares with y."""
         return raw
 
+    def metric(self, raw: Tensor, y: Tensor) -> Tensor:
+        """(M, B, n_outputs), targets -> (M, B): absolute errors, or whether a class is right."""
+        return (self.point(raw) - y).abs().mean(-1)
+
 
 @dataclass(frozen=True)
 class SquaredError(Loss):
@@ -127,6 +131,9 @@ class CrossEntropy(Loss):
     def point(self, raw: Tensor) -> Tensor:
         return raw.argmax(-1)
 
+    def metric(self, raw: Tensor, y: Tensor) -> Tensor:
+        return (self.point(raw) == y).to(raw.dtype)
+
 
 @dataclass(frozen=True)
 class BinaryCrossEntropy(Loss):
@@ -141,6 +148,9 @@ class BinaryCrossEntropy(Loss):
 
     def point(self, raw: Tensor) -> Tensor:
         return raw > 0
+
+    def metric(self, raw: Tensor, y: Tensor) -> Tensor:
+        return (self.point(raw) == y.bool()).all(-1).to(raw.dtype)
 
 
 def accuracy(predicted: Tensor, y: Tensor, weight: Tensor) -> Tensor:

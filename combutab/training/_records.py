@@ -98,6 +98,7 @@ class TrainConfig:
     tol: float = 1e-4
     n_iter_no_change: float = 10
     max_grad_norm: float | None = None
+    track_metric: bool = False
     precision: Precision = field(default_factory=lambda: Precision("float32"))
 
 
@@ -117,3 +118,4 @@ class MemberResult:
     best_score: float
     n_idle: int
     next_learning_rate: float | None = None  # of an epoch to come
+    train_metric: list[float] = field(default_factory=list)  # empty unless tracked

@@ -48,6 +48,7 @@ CONSTRAINED = {  # a value -> words of scikit-learn's error for it
     "embedding_dim": [0],
     "device": [3],
     "precision": ["float16"],
+    "track_metric": ["yes"],
     "callbacks": ["bar", 3],
 }
 
