@@ -13,16 +13,22 @@ import torch
 import combutab
 
 
-def describe_machine() -> str:
-    """Processor, cores, threads, device and versions; no host name, no paths."""
+def processor() -> str:
+    """The processor's name."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
         names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
         cpu = names[0].split(":", 1)[1].strip() if names else cpu
+    return cpu
+
+
+def describe_machine() -> str:
+    """Processor, cores, threads, device and versions; no host name, no paths."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     return (
-        f"{cpu}, {os.cpu_count()} cores, {torch.get_num_threads()} torch threads, {device}; "
-        f"Python {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}, "
-        f"scikit-learn {sklearn.__version__}, combutab {combutab.__version__}"
+        f"{processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} torch threads, "
+        f"{device}; Python {platform.python_version()}, torch {torch.__version__}, "
+        f"numpy {np.__version__}, scikit-learn {sklearn.__version__}, "
+        f"combutab {combutab.__version__}"
     )

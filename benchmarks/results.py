@@ -1,0 +1,149 @@
+"""The file of a study: rows that are there stay, byte for byte, whatever happens to the process."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+import pandas as pd
+
+try:
+    import fcntl
+except ImportError:  # Windows: nothing keeps two processes apart
+    fcntl = None  # type: ignore[assignment]
+
+Row = dict[str, str]
+
+
+class Store:
+    """A CSV file, and while a study runs a journal beside it that finished rows are added to.
+
+    Parameters
+    ----------
+    path : path of the CSV file
+    columns : its columns
+    key : those that tell one network from another
+    """
+
+    def __init__(self, path: Path, columns: Sequence[str], key: Sequence[str]) -> None:
+        self.path, self.columns, self.key = path, tuple(columns), tuple(key)
+        self.journal = path.with_suffix(".journal")
+
+    @contextmanager
+    def open(self, wanted: Sequence[Row]) -> Iterator[Journal]:
+        """Load what is there, and take rows; at the end, also by an error, the CSV is rewritten.
+
+        Rows are sorted as ``wanted``, which names the settings that each must have; rows of other
+        networks (of an earlier, larger study) follow.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.journal, "a+", encoding="utf-8") as file:
+            self._lock(file)
+            journal = Journal(file, self.key, [*self._csv_rows(), *_journal_rows(file)])
+            self._refuse_other_settings(journal, wanted)
+            try:
+                yield journal
+            finally:
+                self._write(journal, wanted)
+                self.journal.unlink()
+
+    def read(self) -> pd.DataFrame:
+        """The rows, with numbers as numbers."""
+        text = ("protocol", "data", "task", "activation", "hidden", "loss_curve", "metric_curve")
+        dtypes = {
+            name: str for name in (*text, "error", "device", "python") if name in self.columns
+        }
+        table = pd.read_csv(self.path, dtype=dtypes, keep_default_na=False, na_values=[""])
+        strings = [name for name in dtypes if table[name].isna().any()]
+        table[strings] = table[strings].fillna("")
+        return table
+
+    def _lock(self, file: TextIO) -> None:
+        """Keep other processes out until the file is closed, also by the end of this one."""
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RuntimeError(
+                f"another process is writing to {self.path}; wait for it, or choose another --out"
+            ) from error
+
+    def _csv_rows(self) -> list[Row]:
+        if not self.path.exists():
+            return []
+        with open(self.path, newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            rows = list(reader)
+        if tuple(reader.fieldnames or ()) != self.columns:
+            raise ValueError(
+                f"{self.path} has other columns than this study writes; move it away, or choose "
+                "another --out"
+            )
+        return rows
+
+    def _refuse_other_settings(self, journal: Journal, wanted: Sequence[Row]) -> None:
+        for settings in wanted:
+            row = journal.rows.get(journal.key_of(settings))
+            if row is None:
+                continue
+            other = {n: (row[n], v) for n, v in settings.items() if row[n] != v}
+            if other:
+                name, (there, here) = next(iter(other.items()))
+                raise ValueError(
+                    f"{self.path} has {settings['activation']} on {settings['data']} with "
+                    f"{name}={there}, this study wants {name}={here}; move the file away, or "
+                    "choose another --out"
+                )
+
+    def _write(self, journal: Journal, wanted: Sequence[Row]) -> None:
+        order = {journal.key_of(settings): i for i, settings in enumerate(wanted)}
+        rows = sorted(journal.rows.items(), key=lambda item: order.get(item[0], len(order)))
+        part = self.path.with_suffix(".part")
+        with open(part, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self.columns, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(row for _, row in rows)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, self.path)
+
+
+class Journal:
+    """The rows so far, and where further ones go."""
+
+    def __init__(self, file: TextIO, key: Sequence[str], rows: Sequence[Row]) -> None:
+        self._file, self._key = file, tuple(key)
+        self.rows = {self.key_of(row): row for row in rows}
+
+    def key_of(self, row: Row) -> tuple[str, ...]:
+        return tuple(row[name] for name in self._key)
+
+    def has(self, settings: Row) -> bool:
+        """Whether this network's row is there."""
+        return self.key_of(settings) in self.rows
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add rows, on the disk when this returns."""
+        self.rows |= {self.key_of(row): row for row in rows}
+        self._file.write("".join(json.dumps(row) + "\n" for row in rows))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def _journal_rows(file: TextIO) -> list[Row]:
+    """All whole lines; what a kill cut off is dropped from the file too."""
+    file.seek(0)
+    text = file.read()
+    whole = text[: text.rfind("\n") + 1]
+    if len(whole) < len(text):
+        file.seek(0)
+        file.truncate()
+        file.write(whole)
+        file.flush()
+    return [json.loads(line) for line in whole.splitlines()]

@@ -1,0 +1,68 @@
+"""The data sets of the studies, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+
+from combutab.datasets import load_feynman, load_openml, make_formula
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set that any process can load, without data of its own.
+
+    ``kind`` is "formula", "feynman" or "openml"; the first two are drawn, ``n_samples`` rows with
+    ``random_state``. ``limit`` keeps the first rows of an OpenML set (for quick runs).
+    """
+
+    kind: str
+    name: str
+    task: str
+    n_samples: int = 5000
+    random_state: int = 0
+    limit: int | None = None
+    data_home: str | None = None
+
+    def load(self) -> tuple[pd.DataFrame, pd.Series]:
+        """Features and target; kept in memory, so leave them as they are."""
+        return _load(self)
+
+    def n_rows(self) -> int:
+        """Rows, training and test together."""
+        return len(self.load()[0])
+
+    def row_groups(self) -> np.ndarray:
+        """A number for each row; rows whose features are all equal share theirs."""
+        X, _ = self.load()
+        return (
+            X.groupby(list(X.columns), dropna=False, observed=True, sort=False).ngroup().to_numpy()
+        )
+
+    def has_equal_rows(self) -> bool:
+        """Whether some rows have the same features."""
+        return len(np.unique(self.row_groups())) < self.n_rows()
+
+
+@lru_cache(maxsize=8)
+def _load(source: Source) -> tuple[pd.DataFrame, pd.Series]:
+    if source.kind == "formula":
+        return make_formula(
+            source.name, source.n_samples, task=source.task, random_state=source.random_state
+        )
+    if source.kind == "feynman":
+        return load_feynman(
+            source.name,
+            source.n_samples,
+            data_home=source.data_home,
+            random_state=source.random_state,
+        )
+    data = load_openml(source.name, data_home=source.data_home)
+    X, y = data.X, data.y
+    if source.limit is not None and source.limit < len(X):
+        kept = np.random.default_rng(0).choice(len(X), source.limit, replace=False)
+        X, y = X.iloc[kept].reset_index(drop=True), y.iloc[kept].reset_index(drop=True)
+    return X, y
