@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from combutab.evaluation import NemenyiResult
 from combutab.model_selection import ActivationComparison
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 _NOT_TOLD_APART, _TOLD_APART = "#0072B2", "#D55E00"  # Okabe and Ito's blue and vermilion
 _ROW = 0.36  # inches an activation
 _SPREAD = 0.13  # rows that the dots of a row are spread over, up and down
+
+# The critical-difference diagram: its axis is at row 0, rows count downwards
+_LABEL_ROW, _CHARACTER = 0.24, 0.085  # inches
+_FIRST_BAR, _BAR_ROW, _BRACKET, _TOP = 0.55, 0.45, -1.6, -2.7  # label rows
 
 
 def plot_comparison(comparison: ActivationComparison) -> Figure:
@@ -98,6 +103,110 @@ def plot_comparison(comparison: ActivationComparison) -> Figure:
         fontsize=9,
     )
     return figure
+
+
+def plot_critical_difference(result: NemenyiResult) -> Figure:
+    """Draw a critical-difference diagram: models along their mean ranks, the best on the left.
+
+    A blue bar joins models that cannot be told apart; where Friedman's test finds no difference,
+    one bar joins all.
+
+    Parameters
+    ----------
+    result : NemenyiResult
+        As from `combutab.evaluation.nemenyi`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Not known to pyplot; ``figure.savefig(path)`` writes it.
+
+    References
+    ----------
+    J. Demsar, "Statistical comparisons of classifiers over multiple data sets", Journal of
+    Machine Learning Research 7, 2006.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from combutab.evaluation import nemenyi
+    >>> scores = pd.DataFrame([[0.7, 0.8, 0.6]] * 6, columns=["relu", "combu", "tanh"])
+    >>> figure = plot_critical_difference(nemenyi(scores))
+    >>> [label.get_text() for label in figure.axes[0].texts[:3]]
+    ['combu (1.00)', 'relu (2.00)', 'tanh (3.00)']
+    """
+    from matplotlib.figure import Figure
+
+    ranks, k = result.mean_ranks, len(result.mean_ranks)
+    over = 0.008 * k  # ends of bars beyond the ranks: a bar of equal ranks is seen, too
+    bars = [
+        (ranks[ranks.index.isin(group)].min() - over, ranks[ranks.index.isin(group)].max() + over)
+        for group in result.not_told_apart
+    ]
+    levels = _levels(bars, gap=2 * over)
+    first_label = _FIRST_BAR + _BAR_ROW * (max(levels, default=-1) + 1) + 0.35
+    bottom = first_label + (k + 1) // 2 - 0.4
+    labels = [f"{name} ({rank:.2f})" for name, rank in ranks.items()]
+    width = max(7.2, 4.0 + 2 * _CHARACTER * max(map(len, labels)))
+    figure = Figure(figsize=(width, 0.8 + _LABEL_ROW * (bottom - _TOP)), layout="constrained")
+    axes = figure.add_subplot()
+    left, right = 0.85, max(k, 1 + result.critical_difference) + 0.15
+    for (low, high), level in zip(bars, levels, strict=True):
+        row = _FIRST_BAR + _BAR_ROW * level
+        axes.hlines(row, low, high, color=_NOT_TOLD_APART, linewidth=4, zorder=3)
+    for i, (label, rank) in enumerate(zip(labels, ranks, strict=True)):
+        at_left = i < (k + 1) // 2
+        row = first_label + (i if at_left else k - 1 - i)  # outer ones on top: no lines cross
+        edge = left if at_left else right
+        axes.plot([rank, rank, edge], [0, row, row], color="0.45", linewidth=0.9, zorder=2)
+        axes.plot(rank, 0, marker="o", markersize=4.5, color="0.2", zorder=4)
+        axes.annotate(
+            label,
+            (edge, row),
+            xytext=(-4 if at_left else 4, 0),
+            textcoords="offset points",
+            ha="right" if at_left else "left",
+            va="center",
+            fontsize=10,
+            parse_math=False,
+        )
+    difference = result.critical_difference
+    axes.plot([1, 1 + difference], [_BRACKET] * 2, color="0.2", marker="|", linewidth=1.2)
+    axes.text(1, _BRACKET - 0.2, f"critical difference {difference:.2f}", va="bottom", fontsize=9)
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, _TOP)
+    axes.set_xticks(range(1, k + 1))
+    axes.xaxis.tick_top()
+    axes.set_yticks([])
+    axes.spines["top"].set(position=("data", 0), bounds=(1, k))
+    axes.spines[["left", "right", "bottom"]].set_visible(False)
+    p = result.friedman.pvalue
+    figure.suptitle(
+        f"Mean ranks over {result.n_rows} {result.rows}, 1 is the best "
+        f"(Friedman's test: {f'p = {p:.2g}' if p >= 1e-4 else 'p < 0.0001'})",
+        x=0.02,
+        ha="left",
+        fontsize=11,
+        parse_math=False,
+    )
+    if bars:
+        test = "Nemenyi" if result.differ else "Friedman"
+        label = f"not told apart ({test}'s test, {100 * result.alpha:g} % level)"
+        key = _key(_NOT_TOLD_APART, "", _NOT_TOLD_APART, label)
+        key.set_linewidth(4)
+        figure.legend(handles=[key], loc="outside lower center", frameon=False, fontsize=9)
+    return figure
+
+
+def _levels(bars: list[tuple[float, float]], gap: float) -> list[int]:
+    """Rows for bars from left to right: each the first in which no other is nearer than the gap."""
+    ends: list[float] = []
+    levels = []
+    for low, high in bars:
+        level = next((i for i, end in enumerate(ends) if end + gap <= low), len(ends))
+        ends[level : level + 1] = [high]
+        levels.append(level)
+    return levels
 
 
 def _key(color: str, marker: str, face: str, label: str, linestyle: Any = "-") -> Line2D:

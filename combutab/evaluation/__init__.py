@@ -1,20 +1,28 @@
-"""Whether differences between models are real: tests, intervals, ranks."""
+"""Whether differences between models are real: tests, intervals, ranks, and words for them."""
 
 from ._intervals import Interval, bootstrap_interval, corrected_interval, t_interval
-from ._ranks import compare_with_best, mean_ranks, summarise
+from ._nemenyi import NemenyiResult, nemenyi
+from ._pairs import compare_pairs
+from ._ranks import compare_with_best, mean_ranks
 from ._significance import Significance, corrected_resampled_ttest, friedman, holm, wilcoxon
+from ._words import summarise, summarise_nemenyi, summarise_pairs
 
 __all__ = [
     "Interval",
+    "NemenyiResult",
     "Significance",
     "bootstrap_interval",
+    "compare_pairs",
     "compare_with_best",
     "corrected_interval",
     "corrected_resampled_ttest",
     "friedman",
     "holm",
     "mean_ranks",
+    "nemenyi",
     "summarise",
+    "summarise_nemenyi",
+    "summarise_pairs",
     "t_interval",
     "wilcoxon",
 ]

@@ -111,9 +111,10 @@ def compare_with_best(
     """
     if test not in TESTS:
         raise ValueError(f"test must be one of {', '.join(TESTS)}, got {test!r}")
-    if not 0.0 < alpha < 1.0:
-        raise ValueError(f"alpha must be between 0 and 1, such as 0.05, got {alpha}")
-    wide = _one_score_a_resample(results, score, group, resample)
+    check_alpha(alpha)
+    wide = best_first(
+        one_score_a_resample(results, score, group, resample), greater_is_better=greater_is_better
+    )
     rows = []
     for name, scores in wide.items():
         interval = corrected_interval(
@@ -122,11 +123,8 @@ def compare_with_best(
         rows.append({group: name, **interval._asdict()})
     table = pd.DataFrame(rows)
     table["mean_rank"] = mean_ranks(wide, greater_is_better=greater_is_better).to_numpy()
-    badness = -table["mean"] if greater_is_better else table["mean"]
-    order = np.lexsort((table["mean_rank"], badness))
-    table = table.iloc[order].reset_index(drop=True)
 
-    best, *others = (wide[name].to_numpy() for name in table[group])
+    best, *others = (wide[name].to_numpy() for name in wide)
     raw = [
         corrected_resampled_ttest(best, other, n_train=n_train, n_test=n_test).pvalue
         if test == "corrected-t"
@@ -140,69 +138,16 @@ def compare_with_best(
     return table
 
 
-def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 0.05) -> str:
-    """Say in plain sentences what `compare_with_best` found.
-
-    Parameters
-    ----------
-    comparison : DataFrame
-        As `compare_with_best` returned it, with the same ``alpha``.
-    score : str, default="score"
-        What the scores are called in the sentences.
-
-    Returns
-    -------
-    str, one sentence a line
-
-    Examples
-    --------
-    >>> results = pd.DataFrame({
-    ...     "activation": ["relu"] * 4 + ["combu"] * 4,
-    ...     "fold": [0, 1, 2, 3] * 2,
-    ...     "score": [0.80, 0.82, 0.81, 0.79, 0.90, 0.91, 0.92, 0.89],
-    ... })
-    >>> print(summarise(compare_with_best(results, n_train=75, n_test=25), score="accuracy"))
-    combu has the best mean accuracy: 0.905 (95 % interval 0.8736 to 0.9364) over 4 resamples.
-    Distinguishable from combu at the 5 % level: relu (p = 0.00053).
-    """
-    group = comparison.columns[0]
-    best, others = comparison.iloc[0], comparison.iloc[1:]
-    k, name, level = int(best["n_resamples"]), best[group], f"{100 * alpha:g} %"
-    lines = [
-        f"{name} has the best mean {score}: {best['mean']:.4g} ({100 * (1 - alpha):g} % interval "
-        f"{best['low']:.4g} to {best['high']:.4g}) over {k} resamples."
-    ]
-    told_apart = others["distinguishable"].astype(bool)
-    for rows, verdict in (
-        (others[~told_apart], f"Cannot be told apart from {name} at the {level} level"),
-        (others[told_apart], f"Distinguishable from {name} at the {level} level"),
-    ):
-        if len(rows):
-            listed = ", ".join(
-                f"{other} (p {_p(p)})" for other, p in zip(rows[group], rows["p"], strict=True)
-            )
-            lines.append(f"{verdict}: {listed}.")
-    least = min(1.0, len(others) * 2.0 ** (1 - k))  # Holm times the smallest exact p-value
-    if len(others) and best["test"] == "wilcoxon" and least >= alpha:
-        lines.append(
-            f"With {k} resamples and {len(others)} comparison(s) the Wilcoxon test cannot find "
-            f"any difference: its adjusted p-value is at least {least:.2g}. More resamples are "
-            "needed."
-        )
-    return "\n".join(lines)
-
-
-def _p(p: float) -> str:
-    return f"= {p:.2g}" if p >= 1e-4 else "< 0.0001"
-
-
-def _one_score_a_resample(
+def one_score_a_resample(
     results: pd.DataFrame,
     score: str,
     group: str,
     resample: str | Sequence[str],
 ) -> pd.DataFrame:
-    """Return a frame with a row a resample and a column a group, as first met; seeds averaged."""
+    """Return a frame with a row a resample and a column a group, as first met; seeds averaged.
+
+    Raises ValueError where a column or a score is missing, or there are fewer than 2 resamples.
+    """
     keys = [resample] if isinstance(resample, str) else list(resample)
     for column in (score, group, *keys):
         if column not in results.columns:
@@ -228,3 +173,16 @@ def _one_score_a_resample(
     if len(wide) < 2:
         raise ValueError(f"at least 2 resamples are needed to compare, got {len(wide)}")
     return wide
+
+
+def best_first(wide: pd.DataFrame, *, greater_is_better: bool) -> pd.DataFrame:
+    """Order the columns by mean, then by mean rank, then as they came."""
+    means = np.array([scores.to_numpy().mean() for _, scores in wide.items()])
+    ranks = mean_ranks(wide, greater_is_better=greater_is_better)
+    return wide.iloc[:, np.lexsort((ranks, -means if greater_is_better else means))]
+
+
+def check_alpha(alpha: float) -> None:
+    """Raise ValueError where alpha is no level of a test."""
+    if not 0.0 < alpha < 1.0:
+        raise ValueError(f"alpha must be between 0 and 1, such as 0.05, got {alpha}")
