@@ -25,6 +25,14 @@ def local_file(name: str, data_home: str | PathLike[str] | None) -> Path | None:
     return None
 
 
+def own_copy(name: str) -> str:
+    """The way out that every error names: what to pass, and what to have there."""
+    return (
+        f"pass data_home=FOLDER (or set {DATA_HOME_VARIABLE}) where FOLDER holds {name}.csv "
+        f"or {name}.csv.gz"
+    )
+
+
 def read_local(path: Path) -> tuple[pd.DataFrame, list[str]]:
     """Read a file's cells as text or exact numbers, and the names of the columns with text.
 

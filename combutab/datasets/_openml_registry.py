@@ -29,39 +29,14 @@ class Entry:
     checksum: str  # of the content, see _openml_table.content_checksum
 
 
-_PHISHING = tuple(
-    [
-        "having_IP_Address",
-        "URL_Length",
-        "Shortining_Service",
-        "having_At_Symbol",
-        "double_slash_redirecting",
-        "Prefix_Suffix",
-        "having_Sub_Domain",
-        "SSLfinal_State",
-        "Domain_registeration_length",
-        "Favicon",
-        "port",
-        "HTTPS_token",
-        "Request_URL",
-        "URL_of_Anchor",
-        "Links_in_tags",
-        "SFH",
-        "Submitting_to_email",
-        "Abnormal_URL",
-        "Redirect",
-        "on_mouseover",
-        "RightClick",
-        "popUpWidnow",
-        "Iframe",
-        "age_of_domain",
-        "DNSRecord",
-        "web_traffic",
-        "Page_Rank",
-        "Google_Index",
-        "Links_pointing_to_page",
-        "Statistical_report",
-    ]
+_PHISHING = (
+    *("having_IP_Address", "URL_Length", "Shortining_Service", "having_At_Symbol"),
+    *("double_slash_redirecting", "Prefix_Suffix", "having_Sub_Domain", "SSLfinal_State"),
+    *("Domain_registeration_length", "Favicon", "port", "HTTPS_token", "Request_URL"),
+    *("URL_of_Anchor", "Links_in_tags", "SFH", "Submitting_to_email", "Abnormal_URL"),
+    *("Redirect", "on_mouseover", "RightClick", "popUpWidnow", "Iframe", "age_of_domain"),
+    *("DNSRecord", "web_traffic", "Page_Rank", "Google_Index", "Links_pointing_to_page"),
+    "Statistical_report",
 )
 _ENTRIES = (
     Entry(

@@ -25,12 +25,13 @@ def as_nominal(column: pd.Series) -> pd.Series:
     >>> as_nominal(pd.Series([3.0, None, 1.0])).cat.categories.tolist()
     ['1', '3']
     """
-    values: list[Any] = column.astype(object).where(column.notna(), None).tolist()
-    texts = [None if value is None else _as_text(value) for value in values]
-    categories = sorted({text for text in texts if text is not None})
-    return pd.Series(
-        pd.Categorical(texts, categories=categories), index=column.index, name=column.name
-    )
+    codes, uniques = pd.factorize(column)
+    texts = [_as_text(value) for value in uniques]
+    categories = sorted(set(texts))
+    position = {text: i for i, text in enumerate(categories)}
+    recoded = np.array([*(position[text] for text in texts), -1], dtype=np.intp)[codes]
+    values = pd.Categorical.from_codes(recoded, categories=pd.Index(categories, dtype=str))
+    return pd.Series(values, index=column.index, name=column.name)
 
 
 def _as_text(value: Any) -> str:
@@ -48,7 +49,7 @@ def as_numeric(column: pd.Series, *, whole: bool = True) -> pd.Series:
         A value that is no number.
     """
     try:
-        values = column.astype(object).where(column.notna(), np.nan).to_numpy().astype(np.float64)
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
     except (TypeError, ValueError) as error:
         raise TableError(f"column {column.name!r} is numeric, but {error}") from error
     is_whole = whole and bool(
