@@ -26,18 +26,24 @@ _STYLES = {
     "gelu": ("#0072B2", "X", (0, (3, 1))),
     "combu": ("#D55E00", "D", "-"),
 }
-_OTHERS = ["elu", "selu", "swish", "nlrelu", "gelu"]  # whose styles further activations take
-_EXTRA = [("#8C6D1F", "*", (0, (6, 2))), ("#777777", "p", (0, (2, 1, 1, 1)))]
+_OTHERS = (  # of further activations, in a panel of their own with the references
+    ("#E69F00", "h", (0, (6, 2))),
+    ("#56B4E9", "<", "--"),
+    ("#009E73", ">", "-."),
+    ("#CC79A7", "*", (0, (1, 1))),
+    ("#0072B2", "p", (0, (5, 1, 1, 1, 1, 1))),
+    ("#8C6D1F", "d", (0, (3, 1))),
+    ("#777777", "8", (0, (2, 1, 1, 1))),
+)
 REFERENCES = ("relu", "combu")  # drawn again beside further activations
-_TASKS = {"regression": "reg", "classification": "clf"}
 _INNER = 0.3  # of the radius from 0 to 1, that 0 stands off the centre
+_TASKS = {"regression": "reg", "classification": "clf"}
 
 
 def styles(activations: Sequence[str]) -> dict[str, tuple]:
     """Colour, marker and dashes of each activation; the paper's seven always have the same."""
-    spare = [_STYLES[name] for name in _OTHERS] + _EXTRA
     others = [name for name in activations if name not in _STYLES]
-    taken = {name: spare[i % len(spare)] for i, name in enumerate(others)}
+    taken = {name: _OTHERS[i % len(_OTHERS)] for i, name in enumerate(others)}
     return {name: _STYLES.get(name) or taken[name] for name in activations}
 
 
@@ -83,12 +89,13 @@ def plot_radar(panels: Mapping[str, pd.DataFrame]) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(name for scores in panels.values() for name in scores.columns))
-    looks = styles(names)
-    columns = min(7, len(names)) if len(panels) > 1 else 4
-    rows = math.ceil(len(names) / columns)
+    drawn = {title: list(scores.columns) for title, scores in panels.items()}
+    shared = len(drawn) > 1 and len({tuple(names) for names in drawn.values()}) == 1
+    looks = styles(list(dict.fromkeys(name for names in drawn.values() for name in names)))
+    columns = 7 if shared else 4
+    rows = math.ceil(max(map(len, drawn.values())) / columns)
     # Laid out by hand: constrained_layout overlooks labels around a circle
-    side, margin, head, foot = 4.0, 0.95, 0.9, 0.75 + 0.25 * rows
+    side, margin, head, foot = 4.0, 0.95, 0.9, 0.8 + 0.25 * rows
     width, height = len(panels) * (side + 2 * margin), head + side + foot
     figure = Figure(figsize=(width, height))
     for place, (title, scores) in enumerate(panels.items()):
@@ -98,12 +105,15 @@ def plot_radar(panels: Mapping[str, pd.DataFrame]) -> Figure:
         _radar(axes, scores, looks)
         middle = (left + side / 2) / width
         figure.text(middle, 1 - 0.22 / height, title, fontsize=12, ha="center", va="top")
-    figure.legend(
-        handles=[_key(looks[name], activation_label(name)) for name in names],
-        loc="lower center",
-        ncols=columns,
-        frameon=False,
-    )
+        if shared and place:
+            continue
+        figure.legend(
+            handles=[_key(looks[name], activation_label(name)) for name in drawn[title]],
+            loc="upper center",
+            bbox_to_anchor=(0.5 if shared else middle, (foot - 0.55) / height),
+            ncols=columns,
+            frameon=False,
+        )
     return figure
 
 

@@ -122,19 +122,19 @@ def write_report(
     return report.files
 
 
-def write_figure2(rows: pd.DataFrame, *, out: Path, name: str = "figure2_radar") -> Path | None:
+def write_figure2(rows: pd.DataFrame, *, out: Path, name: str = "figure2_radar") -> list[Path]:
     """Draw the paper's Figure 2 from the rows of Tables 5 and 6 together.
 
-    Returns the file written, None where fewer than 3 data sets have all activations. The paper's
-    own cannot be drawn beside it: cells of all but one of its rows are lost.
+    Returns what was written: nothing where fewer than 3 data sets have all activations, a second
+    figure where there are others than the paper's. The paper's own cannot be drawn beside it:
+    cells of all but one of its data sets are lost.
     """
     names = {**TABLES[5].data, **TABLES[6].data}
     cells = sort_cells(make_cells(check_rows(rows)), Table("", "", names))
     report = _Report(Path(out), name)
-    _add_radar(
-        report, cells[cells["protocol"] == cells["protocol"].iloc[0]], None, names, suffix=""
-    )
-    return report.files[0] if report.files else None
+    first = cells[cells["protocol"] == cells["protocol"].iloc[0]]
+    _add_radar(report, first, None, names, suffix="")
+    return report.files
 
 
 @dataclass

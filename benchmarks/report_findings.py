@@ -89,7 +89,7 @@ def _compare(data: str, fits: pd.DataFrame, metric: str) -> Finding:
         n_test=float(fits["n_test"].mean()),
         greater_is_better=facts.greater_is_better,
     )
-    words = summarise(comparison, score=facts.label.removesuffix("."))
+    words = summarise(comparison, score="accuracy" if metric == "accuracy" else facts.label)
     return Finding(data, metric, comparison, " ".join([*notes, *words.split("\n")]))
 
 
