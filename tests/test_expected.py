@@ -6,12 +6,11 @@ import math
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-from expected import ACTIVATIONS, AVERAGE_RANK, LOST, TABLES, load_expected  # noqa: E402
+from expected import ACTIVATIONS, AVERAGE_RANK, LOST, TABLES, load_expected
 
 # data set -> activations whose cells (of both metrics) the text lost
 LOST_CELLS = {
