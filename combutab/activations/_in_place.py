@@ -12,19 +12,21 @@ import torch
 from torch import Tensor, nn
 
 from combutab.activations._combu import CombU
-from combutab.activations._elementwise import NLReLU
+from combutab.activations._elementwise import NLReLU, Swish
 
 _aten = torch.ops.aten
 
 
 class InPlace:
-    """A pair of kernels; the derivative is a function of the output."""
+    """A pair of kernels; the derivative is a function of the output, or of the input."""
+
+    keeps_input = False  # whether backward_ is given x instead of phi(x)
 
     def forward_(self, x: Tensor) -> None:
         """x becomes phi(x)."""
 
-    def backward_(self, out: Tensor, grad: Tensor) -> None:
-        """grad becomes grad * phi'(x), given out = phi(x); out may be destroyed."""
+    def backward_(self, kept: Tensor, grad: Tensor) -> None:
+        """grad becomes grad * phi'(x), given phi(x) or x; ``kept`` may be destroyed."""
 
 
 class _Identity(InPlace):
@@ -41,11 +43,11 @@ class _ReLU(InPlace):
         else:
             x.clamp_min_(0)
 
-    def backward_(self, out: Tensor, grad: Tensor) -> None:
+    def backward_(self, kept: Tensor, grad: Tensor) -> None:
         if self.slope:
-            _aten.leaky_relu_backward.grad_input(grad, out, self.slope, True, grad_input=grad)
+            _aten.leaky_relu_backward.grad_input(grad, kept, self.slope, True, grad_input=grad)
         else:
-            _aten.threshold_backward.grad_input(grad, out, 0, grad_input=grad)
+            _aten.threshold_backward.grad_input(grad, kept, 0, grad_input=grad)
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,9 @@ class _ELU(InPlace):
     def forward_(self, x: Tensor) -> None:
         _aten.elu_.default(x, self.alpha, self.scale, self.input_scale)
 
-    def backward_(self, out: Tensor, grad: Tensor) -> None:
+    def backward_(self, kept: Tensor, grad: Tensor) -> None:
         _aten.elu_backward.grad_input(
-            grad, self.alpha, self.scale, self.input_scale, True, out, grad_input=grad
+            grad, self.alpha, self.scale, self.input_scale, True, kept, grad_input=grad
         )
 
 
@@ -73,9 +75,9 @@ class _NLReLU(InPlace):
             x.mul_(self.beta)
         x.log1p_()
 
-    def backward_(self, out: Tensor, grad: Tensor) -> None:
-        _aten.threshold_backward.grad_input(grad, out, 0, grad_input=grad)
-        grad.mul_(out.neg_().exp_())
+    def backward_(self, kept: Tensor, grad: Tensor) -> None:
+        _aten.threshold_backward.grad_input(grad, kept, 0, grad_input=grad)
+        grad.mul_(kept.neg_().exp_())
         if self.beta != 1:
             grad.mul_(self.beta)
 
@@ -84,16 +86,38 @@ class _Tanh(InPlace):
     def forward_(self, x: Tensor) -> None:
         x.tanh_()
 
-    def backward_(self, out: Tensor, grad: Tensor) -> None:
-        _aten.tanh_backward.grad_input(grad, out, grad_input=grad)
+    def backward_(self, kept: Tensor, grad: Tensor) -> None:
+        _aten.tanh_backward.grad_input(grad, kept, grad_input=grad)
 
 
 class _Sigmoid(InPlace):
     def forward_(self, x: Tensor) -> None:
         x.sigmoid_()
 
-    def backward_(self, out: Tensor, grad: Tensor) -> None:
-        _aten.sigmoid_backward.grad_input(grad, out, grad_input=grad)
+    def backward_(self, kept: Tensor, grad: Tensor) -> None:
+        _aten.sigmoid_backward.grad_input(grad, kept, grad_input=grad)
+
+
+class _SiLU(InPlace):
+    keeps_input = True
+
+    def forward_(self, x: Tensor) -> None:
+        _aten.silu_.default(x)
+
+    def backward_(self, kept: Tensor, grad: Tensor) -> None:
+        _aten.silu_backward.grad_input(grad, kept, grad_input=grad)
+
+
+@dataclass(frozen=True)
+class _GELU(InPlace):
+    approximate: str = "none"
+    keeps_input = True
+
+    def forward_(self, x: Tensor) -> None:
+        _aten.gelu_.default(x, approximate=self.approximate)
+
+    def backward_(self, kept: Tensor, grad: Tensor) -> None:
+        _aten.gelu_backward.grad_input(grad, kept, approximate=self.approximate, grad_input=grad)
 
 
 @dataclass(frozen=True)
@@ -106,13 +130,13 @@ class _Parts(InPlace):
         for start, length, part in self.parts:
             part.forward_(x.narrow(-1, start, length))
 
-    def backward_(self, out: Tensor, grad: Tensor) -> None:
+    def backward_(self, kept: Tensor, grad: Tensor) -> None:
         for start, length, part in self.parts:
-            part.backward_(out.narrow(-1, start, length), grad.narrow(-1, start, length))
+            part.backward_(kept.narrow(-1, start, length), grad.narrow(-1, start, length))
 
 
 def in_place(module: nn.Module) -> InPlace | None:
-    """The kernels of a module, or None where its derivative does not follow from its output.
+    """The kernels of a module, or None where it has none.
 
     >>> kernels = in_place(nn.ReLU())
     >>> x, grad = torch.tensor([-1.0, 2.0]), torch.ones(2)
@@ -139,9 +163,13 @@ def in_place(module: nn.Module) -> InPlace | None:
         return _Sigmoid()
     if isinstance(module, nn.Identity):
         return _Identity()
+    if isinstance(module, Swish) and module.beta == 1:
+        return _SiLU()
+    if isinstance(module, nn.GELU):
+        return _GELU(module.approximate)
     if isinstance(module, CombU) and module.partition is None and module.dim == -1:
         kernels = [in_place(part) for part in module.parts]
-        if all(kernels):
+        if all(kernel is not None and not kernel.keeps_input for kernel in kernels):
             spans = module.spans
             return _Parts(
                 tuple((s[1], s[2], k) for s, k in zip(spans, kernels, strict=True) if k is not None)

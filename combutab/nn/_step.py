@@ -19,6 +19,17 @@ from combutab.nn._activation import StackedActivation
 from combutab.nn._layers import StackedLinear
 
 
+def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """a @ b for each member, into ``out``."""
+    # With a single column bmm takes up to ten times as long on a CPU as mm does, which knows
+    # matrix times vector.
+    if a.device.type == "cpu" and 1 in (a.shape[2], b.shape[2]):
+        for i in range(a.shape[0]):
+            torch.mm(a[i], b[i], out=out[i])
+    else:
+        torch.bmm(a, b, out=out)
+
+
 class _Buffer:
     """Memory that grows to the largest shape asked for, and is reused for smaller ones."""
 
@@ -54,6 +65,7 @@ class InPlaceStep:
         self.linears, self.slots, self.gradients = linears, slots, gradients
         n_layers = len(linears)
         self._outputs = [_Buffer() for _ in range(n_layers)]
+        self._inputs = [_Buffer() for _ in range(n_layers)]
         self._dropped = [_Buffer() for _ in range(n_layers)]
         self._upstream = [_Buffer(), _Buffer()]
         self._weights = _Buffer()
@@ -82,7 +94,7 @@ class InPlaceStep:
         objective: Callable[[Tensor], Tensor],
     ) -> None:
         """Fill the gradient matrix with the derivatives of ``objective(raw outputs)``."""
-        inputs, outputs, out = self._forward(x, masks)
+        inputs, kept, out = self._forward(x, masks, training=True)
         with torch.enable_grad():
             raw = out.detach().requires_grad_()
             (grad,) = torch.autograd.grad(objective(raw), raw)
@@ -94,46 +106,62 @@ class InPlaceStep:
             if i == 0:
                 return
             below = self._upstream[i % 2].view(tuple(inputs[i].shape), x)
-            torch.bmm(grad, linear.weight.transpose(1, 2), out=below)
+            _product(grad, linear.weight.transpose(1, 2), below)
             if linear.scale != 1:
                 below.mul_(linear.scale)
             if masks is not None:
                 below.mul_(masks[i - 1])
-            for start, stop, kernel in self._kernels[i - 1]:
-                kernel.backward_(outputs[i - 1][start:stop], below[start:stop])
+            for (start, stop, kernel), values in zip(
+                self._kernels[i - 1], kept[i - 1], strict=True
+            ):
+                kernel.backward_(values, below[start:stop])
             grad = below
 
     def _forward(
-        self, x: Tensor, masks: Sequence[Tensor] | None
-    ) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        """Inputs of every linear layer, outputs of every activation, and the raw outputs."""
-        inputs, outputs = [x], []
+        self, x: Tensor, masks: Sequence[Tensor] | None, training: bool
+    ) -> tuple[list[Tensor], list[list[Tensor]], Tensor]:
+        """Inputs of the linear layers, what each activation's derivative needs, raw outputs."""
+        inputs, kept = [x], []
         for i, linear in enumerate(self.linears):
             shape = (*inputs[-1].shape[:2], linear.weight.shape[2])
             out = self._outputs[i].view(shape, x)
-            torch.baddbmm(linear.bias, inputs[-1], linear.weight, alpha=linear.scale, out=out)
+            if shape[2] == 1 and linear.scale == 1:
+                _product(inputs[-1], linear.weight, out)
+                out.add_(linear.bias)
+            else:
+                torch.baddbmm(linear.bias, inputs[-1], linear.weight, alpha=linear.scale, out=out)
             if i < len(self._kernels):
-                for start, stop, kernel in self._kernels[i]:
-                    kernel.forward_(out[start:stop])
-                outputs.append(out)
+                kept.append(self._activate(i, out, training))
                 if masks is None:
                     inputs.append(out)
                 else:
                     dropped = self._dropped[i].view(shape, x)
                     inputs.append(torch.mul(out, masks[i], out=dropped))
-        return inputs, outputs, out
+        return inputs, kept, out
+
+    def _activate(self, i: int, out: Tensor, training: bool) -> list[Tensor]:
+        """Apply layer i's activations to ``out``; returns what their derivatives need."""
+        kept = []
+        for start, stop, kernel in self._kernels[i]:
+            part = out[start:stop]
+            if kernel.keeps_input and training:
+                kept.append(self._inputs[i].view(tuple(out.shape), out)[start:stop].copy_(part))
+            else:
+                kept.append(part)
+            kernel.forward_(part)
+        return kept
 
     @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:
         """The raw outputs, (M, batch, n_outputs), without dropout."""
-        return self._forward(x, None)[2].clone()
+        return self._forward(x, None, training=False)[2].clone()
 
     def _weight_gradient(self, x: Tensor, grad: Tensor, scale: float, target: Tensor) -> None:
         if target.is_contiguous():
-            torch.bmm(x.transpose(1, 2), grad, out=target)
+            _product(x.transpose(1, 2), grad, target)
         else:  # rows of a wider matrix: bmm would allocate its result and copy
             result = self._weights.view(tuple(target.shape), x)
-            torch.bmm(x.transpose(1, 2), grad, out=result)
+            _product(x.transpose(1, 2), grad, result)
             target.copy_(result)
         if scale != 1:
             target.mul_(scale)

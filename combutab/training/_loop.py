@@ -229,7 +229,8 @@ class _Training:
         """alpha / 2 |W|^2 / (weight of a batch), at the weights after the epoch."""
         if not any(self.alphas):
             return 0.0
-        squares = self.net.flat.values[:, : self.net.n_decayed].square().sum(1, dtype=torch.float64)
+        decayed = self.net.flat.values[:, : self.net.n_decayed]
+        squares = torch.linalg.vector_norm(decayed, dim=1).double().square()
         halves = [
             0.5 * alpha * -(-n // self.config.batch_size)
             for alpha, n in zip(self.alphas, self.batches.lengths, strict=True)

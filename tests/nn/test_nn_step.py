@@ -15,10 +15,22 @@ IN_PLACE = [n for n in ACTIVATIONS if in_place(ACTIVATIONS[n](16)) is not None]
 
 
 def test_the_common_activations_have_kernels():
-    expected = {"relu", "leaky_relu", "elu", "selu", "celu", "tanh", "sigmoid", "nlrelu", "combu"}
+    expected = {
+        "relu",
+        "leaky_relu",
+        "elu",
+        "selu",
+        "celu",
+        "tanh",
+        "sigmoid",
+        "nlrelu",
+        "combu",
+        "swish",
+        "gelu",
+    }
     assert expected <= set(IN_PLACE)
     assert in_place(CombU(8, assignment="random")) is None
-    assert in_place(nn.GELU()) is None  # its derivative does not follow from its output
+    assert in_place(nn.Mish()) is None
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
@@ -31,18 +43,20 @@ def test_kernels_match_autograd(name, dtype):
     leaf = x.clone().requires_grad_()
     out = module(leaf)
     (expected,) = torch.autograd.grad(out, leaf, grad)
+    before = x.clone()
     kernels.forward_(x)
     torch.testing.assert_close(x, out.detach())
-    kernels.backward_(x, grad)
+    kernels.backward_(before if kernels.keeps_input else x, grad)
     torch.testing.assert_close(grad, expected)
 
 
+@pytest.mark.parametrize("n_outputs", [1, 2])
 @pytest.mark.parametrize("init", ["torch", "ntk"])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_gradients_match_autograd(init, dropout):
-    names = ["relu", "relu", "combu", "tanh", "nlrelu"]
+def test_gradients_match_autograd(init, dropout, n_outputs):
+    names = ["relu", "gelu", "combu", "swish", "nlrelu"]
     members = [Member(i, name, dropout if i % 2 else 0.0) for i, name in enumerate(names)]
-    shape = MLPShape(6, (16, 24, 8), 2, init=init)
+    shape = MLPShape(6, (16, 24, 8), n_outputs, init=init)
     net = StackedMLP(shape, members, dtype=torch.float64)
     assert net._step is not None
     generator = torch.Generator().manual_seed(1)
@@ -78,7 +92,7 @@ def test_shorter_batches_and_dropped_members_reuse_the_buffers():
     [
         (MLPShape(4, (8,), 1, normalization="layer"), "relu"),
         (MLPShape(4, (8,), 1, cardinalities=(3,)), "relu"),
-        (MLPShape(4, (8,), 1), "gelu"),
+        (MLPShape(4, (8,), 1), "mish"),
         (MLPShape(4, (8,), 1), "prelu"),
     ],
 )
