@@ -1,15 +1,17 @@
-"""plot_comparison: what the figure shows, and what it leaves alone."""
+"""The figures: what they show, and what they leave alone."""
 
+import itertools
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.evaluation import compare_with_best
+from combutab.evaluation import compare_with_best, nemenyi
 from combutab.model_selection import METRICS, ActivationComparison
-from combutab.plotting import plot_comparison
+from combutab.plotting import plot_comparison, plot_critical_difference
 
 SCORES = {
     "relu": [0.80, 0.82, 0.81, 0.79],
@@ -80,18 +82,161 @@ def test_labels(comparison):
     assert legend == ["not told apart from the best", "told apart (p < 0.05)", "one fold"]
 
 
-def test_the_picture_is_written_and_nothing_is_cut_off(comparison, tmp_path):
-    figure = plot_comparison(comparison)
-    figure.savefig(tmp_path / "plot.png", dpi=50)
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+def assert_all_inside(figure):
     inside = figure.get_tightbbox().get_points() * figure.dpi
     assert (inside >= 0).all()
     assert (inside <= figure.bbox.get_points()[1]).all()
 
 
-def test_pyplot_is_left_alone(comparison):
+def test_the_picture_is_written_and_nothing_is_cut_off(comparison, tmp_path):
+    figure = plot_comparison(comparison)
+    figure.savefig(tmp_path / "plot.png", dpi=50)
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert_all_inside(figure)
+
+
+@pytest.mark.parametrize("plot", ["comparison", "ranks"])
+def test_pyplot_is_left_alone(comparison, plot):
+    ranks = nemenyi(ranked(*[[1, 2, 3]] * 6))
     loaded = "matplotlib.pyplot" in sys.modules
-    plot_comparison(comparison)
+    if plot == "comparison":
+        plot_comparison(comparison)
+    else:
+        plot_critical_difference(ranks)
     assert ("matplotlib.pyplot" in sys.modules) == loaded
     if loaded:
         assert not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+# --- critical-difference diagram --------------------------------------------------------------
+
+SEVEN = ["relu", "elu", "nlrelu", "combu", "gelu", "selu", "swish"]
+FOURTEEN = [
+    *SEVEN,
+    *("pln-4", "pln-8", "pls-2", "la-silu", "la-hardsilu", "relu+ln+proxy", "combu+ln+proxy"),
+]
+LONG = [f"layer norm, ProxyNorm and ${name}_{i}$" for i, name in enumerate(FOURTEEN)]
+
+
+def ranked(*rows, names="abcdefgh"):
+    """Scores of which the ranks are the given ones, the best being 1."""
+    columns = pd.Index(list(names[: len(rows[0])]), name="activation")
+    return pd.DataFrame([[10.0 - rank for rank in row] for row in rows], columns=columns)
+
+
+def drawn(names, effect=0.3, n=12):
+    scores = np.random.default_rng(0).normal(size=(n, len(names))) - effect * np.arange(len(names))
+    return nemenyi(pd.DataFrame(scores, columns=names))
+
+
+def labels(axes):
+    return [text.get_text() for text in axes.texts if "critical" not in text.get_text()]
+
+
+def bars(axes):
+    """Left end, right end and row of each bar."""
+    found = [path.vertices for c in axes.collections for path in c.get_paths()]
+    return [(line[0, 0], line[1, 0], line[0, 1]) for line in found]
+
+
+def overlap(boxes):
+    return [(a, b) for a, b in itertools.combinations(boxes, 2) if a.overlaps(b)]
+
+
+def test_diagram_shows_ranks_groups_and_the_critical_difference():
+    # a 7/6, b 11/6, c 3, d 4; three from the next but one at a critical difference of 1.91
+    result = nemenyi(ranked(*[[1, 2, 3, 4]] * 5, [2, 1, 3, 4]))
+    assert result.cliques == (("a", "b", "c"), ("c", "d"))
+    (axes,) = plot_critical_difference(result).axes
+    assert labels(axes) == ["a (1.17)", "b (1.83)", "c (3.00)", "d (4.00)"]
+    points = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
+    assert points == pytest.approx([7 / 6, 11 / 6, 3, 4])
+    (left, right, row), (next_left, next_right, next_row) = bars(axes)
+    assert (left, right) == pytest.approx((7 / 6, 3), abs=0.05)
+    assert (next_left, next_right) == pytest.approx((3, 4), abs=0.05)
+    assert next_row > row  # they meet at c
+    (bracket,) = [line.get_xdata() for line in axes.lines if line.get_marker() == "|"]
+    assert bracket[1] - bracket[0] == pytest.approx(2.569 * np.sqrt(20 / 36), rel=1e-3)
+    assert "critical difference 1.91" in [text.get_text() for text in axes.texts]
+    assert axes.get_xticks().tolist() == [1, 2, 3, 4]
+    assert not axes.xaxis_inverted()  # the best on the left
+
+
+def test_a_line_leads_from_each_rank_to_its_label():
+    result = drawn(FOURTEEN)
+    figure = plot_critical_difference(result)
+    (axes,) = figure.axes
+    figure.draw_without_rendering()
+    ends = {text.get_text(): text.xy for text in axes.texts if "critical" not in text.get_text()}
+    lines = [line.get_xydata() for line in axes.lines if len(line.get_xydata()) == 3]
+    for (name, rank), line in zip(result.mean_ranks.items(), lines, strict=True):
+        assert tuple(line[0]) == (rank, 0)
+        assert tuple(line[2]) == ends[f"{name} ({rank:.2f})"]
+    for line, other in itertools.permutations(lines, 2):
+        # A line's way along its row crosses no other's way down
+        (x, _), (_, row), (edge, _) = line
+        rank, depth = other[1]
+        assert not (min(x, edge) < rank < max(x, edge) and depth > row)
+
+
+def test_one_bar_where_friedman_finds_nothing():
+    rows = [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]]
+    result = replace(nemenyi(ranked(*rows)), cliques=(("a", "b"), ("b", "c")))
+    figure = plot_critical_difference(result)
+    ((left, right, _),) = bars(figure.axes[0])
+    assert (left, right) == pytest.approx((1.75, 2.25), abs=0.05)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "not told apart (Friedman's test, 5 % level)"
+    ]
+    assert (
+        figure.get_suptitle()
+        == "Mean ranks over 4 data sets, 1 is the best (Friedman's test: p = 0.78)"
+    )
+
+
+def test_no_bar_and_no_legend_where_all_are_told_apart():
+    result = nemenyi(ranked(*[[1, 2, 3]] * 12))
+    figure = plot_critical_difference(result)
+    assert bars(figure.axes[0]) == []
+    assert figure.legends == []
+    assert figure.get_suptitle().endswith("(Friedman's test: p < 0.0001)")
+
+
+def test_bars_on_one_row_keep_apart():
+    result = drawn(FOURTEEN, effect=2, n=40)
+    found = bars(plot_critical_difference(result).axes[0])
+    assert len(found) == len(result.cliques) > 5
+    assert len({row for *_, row in found}) < len(found)
+    for (left, right, row), (next_left, next_right, next_row) in itertools.combinations(found, 2):
+        if row == next_row:
+            assert min(right, next_right) + 0.1 < max(left, next_left)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        drawn(SEVEN),
+        drawn(FOURTEEN),
+        drawn(LONG),
+        drawn(FOURTEEN, effect=2, n=40),
+        drawn(SEVEN[:3], n=2),
+        drawn(FOURTEEN, effect=0),
+        nemenyi(ranked(*[[1] * 8] * 3)),
+    ],
+    ids=["seven", "fourteen", "long", "many bars", "wide bracket", "no effect", "all tied"],
+)
+def test_nothing_overlaps_and_nothing_is_cut_off(result, tmp_path):
+    figure = plot_critical_difference(result)
+    figure.savefig(tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    (axes,) = figure.axes
+    texts = [*axes.texts, *axes.get_xticklabels(), figure._suptitle, *figure.legends]
+    assert len(texts) >= 2 * len(result.mean_ranks) + 2
+    boxes = [text.get_window_extent() for text in texts]
+    assert not overlap(boxes)
+    (bracket,) = [line for line in axes.lines if line.get_marker() == "|"]
+    assert bracket.get_xdata()[1] < axes.get_xlim()[1]
+    lowest_bar = max((row for *_, row in bars(axes)), default=0)
+    assert all(text.xy[1] > lowest_bar for text in axes.texts if hasattr(text, "xy"))
+    assert_all_inside(figure)
