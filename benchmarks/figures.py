@@ -189,13 +189,14 @@ def plot_curves(
                 values.mean(axis=0),
                 color=color,
                 linestyle=dashes,
+                marker="." if len(epochs) == 1 else "",
                 linewidth=2.2 if activation == "combu" else 1.4,
                 zorder=4 if activation == "combu" else 3,
             )
             low, high = values.min(axis=0), values.max(axis=0)
             axes.fill_between(epochs, low, high, color=color, alpha=0.1, linewidth=0)
         if log:
-            axes.set_yscale("log")
+            _log_axis(axes)
         axes.set_title(str(labels.get(name, name)), loc="left", fontsize=11)
         axes.grid(color="0.92", linewidth=0.8)
         axes.set_axisbelow(True)
@@ -207,6 +208,21 @@ def plot_curves(
         handles=handles, loc="outside lower center", ncols=min(7, len(activations)), frameon=False
     )
     return figure
+
+
+def _log_axis(axes: Axes) -> None:
+    """Make the y axis logarithmic where it spans enough, with ticks as plain numbers."""
+    from matplotlib.ticker import LogLocator, StrMethodFormatter
+
+    shown = [line.get_ydata() for line in axes.lines if len(line.get_ydata())]
+    values = np.concatenate([np.ravel(values) for values in shown]) if shown else np.ones(1)
+    if values.min() <= 0.0 or values.max() < 3.0 * values.min():
+        return
+    axes.set_yscale("log")
+    ratio = values.max() / values.min()
+    axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5) if ratio > 30.0 else (1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(StrMethodFormatter("{x:g}" if ratio < 1000.0 else ""))
 
 
 def read_curves(

@@ -130,7 +130,11 @@ def comparison_table(comparison: pd.DataFrame, table: Table) -> str:
 
 
 def counts_table(comparison: pd.DataFrame, table: Table) -> str:
-    """Cells reproduced of those compared, data sets x metrics. One protocol."""
+    """Cells reproduced of those compared, data sets x metrics. One protocol.
+
+    Runs that differ much are soon within two standard deviations of anything, so the last line
+    has the size of the differences.
+    """
     counts = count_reproduced(comparison)
     if counts.empty:
         return "No cell can be compared."
@@ -141,6 +145,9 @@ def counts_table(comparison: pd.DataFrame, table: Table) -> str:
         label = "**all**" if data is None else data_label(data, table)
         texts = [_of(rows[rows["metric"] == metric]) for metric in metrics]
         body.append([label, *texts, _of(rows)])
+    sizes = comparison["difference"].abs().groupby(comparison["metric"]).median()
+    texts = [number(sizes[metric], metric) for metric in metrics]
+    body.append(["median size of the difference", *texts, ""])
     return markdown_table(["", *(METRICS[metric].label for metric in metrics), "all"], body)
 
 

@@ -195,6 +195,8 @@ def test_reproduced_cells_are_counted_by_data_set_and_metric():
     assert counts.loc["mse", ["reproduced", "compared"]].tolist() == [0, 2]
     shown = text.counts_table(comparison, TABLES[3])
     assert "| GS | 1 of 2 | 0 of 2 | 1 of 4 |" in shown
+    alone = text.counts_table(comparison[comparison["activation"] == "relu"], TABLES[3])
+    assert "| median size of the difference | 0.012 | 0.083 |  |" in alone
 
 
 def test_orders_are_correlated_over_the_activations_that_both_have():
@@ -483,6 +485,12 @@ def test_curves_skip_the_first_epochs_and_runs_that_ended_early():
     (axes,) = figure.axes
     assert axes.lines[0].get_ydata().tolist() == [4.0, 3.0, 2.0]
     assert axes.get_title("left") == "GS"
+    for curve, scale in (("9 2 2 1", "linear"), ("9 4 2 1", "log"), ("9 9 4 0", "linear")):
+        figure = figures.plot_curves(
+            rows.iloc[:1].assign(loss_curve=curve),
+            "loss_curve", ["relu"], {}, ylabel="loss", log=True,
+        )  # fmt: skip
+        assert figure.axes[0].get_yscale() == scale
 
 
 # --- files ---
