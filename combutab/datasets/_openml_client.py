@@ -10,6 +10,7 @@ import logging
 import math
 import shutil
 import tempfile
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -222,7 +223,12 @@ def _download(
             f"folder that can be written to, or {own_copy(label)}"
         ) from error
     with folder as scratch, _configured(openml, Path(scratch), transport) as place:
-        raw = _try_again(openml, label, cache, transport, lambda: _get(openml, name_or_id, version))
+
+        def get() -> RawDataset:
+            shutil.rmtree(place / "datasets", ignore_errors=True)  # of a try before this one
+            return _get(openml, name_or_id, version)
+
+        raw = _try_again(openml, label, cache, transport, get)
         accepted = accept(raw)
         key = str(raw.openml_id)
         _keep(place / "datasets" / key, cache / "datasets" / key, Path(scratch) / "old")
@@ -245,11 +251,11 @@ def _try_again(
         except (RequestException, HTTPError, _GarbledError) as error:
             fault = error
         except (RuntimeError, openml.exceptions.PyOpenMLError) as error:
-            garbled = isinstance(error, openml.exceptions.OpenMLHashException)
+            garbled = transport.last_status == 200  # a good answer that it cannot read
             if not garbled and getattr(error, "code", None) != _BUSY:
                 raise ValueError(
-                    f"OpenML gives no data set {label}: {error}; list_openml() names the ones "
-                    "that are known here, https://www.openml.org all"
+                    f"OpenML gives no data set {label}: {_reason(error)}; list_openml() has some, "
+                    "https://www.openml.org all"
                 ) from error
             fault = error
         if seconds >= transport.seconds_left():
@@ -263,11 +269,14 @@ def _try_again(
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost of the errors that requests and urllib3 wrap into one another, in a line."""
-    inner = getattr(error, "reason", None) or next(iter(error.args), None) or error.__cause__
-    if isinstance(inner, BaseException):
-        return _reason(inner)
-    return " ".join(str(error).split()) or type(error).__name__
+    """The innermost of the errors that requests, urllib3 and openml wrap into one another."""
+    wrapped = (getattr(error, "reason", None), *error.args)
+    if type(error) is Exception:  # as openml has it around those of unreadable files
+        wrapped = (error.__cause__,)
+    for inner in wrapped:
+        if isinstance(inner, BaseException):
+            return _reason(inner)
+    return textwrap.shorten(str(error), 300) or type(error).__name__
 
 
 def _keep(source: Path, target: Path, aside: Path) -> None:

@@ -6,6 +6,7 @@ import os
 from os import PathLike
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ._feynman import DATA_HOME_VARIABLE
@@ -53,7 +54,7 @@ def read_local(path: Path) -> tuple[pd.DataFrame, list[str]]:
     for name, column in parsed.items():
         is_number = pd.api.types.is_numeric_dtype(column) and column.dtype != bool
         if is_number:
-            raw[name] = raw[name].where(column.notna(), None).astype(float)
+            raw[name] = raw[name].where(column.notna(), np.nan).astype(float)
         else:
             nominal.append(str(name))
     return raw, nominal

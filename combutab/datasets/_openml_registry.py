@@ -1,10 +1,10 @@
 """The eight OpenML data sets of the CombU paper's Table 4, and what is known of each.
 
-OpenML could not be asked when this was written. Names, row counts and numbers of columns are the
-paper's; ids, versions (taken to be the first), column names and which columns are nominal are from
-memory and from public code that uses the sets. The checksums are of copies whose values come from
-the sources OpenML's are said to come from (UCI, StatLib, Weka, the book "Hands-On Machine
-Learning"), so a set that OpenML serves in another row order has another one.
+OpenML itself could not be asked when this was written. Not verified: the versions (taken to be the
+first), the exact column names and their order, the order of the rows, and which columns are
+nominal beyond their number, which is the paper's. The ids agree with public code that loads these
+sets by them. The checksums are of copies from the sources that OpenML's are said to come from (UCI,
+StatLib, Weka, the book "Hands-On Machine Learning").
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PHISHING = (
 _ENTRIES = (
     Entry(
         name="california_housing",
-        openml_id=43939,
+        openml_id=43939,  # the copy with ocean_proximity; there are others of the same name
         version=1,
         task="regression",
         target="median_house_value",
@@ -151,8 +151,9 @@ REGISTRY = {entry.name: entry for entry in _ENTRIES}
 def list_openml() -> pd.DataFrame:
     """List the OpenML data sets that `load_openml` knows and checks: Table 4 of the CombU paper.
 
-    Any other set on OpenML can be loaded too. The facts in this list could not be compared with
-    OpenML itself: ids, versions and nominal columns are as remembered and as public code has them.
+    Any other set on OpenML can be loaded too. The list could not be compared with OpenML itself:
+    names and numbers are the paper's, ids are as public code has them, versions and checksums are
+    not verified. Where a checksum is wrong, `load_openml` warns and goes on.
 
     Returns
     -------

@@ -32,6 +32,13 @@ class Transport:
         Time for all requests together.
     closed : bool
         Whether every request is refused, as without a network.
+
+    Attributes
+    ----------
+    without_parquet : bool
+        Whether requests for Parquet files are refused; False at first.
+    last_status : int
+        HTTP status of the last answer.
     """
 
     def __init__(self, label: str, seconds: float = math.inf, *, closed: bool = False) -> None:
@@ -40,6 +47,7 @@ class Transport:
         self._seconds = seconds
         self._closed = closed
         self.without_parquet = False
+        self.last_status = 0
         self._bar: Any = None
 
     def seconds_left(self) -> float:
@@ -79,24 +87,31 @@ class Transport:
             raise MaxRetryError(pool, url, OSError("not asked for"))
         self._check_time(pool, url)
         left = self.seconds_left()
-        kwargs["timeout"] = Timeout(min(CONNECT_SECONDS, left), min(READ_SECONDS, left))
+        kwargs["timeout"] = Timeout(
+            connect=min(CONNECT_SECONDS, left), read=min(READ_SECONDS, left)
+        )
         kwargs["retries"] = False  # minio would try five times on its own
         try:
             response = original(pool, method, url, **kwargs)
         except HTTPError as error:
             raise MaxRetryError(pool, url, error) from error
+        self.last_status = response.status
         if response.status >= 500 or response.status == 429:
             response.close()
             reason = OSError(f"server answered {response.status} {response.reason}")
             raise MaxRetryError(pool, url, reason)
 
         def stream(amt: int = 2**16, decode_content: bool | None = None) -> Iterator[bytes]:
-            yield from self._stream(response, pool, url, decode_content)
+            try:
+                yield from self._pieces(response, pool, url, decode_content)
+            finally:
+                if response.length_remaining:  # what is left of it is of no use to anybody
+                    response.close()
 
         response.stream = stream
         return response
 
-    def _stream(
+    def _pieces(
         self, response: Any, pool: Any, url: str, decode_content: bool | None
     ) -> Iterator[bytes]:
         from urllib3.exceptions import HTTPError, MaxRetryError

@@ -9,7 +9,6 @@ import hashlib
 import http.server
 import io
 import threading
-import time
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
@@ -37,6 +36,7 @@ class Table:
     qualities: dict | None = field(default_factory=dict)
     more: str = ""  # further elements of the description
     arff: bytes | None = None  # in place of the one made of the rows
+    format: str = "ARFF"
 
     def as_arff(self):
         if self.arff is not None:
@@ -77,7 +77,8 @@ class OpenMLServer:
     - ``"drop"``: the connection is closed without an answer
     - ``"cut"``: closed in the middle of the body; ``"short"``: half of the body, and no word of it
     - ``"garble"``: other bytes, as many
-    - ``"silent"``: no answer until ``release`` is set; ``"trickle"``: a body byte by byte
+    - ``"silent"``: no answer; ``"trickle"``: a body byte by byte
+    - ``"wait"``: an answer once ``release`` is set
     """
 
     def __init__(self, *tables):
@@ -114,8 +115,9 @@ class OpenMLServer:
         fault = self._fault(handler.path)
         if fault == "drop":
             return
+        if fault in ("silent", "wait"):
+            self.release.wait(60)
         if fault == "silent":
-            self.release.wait(10)
             return
         if isinstance(fault, int):
             fault = (fault, b"<html><body><p>Something went wrong.</body></html>")
@@ -203,7 +205,7 @@ class OpenMLServer:
             name=table.name,
             version=table.version,
             description="A made table, <small>.",
-            format="ARFF",
+            format=table.format,
             upload_date="2014-04-06T23:23:39",
             licence="Public",
             url=f"{self.url}/data/v1/download/{table.openml_id}/{table.name}.arff",
@@ -217,7 +219,9 @@ class OpenMLServer:
         if table.parquet:
             path = f"bucket/{table.openml_id}/dataset_{table.openml_id}.pq"
             body += _elements(parquet_url=f"{self.url}/{path}")
-        return f"<oml:data_set_description {NAMESPACE}>{body}{table.more}</oml:data_set_description>"
+        return (
+            f"<oml:data_set_description {NAMESPACE}>{body}{table.more}</oml:data_set_description>"
+        )
 
     def _features(self, table):
         body = ""
@@ -245,4 +249,7 @@ def _elements(**texts):
 
 
 def _error(code, message):
-    return 412, f"<oml:error {NAMESPACE}>{_elements(code=code, message=message)}</oml:error>".encode()
+    return (
+        412,
+        f"<oml:error {NAMESPACE}>{_elements(code=code, message=message)}</oml:error>".encode(),
+    )
