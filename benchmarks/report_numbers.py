@@ -15,7 +15,6 @@ REQUIRED = ("protocol", "data", "task", "activation", "split", "seed", "error")
 CELL = ["protocol", "data", "task", "metric", "activation"]
 PROTOCOLS = ("paper", "sound", "sound-ungrouped")  # others follow as they come
 POOLED = 2.0  # a cell is reproduced within so many pooled standard deviations
-_ROUNDING = 1e-9
 
 
 def check_rows(rows: pd.DataFrame) -> pd.DataFrame:
@@ -129,9 +128,10 @@ def compare_with_paper(cells: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFr
     DataFrame, one row a cell
         That of `make_cells`, ``unit``, ``paper_mean``, ``paper_sd``, ``note`` (all of the paper's
         table), ``difference`` (ours less the paper's), ``pooled_sd`` (root of the mean of the two
-        variances), ``reproduced``: whether the difference is at most 2 pooled standard deviations,
-        and ``reproduced_ddof0``, the same with our standard deviation over n. Both are missing
-        where either side has no mean or no standard deviation.
+        variances), ``reproduced``: whether the difference is at most 2 pooled standard deviations
+        (and half a unit of the last digit that the paper prints), and ``reproduced_ddof0``, the
+        same with our standard deviation over n. Both are missing where either side has no mean or
+        no standard deviation.
     """
     paper = expected[expected["data"] != AVERAGE_RANK].rename(
         columns={"mean": "paper_mean", "sd": "paper_sd"}
@@ -140,11 +140,12 @@ def compare_with_paper(cells: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFr
     table = cells.merge(paper[[*keys, "paper_mean", "paper_sd", "note"]], on=keys, how="left")
     table.insert(5, "unit", [METRICS[metric].unit for metric in table["metric"]])
     table["difference"] = table["mean"] - table["paper_mean"]
+    rounding = [0.5 * 10.0 ** -METRICS[metric].decimals for metric in table["metric"]]
     for sd, column in (("sd", "reproduced"), ("sd0", "reproduced_ddof0")):
         pooled = np.sqrt((table[sd] ** 2 + table["paper_sd"] ** 2) / 2.0)
         if sd == "sd":
             table["pooled_sd"] = pooled
-        within = table["difference"].abs() <= POOLED * pooled + _ROUNDING
+        within = table["difference"].abs() <= POOLED * pooled + rounding
         table[column] = within.astype("boolean").mask((pooled + table["difference"]).isna())
     table["note"] = table["note"].fillna("")
     return table

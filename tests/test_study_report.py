@@ -157,6 +157,14 @@ def test_a_cell_is_reproduced_within_two_pooled_standard_deviations():
     assert table["reproduced_ddof0"].tolist() == [True, False, False]
 
 
+def test_a_mean_that_rounds_to_the_papers_is_reproduced_without_any_spread():
+    # paper 97.14 ± 0.00, which is 136 of 140
+    same = fits("breast-w", "elu", [136 / 140] * 2, task="classification")
+    assert compared(same, table=5).loc[("accuracy", "elu"), "reproduced"]
+    other = fits("breast-w", "elu", [135 / 140] * 2, task="classification")
+    assert not compared(other, table=5).loc[("accuracy", "elu"), "reproduced"]
+
+
 def test_exactly_two_pooled_standard_deviations_are_within():
     # paper 97.14 ± 0.00: the pooled sd is ours over the root of 2; runs at m ± h have it at h
     half = 0.005
@@ -579,6 +587,11 @@ def test_a_study_of_many_data_sets(tmp_path):
     cells = pd.read_csv(tmp_path / "laws_cells.csv")
     assert len(cells) == 12 * 8 * 2
     assert cells["failed"].sum() == 2
+
+
+def test_a_table_without_a_report_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="one of 3, 5, 6 or None, got 7"):
+        write_report(table3_rows(), table=7, out=tmp_path)
 
 
 def test_figure_2_takes_both_tables(tmp_path):
