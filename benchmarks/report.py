@@ -330,8 +330,8 @@ def _add_radar(
 ) -> None:
     """The paper's seven, ours and the paper's where it is whole; then all, where there are more."""
     caption = (
-        "Each metric scaled by its range over the activations, 1 the best and 0 the worst or "
-        "failed, and averaged over the metrics of an experiment"
+        "As the paper's Figures 1 and 2: each metric scaled by its range over the activations, 1 "
+        "the best and 0 the worst or failed, and averaged over the metrics of an experiment"
     )
     for activations in _groups(cells):
         ours = normalised(cells, activations, labels)
@@ -378,7 +378,7 @@ def _add_curves(report: _Report, rows: pd.DataFrame, paper: Table) -> None:
             report.add_figure(
                 plot_curves(fits, column, activations, paper.data, ylabel=label, log=log),
                 f"_curves_{suffix}{end}",
-                caption,
+                f"{caption}; further activations" if end else caption,
             )
 
 
