@@ -72,7 +72,8 @@ def load_openml(
         for the versions in `list_openml`.
     data_home : path, optional
         Folder with ``<name>.csv`` or ``<name>.csv.gz``, or with a folder ``openml`` that has them.
-        Default: the environment variable ``COMBUTAB_DATA``. An empty cell is a missing value.
+        Default: the environment variable ``COMBUTAB_DATA``. An empty cell is a missing value,
+        as is ``NA`` or ``nan`` among numbers.
         The file of a set that is not in `list_openml` (``<id>.csv`` if asked for by id) has its
         target in the last column; columns that hold anything but numbers are nominal, and a
         nominal target makes a classification task.

@@ -23,6 +23,7 @@ from urllib.parse import quote
 import pandas as pd
 from pandas.api.types import is_bool_dtype
 
+from ._files import TableError
 from ._openml_local import own_copy
 from ._openml_transport import Transport
 
@@ -81,7 +82,7 @@ def fetch(
         if key is not None and (cache / "datasets" / str(key)).is_dir():
             try:
                 return accept(_read(openml, cache, key))
-            except (ValueError, OSError, _GarbledError, openml.exceptions.PyOpenMLError) as error:
+            except (TableError, OSError, _GarbledError, openml.exceptions.PyOpenMLError) as error:
                 damage = f" as a whole ({_reason(error)})"
         if offline:
             raise OSError(

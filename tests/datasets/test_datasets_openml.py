@@ -253,10 +253,10 @@ def test_a_file_of_one_s_own(tmp_path):
     assert data.X["code"].tolist()[:2] == [3.0, 3.0]
     assert data.X["flag"].tolist()[:2] == ["TRUE", "FALSE"]
     assert data.y.tolist() == [0.1, 2.0, 3.0]
-    (tmp_path / "12345678.csv").write_text("code,y\n03,no\nx,yes\n")
+    (tmp_path / "12345678.csv").write_text("code,y\n03,no\nx,yes\nNA,no\n")
     data = load_openml(12345678, data_home=tmp_path, offline=True)
     assert (data.task, data.categorical, data.name) == ("classification", ("code",), "12345678")
-    assert data.X["code"].tolist() == ["03", "x"]
+    assert data.X["code"].tolist() == ["03", "x", "NA"]
     assert data.y.cat.categories.tolist() == ["no", "yes"]
 
 

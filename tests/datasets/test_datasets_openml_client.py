@@ -158,9 +158,9 @@ def test_names_have_versions(server, sleeps):
     assert load_openml("made").task == "regression"
     assert load_openml("made", version=3).openml_id == 66
     assert load_openml("made", version=2).openml_id == 65
-    assert len(server.requests) == n_requests
     with pytest.raises(ValueError, match=r"made \(OpenML 70, version 4\) is not version 3"):
         load_openml(70, version=3)
+    assert len(server.requests) == n_requests
 
 
 def test_targets_of_numbers_are_floats(server):
@@ -245,6 +245,7 @@ def test_without_parquet_there_is_the_arff_file(server, cache, fault):
     server.tables[61].parquet = True
     server.faults[".pq"] = fault
     assert_made(load_openml(61))
+    assert sum(".pq" in path for path in server.requests) <= 2  # asked for once: HEAD and GET
     assert files_in(cache / "datasets") == [
         "61/dataset.arff",
         "61/description.xml",
@@ -358,6 +359,20 @@ def test_offline_the_error_names_the_cache_and_both_ways_out(server, cache, key,
     assert server.requests == []
 
 
+def test_files_that_are_not_looked_at(server, tmp_path):
+    (tmp_path / "mine.csv").write_text("x,y\n1,2\n3,4\n")
+    (tmp_path / "folder").mkdir()
+    assert load_openml("mine", data_home=tmp_path, offline=True).y.tolist() == [2.0, 4.0]
+    for key, more in (
+        ("mine", {"data_home": tmp_path, "version": 1}),  # a file has no version
+        ("../mine", {"data_home": tmp_path / "folder"}),  # a name is no path
+        ("mine", {"data_home": tmp_path / "folder"}),
+        ("mine", {}),
+    ):
+        with pytest.raises(OSError, match="not in OpenML's cache"):
+            load_openml(key, offline=True, **more)
+
+
 def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "openml", None)
     with pytest.raises(ImportError, match=r"pip install 'combutab\[openml\]'; or pass data_home"):
@@ -377,6 +392,17 @@ def test_a_damaged_cache_is_fetched_again(server, cache, file, damage):
         load_openml(61, offline=True)
     assert_made(load_openml(61))
     assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("parquet", [False, True])
+def test_the_package_s_pickles_are_left_alone(server, cache, parquet):
+    server.tables[61].parquet = parquet
+    load_openml(61)
+    pickle = cache / "datasets" / "61" / ("dataset_61" if parquet else "dataset")
+    pickle = pickle.with_suffix(".pkl.py3")
+    pickle.write_bytes(b"half of one")
+    assert_made(load_openml(61, offline=True))
+    assert pickle.read_bytes() == b"half of one"
 
 
 def test_a_cache_that_cannot_be_written(openml, server, tmp_path):
@@ -444,9 +470,12 @@ def test_a_sparse_set(server):
 def test_nothing_global_is_left_changed(openml, server, fault):
     import urllib3
 
-    config = openml.config.get_config_as_dict()
+    logger, handlers = logging.getLogger("openml"), logging.root.handlers[:]
     urlopen, environment = urllib3.HTTPConnectionPool.urlopen, dict(os.environ)
-    handlers, level = logging.root.handlers[:], logging.getLogger("openml").level
+    before = openml.config.get_config_as_dict()
+    openml.config.set_retry_policy("robot", 7)
+    logger.setLevel(logging.ERROR)
+    config = openml.config.get_config_as_dict()
     logging.root.handlers.clear()  # without any, the package would install one
     try:
         server.faults["/download/"] = fault or []
@@ -456,11 +485,13 @@ def test_nothing_global_is_left_changed(openml, server, fault):
             with pytest.raises((OSError, ValueError)):
                 load_openml(61)
         assert logging.root.handlers == []
+        assert logger.level == logging.ERROR
+        assert openml.config.get_config_as_dict() == config
     finally:
         logging.root.handlers[:] = handlers
-    assert openml.config.get_config_as_dict() == config
+        logger.setLevel(logging.NOTSET)
+        openml.config.set_retry_policy(before["retry_policy"], before["connection_n_retries"])
     assert urllib3.HTTPConnectionPool.urlopen is urlopen
-    assert logging.getLogger("openml").level == level
     assert dict(os.environ) == environment
 
 
