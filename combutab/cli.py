@@ -133,7 +133,7 @@ def compare(
     jobs: Annotated[
         int | None,
         typer.Option(
-            help="Stacks that train at the same time, each in a process.",
+            help="Stacks that train at the same time, each in a thread.",
             min=1,
             show_default="one a core; 1 on a GPU",
         ),

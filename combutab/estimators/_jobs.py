@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import torch
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from torch import Tensor
 
 from combutab.nn import ActivationSpec, Member, MLPShape, StackedMLP
 from combutab.training import (
     Callback,
+    EpochReport,
     MemberPlan,
     MemberResult,
     Rows,
@@ -25,6 +30,7 @@ from combutab.training import (
 # benchmarks/speed_stack.py), on a GPU memory is the bound: a dozen buffers of 256 MB, not measured
 # yet. A member's result does not depend on the split.
 _STACK_UNITS = {"cpu": 1 << 19, "cuda": 1 << 26}
+_EVEN = 4  # a shape's stacks are a multiple of this many, for as many threads to share evenly
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,9 @@ def train_jobs(
     on_done : callable, optional
         Called with the number of members that finished, after each stack.
     n_jobs : int, optional
-        Stacks that train at the same time, each in a process of joblib's current backend.
+        Stacks that train at the same time, in threads unless joblib's current backend is another.
+        By default, for several jobs on a CPU without callbacks, as many as torch has threads: a
+        small network's operations are too short to be shared out.
     keep_optimizers : bool, default=True
         Keep the optimisers' states, twice the size of the weights, to go on from later.
 
@@ -89,24 +97,62 @@ def train_jobs(
     """
     results: list[list[MemberResult | None]] = [[None] * len(job.members) for job in jobs]
     stacks = plan_stacks(jobs)
-    if n_jobs in (None, 1):
+    on_cpu = all(job.device.type == "cpu" for job in jobs)
+    if n_jobs is None and len(jobs) > 1 and not callbacks and on_cpu:
+        n_jobs = min(torch.get_num_threads(), len(stacks))
+    if n_jobs in (None, 0, 1):
         outputs = (_train(jobs, stack, callbacks) for stack in stacks)
     else:
-        outputs = Parallel(n_jobs=n_jobs, return_as="generator")(
-            delayed(_train)(*_extract(jobs, stack), ()) for stack in stacks
-        )
-    for stack, trained in zip(stacks, outputs, strict=False):
-        for place, result in zip(stack, trained, strict=True):
-            if not keep_optimizers:
-                result.optimizer = {}
-            results[place.job][place.member] = result
-        if any(result.reason == "interrupted" for result in trained):
-            if len(jobs) > 1:
-                raise KeyboardInterrupt
-            break
-        if on_done is not None:
-            on_done(len(stack))
+        outputs = _train_side_by_side(jobs, stacks, n_jobs)
+    with closing(outputs):
+        for stack, trained in zip(stacks, outputs, strict=False):
+            for place, result in zip(stack, trained, strict=True):
+                if not keep_optimizers:
+                    result.optimizer = {}
+                results[place.job][place.member] = result
+            if any(result.reason == "interrupted" for result in trained):
+                if len(jobs) > 1:
+                    raise KeyboardInterrupt
+                break
+            if on_done is not None:
+                on_done(len(stack))
     return [[r for r in row if r is not None] for row in results]
+
+
+class _Stop(Callback):
+    """Ends the stacks of other threads after their epoch."""
+
+    wanted = False
+
+    def on_epoch_end(self, report: EpochReport) -> bool:
+        return self.wanted
+
+
+def _train_side_by_side(
+    jobs: Sequence[Job], stacks: Sequence[Sequence[_Place]], n_jobs: int
+) -> Generator[list[MemberResult]]:
+    """The stacks' results in order; each thread or process has its share of torch's threads."""
+    parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    stop, n_threads = _Stop(), torch.get_num_threads()
+    share = max(1, n_threads // effective_n_jobs(n_jobs))
+    outputs = parallel(
+        delayed(_train_with)(share, *_extract(jobs, stack), (stop,)) for stack in stacks
+    )
+    try:
+        for trained in outputs:  # noqa: UP028 - "yield from" would close it before "finally"
+            yield trained
+    finally:
+        stop.wanted = True  # of use after an interrupt or an error only
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that the rest is cancelled
+            outputs.close()
+        torch.set_num_threads(n_threads)  # what threads set is what later ones begin with
+
+
+def _train_with(n_threads: int, *arguments: Any) -> list[MemberResult]:
+    if torch.get_num_threads() != n_threads:
+        torch.set_num_threads(n_threads)  # of this thread, or of a process that waits for more
+    return _train(*arguments)
 
 
 def _extract(jobs: Sequence[Job], stack: Sequence[_Place]) -> tuple[list[Job], list[_Place]]:
@@ -148,8 +194,10 @@ def plan_stacks(jobs: Sequence[Job]) -> list[list[_Place]]:
         size = max(1, _STACK_UNITS.get(job.device.type, 1 << 26) // units)
         places = sorted(places, key=rank)
         n_stacks = -(-len(places) // size)
-        even = -(-len(places) // n_stacks)
-        stacks += [places[start : start + even] for start in range(0, len(places), even)]
+        if n_stacks > 1:
+            n_stacks = min(-(-n_stacks // _EVEN) * _EVEN, len(places))
+        edges = [i * len(places) // n_stacks for i in range(n_stacks + 1)]
+        stacks += [places[start:stop] for start, stop in pairwise(edges)]
     return stacks
 
 

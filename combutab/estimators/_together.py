@@ -47,9 +47,10 @@ def fit_stacked(
     ----------
     tasks : sequence of FitTask
     n_jobs : int, optional
-        Stacks that train at the same time in processes of joblib's current backend.
+        Stacks that train at the same time, in threads unless joblib's current backend is another.
+        By default, on a CPU and without callbacks, as many as torch has threads.
     callbacks : sequence of Callback
-        Told of every stack's epochs; used without processes only.
+        Told of every stack's epochs; used with ``n_jobs`` of None or 1 only.
     on_done : callable, optional
         Called with the number of networks that finished, after each stack.
 

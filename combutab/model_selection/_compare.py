@@ -96,9 +96,9 @@ def run_comparison(
     refit : bool, default=True
         Fit the best activation's network to all rows.
     n_jobs : int, optional
-        Stacks that train at the same time, each in a process (of joblib's current backend) with
-        its share of the cores. Small networks do not fill several cores otherwise. Progress then
-        comes by the stack.
+        Stacks that train at the same time, each in a thread (or as joblib's current backend says)
+        with its share of the cores. Small networks do not fill several cores otherwise. Progress
+        then comes by the stack.
 
     Raises
     ------
@@ -338,7 +338,7 @@ class _Watch(Callback):
         self.finished = 0.0
 
     def add(self, n_networks: int) -> None:
-        """Count networks that another process has finished."""
+        """Count networks that another thread has finished."""
         self.finished += n_networks
         self.progress(self.finished)
 

@@ -29,7 +29,8 @@ class StackedGridSearchCV(GridSearchCV):
     param_grid : dict or list of dict
         Any parameters of the estimator.
     scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score
-        As in ``GridSearchCV``; ``n_jobs`` counts stacks that train at the same time.
+        As in ``GridSearchCV``; ``n_jobs`` counts stacks that train at the same time, in threads
+        unless joblib's current backend is another, and None is as many as torch has threads.
 
     Attributes
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,9 +14,13 @@ from combutab.activations import ProxyNorm, make_activation
 ActivationSpec = str | Callable[[int], nn.Module]
 
 
+_generator_lock = threading.Lock()  # torch's global generator serves one thread at a time here
+
+
 def _build(spec: ActivationSpec, width: int, seed: int, proxy_norm: bool) -> nn.Module:
     """A fresh module; what it draws at construction follows the member's seed alone."""
-    with torch.random.fork_rng(devices=[]):  # the caller's global generator is left as it was
+    # the caller's global generator is left as it was
+    with _generator_lock, torch.random.fork_rng(devices=[]):
         torch.random.default_generator.manual_seed(seed)
         module = make_activation(spec, width)
         return ProxyNorm(module, width) if proxy_norm else module

@@ -154,6 +154,7 @@ def test_history_is_tidy_with_a_row_a_member_and_epoch():
         "member",
         "epoch",
         "train_loss",
+        "train_metric",
         "validation_score",
         "learning_rate",
     ]
