@@ -78,7 +78,13 @@ class Transport:
             setattr(pool_class, "urlopen", original)  # noqa: B010
 
     def _urlopen(
-        self, original: Callable[..., Any], pool: Any, method: str, url: str, **kwargs: Any
+        self,
+        original: Callable[..., Any],
+        pool: Any,
+        method: str,
+        url: str,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
         from urllib3 import Timeout
         from urllib3.exceptions import HTTPError, MaxRetryError
@@ -92,7 +98,7 @@ class Transport:
         )
         kwargs["retries"] = False  # minio would try five times on its own
         try:
-            response = original(pool, method, url, **kwargs)
+            response = original(pool, method, url, *args, **kwargs)
         except HTTPError as error:
             raise MaxRetryError(pool, url, error) from error
         self.last_status = response.status

@@ -241,11 +241,12 @@ def test_an_answer_that_is_not_whole(server, sleeps, route, fault):
 
 
 @pytest.mark.parametrize("fault", [404, 500, "drop", "cut", "short", "garble"])
-def test_without_parquet_there_is_the_arff_file(server, cache, fault):
+def test_without_parquet_there_is_the_arff_file(server, cache, sleeps, fault):
     server.tables[61].parquet = True
     server.faults[".pq"] = fault
     assert_made(load_openml(61))
     assert sum(".pq" in path for path in server.requests) <= 2  # asked for once: HEAD and GET
+    assert sleeps == ([1.0] if fault in ("short", "garble") else [])  # known once it is read
     assert files_in(cache / "datasets") == [
         "61/dataset.arff",
         "61/description.xml",
