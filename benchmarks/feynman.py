@@ -28,11 +28,12 @@ def sources(quick: bool, data_home: str | None) -> list[Source]:
     return [Source("feynman", name, "regression", n_samples, data_home=data_home) for name in names]
 
 
-def report(rows: pd.DataFrame, folder: Path) -> None:
+def report(rows: pd.DataFrame, folder: Path, command: str) -> None:
     """Ranks over the equations, and what can be told apart."""
     from report import write_report
 
-    write_report(rows, table=None, out=folder)
+    title = "The activations on the AI Feynman equations"
+    write_report(rows, table=None, out=folder, name="feynman", title=title, command=command)
 
 
 COMMAND = StudyCommand(

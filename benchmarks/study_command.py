@@ -27,7 +27,7 @@ from study import (
     make_fits,
 )
 
-Report = Callable[[pd.DataFrame, Path], None]
+Report = Callable[[pd.DataFrame, Path, str], None]
 
 QUICK_RECIPE = Recipe(hidden=(16,), epochs=4)
 
@@ -43,7 +43,7 @@ class StudyCommand:
     sources : callable
         ``sources(quick, data_home)`` gives its data sets; the quick ones are small.
     report : callable
-        ``report(rows, folder)`` prints and writes what the rows say.
+        ``report(rows, folder, command)`` prints and writes what the rows of ``command`` say.
     default : names of the protocols that run unless ``--protocols`` says otherwise
     protocols : all that it knows
     curve_block : epochs to a point of the training curves, 0 for none
@@ -90,7 +90,19 @@ class StudyCommand:
             sys.exit(f"{self.name}: {error}")
         except KeyboardInterrupt:
             sys.exit("\ninterrupted: what was finished is kept; run the same command to go on")
-        self.report(rows, folder)
+        self.report(rows, folder, self._command(arguments))
+
+    def _command(self, arguments: argparse.Namespace) -> str:
+        """What gives the same rows anywhere."""
+        words = ["python", f"benchmarks/{self.name}.py"]
+        for option in ("protocols", "data", "activations"):
+            chosen = getattr(arguments, option)
+            if chosen is not None and list(chosen) != list(self._parse([]).__dict__[option] or []):
+                words += [f"--{option}", *chosen]
+        words += ["--quick"] * arguments.quick
+        if arguments.device != "cpu":
+            words += ["--device", arguments.device]
+        return " ".join(words)
 
     def _parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
         parser = argparse.ArgumentParser(description=self.description)
@@ -130,6 +142,11 @@ def _fewer(protocol: Protocol) -> Protocol:
     """Two splits of one network each, or one of two."""
     n_splits = min(2, protocol.n_splits)
     return replace(protocol, n_splits=n_splits, n_seeds=3 - n_splits)
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """The rows that a study wrote."""
+    return Store(path, COLUMNS, KEY).read()
 
 
 DEFAULT_OUT = Path(__file__).parent / "results"

@@ -24,11 +24,11 @@ def sources(quick: bool, data_home: str | None) -> list[Source]:
     ]
 
 
-def report(rows: pd.DataFrame, folder: Path) -> None:
+def report(rows: pd.DataFrame, folder: Path, command: str) -> None:
     """Our table, the paper's, and what can be told apart."""
     from report import write_report
 
-    write_report(rows, table=3, out=folder)
+    write_report(rows, table=3, out=folder, name="table3_formulas", command=command)
 
 
 COMMAND = StudyCommand(

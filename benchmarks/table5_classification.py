@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 from sources import Source
-from study_command import StudyCommand
+from study_command import StudyCommand, read_rows
 
 DATA = ("breast-w", "diabetes", "wdbc", "PhishingWebsites")
 
@@ -24,11 +24,14 @@ def sources(quick: bool, data_home: str | None) -> list[Source]:
     ]
 
 
-def report(rows: pd.DataFrame, folder: Path) -> None:
-    """Our table, the paper's, and what can be told apart."""
-    from report import write_report
+def report(rows: pd.DataFrame, folder: Path, command: str) -> None:
+    """Our table, the paper's, and what can be told apart; with both tables, Figure 2."""
+    from report import write_figure2, write_report
 
-    write_report(rows, table=5, out=folder)
+    write_report(rows, table=5, out=folder, name="table5_classification", command=command)
+    other = folder / "table6_regression.csv"
+    if other.exists():
+        write_figure2(pd.concat([rows, read_rows(other)]), out=folder)
 
 
 COMMAND = StudyCommand("table5_classification", __doc__.splitlines()[0], sources, report)

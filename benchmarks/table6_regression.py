@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 from sources import Source
-from study_command import StudyCommand
+from study_command import StudyCommand, read_rows
 
 DATA = ("autoMpg", "boston", "california_housing", "wine_quality")
 
@@ -24,11 +24,14 @@ def sources(quick: bool, data_home: str | None) -> list[Source]:
     ]
 
 
-def report(rows: pd.DataFrame, folder: Path) -> None:
-    """Our table, the paper's, and what can be told apart."""
-    from report import write_report
+def report(rows: pd.DataFrame, folder: Path, command: str) -> None:
+    """Our table, the paper's, and what can be told apart; with both tables, Figure 2."""
+    from report import write_figure2, write_report
 
-    write_report(rows, table=6, out=folder)
+    write_report(rows, table=6, out=folder, name="table6_regression", command=command)
+    other = folder / "table5_classification.csv"
+    if other.exists():
+        write_figure2(pd.concat([rows, read_rows(other)]), out=folder)
 
 
 COMMAND = StudyCommand("table6_regression", __doc__.splitlines()[0], sources, report)

@@ -7,27 +7,61 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-FOLDER = Path(__file__).parents[1] / "benchmarks"
-SCRIPTS = sorted(path.name for path in FOLDER.glob("speed_*.py"))
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "benchmarks"
+DATA_HOME = ROOT.parent / "shared" / "data"
+SPEEDS = sorted(path.name for path in FOLDER.glob("speed_*.py"))
+STUDIES = sorted(path.name for path in FOLDER.glob("table*.py")) + ["feynman.py"]
 
 
-def test_there_are_benchmarks():
-    assert {"speed_fit.py", "speed_stack.py"} <= set(SCRIPTS)
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_quick_form(script, tmp_path):
+def run_quick(script, folder, *arguments):
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(FOLDER / script), "--quick", "--out", str(tmp_path)],
+        [sys.executable, str(FOLDER / script), "--quick", "--out", str(folder), *arguments],
         capture_output=True,
         text=True,
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert "torch" in done.stdout, "the machine is described"
+    return done
+
+
+def test_there_are_benchmarks():
+    assert {"speed_fit.py", "speed_stack.py"} <= set(SPEEDS)
+    assert len(STUDIES) == 4
+
+
+@pytest.mark.parametrize("script", SPEEDS)
+def test_quick_form(script, tmp_path):
+    run_quick(script, tmp_path)
     stem = script.removesuffix(".py")
     assert list(tmp_path.glob(f"{stem}*")), "results are written"
+
+
+@pytest.mark.parametrize("script", STUDIES)
+def test_quick_study(script, tmp_path):
+    arguments = ["--activations", "relu", "combu", "pln-4", "relu+ln+proxy", "--jobs", "1"]
+    if script != "table3_formulas.py":
+        if not DATA_HOME.is_dir():
+            pytest.skip("needs ../shared/data")
+        arguments += ["--data-home", str(DATA_HOME)]
+    first = run_quick(script, tmp_path, *arguments)
+    stem = script.removesuffix(".py")
+    rows = pd.read_csv(tmp_path / f"{stem}.csv")
+    assert rows["activation"].nunique() == 4
+    assert rows["error"].isna().all()
+    text = (tmp_path / f"{stem}.md").read_text()
+    assert "combu" in text
+    assert f"python benchmarks/{script}" in text
+    assert str(tmp_path) not in text
+    assert list(tmp_path.glob(f"{stem}*.png"))
+    assert "to go" in first.stdout
+    again = run_quick(script, tmp_path, *arguments)
+    assert "to go" not in again.stdout, "nothing is trained twice"
+    report = run_quick(script, tmp_path, *arguments, "--report")
+    assert "to go" not in report.stdout
