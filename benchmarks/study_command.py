@@ -54,7 +54,7 @@ class StudyCommand:
     description: str
     sources: Callable[[bool, str | None], list[Source]]
     report: Report
-    default: Sequence[str] = ("paper", "sound")
+    default: Sequence[str] = tuple(PROTOCOLS)
     protocols: tuple[Protocol, ...] = tuple(PROTOCOLS.values())
     curve_block: int = 0
     recipe: Recipe | None = None

@@ -3,6 +3,8 @@
 import inspect
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -47,7 +49,9 @@ def test_python_blocks_run(tmp_path, monkeypatch, capsys):
     for line, text in found:
         code = compile("\n" * line + text, str(ROOT / "README.md"), "exec")
         exec(code, namespace)
-    assert {path.name for path in tmp_path.iterdir()} == {"comparison.png", "rent.safetensors"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("comparison.png", "ranks.png", "rent.safetensors")
+    }
     assert "torch.Size([5, 10])" in capsys.readouterr().out
     # the quick start's models have learned something
     flats, test = namespace["flats"], namespace["test"]
@@ -68,6 +72,11 @@ def test_shell_commands_exist():
             known = typer_command.commands[command]
             if options != ["--help"]:  # parsed, not run: unknown options are errors
                 known.make_context(command, options)
+        elif name == "python" and arguments[0].startswith("benchmarks/"):
+            command = [sys.executable, str(ROOT / arguments[0]), "--help"]
+            known = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            options = {word for word in arguments if word.startswith("--")}
+            assert options <= set(re.findall(r"--[a-z-]+", known))
         elif name == "python":
             assert arguments[:5] == ["-m", "pip", "install", "-c", "constraints.txt"]
             (target,) = arguments[5:]
