@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 DATA_HOME = ROOT.parent / "shared" / "data"
-SPEEDS = sorted(path.name for path in FOLDER.glob("speed_*.py"))
+SIMPLE = [*sorted(path.name for path in FOLDER.glob("speed_*.py")), "formula_draws.py"]
 STUDIES = sorted(path.name for path in FOLDER.glob("table*.py")) + ["feynman.py"]
 
 
@@ -32,11 +32,11 @@ def run_quick(script, folder, *arguments):
 
 
 def test_there_are_benchmarks():
-    assert {"speed_fit.py", "speed_stack.py"} <= set(SPEEDS)
+    assert {"speed_fit.py", "speed_stack.py"} <= set(SIMPLE)
     assert len(STUDIES) == 4
 
 
-@pytest.mark.parametrize("script", SPEEDS)
+@pytest.mark.parametrize("script", SIMPLE)
 def test_quick_form(script, tmp_path):
     run_quick(script, tmp_path)
     stem = script.removesuffix(".py")
