@@ -11,6 +11,7 @@ from pathlib import Path
 
 import joblib
 import pandas as pd
+import torch
 from machine import describe_machine
 from results import Store
 from sources import Source
@@ -65,32 +66,33 @@ class StudyCommand:
         folder = arguments.out
         if arguments.quick and folder == DEFAULT_OUT:
             sys.exit("--quick writes no results of meaning: choose a folder for them with --out")
-        sources = self._choose_sources(arguments)
+        try:
+            torch.zeros(1, device=arguments.device)
+            print(describe_machine(), flush=True)
+            rows = self._rows(arguments)
+        except (ValueError, RuntimeError, OSError, AssertionError, ImportError) as error:
+            sys.exit(f"{self.name}: {error}")
+        except KeyboardInterrupt:
+            sys.exit("\ninterrupted: what was finished is kept; run the same command to go on")
+        self.report(rows, folder, self._command(arguments))
+
+    def _rows(self, arguments: argparse.Namespace) -> pd.DataFrame:
+        """All rows of the study, trained now or earlier."""
+        store = Store(arguments.out / f"{self.name}.csv", COLUMNS, KEY)
+        if arguments.report:
+            return store.read()
         protocols = [p for p in self.protocols if p.name in arguments.protocols]
-        if arguments.quick:
-            protocols = [_fewer(protocol) for protocol in protocols]
         fits = make_fits(
-            sources,
-            protocols,
+            self._choose_sources(arguments),
+            [_fewer(p) for p in protocols] if arguments.quick else protocols,
             _activations(arguments.activations),
             QUICK_RECIPE if arguments.quick else self.recipe,
             device=arguments.device,
             curve_block=self.curve_block,
         )
-        study = Study(fits, Store(folder / f"{self.name}.csv", COLUMNS, KEY))
-        print(describe_machine())
         warnings.filterwarnings("ignore", category=UserWarning, module="joblib")
-        try:
-            if arguments.report:
-                rows = study.store.read()
-            else:
-                with joblib.parallel_config(backend=arguments.backend, inner_max_num_threads=None):
-                    rows = study.run(n_jobs=arguments.jobs)
-        except (ValueError, RuntimeError, OSError) as error:
-            sys.exit(f"{self.name}: {error}")
-        except KeyboardInterrupt:
-            sys.exit("\ninterrupted: what was finished is kept; run the same command to go on")
-        self.report(rows, folder, self._command(arguments))
+        with joblib.parallel_config(backend=arguments.backend):
+            return Study(fits, store).run(n_jobs=arguments.jobs)
 
     def _command(self, arguments: argparse.Namespace) -> str:
         """What gives the same rows anywhere."""
