@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 DATA_HOME = ROOT.parent / "shared" / "data"
-SIMPLE = [*sorted(path.name for path in FOLDER.glob("speed_*.py")), "formula_draws.py"]
+SIMPLE = sorted(p.name for kind in ("speed", "formula") for p in FOLDER.glob(f"{kind}_*.py"))
 STUDIES = sorted(path.name for path in FOLDER.glob("table*.py")) + ["feynman.py"]
 
 
