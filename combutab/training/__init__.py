@@ -7,6 +7,7 @@ from combutab.training._callbacks import (
     TimeLimit,
     VerboseLines,
 )
+from combutab.training._conditions import Conditions, ConditionSampler
 from combutab.training._lbfgs import train_lbfgs
 from combutab.training._loop import train_stack
 from combutab.training._losses import (
@@ -34,6 +35,8 @@ __all__ = [
     "SOLVERS",
     "BinaryCrossEntropy",
     "Callback",
+    "ConditionSampler",
+    "Conditions",
     "CrossEntropy",
     "EpochReport",
     "GaussianNLL",
