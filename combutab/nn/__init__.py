@@ -9,7 +9,8 @@ from combutab.nn._layers import (
     StackedLinear,
     StackedNorm,
 )
-from combutab.nn._mlp import Member, MLPShape, StackedMLP
+from combutab.nn._mlp import MLPShape, StackedMLP
+from combutab.nn._stack import Member, StackedNetwork
 
 __all__ = [
     "INITIALISATIONS",
@@ -22,5 +23,6 @@ __all__ = [
     "StackedEmbedding",
     "StackedLinear",
     "StackedMLP",
+    "StackedNetwork",
     "StackedNorm",
 ]

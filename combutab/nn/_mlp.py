@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from combutab._random import fold_in
-from combutab.nn._activation import ActivationSpec, StackedActivation, _MemberModules
+from combutab.nn._activation import StackedActivation
 from combutab.nn._dropout import MaskMaker
-from combutab.nn._flat import FlatTensors, lay_out
 from combutab.nn._layers import StackedEmbedding, StackedLinear, StackedNorm
+from combutab.nn._stack import Member, StackedNetwork, check_proxy_norm
 from combutab.nn._step import InPlaceStep
 
 _WEIGHTS, _MODULE = 1, 2  # purposes of a member's key
@@ -38,11 +38,7 @@ class MLPShape:
     init: str = "torch"
 
     def __post_init__(self) -> None:
-        if self.proxy_norm and self.normalization not in ("layer", "group"):
-            raise ValueError(
-                "proxy_norm=True goes after layer or group normalization, got "
-                f"normalization={self.normalization!r}; set normalization='layer'"
-            )
+        check_proxy_norm(self.proxy_norm, self.normalization)
 
     @property
     def n_inputs(self) -> int:
@@ -50,16 +46,7 @@ class MLPShape:
         return self.n_dense + sum(min(self.embedding_dim, c) for c in self.cardinalities)
 
 
-@dataclass(frozen=True)
-class Member:
-    """What is a member's own when the network is built."""
-
-    seed: int
-    activation: ActivationSpec
-    dropout: float = 0.0
-
-
-class StackedMLP(nn.Module):
+class StackedMLP(StackedNetwork):
     """M perceptrons of one shape: linear, normalisation, activation, dropout; linear at the end.
 
     Members must be sorted so that those of one activation are neighbours.
@@ -89,9 +76,8 @@ class StackedMLP(nn.Module):
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        super().__init__()
+        super().__init__(members)
         self.shape = shape
-        self.members = list(members)
         m = len(self.members)
         generators = [
             torch.Generator().manual_seed(fold_in(member.seed, _WEIGHTS) >> 1)
@@ -128,57 +114,6 @@ class StackedMLP(nn.Module):
         self._flatten(dtype, torch.device(device))
         self._gradient_views: list[tuple[Tensor, Tensor]] | None = None
         self._step = self._make_step()
-
-    @property
-    def n_members(self) -> int:
-        return len(self.members)
-
-    @property
-    def device(self) -> torch.device:
-        return self.flat.values.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.flat.values.dtype
-
-    def _flatten(self, dtype: torch.dtype, device: torch.device) -> None:
-        m = self.n_members
-        weights = [
-            (f"linears.{i}.weight", layer, "weight", 0, m) for i, layer in enumerate(self.linears)
-        ]
-        others: list[tuple[str, nn.Module, str, int, int]] = []
-        buffers: list[tuple[str, nn.Module, str, int, int]] = []
-        self._integer_buffers: list[tuple[str, nn.Module, str, int, int]] = []
-        for prefix, module, start, stop in self._owners():
-            for name, _ in module.named_parameters(recurse=False):
-                if not (prefix.startswith("linears") and name == "weight"):
-                    others.append((f"{prefix}.{name}", module, name, start, stop))
-            for name, buffer in module.named_buffers(recurse=False):
-                entry = (f"{prefix}.{name}", module, name, start, stop)
-                (buffers if buffer.is_floating_point() else self._integer_buffers).append(entry)
-        slots, width = lay_out([*weights, *others], m)
-        self.n_decayed = sum(s.columns.stop - s.columns.start for s in slots[: len(weights)])
-        self.flat = FlatTensors(slots, width, m, dtype=dtype, device=device, with_grad=True)
-        slots, width = lay_out(buffers, m)
-        self.flat_buffers = FlatTensors(
-            slots, width, m, dtype=dtype, device=device, with_grad=False
-        )
-
-    def _owners(self) -> list[tuple[str, nn.Module, int, int]]:
-        """(name, module, first member, past the last) of every module that holds tensors."""
-        m = self.n_members
-        owners: list[tuple[str, nn.Module, int, int]] = []
-        for family in ("embeddings", "linears", "norms"):
-            owners += [
-                (f"{family}.{i}", layer, 0, m)
-                for i, layer in enumerate(self.get_submodule(family).children())
-            ]
-        for i, slot in enumerate(self.activations):
-            assert isinstance(slot, StackedActivation)
-            for k, module in enumerate(slot.kinds):
-                if isinstance(module, _MemberModules):
-                    owners.append((f"activations.{i}", module, *slot.member_range(k)))
-        return owners
 
     def mask_maker(self) -> MaskMaker:
         """The dropout masks of this stack's layers and rates."""
@@ -281,42 +216,7 @@ class StackedMLP(nn.Module):
 
     def select(self, keep: Sequence[int]) -> None:
         """Drop all members but these (increasing positions)."""
-        index = torch.tensor(list(keep), dtype=torch.int64, device=self.device)
-        for _, module, name, start, stop in self._integer_buffers:
-            rows = index[(index >= start) & (index < stop)] - start
-            setattr(module, name, getattr(module, name)[rows])
-        self._integer_buffers = [
-            (full, module, name, sum(k < start for k in keep), sum(k < stop for k in keep))
-            for full, module, name, start, stop in self._integer_buffers
-        ]
-        for slot in self.activations:
-            assert isinstance(slot, StackedActivation)
-            slot.select_groups(keep)
+        super().select(keep)
         self._gradient_views = None
-        self.flat.select(keep)
-        self.flat_buffers.select(keep)
         if self._step is not None:
             self._step.refresh()
-        self.members = [self.members[k] for k in keep]
-
-    def member_state(self, i: int) -> dict[str, Tensor]:
-        """Copies of all that member i learned, by names that do not depend on the stack."""
-        state = self.flat.member(i) | self.flat_buffers.member(i)
-        for full, module, name, start, stop in self._integer_buffers:
-            if start <= i < stop:
-                state[full] = getattr(module, name)[i - start].clone()
-        return state
-
-    def load_member(self, i: int, state: dict[str, Tensor]) -> None:
-        """Set member i to a state that ``member_state`` gave."""
-        expected = set(self.member_state(i))
-        if expected != set(state):
-            raise ValueError(
-                f"the state does not fit the network: missing {sorted(expected - set(state))}, "
-                f"unexpected {sorted(set(state) - expected)}"
-            )
-        self.flat.load_member(i, state)
-        self.flat_buffers.load_member(i, state)
-        for full, module, name, start, stop in self._integer_buffers:
-            if start <= i < stop:
-                getattr(module, name)[i - start].copy_(state[full])
