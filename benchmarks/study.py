@@ -23,21 +23,13 @@ import torch
 from joblib import Parallel, delayed
 from machine import processor
 from results import Row, Store
-from sklearn.metrics import (
-    accuracy_score,
-    f1_score,
-    log_loss,
-    mean_absolute_error,
-    mean_squared_error,
-    r2_score,
-    roc_auc_score,
-)
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 from sources import Source
 
 import combutab
 from combutab import MLPClassifier, MLPRegressor
 from combutab.estimators import BaseMLP, FitTask, fit_stacked
+from combutab.model_selection import score_classifier, score_regressor
 
 TEST_SIZE = 0.2  # the CombU paper's 4:1
 # Floating-point operations of a chunk: a minute or two on one core, what a kill can lose.
@@ -287,7 +279,7 @@ def train_chunk(fits: Sequence[Fit]) -> list[Row]:
         error = outcome.error
         if error is None:
             try:
-                values |= _scores(fit, task.estimator, X.iloc[test], y.iloc[test], y_train, y)
+                values |= _scores(task.estimator, X.iloc[test], y.iloc[test], y_train, y)
             except ValueError as diverged:
                 error = diverged
         if error is not None:
@@ -301,36 +293,22 @@ def train_chunk(fits: Sequence[Fit]) -> list[Row]:
 
 
 def _as_text(values: dict[str, object]) -> Row:
-    return {n: f"{v:.8g}" if isinstance(v, float) else str(v) for n, v in values.items()}
+    def text(value: object) -> str:
+        if isinstance(value, float):
+            return "" if math.isnan(value) else f"{value:.8g}"
+        return str(value)
+
+    return {name: text(value) for name, value in values.items()}
 
 
 def _scores(
-    fit: Fit, net: BaseMLP, X: pd.DataFrame, y: pd.Series, y_train: pd.Series, y_all: pd.Series
+    net: BaseMLP, X: pd.DataFrame, y: pd.Series, y_train: pd.Series, y_all: pd.Series
 ) -> dict[str, object]:
-    if fit.source.task == "classification":
-        probabilities = net.predict_proba(X).astype(np.float64)
-        if not np.isfinite(probabilities).all():
-            raise ValueError("the predictions are not finite")
-        probabilities /= probabilities.sum(axis=1, keepdims=True)
-        labels = net.classes_[probabilities.argmax(axis=1)]
-        scores = probabilities[:, 1] if len(net.classes_) == 2 else probabilities
-        return {
-            "accuracy": accuracy_score(y, labels),
-            "f1": f1_score(y, labels, average="macro", zero_division=0),
-            "log_loss": log_loss(y, probabilities, labels=net.classes_),
-            "roc_auc": roc_auc_score(y, scores, multi_class="ovr", labels=net.classes_)
-            if y.nunique() == len(net.classes_)
-            else "",
-        }
-    predicted = net.predict(X).astype(np.float64)
-    if not np.isfinite(predicted).all():
-        raise ValueError("the predictions are not finite")
-    truth = y.to_numpy(dtype=np.float64)
+    if isinstance(net, MLPClassifier):
+        return dict(score_classifier(net, X, np.asarray(y)))
     scale = float(np.std(y_train))
     return {
-        "mae": mean_absolute_error(truth / scale, predicted / scale),
-        "mse": mean_squared_error(truth / scale, predicted / scale),
-        "r2": r2_score(truth, predicted),
+        **score_regressor(net, X, np.asarray(y), target_std=scale),
         "target_std_train": scale,
         "target_std_all": float(np.std(y_all)),
     }

@@ -11,7 +11,7 @@ from combutab.model_selection._plan import (
     ComparisonPlan,
     plan_comparison,
 )
-from combutab.model_selection._scores import METRICS
+from combutab.model_selection._scores import METRICS, score_classifier, score_regressor
 from combutab.model_selection._search import StackedGridSearchCV
 
 __all__ = [
@@ -24,4 +24,6 @@ __all__ = [
     "compare_activations",
     "plan_comparison",
     "run_comparison",
+    "score_classifier",
+    "score_regressor",
 ]

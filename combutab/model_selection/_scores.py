@@ -56,9 +56,24 @@ METRICS: dict[Task, dict[str, Metric]] = {
 
 
 def score_classifier(estimator: BaseMLP, X: Any, y: np.ndarray) -> dict[str, float]:
-    """Accuracy, macro F1, log loss and ROC AUC (NaN where ``y`` lacks a class).
+    """Score a fitted classifier on held-out rows.
 
-    Of more than two classes the ROC AUC is the unweighted mean of one against the rest.
+    Parameters
+    ----------
+    estimator : MLPClassifier
+    X : table of n_samples rows
+    y : ndarray of shape (n_samples,)
+
+    Returns
+    -------
+    dict
+        accuracy, f1 (macro), log_loss and roc_auc: NaN where ``y`` lacks a class; of more than two
+        classes the unweighted mean of one against the rest.
+
+    Raises
+    ------
+    ValueError
+        A prediction is not finite.
     """
     classes = estimator.classes_
     probabilities = estimator.predict_proba(X).astype(np.float64)
@@ -80,7 +95,26 @@ def score_classifier(estimator: BaseMLP, X: Any, y: np.ndarray) -> dict[str, flo
 def score_regressor(
     estimator: BaseMLP, X: Any, y: np.ndarray, target_std: float
 ) -> dict[str, float]:
-    """R2, and mean absolute and squared error in units of the target's standard deviation."""
+    """Score a fitted regressor on held-out rows.
+
+    Parameters
+    ----------
+    estimator : MLPRegressor
+    X : table of n_samples rows
+    y : ndarray of shape (n_samples,)
+    target_std : float
+        The unit of the errors, in the target's own.
+
+    Returns
+    -------
+    dict
+        r2; mae in units of ``target_std``; mse in units of its square.
+
+    Raises
+    ------
+    ValueError
+        A prediction is not finite.
+    """
     predicted = estimator.predict(X)
     _refuse_non_finite(predicted)
     error, truth = (predicted - y) / target_std, np.zeros(len(y))
