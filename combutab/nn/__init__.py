@@ -2,6 +2,14 @@
 
 from combutab.nn._activation import ActivationSpec, StackedActivation
 from combutab.nn._dropout import MaskMaker
+from combutab.nn._generative import (
+    StackedCritic,
+    StackedGenerator,
+    StackedRowDecoder,
+    StackedRowEncoder,
+    frozen,
+    gradient_penalty,
+)
 from combutab.nn._layers import (
     INITIALISATIONS,
     NORMALIZATIONS,
@@ -10,6 +18,7 @@ from combutab.nn._layers import (
     StackedNorm,
 )
 from combutab.nn._mlp import MLPShape, StackedMLP
+from combutab.nn._spans import RowSpans
 from combutab.nn._stack import Member, StackedNetwork
 
 __all__ = [
@@ -19,10 +28,17 @@ __all__ = [
     "MLPShape",
     "MaskMaker",
     "Member",
+    "RowSpans",
     "StackedActivation",
+    "StackedCritic",
     "StackedEmbedding",
+    "StackedGenerator",
     "StackedLinear",
     "StackedMLP",
     "StackedNetwork",
     "StackedNorm",
+    "StackedRowDecoder",
+    "StackedRowEncoder",
+    "frozen",
+    "gradient_penalty",
 ]

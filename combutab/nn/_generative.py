@@ -1,0 +1,396 @@
+"""The networks of CTGAN and TVAE, M of each at a time, and the critic's gradient penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from combutab._random import fold_in
+from combutab.nn._activation import StackedActivation
+from combutab.nn._dropout import MaskMaker
+from combutab.nn._layers import StackedLinear, StackedNorm
+from combutab.nn._stack import Member, StackedNetwork, check_proxy_norm
+
+_GENERATOR, _CRITIC, _ENCODER, _DECODER = 11, 12, 13, 14  # purposes of a member's key
+_WEIGHTS, _MODULE = 1, 2
+
+ORIGINAL = "original"  # the activation of the CTGAN paper, in place of a name
+_SIGMA_START, _SIGMA_FLOOR = 0.1, 0.01
+
+
+def _leaky_relu(width: int) -> nn.Module:
+    return nn.LeakyReLU(0.2)
+
+
+class _BlockNetwork(StackedNetwork):
+    """Blocks of linear, normalisation, activation (and dropout masks); linear at the end.
+
+    A residual network's block passes on its input beside its output, concatenated.
+    """
+
+    _purpose: int
+    _residual = False
+
+    def __init__(
+        self,
+        n_inputs: int,
+        widths: Sequence[int],
+        n_outputs: int,
+        members: Sequence[Member],
+        normalization: str,
+        proxy_norm: bool,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__(members)
+        check_proxy_norm(proxy_norm, normalization)
+        self.widths = tuple(widths)
+        seeds = [fold_in(member.seed, self._purpose) for member in self.members]
+        generators = [torch.Generator().manual_seed(fold_in(s, _WEIGHTS) >> 1) for s in seeds]
+        original = _leaky_relu if self._purpose == _CRITIC else "relu"
+        specs = [original if m.activation == ORIGINAL else m.activation for m in self.members]
+        self.linears, self.norms = nn.ModuleList(), nn.ModuleList()
+        self.activations = nn.ModuleList()
+        for i, width in enumerate(self.widths):
+            self.linears.append(StackedLinear(n_inputs, width, generators, dtype=dtype))
+            self.norms.append(
+                nn.Identity()
+                if normalization == "none"
+                else StackedNorm(
+                    normalization, width, self.n_members, affine=not proxy_norm, dtype=dtype
+                )
+            )
+            self.activations.append(
+                StackedActivation(
+                    specs,
+                    width,
+                    [fold_in(seed, _MODULE, i) >> 1 for seed in seeds],
+                    proxy_norm=proxy_norm,
+                    dtype=dtype,
+                )
+            )
+            n_inputs = n_inputs + width if self._residual else width
+        self.linears.append(StackedLinear(n_inputs, n_outputs, generators, dtype=dtype))
+
+    def _finish(self, dtype: torch.dtype, device: torch.device | str) -> None:
+        self.to(device)
+        self._flatten(dtype, torch.device(device))
+
+    def _through(self, h: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
+        layers = zip(self.linears, self.norms, self.activations, strict=False)
+        for i, (linear, norm, activation) in enumerate(layers):
+            out = activation(norm(linear(h)))
+            if masks is not None:
+                out = out * masks[i]
+            h = torch.cat([h, out], dim=-1) if self._residual else out
+        return self.linears[-1](h)
+
+
+class StackedGenerator(_BlockNetwork):
+    """M of CTGAN's generators: noise and condition to the raw outputs of a row.
+
+    Parameters
+    ----------
+    n_noise, n_condition, n_outputs : int
+        ``n_condition`` may be 0; ``n_outputs`` is the width of a row.
+    widths : sequence of int
+        Of the residual blocks; the paper's are (256, 256). May be empty.
+    members : sequence of Member
+        Sorted so that those of one activation are neighbours; ``activation="original"`` is the
+        paper's ReLU. Their dropout is not used. A member's seed gives its networks of every
+        kind weights of their own.
+    normalization : {"batch", "none", "layer", "group", "rms", "pln", "pls"}
+        The paper's is batch normalisation.
+    proxy_norm : bool
+        Wrap the activations in ProxyNorm, after layer or group normalisation.
+    dtype, device
+        Of the parameters.
+
+    Shape
+    -----
+    noise : (M, batch, n_noise), condition : (M, batch, n_condition) -> (M, batch, n_outputs)
+
+    References
+    ----------
+    Xu et al. (2019), "Modeling tabular data using conditional GAN", section 4.4.
+
+    Examples
+    --------
+    >>> net = StackedGenerator(8, 3, 6, (16, 16), [Member(0, "original"), Member(0, "combu")])
+    >>> net(torch.zeros(2, 5, 8), torch.zeros(2, 5, 3)).shape
+    torch.Size([2, 5, 6])
+    """
+
+    _purpose, _residual = _GENERATOR, True
+
+    def __init__(
+        self,
+        n_noise: int,
+        n_condition: int,
+        n_outputs: int,
+        widths: Sequence[int],
+        members: Sequence[Member],
+        *,
+        normalization: str = "batch",
+        proxy_norm: bool = False,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        n_inputs = n_noise + n_condition
+        super().__init__(n_inputs, widths, n_outputs, members, normalization, proxy_norm, dtype)
+        self.n_noise, self.n_condition = n_noise, n_condition
+        self._finish(dtype, device)
+
+    def forward(self, noise: Tensor, condition: Tensor | None = None) -> Tensor:
+        return self._through(noise if condition is None else torch.cat([noise, condition], -1))
+
+
+class StackedCritic(_BlockNetwork):
+    """M of CTGAN's critics, each of which judges ``pac`` rows together.
+
+    Parameters
+    ----------
+    n_inputs : int
+        Columns of a row and of its condition together.
+    widths, members, normalization, proxy_norm, dtype, device
+        As of ``StackedGenerator``; ``activation="original"`` is LeakyReLU(0.2). The default is
+        no normalisation: batch statistics would make the gradient penalty one of whole batches.
+    pac : int
+        Rows that are judged together (PacGAN).
+    dropout : float
+        After every activation, for all members.
+
+    Shape
+    -----
+    rows : (M, batch, n_inputs) -> (M, batch / pac), neighbouring rows being judged together
+
+    References
+    ----------
+    Xu et al. (2019), "Modeling tabular data using conditional GAN", section 4.4; Lin et al.
+    (2018), "PacGAN".
+
+    Examples
+    --------
+    >>> critic = StackedCritic(6, (16, 16), [Member(0, "original")], pac=5)
+    >>> masks = critic.mask_maker().draw([1], n_rows=2)
+    >>> critic(torch.zeros(1, 10, 6), masks).shape
+    torch.Size([1, 2])
+    """
+
+    _purpose = _CRITIC
+
+    def __init__(
+        self,
+        n_inputs: int,
+        widths: Sequence[int],
+        members: Sequence[Member],
+        *,
+        pac: int = 10,
+        dropout: float = 0.5,
+        normalization: str = "none",
+        proxy_norm: bool = False,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        if pac < 1:
+            raise ValueError(f"pac must be at least 1, got {pac=}")
+        super().__init__(pac * n_inputs, widths, 1, members, normalization, proxy_norm, dtype)
+        self.n_inputs, self.pac, self.dropout = n_inputs, pac, dropout
+        self._finish(dtype, device)
+
+    def mask_maker(self) -> MaskMaker:
+        """Draws dropout masks for groups of rows: ``draw(keys, n_rows=batch // pac)``."""
+        rates = [self.dropout] * self.n_members
+        return MaskMaker(self.widths, rates, device=self.device, dtype=self.dtype)
+
+    def group(self, rows: Tensor) -> Tensor:
+        """Put ``pac`` neighbouring rows side by side.
+
+        Shape
+        -----
+        (M, batch, n_inputs) -> (M, batch / pac, pac * n_inputs)
+
+        Raises
+        ------
+        ValueError
+            If ``pac`` does not divide the batch.
+        """
+        if rows.shape[1] % self.pac:
+            raise ValueError(
+                f"the critic judges {self.pac} rows at a time, got a batch of {rows.shape[1]}; "
+                "take a batch size that pac divides"
+            )
+        return rows.reshape(rows.shape[0], -1, self.pac * self.n_inputs)
+
+    def score(self, groups: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
+        """Judge groups that ``group`` made.
+
+        Shape
+        -----
+        groups : (M, n_groups, pac * n_inputs), masks : (M, n_groups, width) a block, or None
+        for no dropout -> (M, n_groups)
+        """
+        return self._through(groups, masks).squeeze(-1)
+
+    def forward(self, rows: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
+        return self.score(self.group(rows), masks)
+
+
+class StackedRowEncoder(_BlockNetwork):
+    """M of TVAE's encoders: a row to the mean and log variance of its latent normal.
+
+    Parameters
+    ----------
+    n_inputs, n_latent : int
+    widths, members, normalization, proxy_norm, dtype, device
+        As of ``StackedGenerator``; the paper's have widths (128, 128), ReLU, no normalisation.
+
+    Shape
+    -----
+    rows : (M, batch, n_inputs) -> mean, log variance : (M, batch, n_latent) each
+
+    References
+    ----------
+    Xu et al. (2019), "Modeling tabular data using conditional GAN", section 4.5.
+    """
+
+    _purpose = _ENCODER
+
+    def __init__(
+        self,
+        n_inputs: int,
+        widths: Sequence[int],
+        n_latent: int,
+        members: Sequence[Member],
+        *,
+        normalization: str = "none",
+        proxy_norm: bool = False,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        super().__init__(n_inputs, widths, 2 * n_latent, members, normalization, proxy_norm, dtype)
+        self._finish(dtype, device)
+
+    def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_variance = self._through(rows).chunk(2, dim=-1)
+        return mean, log_variance
+
+
+class StackedRowDecoder(_BlockNetwork):
+    """M of TVAE's decoders: a latent vector to the raw outputs of a row.
+
+    Beside them it has a standard deviation for each tanh value, a parameter, at least 0.01.
+
+    Parameters
+    ----------
+    n_latent, n_outputs, n_values : int
+        ``n_outputs`` is the width of a row, of which ``n_values`` are tanh values.
+    widths, members, normalization, proxy_norm, dtype, device
+        As of ``StackedGenerator``; the paper's have widths (128, 128), ReLU, no normalisation.
+
+    Shape
+    -----
+    latent : (M, batch, n_latent) -> raw : (M, batch, n_outputs), sigma : (M, 1, n_values)
+
+    References
+    ----------
+    Xu et al. (2019), "Modeling tabular data using conditional GAN", section 4.5.
+    """
+
+    _purpose = _DECODER
+
+    def __init__(
+        self,
+        n_latent: int,
+        widths: Sequence[int],
+        n_outputs: int,
+        n_values: int,
+        members: Sequence[Member],
+        *,
+        normalization: str = "none",
+        proxy_norm: bool = False,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        super().__init__(n_latent, widths, n_outputs, members, normalization, proxy_norm, dtype)
+        # NOTE[DIFF]: the paper leaves open how a standard deviation stays positive. The floor
+        # bounds the likelihood of a column that takes few values, which is unbounded otherwise.
+        start = torch.full((self.n_members, 1, n_values), _SIGMA_START - _SIGMA_FLOOR, dtype=dtype)
+        self.log_sigma = nn.Parameter(start.log())
+        self._finish(dtype, device)
+
+    def forward(self, latent: Tensor) -> tuple[Tensor, Tensor]:
+        return self._through(latent), self.log_sigma.exp() + _SIGMA_FLOOR
+
+
+@contextmanager
+def frozen(*networks: nn.Module) -> Iterator[None]:
+    """Within it the networks' parameters are constants: gradients pass through to inputs only.
+
+    >>> critic = StackedCritic(2, (4,), [Member(0, "relu")], pac=1)
+    >>> with frozen(critic):
+    ...     critic(torch.ones(1, 3, 2)).requires_grad
+    False
+    """
+    parameters = [p for net in networks for p in net.parameters() if p.requires_grad]
+    try:
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+
+
+def gradient_penalty(
+    critic: StackedCritic,
+    real: Tensor,
+    fake: Tensor,
+    mix: Tensor,
+    masks: Sequence[Tensor] | None = None,
+    *,
+    weight: float = 10.0,
+) -> Tensor:
+    """WGAN-GP's penalty on how far the norm of a critic's gradient is from 1.
+
+    Parameters
+    ----------
+    critic : StackedCritic
+    real, fake : Tensor, (M, batch, n_inputs)
+        Neither receives a gradient.
+    mix : Tensor, (M, batch / pac)
+        Uniform on [0, 1]: where between fake (0) and real (1) rows each group's gradient is taken.
+    masks : sequence of Tensor, optional
+        Dropout masks, as of ``StackedCritic.score``.
+    weight : float
+        Of the penalty; the paper's is 10.
+
+    Returns
+    -------
+    Tensor, (M,)
+        ``weight * mean((norm - 1)^2)`` over groups, the norm being over all rows of a group;
+        differentiable by the critic's parameters, except by those that are frozen.
+
+    References
+    ----------
+    Gulrajani et al. (2017), "Improved training of Wasserstein GANs", Eq. (3).
+
+    Examples
+    --------
+    >>> critic = StackedCritic(2, (), [Member(0, "relu")], pac=1)
+    >>> slope = torch.linalg.vector_norm(critic.linears[0].weight)
+    >>> rows = torch.zeros(1, 3, 2)
+    >>> penalty = gradient_penalty(critic, rows, rows + 1, torch.rand(1, 3), weight=1.0)
+    >>> bool((penalty - (slope - 1) ** 2).abs() < 1e-6)
+    True
+    """
+    real, fake = critic.group(real.detach()), critic.group(fake.detach())
+    between = torch.lerp(fake, real, mix.to(real.dtype).unsqueeze(-1))
+    between.requires_grad_()
+    with torch.enable_grad():
+        score = critic.score(between, masks)
+        (gradient,) = torch.autograd.grad(score.sum(), between, create_graph=True)
+        norms = torch.linalg.vector_norm(gradient, dim=-1)
+        return weight * (norms - 1).square().mean(-1)

@@ -1,0 +1,323 @@
+"""Rows of generators: tanh values, then one-hot spans; whatever acts on all spans of a row."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+_MANY_GROUPS = 8  # more groups than this, and near sizes are padded to share one
+_SMALL = 64  # spans up to this size are gathered together where one a row is chosen
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Neighbouring spans that are one (..., spans, size) view, of columns counted after values.
+
+    Spans of equal sizes are a plain view. Those of near sizes are padded to the largest:
+    ``padded`` says which column stands at each place (one past the last for padding), ``real``
+    at which places the columns are.
+    """
+
+    spans: slice
+    columns: slice
+    size: int
+    padded: Tensor | None = None
+    real: Tensor | None = None
+
+    def open(self, x: Tensor, fill: float) -> Tensor:  # (..., all columns) -> (..., spans, size)
+        x = x[..., self.columns]
+        if self.padded is not None:
+            x = F.pad(x, (0, 1), value=fill).index_select(-1, self.padded)
+        return x.unflatten(-1, (-1, self.size))
+
+    def close(self, x: Tensor) -> Tensor:  # (..., spans, size) -> (..., columns of the group)
+        x = x.flatten(-2)
+        return x if self.real is None else x.index_select(-1, self.real)
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """Spans of similar sizes, for picking one span a row: columns of the row, largest size."""
+
+    columns: slice
+    size: int
+    n_spans: int
+
+
+class RowSpans:
+    """The layout of a generator's rows: ``n_values`` tanh outputs, then one-hot spans.
+
+    All methods act on any leading shape and on all spans at once, in one pass a *group*:
+    neighbouring spans of one size are a reshaped view. Where sizes are so many that this would
+    make more than 8 groups, neighbours up to twice as large as each other share a group and the
+    smaller ones are padded: then there are at most ``1 + log2(largest / smallest size)`` groups.
+
+    Parameters
+    ----------
+    n_values : int
+    sizes : sequence of int
+        Of the spans, at least 1 each, sorted (in either direction).
+    categories : sequence of int, optional
+        Which spans may be conditions, increasing; all by default.
+    device : torch.device or str
+    dtype : torch.dtype
+        Of one-hot rows and conditions.
+
+    Attributes
+    ----------
+    n_spans, width, n_condition : int
+        Number of spans, of columns of a row, and of columns of a condition.
+    starts : Tensor of int64, (n_spans,)
+        Column of a row at which each span begins.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive, or ``categories`` are not increasing positions of spans.
+
+    References
+    ----------
+    Xu et al. (2019), "Modeling tabular data using conditional GAN", sections 4.2 to 4.4.
+
+    Examples
+    --------
+    >>> spans = RowSpans(1, [2, 3], categories=[1])
+    >>> spans.dense(torch.tensor([[0.5]]), torch.tensor([[1, 0]]))
+    tensor([[0.5000, 0.0000, 1.0000, 1.0000, 0.0000, 0.0000]])
+    >>> spans.condition(torch.tensor([1]), torch.tensor([2]))
+    tensor([[0., 0., 1.]])
+    """
+
+    def __init__(
+        self,
+        n_values: int,
+        sizes: Sequence[int],
+        categories: Sequence[int] | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.n_values, self.sizes = n_values, tuple(int(size) for size in sizes)
+        if n_values < 0 or min(self.sizes, default=1) < 1:
+            raise ValueError(
+                f"a row has no negative number of values and no empty span, got {n_values=}, "
+                f"sizes={self.sizes}"
+            )
+        self.n_spans = len(self.sizes)
+        self.categories = tuple(range(self.n_spans) if categories is None else categories)
+        if list(self.categories) != sorted(set(self.categories) & set(range(self.n_spans))):
+            raise ValueError(
+                f"categories must be increasing positions of the {self.n_spans} spans, "
+                f"got {categories}"
+            )
+        self.device, self.dtype = torch.device(device), dtype
+        starts = list(itertools.accumulate(self.sizes, initial=n_values))
+        self.width = starts[-1]
+        self.starts = self._indices(starts[:-1])
+        self._sizes = self._indices(self.sizes)
+        # a span that is no category has a start that no code brings back into a condition
+        first, self.n_condition = [-(1 << 62)] * self.n_spans, 0
+        for i in self.categories:
+            first[i] = self.n_condition
+            self.n_condition += self.sizes[i]
+        self._condition_starts = self._indices(first)
+        self._groups = self._make_groups([start - n_values for start in starts])
+        self._buckets, bucket_of = self._make_buckets(starts)
+        self._bucket_of = self._indices(bucket_of)
+
+    def _indices(self, values: Sequence[int]) -> Tensor:
+        return torch.tensor(list(values), dtype=torch.int64, device=self.device)
+
+    def _make_groups(self, starts: Sequence[int]) -> list[_Group]:
+        runs: list[tuple[int, int]] = []
+        for factor in (1.0, 1.25, 1.5, 2.0):  # the least padding that leaves few groups
+            runs, first = [], 0
+            for i in range(1, self.n_spans + 1):
+                within = self.sizes[first : i + 1]
+                if i == self.n_spans or max(within) > factor * min(within):
+                    runs.append((first, i))
+                    first = i
+            if len(runs) <= _MANY_GROUPS:
+                break
+        return [self._make_group(first, stop, starts) for first, stop in runs]
+
+    def _make_group(self, first: int, stop: int, starts: Sequence[int]) -> _Group:
+        spans, columns = slice(first, stop), slice(starts[first], starts[stop])
+        sizes = self._sizes[first:stop].unsqueeze(1)
+        largest = max(self.sizes[first:stop])
+        if largest == min(self.sizes[first:stop]):
+            return _Group(spans, columns, largest)
+        place = torch.arange(largest, device=self.device)
+        column = (self.starts[first:stop] - self.n_values - columns.start).unsqueeze(1) + place
+        inside = place < sizes
+        padded = torch.where(inside, column, columns.stop - columns.start).flatten()
+        return _Group(spans, columns, largest, padded, inside.flatten().nonzero().squeeze(1))
+
+    def _make_buckets(self, starts: Sequence[int]) -> tuple[list[_Bucket], list[int]]:
+        """Buckets of spans up to 64, 256, 1024, ... and the bucket of each span."""
+        classes = []
+        for size in self.sizes:
+            bound, which = _SMALL, 0
+            while size > bound:
+                bound, which = 4 * bound, which + 1
+            classes.append(which)
+        used = sorted(set(classes))
+        buckets = []
+        for which in used:
+            members = [i for i, c in enumerate(classes) if c == which]
+            columns = slice(starts[members[0]], starts[members[-1] + 1])
+            buckets.append(_Bucket(columns, max(self.sizes[i] for i in members), len(members)))
+        return buckets, [used.index(which) for which in classes]
+
+    def dense(self, values: Tensor, codes: Tensor) -> Tensor:
+        """Rows as the networks see them, one-hot.
+
+        Shape
+        -----
+        values : (..., n_values), codes : (..., n_spans) integer -> (..., width)
+        """
+        rows = torch.zeros(*codes.shape[:-1], self.width, dtype=self.dtype, device=self.device)
+        rows[..., : self.n_values] = values
+        return rows.scatter_(-1, codes + self.starts, 1.0)
+
+    def condition(self, span: Tensor, code: Tensor) -> Tensor:
+        """Condition vectors: one-hot over all categories, of one code of one span a row.
+
+        Shape
+        -----
+        span : (...) int64, which span of all (one of ``categories``), code : (...) integer ->
+        (..., n_condition)
+        """
+        rows = torch.zeros(*span.shape, self.n_condition, dtype=self.dtype, device=self.device)
+        if self.n_condition == 0:
+            return rows
+        return rows.scatter_(-1, (self._condition_starts[span] + code).unsqueeze(-1), 1.0)
+
+    def activate(self, raw: Tensor, *, tau: float = 0.2, uniform: Tensor | None = None) -> Tensor:
+        """Rows of raw outputs: tanh on values, Gumbel-softmax on spans.
+
+        Parameters
+        ----------
+        raw : Tensor, (..., width)
+            Half precision is computed in float32.
+        tau : float
+            Temperature.
+        uniform : Tensor, (..., width - n_values), optional
+            Uniform on [0, 1], in float32 or float64, which the Gumbel noise is made of; the
+            plain softmax at this temperature without it.
+
+        Returns
+        -------
+        Tensor, (..., width), twice differentiable
+        """
+        raw = _wide(raw)
+        logits = raw[..., self.n_values :]
+        if uniform is not None:
+            if uniform.shape != logits.shape:
+                raise ValueError(
+                    f"uniform must have the shape {tuple(logits.shape)} of the spans' logits, "
+                    f"got {tuple(uniform.shape)}"
+                )
+            logits = logits + _gumbel(uniform).to(logits.dtype)
+        logits = logits / tau
+        opened = (group.open(logits, -torch.inf) for group in self._groups)
+        pieces = [g.close(x.softmax(-1)) for g, x in zip(self._groups, opened, strict=True)]
+        return torch.cat([torch.tanh(raw[..., : self.n_values]), *pieces], dim=-1)
+
+    @torch.no_grad()
+    def sample(self, raw: Tensor, uniform: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Values, and one code a span drawn from the softmax of its raw outputs.
+
+        Parameters
+        ----------
+        raw : Tensor, (..., width)
+        uniform : Tensor, (..., n_spans), optional
+            Uniform on [0, 1): each draw inverts its span's cumulative distribution, which is
+            summed in the uniforms' precision. Without it the most probable code is taken.
+
+        Returns
+        -------
+        tuple of Tensor
+            Values in [-1, 1], (..., n_values), and codes, (..., n_spans) int64.
+        """
+        raw = _wide(raw)
+        logits = raw[..., self.n_values :]
+        codes = torch.empty(*raw.shape[:-1], self.n_spans, dtype=torch.int64, device=raw.device)
+        for group in self._groups:
+            opened = group.open(logits, -torch.inf)
+            if uniform is None:
+                codes[..., group.spans] = opened.argmax(-1)
+                continue
+            cdf = opened.softmax(-1).cumsum(-1, dtype=uniform.dtype)
+            total = cdf[..., -1:]
+            # just below the total: rounding may not lead past the last possible code
+            below = torch.nextafter(total, torch.zeros_like(total))
+            target = torch.minimum(uniform[..., group.spans].unsqueeze(-1) * total, below)
+            drawn = torch.searchsorted(cdf, target, right=True).squeeze(-1)
+            codes[..., group.spans] = drawn.clamp_max(self._sizes[group.spans] - 1)  # if raw is NaN
+        return raw[..., : self.n_values].tanh().clamp_(-1, 1), codes
+
+    def cross_entropy(self, raw: Tensor, span: Tensor, code: Tensor) -> Tensor:
+        """The cross-entropy of one span a row against a code.
+
+        Only the columns of the chosen spans are read: memory is rows times the size of spans
+        like the chosen one. With spans larger than 64 the rows are first sorted by size of span.
+
+        Shape
+        -----
+        raw : (..., width), span, code : (...) int64 -> (...)
+        """
+        flat = raw.reshape(-1, self.width)
+        chosen, codes = span.reshape(-1), code.reshape(-1)
+        if len(self._buckets) == 1:
+            only = self._buckets[0]
+            return self._one_span(flat[:, only.columns], chosen, codes, only).view(span.shape)
+        loss = _wide(flat).new_zeros(len(flat))
+        which = self._bucket_of[chosen]
+        for i, bucket in enumerate(self._buckets):
+            rows = (which == i).nonzero().squeeze(1)
+            if len(rows):
+                part = flat[:, bucket.columns].index_select(0, rows)
+                part_loss = self._one_span(part, chosen[rows], codes[rows], bucket)
+                loss = loss.index_copy(0, rows, part_loss)
+        return loss.view(span.shape)
+
+    def _one_span(self, x: Tensor, span: Tensor, code: Tensor, bucket: _Bucket) -> Tensor:
+        """(n, columns of the bucket), (n,), (n,) -> (n,)."""
+        if bucket.n_spans > 1:
+            place = torch.arange(bucket.size, device=x.device)
+            column = (self.starts[span] - bucket.columns.start).unsqueeze(1) + place
+            x = _wide(x.gather(1, column.clamp_max_(x.shape[1] - 1)))
+            x = x.masked_fill(place >= self._sizes[span].unsqueeze(1), -torch.inf)
+        return -_wide(x).log_softmax(1).gather(1, code.unsqueeze(1)).squeeze(1)
+
+    def cross_entropy_all(self, raw: Tensor, codes: Tensor) -> Tensor:
+        """The sum of the cross-entropies of all spans.
+
+        Shape
+        -----
+        raw : (..., width), codes : (..., n_spans) int64 -> (...)
+        """
+        logits = _wide(raw)[..., self.n_values :]
+        total = logits.new_zeros(logits.shape[:-1])
+        for group in self._groups:
+            log_p = group.open(logits, -torch.inf).log_softmax(-1)
+            picked = log_p.gather(-1, codes[..., group.spans].unsqueeze(-1))
+            total = total - picked.sum((-2, -1))
+        return total
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+@torch.no_grad()
+def _gumbel(uniform: Tensor) -> Tensor:
+    """-log(-log u), finite for every u in [0, 1]."""
+    finfo = torch.finfo(uniform.dtype)
+    return uniform.clamp(finfo.tiny, 1 - finfo.eps / 2).log_().neg_().log_().neg_()
