@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ _SMALL = 64  # spans up to this size are gathered together where one a row is ch
 
 @dataclass(frozen=True)
 class _Group:
-    """Neighbouring spans that are one (..., spans, size) view, of columns counted after values.
+    """Neighbouring spans that are one (..., spans, size) view of their columns.
 
     Spans of equal sizes are a plain view. Those of near sizes are padded to the largest:
     ``padded`` says which column stands at each place (one past the last for padding), ``real``
@@ -24,18 +24,17 @@ class _Group:
     """
 
     spans: slice
-    columns: slice
-    size: int
+    width: int  # columns of all its spans
+    size: int  # of the largest
     padded: Tensor | None = None
     real: Tensor | None = None
 
-    def open(self, x: Tensor, fill: float) -> Tensor:  # (..., all columns) -> (..., spans, size)
-        x = x[..., self.columns]
+    def open(self, x: Tensor) -> Tensor:  # (..., width) logits -> (..., spans, size)
         if self.padded is not None:
-            x = F.pad(x, (0, 1), value=fill).index_select(-1, self.padded)
+            x = F.pad(x, (0, 1), value=-torch.inf).index_select(-1, self.padded)
         return x.unflatten(-1, (-1, self.size))
 
-    def close(self, x: Tensor) -> Tensor:  # (..., spans, size) -> (..., columns of the group)
+    def close(self, x: Tensor) -> Tensor:  # (..., spans, size) -> (..., width)
         x = x.flatten(-2)
         return x if self.real is None else x.index_select(-1, self.real)
 
@@ -126,37 +125,31 @@ class RowSpans:
             first[i] = self.n_condition
             self.n_condition += self.sizes[i]
         self._condition_starts = self._indices(first)
-        self._groups = self._make_groups([start - n_values for start in starts])
+        self._groups = self._make_groups()
         self._buckets, bucket_of = self._make_buckets(starts)
         self._bucket_of = self._indices(bucket_of)
 
     def _indices(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(list(values), dtype=torch.int64, device=self.device)
 
-    def _make_groups(self, starts: Sequence[int]) -> list[_Group]:
-        runs: list[tuple[int, int]] = []
+    def _make_groups(self) -> list[_Group]:
+        runs: list[slice] = []
         for factor in (1.0, 1.25, 1.5, 2.0):  # the least padding that leaves few groups
-            runs, first = [], 0
-            for i in range(1, self.n_spans + 1):
-                within = self.sizes[first : i + 1]
-                if i == self.n_spans or max(within) > factor * min(within):
-                    runs.append((first, i))
-                    first = i
+            runs = _runs(self.sizes, factor)
             if len(runs) <= _MANY_GROUPS:
                 break
-        return [self._make_group(first, stop, starts) for first, stop in runs]
+        return [self._make_group(spans) for spans in runs]
 
-    def _make_group(self, first: int, stop: int, starts: Sequence[int]) -> _Group:
-        spans, columns = slice(first, stop), slice(starts[first], starts[stop])
-        sizes = self._sizes[first:stop].unsqueeze(1)
-        largest = max(self.sizes[first:stop])
-        if largest == min(self.sizes[first:stop]):
-            return _Group(spans, columns, largest)
+    def _make_group(self, spans: slice) -> _Group:
+        sizes = self.sizes[spans]
+        width, largest = sum(sizes), max(sizes)
+        if largest == min(sizes):
+            return _Group(spans, width, largest)
         place = torch.arange(largest, device=self.device)
-        column = (self.starts[first:stop] - self.n_values - columns.start).unsqueeze(1) + place
-        inside = place < sizes
-        padded = torch.where(inside, column, columns.stop - columns.start).flatten()
-        return _Group(spans, columns, largest, padded, inside.flatten().nonzero().squeeze(1))
+        inside = place < self._sizes[spans].unsqueeze(1)
+        first = (self.starts[spans] - self.starts[spans.start]).unsqueeze(1)
+        padded = torch.where(inside, first + place, width).flatten()
+        return _Group(spans, width, largest, padded, inside.flatten().nonzero().squeeze(1))
 
     def _make_buckets(self, starts: Sequence[int]) -> tuple[list[_Bucket], list[int]]:
         """Buckets of spans up to 64, 256, 1024, ... and the bucket of each span."""
@@ -167,12 +160,28 @@ class RowSpans:
                 bound, which = 4 * bound, which + 1
             classes.append(which)
         used = sorted(set(classes))
+        if len(used) == 1 and self.n_spans > 1:  # gathered from whole rows: no slice to undo
+            return [_Bucket(slice(0, self.width), max(self.sizes), self.n_spans)], [
+                0
+            ] * self.n_spans
         buckets = []
         for which in used:
             members = [i for i, c in enumerate(classes) if c == which]
             columns = slice(starts[members[0]], starts[members[-1] + 1])
             buckets.append(_Bucket(columns, max(self.sizes[i] for i in members), len(members)))
         return buckets, [used.index(which) for which in classes]
+
+    def _split(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        """Raw values and logits of a row, in at least float32."""
+        values, logits = _wide(raw).split([self.n_values, self.width - self.n_values], dim=-1)
+        return values, logits
+
+    def _by_group(self, logits: Tensor) -> Iterator[tuple[_Group, Tensor]]:
+        # one split, whose derivative is one concatenation; a slice's is a whole row of zeros
+        if self._groups:
+            yield from zip(
+                self._groups, logits.split([g.width for g in self._groups], -1), strict=True
+            )
 
     def dense(self, values: Tensor, codes: Tensor) -> Tensor:
         """Rows as the networks see them, one-hot.
@@ -215,8 +224,7 @@ class RowSpans:
         -------
         Tensor, (..., width), twice differentiable
         """
-        raw = _wide(raw)
-        logits = raw[..., self.n_values :]
+        values, logits = self._split(raw)
         if uniform is not None:
             if uniform.shape != logits.shape:
                 raise ValueError(
@@ -224,10 +232,8 @@ class RowSpans:
                     f"got {tuple(uniform.shape)}"
                 )
             logits = logits + _gumbel(uniform).to(logits.dtype)
-        logits = logits / tau
-        opened = (group.open(logits, -torch.inf) for group in self._groups)
-        pieces = [g.close(x.softmax(-1)) for g, x in zip(self._groups, opened, strict=True)]
-        return torch.cat([torch.tanh(raw[..., : self.n_values]), *pieces], dim=-1)
+        pieces = [g.close(g.open(x).softmax(-1)) for g, x in self._by_group(logits / tau)]
+        return torch.cat([torch.tanh(values), *pieces], dim=-1)
 
     @torch.no_grad()
     def sample(self, raw: Tensor, uniform: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -245,22 +251,20 @@ class RowSpans:
         tuple of Tensor
             Values in [-1, 1], (..., n_values), and codes, (..., n_spans) int64.
         """
-        raw = _wide(raw)
-        logits = raw[..., self.n_values :]
+        values, logits = self._split(raw)
         codes = torch.empty(*raw.shape[:-1], self.n_spans, dtype=torch.int64, device=raw.device)
-        for group in self._groups:
-            opened = group.open(logits, -torch.inf)
+        for group, part in self._by_group(logits):
             if uniform is None:
-                codes[..., group.spans] = opened.argmax(-1)
+                codes[..., group.spans] = group.open(part).argmax(-1)
                 continue
-            cdf = opened.softmax(-1).cumsum(-1, dtype=uniform.dtype)
+            cdf = group.open(part).softmax(-1).cumsum(-1, dtype=uniform.dtype)
             total = cdf[..., -1:]
             # just below the total: rounding may not lead past the last possible code
             below = torch.nextafter(total, torch.zeros_like(total))
             target = torch.minimum(uniform[..., group.spans].unsqueeze(-1) * total, below)
             drawn = torch.searchsorted(cdf, target, right=True).squeeze(-1)
             codes[..., group.spans] = drawn.clamp_max(self._sizes[group.spans] - 1)  # if raw is NaN
-        return raw[..., : self.n_values].tanh().clamp_(-1, 1), codes
+        return values.tanh().clamp_(-1, 1), codes
 
     def cross_entropy(self, raw: Tensor, span: Tensor, code: Tensor) -> Tensor:
         """The cross-entropy of one span a row against a code.
@@ -303,13 +307,24 @@ class RowSpans:
         -----
         raw : (..., width), codes : (..., n_spans) int64 -> (...)
         """
-        logits = _wide(raw)[..., self.n_values :]
+        _, logits = self._split(raw)
         total = logits.new_zeros(logits.shape[:-1])
-        for group in self._groups:
-            log_p = group.open(logits, -torch.inf).log_softmax(-1)
+        for group, part in self._by_group(logits):
+            log_p = group.open(part).log_softmax(-1)
             picked = log_p.gather(-1, codes[..., group.spans].unsqueeze(-1))
             total = total - picked.sum((-2, -1))
         return total
+
+
+def _runs(sizes: Sequence[int], factor: float) -> list[slice]:
+    """Neighbours of which none is more than ``factor`` times as large as another."""
+    bounds, low, high = [0], sizes[0] if sizes else 0, 0
+    for i, size in enumerate(sizes):
+        low, high = min(low, size), max(high, size)
+        if high > factor * low:
+            bounds.append(i)
+            low = high = size
+    return [slice(a, b) for a, b in itertools.pairwise([*bounds, len(sizes)]) if a < b]
 
 
 def _wide(x: Tensor) -> Tensor:
