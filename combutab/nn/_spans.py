@@ -199,7 +199,7 @@ class RowSpans:
 
         Shape
         -----
-        span : (...) int64, which span of all (one of ``categories``), code : (...) integer ->
+        span : (...) integer, which span of all (one of ``categories``), code : (...) integer ->
         (..., n_condition)
         """
         rows = torch.zeros(*span.shape, self.n_condition, dtype=self.dtype, device=self.device)
@@ -274,10 +274,10 @@ class RowSpans:
 
         Shape
         -----
-        raw : (..., width), span, code : (...) int64 -> (...)
+        raw : (..., width), span, code : (...) integer -> (...)
         """
         flat = raw.reshape(-1, self.width)
-        chosen, codes = span.reshape(-1), code.reshape(-1)
+        chosen, codes = span.reshape(-1), code.reshape(-1).long()
         if len(self._buckets) == 1:
             only = self._buckets[0]
             return self._one_span(flat[:, only.columns], chosen, codes, only).view(span.shape)
@@ -305,13 +305,13 @@ class RowSpans:
 
         Shape
         -----
-        raw : (..., width), codes : (..., n_spans) int64 -> (...)
+        raw : (..., width), codes : (..., n_spans) integer -> (...)
         """
         _, logits = self._split(raw)
         total = logits.new_zeros(logits.shape[:-1])
         for group, part in self._by_group(logits):
             log_p = group.open(part).log_softmax(-1)
-            picked = log_p.gather(-1, codes[..., group.spans].unsqueeze(-1))
+            picked = log_p.gather(-1, codes[..., group.spans].unsqueeze(-1).long())
             total = total - picked.sum((-2, -1))
         return total
 

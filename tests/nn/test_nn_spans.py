@@ -109,13 +109,14 @@ def test_dense(name, kind):
     assert_allclose(rows, np.concatenate(pieces, -1))
 
 
-def test_condition_is_over_the_categories_alone():
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+def test_condition_is_over_the_categories_alone(kind):
     spans = RowSpans(2, [2, 3, 3, 4], categories=[1, 3])
     span, code = torch.tensor([[1, 3], [3, 1]]), torch.tensor([[0, 3], [1, 2]])
     expected = torch.zeros(2, 2, 7)
     for place, column in (((0, 0), 0), ((0, 1), 6), ((1, 0), 4), ((1, 1), 2)):
         expected[place][column] = 1
-    assert torch.equal(spans.condition(span, code), expected)
+    assert torch.equal(spans.condition(span.to(kind), code.to(kind)), expected)
     for wrong in (0, 2):
         with pytest.raises(RuntimeError, match="out of bounds"):
             spans.condition(torch.tensor([wrong]), torch.tensor([1]))
@@ -228,12 +229,13 @@ def test_sampled_codes_are_in_range_whatever_comes():
 
 
 @pytest.mark.parametrize("name", [n for n in LAYOUTS if n != "no spans"])
-def test_cross_entropy_of_one_span_a_row(name):
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+def test_cross_entropy_of_one_span_a_row(name, kind):
     spans = layout(name)
     raw, codes = draw(2, 40, spans.width, scale=2), draw_codes(spans, 2, 40)
     span = (uniforms(2, 40, seed=5) * spans.n_spans).long()
     code = codes.gather(-1, span.unsqueeze(-1)).squeeze(-1)
-    loss = spans.cross_entropy(raw, span, code)
+    loss = spans.cross_entropy(raw, span.to(kind), code.to(kind))
     where = list(columns(name))
     for m, row in np.ndindex(2, 40):
         at, size = where[span[m, row]]
@@ -242,14 +244,16 @@ def test_cross_entropy_of_one_span_a_row(name):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_cross_entropy_of_all_spans(name):
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+def test_cross_entropy_of_all_spans(name, kind):
     spans = layout(name)
     raw, codes = draw(2, 5, spans.width, scale=2), draw_codes(spans, 2, 5)
     expected = np.zeros((2, 5))
     for i, (at, size) in enumerate(columns(name)):
         log_p = log_softmax(raw[..., at : at + size].numpy(), axis=-1)
         expected -= np.take_along_axis(log_p, codes[..., i, None].numpy(), -1)[..., 0]
-    assert_allclose(spans.cross_entropy_all(raw, codes), expected, rtol=1e-12, atol=1e-14)
+    loss = spans.cross_entropy_all(raw, codes.to(kind))
+    assert_allclose(loss, expected, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
