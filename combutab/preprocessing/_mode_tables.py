@@ -1,0 +1,217 @@
+"""Tables that come back as they were: read by columns, and put together again."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+
+from combutab.preprocessing._columns import raise_complex
+from combutab.preprocessing._table import PolarsTable
+
+
+@dataclass(frozen=True, eq=False)
+class TableSchema:
+    """What is remembered of a table as a whole.
+
+    Attributes
+    ----------
+    names : Index
+        The names of the columns; positions for an array.
+    array_dtype : dtype or None
+        Of the array, None for a frame.
+    """
+
+    names: pd.Index
+    array_dtype: np.dtype | None
+
+    def label(self, j: int) -> str:
+        """How an error names column j."""
+        return f"column {self.names[j]!r}"
+
+    def position(self, name: Any) -> int:
+        """The position of the column of this name.
+
+        Raises
+        ------
+        ValueError
+            If there is none; the error has the nearest names.
+        """
+        position = {each: j for j, each in enumerate(self.names)}
+        try:
+            return position[name]
+        except (KeyError, TypeError):
+            raise ValueError(unknown_names([name], self.names)) from None
+
+    def match(self, X: Any) -> list[pd.Series]:
+        """The columns of a later table, in the order of the fitted one's.
+
+        Raises
+        ------
+        ValueError
+            If its columns are not those of the fitted table.
+        """
+        other, columns = read_columns(X)
+        if (self.array_dtype is None) != (other.array_dtype is None):
+            fitted = "a DataFrame" if self.array_dtype is None else "an array"
+            raise ValueError(f"the encoder was fitted on {fitted}, got a {type(X).__name__}")
+        position = {name: j for j, name in enumerate(other.names)}
+        absent = [name for name in self.names if name not in position]
+        known = set(self.names)
+        added = [name for name in other.names if name not in known]
+        if absent or added:
+            raise ValueError(
+                "the columns are not those of the fitted table: "
+                + "; ".join(
+                    f"{words} {these}"
+                    for words, these in (("missing are", absent), ("unknown are", added))
+                    if these
+                )
+            )
+        return [columns[position[name]] for name in self.names]
+
+    def assemble(self, columns: Sequence[pd.Series], n_rows: int) -> Any:
+        """Columns put together as a DataFrame, or as an array if that was fitted."""
+        if self.array_dtype is None:
+            index = pd.RangeIndex(n_rows)
+            frame = pd.DataFrame(dict(enumerate(columns)), index=index)
+            frame.columns = self.names
+            return frame
+        array = np.empty((n_rows, len(columns)), dtype=self.array_dtype)
+        for j, column in enumerate(columns):
+            array[:, j] = column.to_numpy()
+        return array
+
+
+def read_columns(X: Any) -> tuple[TableSchema, list[pd.Series]]:
+    """A table's schema and its columns, each as pandas holds it.
+
+    Parameters
+    ----------
+    X : DataFrame of pandas or polars, array of shape (n_rows, n_columns), or list of rows
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is no table, is empty, or has duplicate names.
+    """
+    if type(X).__module__.startswith("polars"):
+        if hasattr(X, "collect"):
+            raise TypeError("X is a lazy polars frame; call .collect() on it")
+        if hasattr(X, "height"):
+            table = PolarsTable(X)
+            schema = TableSchema(pd.Index(list(X.columns)), None)
+            return _not_empty(schema, [table.column(j) for j in range(table.n_columns)])
+    if isinstance(X, pd.DataFrame):
+        twice = list(dict.fromkeys(X.columns[X.columns.duplicated()]))
+        if twice:
+            raise ValueError(f"X has duplicate column names: {twice}; rename or drop the copies")
+        columns = [X.iloc[:, j].reset_index(drop=True) for j in range(X.shape[1])]
+        return _not_empty(TableSchema(X.columns, None), columns)
+    if scipy.sparse.issparse(X):
+        raise TypeError("X is a sparse matrix; pass X.toarray(), or a DataFrame")
+    if isinstance(X, pd.Series):
+        raise ValueError("X is a single column; pass a DataFrame, for example X.to_frame()")
+    array = _array(X)
+    schema = TableSchema(pd.RangeIndex(array.shape[1]), array.dtype)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    columns = [_array_column(array[:, j]) for j in range(array.shape[1])]
+    return _not_empty(schema, columns)
+
+
+def discrete_mask(discrete_columns: Any, schema: TableSchema) -> np.ndarray | None:
+    """The parameter `discrete_columns` as a mask, (n_columns,) of bool; None for "auto".
+
+    Examples
+    --------
+    >>> discrete_mask(["b"], TableSchema(pd.Index(["a", "b"]), None))
+    array([False,  True])
+    """
+    if isinstance(discrete_columns, str):  # "auto": the only text that is valid
+        return None
+    n_columns = len(schema.names)
+    chosen = list(discrete_columns)
+    if schema.array_dtype is None:
+        position = {name: j for j, name in enumerate(schema.names)}
+        unknown = [name for name in chosen if name not in position]
+        if unknown:
+            raise ValueError("discrete_columns: " + unknown_names(unknown, schema.names))
+        chosen = [position[name] for name in chosen]
+    for j in chosen:
+        if not isinstance(j, int | np.integer) or isinstance(j, bool):
+            raise ValueError(
+                f"discrete_columns of an array are positions, got {j!r}; pass integers, or a "
+                "DataFrame"
+            )
+        if not -n_columns <= j < n_columns:
+            raise ValueError(
+                f"discrete_columns has the position {j}, but X has {n_columns} columns; "
+                f"positions lie in 0 to {n_columns - 1}"
+            )
+    mask = np.zeros(n_columns, dtype=bool)
+    mask[np.asarray(chosen, dtype=np.intp)] = True
+    return mask
+
+
+def unknown_names(unknown: Sequence[Any], known: Iterable[Any]) -> str:
+    """What an error says of names that the table lacks, with those that it may have meant.
+
+    Examples
+    --------
+    >>> unknown_names(["Age"], ["age", "sex"])
+    "there is no column 'Age'; did you mean 'age'?"
+    """
+    known = list(known)
+    folded = {str(name).casefold(): name for name in known}
+    near: list[Any] = []
+    for name in unknown:
+        near += difflib.get_close_matches(str(name).casefold(), folded, n=3, cutoff=0.5)
+    listed = ", ".join(repr(folded[each]) for each in dict.fromkeys(near))
+    names = ", ".join(map(repr, unknown))
+    some = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
+    return f"there is no column {names}; " + (
+        f"did you mean {listed}?" if near else f"there are {some}"
+    )
+
+
+def _array(X: Any) -> np.ndarray:
+    if isinstance(X, list | tuple):
+        array = np.asarray(X)
+        if array.dtype.kind in "US":  # numpy would turn the numbers of a row with text into text
+            array = np.array(X, dtype=object)
+    elif hasattr(X, "__array__") and not isinstance(X, np.ma.MaskedArray):
+        array = np.asarray(X)
+    else:
+        raise TypeError(
+            f"X must be a DataFrame of pandas or polars, an array or a list of rows, got a "
+            f"{type(X).__name__}; convert it to one of those"
+        )
+    if array.dtype.names is not None or array.ndim != 2:
+        what = "a structured array" if array.dtype.names else f"an array of shape {array.shape}"
+        raise ValueError(f"X must have the shape (n_rows, n_columns), got {what}; reshape it")
+    if array.dtype.kind == "c":
+        raise_complex(array)
+    return array
+
+
+def _array_column(values: np.ndarray) -> pd.Series:
+    if values.dtype.kind in "OUS":
+        return pd.Series(values.astype(object), dtype=object)
+    return pd.Series(values)
+
+
+def _not_empty(
+    schema: TableSchema, columns: list[pd.Series]
+) -> tuple[TableSchema, list[pd.Series]]:
+    if not columns or not len(columns[0]):
+        n_rows = len(columns[0]) if columns else 0
+        raise ValueError(
+            f"X has {n_rows} rows and {len(columns)} columns; at least one of each is needed"
+        )
+    return schema, columns
