@@ -19,7 +19,7 @@ from combutab.nn._layers import (
 )
 from combutab.nn._mlp import MLPShape, StackedMLP
 from combutab.nn._spans import RowSpans
-from combutab.nn._stack import Member, StackedNetwork
+from combutab.nn._stack import Member, StackedNetwork, fill_gradients
 
 __all__ = [
     "INITIALISATIONS",
@@ -39,6 +39,7 @@ __all__ = [
     "StackedNorm",
     "StackedRowDecoder",
     "StackedRowEncoder",
+    "fill_gradients",
     "frozen",
     "gradient_penalty",
 ]

@@ -107,16 +107,7 @@ class FlatTensors:
         NOTE: not ``loss.backward()``, which adds to ``.grad`` tensors: these need zeroing first,
         and as views of a matrix they are not laid out as it wants them.
         """
-        assert self.grads is not None
-        slots = [slot for slot in self.slots if slot.stop > slot.start]
-        parameters = [getattr(slot.module, slot.attribute) for slot in slots]
-        grads = torch.autograd.grad(loss, parameters, allow_unused=True)
-        for slot, grad in zip(slots, grads, strict=True):
-            view = self._view(self.grads, slot)
-            if grad is None:
-                view.zero_()
-            else:
-                view.copy_(grad)
+        backward(loss, [self])
 
     def gradient_of(self, module: nn.Module, attribute: str) -> Tensor:
         """The view of ``grads`` that belongs to one parameter."""
@@ -158,3 +149,17 @@ class FlatTensors:
                         f"{slot.name} has shape {tuple(value.shape)}, the network needs {slot.tail}"
                     )
                 self.values[i, slot.columns].copy_(value.reshape(-1))
+
+
+def backward(loss: Tensor, flats: Sequence[FlatTensors]) -> None:
+    """Set the ``grads`` of several matrices in one backward pass."""
+    slots = [(flat, slot) for flat in flats for slot in flat.slots if slot.stop > slot.start]
+    parameters = [getattr(slot.module, slot.attribute) for _, slot in slots]
+    grads = torch.autograd.grad(loss, parameters, allow_unused=True)
+    for (flat, slot), grad in zip(slots, grads, strict=True):
+        assert flat.grads is not None
+        view = flat._view(flat.grads, slot)
+        if grad is None:
+            view.zero_()
+        else:
+            view.copy_(grad)

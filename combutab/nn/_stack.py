@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from combutab.nn._activation import ActivationSpec, StackedActivation, _MemberModules
-from combutab.nn._flat import FlatTensors, lay_out
+from combutab.nn._flat import FlatTensors, backward, lay_out
 from combutab.nn._layers import StackedLinear
 
 Entry = tuple[str, nn.Module, str, int, int]  # name, module, attribute, members from, and to
@@ -131,3 +131,15 @@ class StackedNetwork(nn.Module):
         for full, module, name, start, stop in self._integer_buffers:
             if start <= i < stop:
                 getattr(module, name)[i - start].copy_(state[full])
+
+
+def fill_gradients(loss: Tensor, *networks: StackedNetwork) -> None:
+    """Set the ``flat.grads`` of networks that share a loss, in one backward pass.
+
+    Parameters
+    ----------
+    loss : Tensor, a scalar
+    networks : StackedNetwork
+        An encoder and its decoder, say.
+    """
+    backward(loss, [network.flat for network in networks])

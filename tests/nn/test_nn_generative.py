@@ -16,6 +16,7 @@ from combutab.nn import (
     StackedGenerator,
     StackedRowDecoder,
     StackedRowEncoder,
+    fill_gradients,
     frozen,
     gradient_penalty,
 )
@@ -273,6 +274,25 @@ def test_row_optimizers_step_members_apart(name):
     assert torch.equal(after[1], before[1])
     n_weights = sum(layer.weight[0].numel() for layer in net.linears)
     assert net.n_decayed == n_weights
+
+
+def test_one_backward_pass_serves_encoder_and_decoder():
+    encoder, decoder = (
+        make_encoder(members("combu", "prelu")),
+        make_decoder(members("combu", "prelu")),
+    )
+
+    def loss():
+        mean, log_variance = encoder(*inputs("encoder", 2))
+        raw, sigma = decoder(mean * log_variance.exp())
+        return raw.square().sum() + sigma.log().sum()
+
+    fill_gradients(loss(), encoder, decoder)
+    for net in (encoder, decoder):
+        own = net.flat.grads.clone()
+        net.flat.backward(loss())
+        torch.testing.assert_close(own, net.flat.grads)
+        assert (own.abs().sum(1) > 0).all()
 
 
 @pytest.mark.parametrize("normalization", ["batch", "layer"])
