@@ -12,6 +12,8 @@ from sklearn.mixture import BayesianGaussianMixture
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
+# After these the likelihood of common columns no longer grows: modes that overlap trade shares.
+_MAX_ITER = 30
 # Posteriors that are held at a time: 4 MB of float64.
 _PIECE = 2**19
 
@@ -48,15 +50,26 @@ class Mixture:
         step = max(1, _PIECE // len(self.weights))
         for start in range(0, len(x), step):
             rows = slice(start, start + step)
-            cumulative = self.posterior(x[rows]).cumsum(axis=1)
-            # The last is left out: rounding may leave it below a uniform.
-            codes[rows] = (cumulative[:, :-1] <= uniforms[rows, None]).sum(axis=1)
+            posterior = self.posterior(x[rows])
+            # NOTE[DIFF]: the paper may draw a mode within which `scale` clips the value; we do so
+            # only where every mode would.
+            near = np.where(self._holds(x[rows]), posterior, 0.0)
+            posterior = np.where(near.any(axis=1, keepdims=True), near, posterior)
+            cumulative = posterior.cumsum(axis=1)
+            drawn = uniforms[rows, None] * cumulative[:, -1:]
+            # The last is left out: rounding may bring the draw up to it.
+            codes[rows] = (cumulative[:, :-1] <= drawn).sum(axis=1)
         return codes
 
     def scale(self, x: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Each value within its mode: four standard deviations are 1, further ones clipped."""
         # CTGAN, section 4.2: alpha = (c - eta) / (4 phi)
         return np.clip((x - self.means[codes]) / (4 * self.sds[codes]), -1.0, 1.0)
+
+    def _holds(self, x: np.ndarray) -> np.ndarray:
+        """Whether each mode scales each value without clipping it: (n,) -> (n, n_modes)."""
+        holds: np.ndarray = np.abs(x[:, None] - self.means) < 4 * self.sds
+        return holds
 
     def unscale(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """What `scale` was given, where it did not clip."""
@@ -102,6 +115,8 @@ def _fit(
     centre, spread = x.mean(), x.std()
     model = BayesianGaussianMixture(
         n_components=min(n_modes, n_distinct),
+        covariance_type="diag",  # of one column: the same model as "full", computed faster
+        max_iter=_MAX_ITER,
         weight_concentration_prior=0.001,
         n_init=1,
         random_state=sample.seed,
@@ -113,5 +128,5 @@ def _fit(
     return Mixture(
         weights=model.weights_[kept] / model.weights_[kept].sum(),
         means=model.means_[kept, 0] * spread + centre,
-        sds=np.sqrt(model.covariances_[kept, 0, 0]) * spread,
+        sds=np.sqrt(model.covariances_[kept, 0]) * spread,
     )

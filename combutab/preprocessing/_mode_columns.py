@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -119,7 +120,7 @@ class NumberColumn:
         ValueError
             If a number is infinite, of another kind than fit has seen, or missing as none was.
         """
-        x, missing = self.format.read(_as_fitted(column, self.format.dtype, label))
+        x, missing = self.format.read(_as_fitted(column, self.format.dtype, label), label)
         if missing.any() and not self.missing:
             raise ValueError(f"{label} has missing values, but fit has seen none there")
         uniforms = rng.random(len(x))
@@ -206,7 +207,14 @@ def _order(values: Sequence[Any]) -> list[int]:
     try:
         return sorted(places, key=values.__getitem__)
     except TypeError:  # of kinds that do not compare
-        return sorted(places, key=lambda i: (type(values[i]).__name__, repr(values[i])))
+        return sorted(places, key=lambda i: _rank(values[i]))
+
+
+def _rank(value: Any) -> tuple[str, Any, str]:
+    """Numbers by value, whichever of 1, 1.0 and True it is; then the rest, kind by kind."""
+    if isinstance(value, int | float | decimal.Decimal):
+        return "", value, ""
+    return type(value).__name__, 0, repr(value)
 
 
 def _is_missing(value: Any) -> bool:

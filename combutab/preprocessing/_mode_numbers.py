@@ -33,7 +33,7 @@ class TickFormat:
     high: int
     step: int
 
-    def read(self, column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
         """Ticks above `low`, (n,) float64, and where they are missing, (n,) bool."""
         ticks, missing = _to_ticks(column)
         low, high = (np.asarray(each, dtype=ticks.dtype) for each in (self.low, self.high))
@@ -71,9 +71,9 @@ class FloatFormat:
     exponent: int
     decimals: int | None
 
-    def read(self, column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
         """Numbers above `low`, (n,) float64 in [0, 1], and where they are missing, (n,) bool."""
-        x, missing = _to_floats(column)
+        x, missing = _to_floats(column, label)
         x = np.clip(x, self.low, self.high)
         return np.ldexp(x, -self.exponent) - np.ldexp(self.low, -self.exponent), missing
 
@@ -117,12 +117,10 @@ def fit_format(column: pd.Series, label: str) -> Format | None:
                 return TickFormat(dtype, 0, 0, 1)
             low, high = int(present.min()), int(present.max())
             return TickFormat(dtype, low, high, _resolution(present, dtype))
-    x, missing = _to_floats(column)
+    x, missing = _to_floats(column, label)
     present = x[~missing]
     if not len(present):
         return FloatFormat(dtype, 0.0, 0.0, 0, None)
-    if np.isinf(present).any():
-        raise ValueError(f"{label} has infinite values; replace them by missing ones or by a bound")
     lowest, highest = float(present.min()), float(present.max())
     exponent = _exponent(lowest, highest)
     return FloatFormat(dtype, lowest, highest, exponent, _decimals(present, dtype))
@@ -204,7 +202,7 @@ def _from_ticks(ticks: np.ndarray, missing: np.ndarray, dtype: Any) -> pd.Series
     return _from_numbers(ticks, missing, dtype)
 
 
-def _to_floats(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+def _to_floats(column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
     """(n,) float64, and where they are missing."""
     dtype: Any = column.dtype
     if isinstance(dtype, pd.SparseDtype):
@@ -219,6 +217,8 @@ def _to_floats(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
         x = pa.array(column.array).cast(pa.float64()).to_numpy(zero_copy_only=False)
     else:
         x = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if np.isinf(x).any():
+        raise ValueError(f"{label} has infinite values; replace them by missing ones or by a bound")
     return x, np.isnan(x)
 
 
@@ -316,5 +316,7 @@ def _snap(ticks: np.ndarray, step: int, unit: str | None, zone: Any) -> np.ndarr
     local = _local(ticks, unit, zone)
     target = (local + step // 2) // step * step
     snapped = target - (local - ticks)
-    # Once more, for those that a change of the clocks lies between.
-    return target - (_local(snapped, unit, zone) - snapped)
+    # Where the clocks were changed between the two, they show no whole step yet.
+    shown = _local(snapped, unit, zone)
+    result: np.ndarray = np.where(shown % step, target - (shown - snapped), snapped)
+    return result

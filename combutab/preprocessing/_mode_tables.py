@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,14 @@ class TableSchema:
     names: pd.Index
     array_dtype: np.dtype | None
 
+    @cached_property
+    def keys(self) -> list[Any]:
+        """The names as Python's objects."""
+        return self.names.tolist()
+
     def label(self, j: int) -> str:
         """How an error names column j."""
-        return f"column {self.names[j]!r}"
+        return f"column {self.keys[j]!r}"
 
     def position(self, name: Any) -> int:
         """The position of the column of this name.
@@ -42,11 +48,11 @@ class TableSchema:
         ValueError
             If there is none; the error has the nearest names.
         """
-        position = {each: j for j, each in enumerate(self.names)}
+        position = {each: j for j, each in enumerate(self.keys)}
         try:
             return position[name]
         except (KeyError, TypeError):
-            raise ValueError(unknown_names([name], self.names)) from None
+            raise ValueError(unknown_names([name], self.keys)) from None
 
     def match(self, X: Any) -> list[pd.Series]:
         """The columns of a later table, in the order of the fitted one's.
@@ -60,10 +66,10 @@ class TableSchema:
         if (self.array_dtype is None) != (other.array_dtype is None):
             fitted = "a DataFrame" if self.array_dtype is None else "an array"
             raise ValueError(f"the encoder was fitted on {fitted}, got a {type(X).__name__}")
-        position = {name: j for j, name in enumerate(other.names)}
-        absent = [name for name in self.names if name not in position]
-        known = set(self.names)
-        added = [name for name in other.names if name not in known]
+        position = {name: j for j, name in enumerate(other.keys)}
+        absent = [name for name in self.keys if name not in position]
+        known = set(self.keys)
+        added = [name for name in other.keys if name not in known]
         if absent or added:
             raise ValueError(
                 "the columns are not those of the fitted table: "
@@ -73,7 +79,7 @@ class TableSchema:
                     if these
                 )
             )
-        return [columns[position[name]] for name in self.names]
+        return [columns[position[name]] for name in self.keys]
 
     def assemble(self, columns: Sequence[pd.Series], n_rows: int) -> Any:
         """Columns put together as a DataFrame, or as an array if that was fitted."""
@@ -138,10 +144,10 @@ def discrete_mask(discrete_columns: Any, schema: TableSchema) -> np.ndarray | No
     n_columns = len(schema.names)
     chosen = list(discrete_columns)
     if schema.array_dtype is None:
-        position = {name: j for j, name in enumerate(schema.names)}
+        position = {name: j for j, name in enumerate(schema.keys)}
         unknown = [name for name in chosen if name not in position]
         if unknown:
-            raise ValueError("discrete_columns: " + unknown_names(unknown, schema.names))
+            raise ValueError("discrete_columns: " + unknown_names(unknown, schema.keys))
         chosen = [position[name] for name in chosen]
     for j in chosen:
         if not isinstance(j, int | np.integer) or isinstance(j, bool):

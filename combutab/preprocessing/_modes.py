@@ -39,9 +39,10 @@ class ModeEncoder(BaseEstimator):
     `decode` gives a table of the fitted schema: names and order of the columns, dtypes, missing
     values as the dtype has them, numbers within the bounds of the fitted ones and rounded as they
     were (to integers, decimals, days, seconds). It inverts `encode` up to two losses: a number
-    more than four standard deviations from its mode comes back at four (the far tail of a rare
-    value), and values are float32, so that a number is exact only where its rounding is not finer
-    than about a ten-millionth of four standard deviations of its mode.
+    more than four standard deviations from every mode comes back at four, and values are float32,
+    so that a number is exact only where its rounding is not finer than about a ten-millionth of
+    four standard deviations of its mode (a column of seconds that spans years comes back to a few
+    seconds).
 
     Parameters
     ----------
@@ -144,9 +145,9 @@ class ModeEncoder(BaseEstimator):
                 fitted.append(fit_categories(column, schema.label(j)))
                 continue
             fitted.append(None)
-            x, absent = format.read(column)
+            x, absent = format.read(column, schema.label(j))
             missing[j] = bool(absent.any())
-            generator = _generator(seed, "fit", schema.names[j])
+            generator = _generator(seed, "fit", schema.keys[j])
             samples[j] = take_sample(x[~absent], self.max_rows, generator)
         mixtures = fit_mixtures(
             list(samples.values()),
@@ -192,7 +193,7 @@ class ModeEncoder(BaseEstimator):
             if isinstance(coder, CategoryColumn):
                 codes[:, i] = coder.encode(columns[span.column], label)
             else:
-                generator = _generator(seed, "encode", self.schema_.names[span.column])
+                generator = _generator(seed, "encode", self.schema_.keys[span.column])
                 values[:, span.value_index], codes[:, i] = coder.encode(
                     columns[span.column], label, generator
                 )
@@ -301,7 +302,7 @@ class ModeEncoder(BaseEstimator):
             if format is not None and (column.isna().all() or _is_constant(format, column)):
                 format = None
             elif format is None and mask is not None and not listed and not _any_case(column):
-                unlisted.append(schema.names[j])
+                unlisted.append(schema.keys[j])
             formats.append(format)
         if unlisted:
             raise ValueError(
@@ -314,7 +315,7 @@ class ModeEncoder(BaseEstimator):
         self.schema_ = schema
         self.columns_ = tuple(columns)
         self.n_features_in_ = len(columns)
-        names = schema.names.tolist()
+        names = schema.keys
         if all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):

@@ -1,0 +1,364 @@
+"""Which tables ModeEncoder takes, which columns are discrete, and what it refuses."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from pandas.testing import assert_frame_equal
+
+from combutab.preprocessing import ModeEncoder
+
+N = 60
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame(
+    {
+        "age": RNG.integers(18, 90, N),
+        "income": RNG.lognormal(3, 1, N).round(1),
+        "city": RNG.choice(["Oslo", "Rome", "Bern"], N),
+        "member": RNG.random(N) < 0.3,
+    }
+)
+
+
+def _round_trip(X, **parameters):
+    encoder = ModeEncoder(random_state=0, **parameters).fit(X)
+    encoded = encoder.encode(X)
+    again = encoder.decode(encoded.values, encoded.codes)
+    arrays, meta = encoder.to_state()
+    saved = ModeEncoder.from_state(arrays, json.loads(json.dumps(meta)))
+    other = saved.decode(encoded.values, encoded.codes)
+    assert type(other) is type(again)
+    if isinstance(again, np.ndarray):
+        assert other.dtype == again.dtype
+        assert_frame_equal(pd.DataFrame(other), pd.DataFrame(again))
+    return encoder, again
+
+
+def _kinds(encoder):
+    return {span.column: span.kind for span in encoder.layout_.spans}
+
+
+# ---- arrays ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "dtype", ["f8", "f4", "f2", "i8", "u1", ">f8", ">i4", "M8[s]", "M8[D]", "m8[h]"]
+)
+def test_arrays_of_numbers(dtype):
+    X = RNG.integers(0, 50, (N, 3)).astype("i8").astype(dtype)
+    encoder, again = _round_trip(X)
+    assert _kinds(encoder) == dict.fromkeys(range(3), "mode")
+    assert again.dtype == X.dtype
+    assert_array_equal(again, X)
+    encoder, again = _round_trip(X, discrete_columns=[0, -1])
+    assert _kinds(encoder) == {0: "category", 1: "mode", 2: "category"}
+    assert_array_equal(again, X)
+    value = X[0, 0] if np.dtype(dtype).kind not in "Mm" else encoder.categories_[0][0]
+    span, code = encoder.condition_code(0, value)
+    assert encoder.layout_.spans[span].column == 0
+    assert encoder.categories_[0][code] == value
+
+
+@pytest.mark.parametrize("dtype", ["U4", "S4", "?"])
+def test_arrays_of_categories(dtype):
+    X = RNG.integers(0, 2, (N, 2)).astype(dtype)
+    encoder, again = _round_trip(X)
+    assert _kinds(encoder) == {0: "category", 1: "category"}
+    assert again.dtype == X.dtype
+    assert_array_equal(again, X)
+
+
+def test_arrays_of_objects():
+    X = FRAME.to_numpy(dtype=object)
+    X[0, 0] = X[0, 1] = X[0, 2] = None
+    encoder, again = _round_trip(X)
+    assert _kinds(encoder) == {0: "mode", 1: "mode", 2: "category", 3: "category"}
+    assert again.dtype == object
+    assert np.isnan(again[0, 0])  # missing numbers are NaN
+    assert np.isnan(again[0, 1])
+    assert again[0, 2] is None
+    assert again[1:].tolist() == X[1:].tolist()
+    assert [type(value) for value in again[1]] == [type(value) for value in X[1]]
+
+
+def test_arrays_with_nan_and_lists():
+    X = np.where(RNG.random((N, 2)) < 0.2, np.nan, RNG.normal(size=(N, 2)).round(2))
+    _, again = _round_trip(X)
+    assert_array_equal(again, X)
+    _, again = _round_trip(X.tolist())
+    assert_array_equal(again, X)
+    _, again = _round_trip([[1, "a"], [2, "b"], [4, "b"]])
+    assert again.tolist() == [[1, "a"], [2, "b"], [4, "b"]]
+
+
+# ---- frames ------------------------------------------------------------------------------------
+
+
+def test_auto_goes_by_dtype():
+    encoder, again = _round_trip(FRAME)
+    assert _kinds(encoder) == {0: "mode", 1: "mode", 2: "category", 3: "category"}
+    assert_frame_equal(again, FRAME)
+    assert encoder.feature_names_in_.tolist() == list(FRAME.columns)
+    assert encoder.n_features_in_ == 4
+
+
+def test_integer_names():
+    X = FRAME.set_axis([3, 2, 1, 0], axis=1)
+    encoder, again = _round_trip(X, discrete_columns=[3, 1, 0])
+    assert _kinds(encoder) == {0: "category", 1: "mode", 2: "category", 3: "category"}
+    assert_frame_equal(again, X)
+    assert not hasattr(encoder, "feature_names_in_")
+    assert encoder.condition_code(1, "Rome")[1] == 2
+
+
+@pytest.mark.parametrize(
+    "listed", [np.array(["age", "city"]), pd.Index(["age", "city"]), ("age", "city")]
+)
+def test_listed_columns(listed):
+    encoder, again = _round_trip(FRAME, discrete_columns=listed)
+    kinds = _kinds(encoder)
+    assert kinds == {0: "category", 1: "mode", 2: "category", 3: "category"}  # truth values too
+    assert_frame_equal(again, FRAME)
+
+
+def test_objects_that_are_not_listed_may_be_numbers():
+    X = FRAME.assign(age=FRAME["age"].astype(object), income=FRAME["income"].astype(object))
+    encoder, again = _round_trip(X, discrete_columns=["city"])
+    assert _kinds(encoder) == {0: "mode", 1: "mode", 2: "category", 3: "category"}
+    assert_frame_equal(again, X)
+    huge = pd.DataFrame({"x": pd.Series([2**70, 2**71, 2**72], dtype=object)})
+    _, again = _round_trip(huge, discrete_columns=[])
+    assert again["x"].tolist() == pytest.approx(huge["x"].tolist(), rel=1e-6)
+
+
+def test_order_and_index_of_a_later_table():
+    encoder = ModeEncoder(random_state=0).fit(FRAME)
+    shuffled = FRAME[FRAME.columns[::-1]].set_axis(range(100, 100 + N))
+    assert_array_equal(encoder.encode(shuffled).codes, encoder.encode(FRAME).codes)
+    narrow = FRAME.astype({"age": "int8", "city": "category", "member": object})
+    assert_array_equal(encoder.encode(narrow).codes, encoder.encode(FRAME).codes)
+    beyond = FRAME.assign(age=1000)
+    encoded = encoder.encode(beyond)
+    assert (encoder.decode(encoded.values, encoded.codes)["age"] == FRAME["age"].max()).all()
+
+
+def test_fit_learns_anew():
+    encoder = ModeEncoder(random_state=0).fit(FRAME)
+    encoder.fit(FRAME[["age"]].to_numpy())
+    assert encoder.n_features_in_ == 1
+    assert not hasattr(encoder, "feature_names_in_")
+    assert encoder.categories_ == {}
+
+
+def test_nothing_to_decode():
+    encoder = ModeEncoder(random_state=0).fit(FRAME)
+    empty = encoder.decode(np.empty((0, 2)), np.empty((0, 4), int))
+    assert_frame_equal(empty, FRAME.iloc[:0])
+
+
+def test_polars():
+    pl = pytest.importorskip("polars")
+    X = pl.DataFrame(
+        {
+            "age": [30, None, 50, 31],
+            "share": pl.Series([0.5, None, 0.25, 0.5], dtype=pl.Float32),
+            "city": ["Oslo", None, "Rome", "Oslo"],
+            "kind": pl.Series(["a", "b", None, "a"], dtype=pl.Categorical),
+            "flag": [True, False, None, True],
+            "day": pl.Series(["2020-01-01", "2020-02-01", None, "2020-01-01"]).str.to_date(),
+        }
+    )
+    encoder, again = _round_trip(X)
+    assert _kinds(encoder) == {
+        **dict.fromkeys((0, 1, 5), "mode"),
+        **dict.fromkeys((2, 3, 4), "category"),
+    }
+    assert again["age"].tolist() == [30, pd.NA, 50, 31]
+    assert again["share"].dtype == np.float32
+    assert again["city"].tolist() == ["Oslo", None, "Rome", "Oslo"]
+    assert again["kind"].tolist() == ["a", "b", None, "a"]
+    assert again["flag"].tolist() == [True, False, pd.NA, True]
+    assert again["day"].dtype.kind == "M"
+    assert again["day"].dt.strftime("%Y-%m-%d").tolist()[:2] == ["2020-01-01", "2020-02-01"]
+    with pytest.raises(TypeError, match="lazy polars frame"):
+        ModeEncoder().fit(X.lazy())
+
+
+def test_many_categories_are_codes_only():
+    n = 100_000
+    X = pd.DataFrame({"id": RNG.permutation(n).astype(str), "x": np.arange(n) % 7})
+    encoder = ModeEncoder(random_state=0, max_rows=500).fit(X)
+    encoded = encoder.encode(X)
+    assert encoder.layout_.sizes[-1] == n
+    assert encoded.codes.nbytes + encoded.values.nbytes == n * (2 * 4 + 4)
+    assert_frame_equal(encoder.decode(encoded.values, encoded.codes), X)
+    assert encoder.condition_code("id", "77")[1] == encoder.categories_["id"].index("77")
+
+
+# ---- categories --------------------------------------------------------------------------------
+
+_VALUES = st.one_of(st.text(max_size=3), st.integers(-3, 3), st.booleans(), st.none(), st.dates())
+
+
+@settings(max_examples=60, deadline=None)
+@given(values=st.lists(_VALUES, min_size=2, max_size=15), seed=st.integers(0, 9))
+def test_codes_do_not_depend_on_the_order_of_rows(values, seed):
+    X = pd.DataFrame({"c": pd.Series(values, dtype=object)})
+    one = ModeEncoder().fit(X)
+    other = ModeEncoder().fit(X.sample(frac=1, random_state=seed))
+    assert one.categories_ == other.categories_  # as Python compares: 1 is True
+    assert len(one.categories_["c"]) == len(set(values))
+    if len(set(values)) > 1:
+        codes = one.encode(X).codes[:, 0]
+        assert [one.categories_["c"][code] for code in codes] == values
+        counts = one.category_counts_[0]
+        assert counts.tolist() == [values.count(value) for value in one.categories_["c"]]
+
+
+# ---- what is refused ---------------------------------------------------------------------------
+
+
+def _object_column(*values):
+    return pd.DataFrame({"o": pd.Series(values, dtype=object)})
+
+
+@pytest.mark.parametrize(
+    ("X", "parameters", "error", "words"),
+    [
+        (
+            FRAME,
+            {"discrete_columns": ["City"]},
+            ValueError,
+            "no column 'City'; did you mean 'city'",
+        ),
+        (
+            FRAME,
+            {"discrete_columns": ["zzz"]},
+            ValueError,
+            "no column 'zzz'; there are 'age', 'inc",
+        ),
+        (FRAME, {"discrete_columns": ["age"]}, ValueError, r"the columns \['city'\] do not hold"),
+        (FRAME, {"discrete_columns": "city"}, ValueError, "'discrete_columns' parameter"),
+        (np.eye(3), {"discrete_columns": [3]}, ValueError, "has the position 3, but X has 3"),
+        (np.eye(3), {"discrete_columns": ["a"]}, ValueError, "are positions, got 'a'"),
+        (np.eye(3), {"discrete_columns": [True]}, ValueError, "are positions, got True"),
+        (FRAME.assign(age=np.inf), {}, ValueError, "column 'age' has infinite values"),
+        (
+            pd.DataFrame({"a": [1.0, -np.inf]}),
+            {"discrete_columns": ["a"]},
+            ValueError,
+            "'a' has inf",
+        ),
+        (np.array([[1.0, 2.0], [np.inf, 3.0]]), {}, ValueError, "column 0 has infinite"),
+        (
+            pd.concat([FRAME, FRAME[["age"]]], axis=1),
+            {},
+            ValueError,
+            r"duplicate .*\['age'\]; rename",
+        ),
+        (FRAME.iloc[:0], {}, ValueError, "0 rows and 4 columns"),
+        (FRAME[[]], {}, ValueError, "0 columns; at least one"),
+        (FRAME["age"], {}, ValueError, "single column"),
+        (np.arange(3.0), {}, ValueError, r"array of shape \(3,\)"),
+        (np.eye(2) * 1j, {}, ValueError, "Complex data"),
+        (pd.DataFrame({"a": [1j, 2]}), {}, ValueError, "Complex data"),
+        (np.zeros(2, [("a", "f8")]), {}, ValueError, "structured array"),
+        (scipy.sparse.eye(3).tocsr(), {}, TypeError, "toarray"),
+        (np.ma.masked_array(np.eye(2), np.eye(2)), {}, TypeError, "got a MaskedArray"),
+        ("table", {}, TypeError, "got a str"),
+        (_object_column([1], [2]), {}, TypeError, r"'o' .* not hashable, such as \[1\]"),
+        (FRAME, {"n_modes": 0}, ValueError, "'n_modes' parameter"),
+        (FRAME, {"min_weight": 1.0}, ValueError, "'min_weight' parameter"),
+        (FRAME, {"max_rows": 0}, ValueError, "'max_rows' parameter"),
+        (FRAME, {"random_state": "x"}, ValueError, "'random_state' parameter"),
+    ],
+)
+def test_what_fit_refuses(X, parameters, error, words):
+    with pytest.raises(error, match=words):
+        ModeEncoder(**parameters).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (FRAME.assign(city="Paris"), "column 'city' has the value 'Paris', which fit has not seen"),
+        (FRAME.assign(city=None), "column 'city' has the value None, which"),
+        (FRAME.assign(income=np.nan), "column 'income' has missing values, but fit"),
+        (FRAME.assign(age=0.5), "column 'age' has the dtype float64, but fit has seen int64"),
+        (FRAME.assign(age="old"), "'age' has the dtype"),
+        (FRAME.assign(income=np.inf), "column 'income' has infinite values"),
+        (FRAME.drop(columns="age"), r"missing are \['age'\]"),
+        (FRAME.assign(extra=1), r"unknown are \['extra'\]"),
+        (FRAME.to_numpy(), "fitted on a DataFrame, got a ndarray"),
+    ],
+)
+def test_what_encode_refuses(X, words):
+    with pytest.raises(ValueError, match=words):
+        ModeEncoder(random_state=0).fit(FRAME).encode(X)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("City", "Rome", "no column 'City'; did you mean 'city'"),
+        (["city"], "Rome", r"no column \['city'\]"),
+        ("city", "rome", "no value 'rome' in fit; it has 'Bern', 'Oslo', 'Rome'"),
+        ("city", ["Rome"], r"no value \['Rome'\]"),
+        ("city", None, "no missing value in fit"),
+        ("age", 30, "column 'age' is continuous, .* use a range"),
+        ("one", 1, "column 'one' is always 1; leave"),
+        ("one", 2, "column 'one' had no value 2"),
+        ("id", "x", "it has '0', '1', '10', '11', '12' and 55 more"),
+    ],
+)
+def test_what_condition_code_refuses(column, value, words):
+    X = FRAME.assign(one=1, id=[str(i) for i in range(N)])
+    with pytest.raises(ValueError, match=words):
+        ModeEncoder(random_state=0).fit(X).condition_code(column, value)
+
+
+def test_what_decode_refuses():
+    encoder = ModeEncoder(random_state=0).fit(FRAME)
+    good = encoder.encode(FRAME)
+    values, codes = good.values, good.codes.copy()
+    with pytest.raises(ValueError, match=r"shapes \(n_rows, 2\) and \(n_rows, 4\), got \(60, 1\)"):
+        encoder.decode(values[:, :1], codes)
+    with pytest.raises(ValueError, match="59 rows of values do not fit 60"):
+        encoder.decode(values[1:], codes)
+    with pytest.raises(ValueError, match="must be finite"):
+        encoder.decode(values * np.nan, codes)
+    with pytest.raises(ValueError, match="must be integers, got float32"):
+        encoder.decode(values, codes.astype("f4"))
+    codes[3, 0] = encoder.layout_.sizes[0]
+    with pytest.raises(ValueError, match=r"codes of span 0 \(column 'member'\) must lie in 0 to 1"):
+        encoder.decode(values, codes)
+
+
+def test_what_states_refuse():
+    encoder = ModeEncoder(random_state=0).fit(FRAME)
+    arrays, meta = encoder.to_state()
+    with pytest.raises(ValueError, match="has format 99, this version reads 1"):
+        ModeEncoder.from_state(arrays, {**meta, "format": 99})
+    with pytest.raises(ValueError, match=r"lacks the arrays \['means'\]"):
+        ModeEncoder.from_state({**arrays, "means": arrays["means"][1:]}, meta)
+    with pytest.raises(TypeError, match="of type object cannot be saved"):
+        ModeEncoder().fit(_object_column(object(), object())).to_state()
+
+
+def test_states_hold_no_rows_and_no_views():
+    encoder = ModeEncoder(random_state=np.random.default_rng(0)).fit(FRAME)
+    arrays, meta = encoder.to_state()
+    assert sum(array.size for array in arrays.values()) < 3 * 2 * 10 + 10
+    assert meta["parameters"]["random_state"] == ["value", ["none", None]]
+    before = encoder.encode(FRAME, random_state=0)
+    for array in arrays.values():
+        array[...] = 1
+    assert_array_equal(encoder.encode(FRAME, random_state=0).values, before.values)
+    listed = ModeEncoder(discrete_columns=["city", "age"], random_state=np.int64(3)).fit(FRAME)
+    again = ModeEncoder.from_state(*listed.to_state())
+    assert again.get_params() == listed.get_params()
