@@ -14,6 +14,8 @@ from threadpoolctl import ThreadpoolController
 
 # After these the likelihood of common columns no longer grows: modes that overlap trade shares.
 _MAX_ITER = 30
+# A sample of this share of the column's range is one value: its squares would underflow.
+_POINT = 1e-50
 # Posteriors that are held at a time: 4 MB of float64.
 _PIECE = 2**19
 
@@ -109,10 +111,10 @@ def _fit(
 ) -> Mixture:
     x = sample.values
     n_distinct = len(np.unique(x))
-    if n_distinct == 1:
+    centre, spread = x.mean(), x.std()
+    if n_distinct == 1 or spread <= _POINT * sample.range:
         # All other values of the column are rarer than the sample shows: none is clipped.
         return Mixture(np.ones(1), x[:1].copy(), np.array([sample.range / 4 or 1.0]))
-    centre, spread = x.mean(), x.std()
     model = BayesianGaussianMixture(
         n_components=min(n_modes, n_distinct),
         covariance_type="diag",  # of one column: the same model as "full", computed faster

@@ -84,7 +84,10 @@ class CategoryColumn:
             if not self.missing:
                 raise ValueError(f"{label} had no missing value in fit; it has {self._some()}")
             return self.size - 1
-        value = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, np.datetime64 | np.timedelta64):
+            value = pd.Timestamp(value) if isinstance(value, np.datetime64) else pd.Timedelta(value)
+        elif isinstance(value, np.generic):
+            value = value.item()
         code = self.codes.get(value) if isinstance(value, Hashable) else None
         if code is None:
             raise ValueError(f"{label} had no value {value!r} in fit; it has {self._some()}")
@@ -185,7 +188,7 @@ def factorize(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any]]:
             column = pd.Series(narrow(column.to_numpy()))
         try:
             codes, uniques = pd.factorize(column, use_na_sentinel=True)
-        except TypeError:
+        except (TypeError, NotImplementedError):  # the second is pyarrow's
             bad = next((v for v in column if not types.is_hashable(v)), None)
             raise TypeError(
                 f"{label} holds values that are not hashable, such as {bad!r}; convert them to "

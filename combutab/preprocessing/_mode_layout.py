@@ -49,7 +49,7 @@ class RowLayout:
 
 @dataclass(frozen=True, eq=False)
 class ModeTable:
-    """An encoded table; a row is meant by `RowLayout`.
+    """An encoded table; its rows are what a `RowLayout` says.
 
     Attributes
     ----------

@@ -179,9 +179,9 @@ def _to_ticks(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
         values[missing] = 0
         return values.astype(np.int64), missing
     wide = np.uint64 if column.dtype.kind == "u" else np.int64
-    return column.to_numpy(dtype=wide, na_value=0) if missing.any() else column.to_numpy(
-        wide
-    ), missing
+    if missing.any():
+        return column.to_numpy(dtype=wide, na_value=0), missing
+    return column.to_numpy(dtype=wide), missing
 
 
 def _from_ticks(ticks: np.ndarray, missing: np.ndarray, dtype: Any) -> pd.Series:

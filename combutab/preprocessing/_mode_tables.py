@@ -117,7 +117,7 @@ def read_columns(X: Any) -> tuple[TableSchema, list[pd.Series]]:
         twice = list(dict.fromkeys(X.columns[X.columns.duplicated()]))
         if twice:
             raise ValueError(f"X has duplicate column names: {twice}; rename or drop the copies")
-        columns = [X.iloc[:, j].reset_index(drop=True) for j in range(X.shape[1])]
+        columns = [X.iloc[:, j] for j in range(X.shape[1])]
         return _not_empty(TableSchema(X.columns, None), columns)
     if scipy.sparse.issparse(X):
         raise TypeError("X is a sparse matrix; pass X.toarray(), or a DataFrame")

@@ -301,7 +301,7 @@ class ModeEncoder(BaseEstimator):
             format = None if listed or by_dtype else fit_format(column, schema.label(j))
             if format is not None and (column.isna().all() or _is_constant(format, column)):
                 format = None
-            elif format is None and mask is not None and not listed and not _any_case(column):
+            elif format is None and mask is not None and not listed and not _is_free(column):
                 unlisted.append(schema.keys[j])
             formats.append(format)
         if unlisted:
@@ -357,8 +357,8 @@ def _is_constant(format: Format, column: pd.Series) -> bool:
     return format.low == format.high and not column.isna().any()
 
 
-def _any_case(column: pd.Series) -> bool:
-    """Whether a column is one of categories though it is not listed: truth values, or constant."""
+def _is_free(column: pd.Series) -> bool:
+    """Whether a column is discrete without being listed: truth values, or missing ones only."""
     if types.is_bool_dtype(column.dtype) or types.infer_dtype(column, skipna=True) == "boolean":
         return True
     return bool(column.isna().all())
