@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,7 +14,8 @@ class EpochReport:
     """One epoch of the members that are still training.
 
     ``members`` are positions in the stack as it was given; the arrays have one entry each.
-    ``validation_score`` is None without a validation set.
+    ``validation_score`` is None without a validation set. ``losses`` has the losses by name where
+    there are several (a generator's and its critic's).
     """
 
     epoch: int  # from 1
@@ -23,6 +25,7 @@ class EpochReport:
     validation_score: np.ndarray | None
     learning_rate: np.ndarray
     seconds: float  # since training began
+    losses: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class Callback:
@@ -102,7 +105,11 @@ class ProgressBar(Callback):
         self._bar.start()
 
     def on_epoch_end(self, report: EpochReport) -> None:
-        scores = f"loss {report.train_loss.mean():.4g}"
+        losses = report.losses or {"loss": report.train_loss}
+        scores = ", ".join(
+            f"{name if name == 'loss' else f'{name} loss'} {values.mean():.4g}"
+            for name, values in losses.items()
+        )
         if report.validation_score is not None:
             scores += f", validation score {report.validation_score.mean():.4g}"
         rate = report.epoch / max(time.perf_counter() - self._started, 1e-9)

@@ -1,0 +1,236 @@
+"""CTGAN: a conditional generator of tables, trained against a critic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from combutab._device import Precision
+from combutab._random import fold_in
+from combutab.generators._base import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARED_CONSTRAINTS,
+    BaseGenerator,
+    check_widths,
+)
+from combutab.generators._gan import GANConfig, GANTraining
+from combutab.generators._noise import normals, uniforms
+from combutab.generators._records import GeneratorPlan, TableRows
+from combutab.nn import ActivationSpec, Member, RowSpans, StackedGenerator
+
+_NOISE, _GUMBEL = 1, 2  # purposes of a sample's key
+
+
+class CTGAN(BaseGenerator):
+    """Synthetic rows of a table by a conditional generator trained against a critic.
+
+    Parameters have the ``ctgan`` package's names, order and defaults; those after ``enable_gpu``
+    are ours.
+
+    Parameters
+    ----------
+    embedding_dim : int, default=128
+        Noise that a row is made from.
+    generator_dim, discriminator_dim : sequence of int, default=(256, 256)
+        Hidden widths. The generator's layers are residual: each passes its input on as well.
+    generator_lr, discriminator_lr : float, default=2e-4
+        Adam's learning rates.
+    generator_decay, discriminator_decay : float, default=1e-6
+        L2 penalties on the parameters.
+    batch_size : int, default=500
+        Rows in a batch; ``pac`` must divide it.
+    discriminator_steps : int, default=1
+        The critic's steps for each of the generator's.
+    log_frequency : bool, default=True
+        In training, ask for categories by the logarithm of their counts rather than by the counts.
+        Sampled rows have the true frequencies either way.
+    verbose : bool, default=False
+        Show a progress bar with both losses, on a terminal.
+    epochs : int, default=300
+        Passes over the rows: as many batches each as fit into the table.
+    pac : int, default=10
+        Rows that the critic judges together.
+    enable_gpu : bool, default=True
+        False is ``device="cpu"``.
+    activation : str or callable, default="combu"
+        Of every hidden layer of both networks; ``"original"`` is the CTGAN paper's ReLU, and
+        LeakyReLU(0.2) in the critic.
+    normalization : str, default="batch"
+        Before the activations: as for the estimators. Where it is "batch", the critic has none.
+    proxy_norm : bool, default=False
+        Follow layer or group normalisation by proxy normalisation.
+    n_members : int, default=1
+        Generators trained from different seeds as one stack; samples have equal parts of each.
+    random_state : int, RandomState, Generator or None, default=None
+        Fixes training and sampling; global state is never touched.
+    device : str or torch.device, default="auto"
+    precision : {"float32", "float64", "bf16-mixed"}, default="float32"
+    callbacks : list of combutab.training.Callback or None, default=None
+        Told of every epoch; may stop the training.
+
+    Attributes
+    ----------
+    encoder_ : ModeEncoder
+    history_ : DataFrame
+        One row a member and epoch: generator_loss, discriminator_loss, means over the epoch.
+    loss_values : DataFrame
+        The same of the first member, with the ``ctgan`` package's column names.
+    n_iter_ : int
+        Epochs trained.
+    n_features_in_ : int
+
+    References
+    ----------
+    Xu et al. (2019), "Modeling tabular data using conditional GAN".
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"age": rng.integers(18, 80, 200), "city": rng.choice(["A", "B"], 200)})
+    >>> model = CTGAN(epochs=1, batch_size=50, random_state=0).fit(X)
+    >>> model.sample(3, conditions={"city": "B"})["city"].tolist()
+    ['B', 'B', 'B']
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SHARED_CONSTRAINTS,
+        "generator_dim": ["array-like"],
+        "discriminator_dim": ["array-like"],
+        "generator_lr": [POSITIVE],
+        "discriminator_lr": [POSITIVE],
+        "generator_decay": [NOT_NEGATIVE],
+        "discriminator_decay": [NOT_NEGATIVE],
+        "discriminator_steps": [COUNT],
+        "log_frequency": ["boolean"],
+        "pac": [COUNT],
+    }
+    _sampled_network, _conditional = "generator", True
+
+    def __init__(
+        self,
+        embedding_dim: int = 128,
+        generator_dim: Sequence[int] = (256, 256),
+        discriminator_dim: Sequence[int] = (256, 256),
+        generator_lr: float = 2e-4,
+        generator_decay: float = 1e-6,
+        discriminator_lr: float = 2e-4,
+        discriminator_decay: float = 1e-6,
+        batch_size: int = 500,
+        discriminator_steps: int = 1,
+        log_frequency: bool = True,
+        verbose: bool = False,
+        epochs: int = 300,
+        pac: int = 10,
+        enable_gpu: bool = True,
+        *,
+        activation: ActivationSpec = "combu",
+        normalization: str = "batch",
+        proxy_norm: bool = False,
+        n_members: int = 1,
+        random_state: Any = None,
+        device: str | torch.device = "auto",
+        precision: str = "float32",
+        callbacks: Any = None,
+    ) -> None:
+        self.embedding_dim = embedding_dim
+        self.generator_dim = generator_dim
+        self.discriminator_dim = discriminator_dim
+        self.generator_lr = generator_lr
+        self.generator_decay = generator_decay
+        self.discriminator_lr = discriminator_lr
+        self.discriminator_decay = discriminator_decay
+        self.batch_size = batch_size
+        self.discriminator_steps = discriminator_steps
+        self.log_frequency = log_frequency
+        self.verbose = verbose
+        self.epochs = epochs
+        self.pac = pac
+        self.enable_gpu = enable_gpu
+        self.activation = activation
+        self.normalization = normalization
+        self.proxy_norm = proxy_norm
+        self.n_members = n_members
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+        self.callbacks = callbacks
+
+    def _check(self) -> torch.device:
+        if self.batch_size % self.pac:
+            nearest = max(1, round(self.batch_size / self.pac)) * self.pac
+            raise ValueError(
+                f"pac={self.pac} must divide batch_size={self.batch_size}: the critic judges "
+                f"{self.pac} rows at a time; take batch_size={nearest}"
+            )
+        return super()._check()
+
+    def _all_widths(self) -> list[tuple[int, ...]]:
+        return [
+            check_widths("generator_dim", self.generator_dim),
+            check_widths("discriminator_dim", self.discriminator_dim),
+        ]
+
+    def _plan(self, member: Member) -> GeneratorPlan:
+        return GeneratorPlan(
+            member,
+            self.generator_lr,
+            self.discriminator_lr,
+            self.generator_decay,
+            self.discriminator_decay,
+        )
+
+    def _training(
+        self,
+        rows: TableRows,
+        spans: RowSpans,
+        plans: Sequence[GeneratorPlan],
+        device: torch.device,
+    ) -> GANTraining:
+        generator_dim, discriminator_dim = self._all_widths()
+        config = GANConfig(
+            embedding_dim=self.embedding_dim,
+            generator_dim=generator_dim,
+            discriminator_dim=discriminator_dim,
+            batch_size=self.batch_size,
+            discriminator_steps=self.discriminator_steps,
+            pac=self.pac,
+            log_frequency=self.log_frequency,
+            normalization=self.normalization,
+            proxy_norm=self.proxy_norm,
+            precision=Precision(self.precision),
+        )
+        return GANTraining(rows, spans, plans, config, device)
+
+    def _network(self, spans: RowSpans, members: Sequence[Member]) -> StackedGenerator:
+        return StackedGenerator(
+            self.embedding_dim,
+            spans.n_condition,
+            spans.width,
+            self._all_widths()[0],
+            members,
+            normalization=self.normalization,
+            proxy_norm=self.proxy_norm,
+            dtype=spans.dtype,
+            device=spans.device,
+        )
+
+    def _make(
+        self,
+        network: Any,
+        spans: RowSpans,
+        keys: Sequence[int],
+        n_rows: int,
+        condition: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        noise_keys = [fold_in(key, _NOISE) for key in keys]
+        noise = normals(noise_keys, n_rows, self.embedding_dim, device=spans.device)
+        raw = network(noise.to(spans.dtype), condition).to(spans.dtype)
+        draw_keys = [fold_in(key, _GUMBEL) for key in keys]
+        # what training's Gumbel-softmax stands for: one draw from each span's softmax
+        return spans.sample(raw, uniforms(draw_keys, n_rows, spans.n_spans, device=spans.device))

@@ -1,0 +1,194 @@
+"""TVAE: a variational autoencoder of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from combutab._device import Precision
+from combutab._random import fold_in
+from combutab.generators._base import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARED_CONSTRAINTS,
+    BaseGenerator,
+    check_widths,
+)
+from combutab.generators._noise import normals, uniforms
+from combutab.generators._records import GeneratorPlan, TableRows
+from combutab.generators._vae import VAEConfig, VAETraining
+from combutab.nn import ActivationSpec, Member, RowSpans, StackedRowDecoder
+
+_LATENT, _CODES, _VALUES = 1, 2, 3  # purposes of a sample's key
+
+
+class TVAE(BaseGenerator):
+    """Synthetic rows of a table by a variational autoencoder.
+
+    Parameters have the ``ctgan`` package's names, order and defaults; those after ``enable_gpu``
+    are ours.
+
+    Parameters
+    ----------
+    embedding_dim : int, default=128
+        Latent dimensions.
+    compress_dims, decompress_dims : sequence of int, default=(128, 128)
+        Hidden widths of encoder and decoder.
+    l2scale : float, default=1e-5
+        L2 penalty on the parameters.
+    batch_size : int, default=500
+    epochs : int, default=300
+    verbose : bool, default=False
+        Show a progress bar with the loss, on a terminal.
+    loss_factor : float, default=2
+        Weight of the reconstruction beside the Kullback-Leibler divergence.
+    enable_gpu : bool, default=True
+        False is ``device="cpu"``.
+    activation : str or callable, default="combu"
+        Of every hidden layer of both networks; ``"original"`` is the paper's ReLU.
+    normalization : str, default="none"
+        Before the activations: as for the estimators.
+    proxy_norm : bool, default=False
+        Follow layer or group normalisation by proxy normalisation.
+    learning_rate : float, default=1e-3
+        Adam's.
+    n_members, random_state, device, precision, callbacks
+        As of `CTGAN`.
+
+    Attributes
+    ----------
+    encoder_ : ModeEncoder
+    history_ : DataFrame
+        One row a member and epoch: loss, the mean over the rows.
+    loss_values : DataFrame
+        The same of the first member, with the ``ctgan`` package's column names.
+    n_iter_ : int
+        Epochs trained.
+    n_features_in_ : int
+
+    References
+    ----------
+    Xu et al. (2019), "Modeling tabular data using conditional GAN", section 4.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> TVAE(epochs=1, random_state=0).fit(X).sample(5).shape
+    (5, 2)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SHARED_CONSTRAINTS,
+        "compress_dims": ["array-like"],
+        "decompress_dims": ["array-like"],
+        "l2scale": [NOT_NEGATIVE],
+        "loss_factor": [POSITIVE],
+        "learning_rate": [POSITIVE],
+    }
+    _sampled_network = "decoder"
+
+    def __init__(
+        self,
+        embedding_dim: int = 128,
+        compress_dims: Sequence[int] = (128, 128),
+        decompress_dims: Sequence[int] = (128, 128),
+        l2scale: float = 1e-5,
+        batch_size: int = 500,
+        epochs: int = 300,
+        verbose: bool = False,
+        loss_factor: float = 2,
+        enable_gpu: bool = True,
+        *,
+        activation: ActivationSpec = "combu",
+        normalization: str = "none",
+        proxy_norm: bool = False,
+        learning_rate: float = 1e-3,
+        n_members: int = 1,
+        random_state: Any = None,
+        device: str | torch.device = "auto",
+        precision: str = "float32",
+        callbacks: Any = None,
+    ) -> None:
+        self.embedding_dim = embedding_dim
+        self.compress_dims = compress_dims
+        self.decompress_dims = decompress_dims
+        self.l2scale = l2scale
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.verbose = verbose
+        self.loss_factor = loss_factor
+        self.enable_gpu = enable_gpu
+        self.activation = activation
+        self.normalization = normalization
+        self.proxy_norm = proxy_norm
+        self.learning_rate = learning_rate
+        self.n_members = n_members
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+        self.callbacks = callbacks
+
+    def _all_widths(self) -> list[tuple[int, ...]]:
+        return [
+            check_widths("compress_dims", self.compress_dims),
+            check_widths("decompress_dims", self.decompress_dims),
+        ]
+
+    def _plan(self, member: Member) -> GeneratorPlan:
+        return GeneratorPlan(member, generator_lr=self.learning_rate, generator_decay=self.l2scale)
+
+    def _training(
+        self,
+        rows: TableRows,
+        spans: RowSpans,
+        plans: Sequence[GeneratorPlan],
+        device: torch.device,
+    ) -> VAETraining:
+        compress_dims, decompress_dims = self._all_widths()
+        config = VAEConfig(
+            embedding_dim=self.embedding_dim,
+            compress_dims=compress_dims,
+            decompress_dims=decompress_dims,
+            batch_size=self.batch_size,
+            loss_factor=self.loss_factor,
+            normalization=self.normalization,
+            proxy_norm=self.proxy_norm,
+            precision=Precision(self.precision),
+        )
+        return VAETraining(rows, spans, plans, config, device)
+
+    def _network(self, spans: RowSpans, members: Sequence[Member]) -> StackedRowDecoder:
+        return StackedRowDecoder(
+            self.embedding_dim,
+            self._all_widths()[1],
+            spans.width,
+            spans.n_values,
+            members,
+            normalization=self.normalization,
+            proxy_norm=self.proxy_norm,
+            dtype=spans.dtype,
+            device=spans.device,
+        )
+
+    def _make(
+        self,
+        network: Any,
+        spans: RowSpans,
+        keys: Sequence[int],
+        n_rows: int,
+        condition: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        def keys_of(purpose: int) -> list[int]:
+            return [fold_in(key, purpose) for key in keys]
+
+        latent = normals(keys_of(_LATENT), n_rows, self.embedding_dim, device=spans.device)
+        raw, sigma = network(latent.to(spans.dtype))
+        codes = uniforms(keys_of(_CODES), n_rows, spans.n_spans, device=spans.device)
+        values, drawn = spans.sample(raw.to(spans.dtype), codes)
+        # TVAE's values are normal about the decoder's: without this noise they vary too little
+        noise = normals(keys_of(_VALUES), n_rows, spans.n_values, device=spans.device)
+        return (values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn

@@ -1,0 +1,118 @@
+"""TVAE's training: M encoders and decoders as one batched program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from combutab._device import Precision
+from combutab._random import fold_in, random_permutations
+from combutab.generators._noise import normals
+from combutab.generators._records import GeneratorPlan, TableRows, update
+from combutab.nn import (
+    RowSpans,
+    StackedNetwork,
+    StackedRowDecoder,
+    StackedRowEncoder,
+    fill_gradients,
+)
+from combutab.training import OptimizerConfig, RowOptimizer
+
+_ORDER, _NOISE = range(2)  # purposes of an epoch's, and of a step's key
+
+
+@dataclass(frozen=True)
+class VAEConfig:
+    """What all members share; names as in the estimator."""
+
+    embedding_dim: int = 128
+    compress_dims: tuple[int, ...] = (128, 128)
+    decompress_dims: tuple[int, ...] = (128, 128)
+    batch_size: int = 500
+    loss_factor: float = 2.0
+    normalization: str = "none"
+    proxy_norm: bool = False
+    precision: Precision = field(default_factory=lambda: Precision("float32"))
+
+
+class VAETraining:
+    """The networks of a stack of VAEs, their optimisers, and one epoch of training.
+
+    As in the GANs' training, what is drawn is a function of seed, epoch and step.
+    """
+
+    def __init__(
+        self,
+        rows: TableRows,
+        spans: RowSpans,
+        plans: Sequence[GeneratorPlan],
+        config: VAEConfig,
+        device: torch.device,
+    ) -> None:
+        self.rows, self.spans, self.plans, self.config = rows, spans, list(plans), config
+        self.device, self.context = device, config.precision.context(device)
+        members = [plan.member for plan in plans]
+        encoder = StackedRowEncoder(
+            spans.width,
+            config.compress_dims,
+            config.embedding_dim,
+            members,
+            normalization=config.normalization,
+            proxy_norm=config.proxy_norm,
+            dtype=config.precision.dtype,
+            device=device,
+        )
+        decoder = StackedRowDecoder(
+            config.embedding_dim,
+            config.decompress_dims,
+            spans.width,
+            spans.n_values,
+            members,
+            normalization=config.normalization,
+            proxy_norm=config.proxy_norm,
+            dtype=config.precision.dtype,
+            device=device,
+        )
+        self.encoder, self.decoder = encoder, decoder
+        self.networks: dict[str, StackedNetwork] = {"encoder": encoder, "decoder": decoder}
+        self.optimizers = {
+            name: RowOptimizer(OptimizerConfig(), net.flat.values, net.n_decayed)
+            for name, net in self.networks.items()
+        }
+        self.n_steps = -(-len(rows) // config.batch_size)
+
+    def epoch(self, number: int) -> dict[str, Tensor]:
+        """Train one epoch; returns each member's mean loss, (M,) on the device."""
+        self.encoder.train()
+        self.decoder.train()
+        keys = [fold_in(plan.member.seed, number, _ORDER) for plan in self.plans]
+        order = random_permutations(keys, [len(self.rows)] * len(keys), self.device)
+        total = torch.zeros(len(self.plans), dtype=torch.float64, device=self.device)
+        for step, index in enumerate(order.split(self.config.batch_size, dim=1)):
+            total += self._step(number * self.n_steps + step, index) * index.shape[1]
+        return {"loss": total / len(self.rows)}
+
+    def _step(self, at: int, index: Tensor) -> Tensor:
+        values, codes = self.rows.values[index], self.rows.codes[index]
+        keys = [fold_in(plan.member.seed, at, _NOISE) for plan in self.plans]
+        noise = normals(keys, index.shape[1], self.config.embedding_dim, device=self.device)
+        with self.context():
+            mean, log_variance = self.encoder(self.spans.dense(values, codes))
+            mean, log_variance = mean.to(noise.dtype), log_variance.to(noise.dtype)
+            latent = mean + torch.exp(0.5 * log_variance) * noise
+            raw, sigma = self.decoder(latent.to(self.spans.dtype))
+        raw = raw.to(self.spans.dtype)
+        error = (values - torch.tanh(raw[..., : self.spans.n_values])) / sigma
+        reconstruction = (0.5 * error.square() + sigma.log()).sum(-1)
+        reconstruction = reconstruction + self.spans.cross_entropy_all(raw, codes)
+        divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
+        loss = (self.config.loss_factor * reconstruction + divergence).mean(1)
+        fill_gradients(loss.sum(), self.encoder, self.decoder)
+        rates = [plan.generator_lr for plan in self.plans]
+        decays = [plan.generator_decay for plan in self.plans]
+        for name, net in self.networks.items():
+            update(net, self.optimizers[name], rates, decays)
+        return loss.detach()
