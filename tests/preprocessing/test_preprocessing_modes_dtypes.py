@@ -207,6 +207,27 @@ def test_finer_numbers_come_back_to_float32(column, finest):
     assert again.between(column.min(), column.max()).all()
 
 
+def test_decimals_are_those_of_all_rows():
+    X = pd.DataFrame({"x": np.r_[np.tile([1.0, 2.0], 1000), 1.25]})
+    assert ModeEncoder().fit(X).columns_[0].format.decimals == 2
+
+
+@pytest.mark.parametrize("listed", [[], ["x"]])
+def test_nan_is_missing_as_null_is(listed):
+    pa = pytest.importorskip("pyarrow")
+    values = pa.array([1.0, float("nan"), None, 2.0, 1.0])
+    X = pd.DataFrame({"x": pd.Series(pd.arrays.ArrowExtensionArray(values))})
+    encoder = ModeEncoder(discrete_columns=listed, random_state=0).fit(X)
+    encoded = encoder.encode(X)
+    last = encoder.layout_.sizes[0] - 1
+    assert (encoded.codes[:, 0] == last).tolist() == [False, True, True, False, False]
+    again = encoder.decode(encoded.values, encoded.codes)["x"]
+    assert again.dtype == X["x"].dtype
+    assert again.to_numpy(dtype=float, na_value=np.nan)[[0, 3, 4]].tolist() == [1.0, 2.0, 1.0]
+    if listed:
+        assert encoder.categories_ == {"x": [1.0, 2.0, None]}
+
+
 def test_days_stay_days_through_changes_of_the_clock():
     local = pd.Series(pd.date_range("2024-03-25", "2024-11-05", freq="D", tz="America/New_York"))
     X = pd.DataFrame({"day": local})

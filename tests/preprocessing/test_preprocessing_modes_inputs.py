@@ -142,8 +142,9 @@ def test_order_and_index_of_a_later_table():
     assert_array_equal(encoder.encode(shuffled).codes, encoder.encode(FRAME).codes)
     narrow = FRAME.astype({"age": "int8", "city": "category", "member": object})
     assert_array_equal(encoder.encode(narrow).codes, encoder.encode(FRAME).codes)
-    beyond = FRAME.assign(age=1000)
-    encoded = encoder.encode(beyond)
+    encoded = encoder.encode(FRAME.assign(age=1000, income=-1e9))
+    at_bounds = encoder.encode(FRAME.assign(age=FRAME["age"].max(), income=FRAME["income"].min()))
+    assert_array_equal(encoded.values, at_bounds.values)
     assert (encoder.decode(encoded.values, encoded.codes)["age"] == FRAME["age"].max()).all()
 
 
@@ -355,10 +356,16 @@ def test_states_hold_no_rows_and_no_views():
     arrays, meta = encoder.to_state()
     assert sum(array.size for array in arrays.values()) < 3 * 2 * 10 + 10
     assert meta["parameters"]["random_state"] == ["value", ["none", None]]
-    before = encoder.encode(FRAME, random_state=0)
+    one = ModeEncoder(random_state=0).fit(FRAME[["age", "city"]])
+    arrays, meta = one.to_state()
+    again = ModeEncoder.from_state(arrays, meta)
+    before = one.encode(FRAME[["age", "city"]])
+    counts = one.category_counts_[0].tolist()
     for array in arrays.values():
         array[...] = 1
-    assert_array_equal(encoder.encode(FRAME, random_state=0).values, before.values)
+    for each in (one, again):
+        assert_array_equal(each.encode(FRAME[["age", "city"]]).values, before.values)
+        assert each.category_counts_[0].tolist() == counts
     listed = ModeEncoder(discrete_columns=["city", "age"], random_state=np.int64(3)).fit(FRAME)
     again = ModeEncoder.from_state(*listed.to_state())
     assert again.get_params() == listed.get_params()
