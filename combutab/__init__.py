@@ -1,5 +1,6 @@
 """CombuTab: neural networks for tables with a scikit-learn face."""
 
+from combutab._model_files import load
 from combutab._version import __version__
 from combutab.activations import (
     ACTIVATIONS,
@@ -13,14 +14,17 @@ from combutab.activations import (
     NLReLU,
     ProxyNorm,
 )
-from combutab.estimators import MLPClassifier, MLPRegressor, load
+from combutab.estimators import MLPClassifier, MLPRegressor
+from combutab.generators import CTGAN, TVAE
 from combutab.model_selection import StackedGridSearchCV
 
 __all__ = [
     "ACTIVATIONS",
+    "CTGAN",
     "PELU",
     "PLN",
     "PLS",
+    "TVAE",
     "CombU",
     "LAHardSiLU",
     "LASiLU",

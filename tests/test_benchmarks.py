@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 DATA_HOME = ROOT.parent / "shared" / "data"
 SIMPLE = sorted(p.name for kind in ("speed", "formula") for p in FOLDER.glob(f"{kind}_*.py"))
-STUDIES = sorted(path.name for path in FOLDER.glob("table*.py")) + ["feynman.py"]
+STUDIES = [*sorted(path.name for path in FOLDER.glob("table*.py")), "feynman.py"]
 
 
 def run_quick(script, folder, *arguments):

@@ -16,12 +16,13 @@ ROOT = Path(__file__).parents[1]
 
 # Every arrow that may be drawn, from a module or package directly below combutab to the others.
 _BASE = {"_random", "_device"}
-_NETS = {"activations", "nn", "training", "preprocessing", *_BASE, "_version"}
+_NETS = {"activations", "nn", "training", "preprocessing", "_model_files", *_BASE, "_version"}
 ALLOWED = {
     "_version": set(),
     "_random": set(),
     "_device": set(),
     "activations": set(),
+    "_model_files": {"activations", "_version"},
     "preprocessing": set(),
     "datasets": set(),
     "evaluation": set(),
@@ -36,7 +37,14 @@ ALLOWED = {
         *_NETS,
     },
     "__main__": {"cli"},
-    "__init__": {"activations", "estimators", "generators", "model_selection", "_version"},
+    "__init__": {
+        "activations",
+        "estimators",
+        "generators",
+        "model_selection",
+        "_version",
+        "_model_files",
+    },
 }
 
 

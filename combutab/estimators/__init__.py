@@ -2,7 +2,6 @@
 
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
-from combutab.estimators._load import load
 from combutab.estimators._prefitted import FitOutcome, serve_fits
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._together import FitTask, fit_stacked
@@ -14,6 +13,5 @@ __all__ = [
     "MLPClassifier",
     "MLPRegressor",
     "fit_stacked",
-    "load",
     "serve_fits",
 ]

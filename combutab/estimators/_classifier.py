@@ -18,12 +18,14 @@ from sklearn.utils.multiclass import (
 )
 from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 
+from combutab._model_files import loadable
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._docs import document
 from combutab.nn import ActivationSpec
 from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss
 
 
+@loadable
 @document
 class MLPClassifier(ClassifierMixin, BaseMLP):
     """Multilayer perceptron classifier for tables, a drop-in for scikit-learn's.

@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 
+from combutab._model_files import loadable
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._docs import document
 from combutab.nn import ActivationSpec
@@ -22,6 +23,7 @@ from combutab.training import GaussianNLL, Loss, Pinball, make_regression_loss
 _LOSSES = {"squared_error", "absolute_error", "huber", "poisson", "quantile", "gaussian_nll"}
 
 
+@loadable
 @document
 class MLPRegressor(RegressorMixin, BaseMLP):
     """Multilayer perceptron regressor for tables, a drop-in for scikit-learn's.

@@ -2,46 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
-from typing import Any, Self
+from numbers import Integral
+from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from combutab._device import PRECISIONS, Precision, resolve_device
+from combutab._device import Precision, resolve_device
 from combutab._random import fold_in, random_uniform, seed_from
 from combutab.generators._conditions import Wanted, read_conditions
 from combutab.generators._records import GeneratorPlan, GeneratorResult, TableRows, make_spans
+from combutab.generators._saving import load_generator, save_generator
 from combutab.generators._train import Training, train
-from combutab.nn import NORMALIZATIONS, Member, RowSpans, StackedActivation, StackedNetwork
+from combutab.nn import Member, RowSpans, StackedActivation, StackedNetwork
 from combutab.preprocessing import ModeEncoder
 from combutab.training import Callback, ProgressBar
-
-COUNT = Interval(Integral, 1, None, closed="left")
-POSITIVE = Interval(Real, 0, None, closed="neither")
-NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
-SHARED_CONSTRAINTS: dict[str, list[Any]] = {
-    "embedding_dim": [COUNT],
-    "batch_size": [COUNT],
-    "epochs": [COUNT],
-    "verbose": ["verbose"],
-    "enable_gpu": ["boolean"],
-    "activation": [str, callable],
-    "normalization": [StrOptions(set(NORMALIZATIONS))],
-    "proxy_norm": ["boolean"],
-    "n_members": [COUNT],
-    "random_state": ["random_state", object],
-    "device": [str, torch.device],
-    "precision": [StrOptions(set(PRECISIONS))],
-    "callbacks": [list, tuple, None],
-}
 
 _MEMBER, _ENCODER, _SAMPLE = 1, 2, 3  # purposes of the estimator's seed
 _CHUNK = 5000  # rows generated at a time
@@ -162,6 +144,8 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
             warnings.warn("Training interrupted by user: the last weights are kept.", stacklevel=3)
         self.encoder_ = encoder
         self.n_features_in_ = encoder.n_features_in_
+        if hasattr(encoder, "feature_names_in_"):
+            self.feature_names_in_ = encoder.feature_names_in_
         self.history_ = pd.concat(
             [
                 pd.DataFrame({"member": i, "epoch": range(1, _n_epochs(result) + 1)}).assign(
@@ -264,19 +248,13 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
     @torch.inference_mode()
     def _generate(self, n: int, wanted: list[Wanted], key: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows of all members in equal parts."""
-        device = resolve_device(self.device if self.enable_gpu else "cpu")
-        activations, precision_name = self._trained
-        precision = Precision(precision_name)
-        spans = make_spans(self.encoder_.layout_, device, precision)
-        network = self._network(spans, [Member(0, activation) for activation in activations])
-        for i, state in enumerate(self._states):
-            network.load_member(i, {name: torch.from_numpy(v) for name, v in state.items()})
-        network.eval()
-        n_members = len(activations)
+        network, spans = self._sampler()
+        precision = Precision(self._trained[1])
+        n_members = network.n_members
         share = -(-n // n_members)
         keys = [fold_in(key, i) for i in range(n_members)]
         condition = self._condition(spans, keys, share, wanted)
-        with precision.context(device)():
+        with precision.context(spans.device)():
             values, codes = self._make(network, spans, keys, share, condition)
         # row by row from each member in turn
         rows = n_members * share
@@ -284,6 +262,16 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
             values.float().cpu().numpy().swapaxes(0, 1).reshape(rows, -1)[:n],
             codes.cpu().numpy().swapaxes(0, 1).reshape(rows, -1)[:n],
         )
+
+    def _sampler(self) -> tuple[StackedNetwork, RowSpans]:
+        """The network that makes rows, with what it learned, and the layout of its rows."""
+        device = resolve_device(self.device if self.enable_gpu else "cpu")
+        activations, precision = self._trained
+        spans = make_spans(self.encoder_.layout_, device, Precision(precision))
+        network = self._network(spans, [Member(0, activation) for activation in activations])
+        for i, state in enumerate(self._states):
+            network.load_member(i, {name: torch.from_numpy(v) for name, v in state.items()})
+        return network.eval(), spans
 
     def _condition(
         self, spans: RowSpans, keys: Sequence[int], n: int, wanted: list[Wanted]
@@ -348,6 +336,41 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
             parts.append(pd.DataFrame(part).set_index(rows.index))
         return pd.concat(parts).loc[conditions.index]
 
+    # ---- files ---------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted generator to one file (safetensors with JSON in its header).
+
+        The file holds no row of the table, only the distinct values of discrete columns, the modes
+        and bounds of continuous ones, and weights; it loads on any device. A failure leaves no
+        half-written file.
+
+        Raises
+        ------
+        ValueError
+            If a parameter cannot be written without code (a custom activation, say).
+        """
+        save_generator(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Self:
+        """Read a generator that ``save`` wrote; no code of the file's is run.
+
+        Parameters
+        ----------
+        path : str or path
+        device : str or torch.device, default="auto"
+            Where it samples.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If the file is not a generator of this class.
+        """
+        return cast(Self, load_generator(cls, path, device))
+
     @property
     def loss_values(self) -> pd.DataFrame:
         """The losses of the first member by epoch, with the ``ctgan`` package's column names."""
@@ -367,11 +390,3 @@ def _n_epochs(result: GeneratorResult) -> int:
 
 def _loss_name(name: str) -> str:
     return name if name == "loss" else f"{name}_loss"
-
-
-def check_widths(name: str, widths: Any) -> tuple[int, ...]:
-    """Hidden widths as a tuple of ints; there may be none."""
-    listed = list(widths)
-    if any(not isinstance(w, Integral) or isinstance(w, bool) or w < 1 for w in listed):
-        raise ValueError(f"{name} must hold whole numbers of at least 1, got {widths!r}")
-    return tuple(int(w) for w in listed)

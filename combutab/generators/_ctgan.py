@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from combutab._device import Precision
+from combutab._model_files import loadable
 from combutab._random import fold_in
-from combutab.generators._base import (
+from combutab.generators._base import BaseGenerator
+from combutab.generators._constraints import (
     COUNT,
     NOT_NEGATIVE,
     POSITIVE,
     SHARED_CONSTRAINTS,
-    BaseGenerator,
     check_widths,
 )
 from combutab.generators._gan import GANConfig, GANTraining
@@ -26,6 +27,7 @@ from combutab.nn import ActivationSpec, Member, RowSpans, StackedGenerator
 _NOISE, _GUMBEL = 1, 2  # purposes of a sample's key
 
 
+@loadable
 class CTGAN(BaseGenerator):
     """Synthetic rows of a table by a conditional generator trained against a critic.
 

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from combutab._device import Precision
+from combutab._model_files import loadable
 from combutab._random import fold_in
-from combutab.generators._base import (
+from combutab.generators._base import BaseGenerator
+from combutab.generators._constraints import (
     NOT_NEGATIVE,
     POSITIVE,
     SHARED_CONSTRAINTS,
-    BaseGenerator,
     check_widths,
 )
 from combutab.generators._noise import normals, uniforms
@@ -25,6 +26,7 @@ from combutab.nn import ActivationSpec, Member, RowSpans, StackedRowDecoder
 _LATENT, _CODES, _VALUES = 1, 2, 3  # purposes of a sample's key
 
 
+@loadable
 class TVAE(BaseGenerator):
     """Synthetic rows of a table by a variational autoencoder.
 

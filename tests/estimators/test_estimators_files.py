@@ -388,7 +388,7 @@ def test_failures_while_writing_leave_the_old_file(tmp_path, monkeypatch):
             file.write(b"half")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("combutab.estimators._saving.save_file", full_disk)
+    monkeypatch.setattr("combutab._model_files.save_file", full_disk)
     with pytest.raises(OSError, match="No space left"):
         model.save(path)
     assert path.read_bytes() == before

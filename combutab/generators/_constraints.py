@@ -1,0 +1,39 @@
+"""What the parameters that generators share may be."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from combutab._device import PRECISIONS
+from combutab.nn import NORMALIZATIONS
+
+COUNT = Interval(Integral, 1, None, closed="left")
+POSITIVE = Interval(Real, 0, None, closed="neither")
+NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+SHARED_CONSTRAINTS: dict[str, list[Any]] = {
+    "embedding_dim": [COUNT],
+    "batch_size": [COUNT],
+    "epochs": [COUNT],
+    "verbose": ["verbose"],
+    "enable_gpu": ["boolean"],
+    "activation": [str, callable],
+    "normalization": [StrOptions(set(NORMALIZATIONS))],
+    "proxy_norm": ["boolean"],
+    "n_members": [COUNT],
+    "random_state": ["random_state", object],
+    "device": [str, torch.device],
+    "precision": [StrOptions(set(PRECISIONS))],
+    "callbacks": [list, tuple, None],
+}
+
+
+def check_widths(name: str, widths: Any) -> tuple[int, ...]:
+    """Hidden widths as a tuple of ints; there may be none."""
+    listed = list(widths)
+    if any(not isinstance(w, Integral) or isinstance(w, bool) or w < 1 for w in listed):
+        raise ValueError(f"{name} must hold whole numbers of at least 1, got {widths!r}")
+    return tuple(int(w) for w in listed)
