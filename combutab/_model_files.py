@@ -73,7 +73,7 @@ def write_model(
 ) -> None:
     """Write a file beside its place and move it there: a failure leaves no half-written one."""
     path = Path(path)
-    tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    tensors = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     folder = path.parent
     if not folder.is_dir():
         raise FileNotFoundError(f"the folder {folder} does not exist; create it first")

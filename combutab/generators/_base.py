@@ -17,10 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from combutab._device import Precision, resolve_device
 from combutab._random import fold_in, random_uniform, seed_from
+from combutab.generators._checkpoints import Checkpoint
 from combutab.generators._conditions import Wanted, read_conditions
 from combutab.generators._records import GeneratorPlan, GeneratorResult, TableRows, make_spans
 from combutab.generators._saving import load_generator, save_generator
-from combutab.generators._train import Training, train
+from combutab.generators._train import Curves, Training, train
 from combutab.nn import Member, RowSpans, StackedActivation, StackedNetwork
 from combutab.preprocessing import ModeEncoder
 from combutab.training import Callback, ProgressBar
@@ -70,7 +71,13 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
     # ---- fit ---------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, discrete_columns: Any = "auto") -> Self:
+    def fit(
+        self,
+        X: Any,
+        discrete_columns: Any = "auto",
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
         """Learn the distribution of a table.
 
         Parameters
@@ -81,6 +88,10 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         discrete_columns : "auto" or list, default="auto"
             Names (positions for an array) of the discrete columns; "auto" takes all that are not of
             numbers or dates.
+        checkpoint : path, optional
+            A file that the training is written to every half minute and at its end. If it is
+            there, training goes on where it stood, to the same result as in one go; with more
+            ``epochs``, it goes on for these.
 
         Returns
         -------
@@ -93,7 +104,10 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         """
         device = self._check()
         self.__dict__.pop("_states", None)  # a fit that fails leaves no fitted estimator
+        file = None if checkpoint is None else Checkpoint(checkpoint, self)
         seed = seed_from(self.random_state)
+        if file is not None and file.seed is not None:
+            seed = file.seed
         encoder = ModeEncoder(
             discrete_columns=discrete_columns,
             random_state=fold_in(seed, _ENCODER) >> 2,
@@ -109,7 +123,7 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
             rows = TableRows.on(device, encoder.encode(X), precision.dtype)
             plans = [self._plan(member) for member in members]
             training = self._training(rows, spans, plans, device)
-            results = train(training, self.epochs, self._all_callbacks())
+            results = _train(training, rows, self.epochs, self._all_callbacks(), file, seed)
         self._absorb(seed, encoder, results)
         return self
 
@@ -382,6 +396,25 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_states")
+
+
+def _train(
+    training: Training,
+    rows: TableRows,
+    n_epochs: int,
+    callbacks: Sequence[Callback],
+    file: Checkpoint | None,
+    seed: int,
+) -> list[GeneratorResult]:
+    if file is None:
+        return train(training, n_epochs, callbacks)
+    done, curves = file.restore(training, rows)
+
+    def keep(epochs: int, curves: Curves, last: bool) -> None:
+        write = file.write if last else file.offer
+        write(training, epochs, curves, seed)
+
+    return train(training, n_epochs, callbacks, done=done, curves=curves, keep=keep)
 
 
 def _n_epochs(result: GeneratorResult) -> int:

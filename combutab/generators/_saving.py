@@ -46,6 +46,11 @@ def save_generator(model: Any, path: str | os.PathLike[str]) -> None:
 def load_generator(cls: Any, path: str | os.PathLike[str], device: str | torch.device) -> Any:
     """Read a fitted generator of this class; see ``BaseGenerator.load``."""
     header, tensors = read_model(path)
+    if "checkpoint" in header:
+        raise ValueError(
+            f"{path} is a checkpoint of a training, not a model: fit(..., checkpoint=) goes on "
+            "from it"
+        )
     resolve_device(device)
     model = make_model(cls, path, header, device)
     try:

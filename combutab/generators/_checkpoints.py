@@ -1,0 +1,134 @@
+"""A training as a file, to go on from: networks, optimisers, losses, and where it stood."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from combutab._model_files import model_header, read_model, with_prefix, write_model
+from combutab.generators._records import TableRows
+from combutab.generators._train import Curves, Training
+
+_FREE = ("epochs", "verbose", "enable_gpu")  # may differ between the fits of one training
+_SECONDS = 30.0  # between two writings, at least
+
+
+class Checkpoint:
+    """A file that a training is written to now and then, and taken up from.
+
+    All that is drawn is a function of seed and step, so a training that is taken up gives what it
+    would have given in one go.
+
+    Parameters
+    ----------
+    path : path
+    model : BaseGenerator
+        Unfitted; its parameters are part of the file.
+
+    Raises
+    ------
+    ValueError
+        If there is a file that is no checkpoint, or one of another training.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], model: Any) -> None:
+        self.path = Path(path)
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(
+                f"the folder {self.path.parent} does not exist; create it first"
+            )
+        self._header = model_header(model)
+        self._written = time.monotonic()
+        self._found: dict[str, np.ndarray] | None = None
+        self._state: dict[str, Any] = {}
+        if not self.path.exists():
+            return
+        header, self._found = read_model(self.path)
+        if "checkpoint" not in header:
+            raise ValueError(f"{self.path} is a model, not a checkpoint; choose another file")
+        self._state = header["checkpoint"]
+        self._refuse_other(header)
+
+    def _refuse_other(self, header: dict[str, Any]) -> None:
+        for name in ("class", "version"):
+            if header[name] != self._header[name]:
+                raise ValueError(
+                    f"{self.path} is of {name} {header[name]!r}, this training is of "
+                    f"{self._header[name]!r}; remove the file to begin anew"
+                )
+        for name, value in self._header["params"].items():
+            there = header["params"].get(name)
+            if name not in _FREE and there != value:
+                raise ValueError(
+                    f"{self.path} is of a training with {name}={there!r}, this one has "
+                    f"{name}={value!r}; remove the file to begin anew"
+                )
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the training that the file is of."""
+        return self._state.get("seed")
+
+    def restore(self, training: Training, rows: TableRows) -> tuple[int, Curves]:
+        """Put a training where the file's stood; returns its epochs, and its losses by epoch."""
+        self._fingerprint = _fingerprint(rows)
+        if self._found is None:
+            return 0, {}
+        if self._state["table"] != self._fingerprint:
+            raise ValueError(
+                f"{self.path} is of a training on another table; remove the file to begin anew"
+            )
+        for m in range(len(training.plans)):
+            for name, network in training.networks.items():
+                prefix = f"{m}.{name}."
+                state = with_prefix(self._found, f"{prefix}network.")
+                network.load_member(m, {n: torch.from_numpy(v) for n, v in state.items()})
+                state = with_prefix(self._found, f"{prefix}optimizer.")
+                training.optimizers[name].load_member(
+                    m, {n: torch.from_numpy(v) for n, v in state.items()}
+                )
+        losses = with_prefix(self._found, "losses.")
+        curves = {name: list(losses[name]) for name in self._state["losses"]}
+        return int(self._state["epochs"]), curves
+
+    def offer(self, training: Training, epochs: int, curves: Curves, seed: int) -> None:
+        """Write the training, unless that was done a moment ago."""
+        if time.monotonic() - self._written >= _SECONDS:
+            self.write(training, epochs, curves, seed)
+
+    def write(self, training: Training, epochs: int, curves: Curves, seed: int) -> None:
+        """Write the training; the file is whole at any time."""
+        tensors: dict[str, np.ndarray] = {
+            f"losses.{name}": np.array(values) for name, values in curves.items()
+        }
+        for m in range(len(training.plans)):
+            for name, network in training.networks.items():
+                for part, state in (
+                    ("network", network.member_state(m)),
+                    ("optimizer", training.optimizers[name].member(m)),
+                ):
+                    for key, value in state.items():
+                        tensors[f"{m}.{name}.{part}.{key}"] = value.cpu().numpy()
+        stood = {
+            "epochs": epochs,
+            "seed": seed,
+            "table": self._fingerprint,
+            "losses": list(curves),  # in this order: the arrays of the file have none
+        }
+        write_model(self.path, {**self._header, "checkpoint": stood}, tensors)
+        self._written = time.monotonic()
+
+
+def _fingerprint(rows: TableRows) -> str:
+    """Of the encoded table: not to be turned back into it."""
+    digest = hashlib.sha256()
+    for tensor in (rows.values, rows.codes):
+        digest.update(str(tuple(tensor.shape)).encode())
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
