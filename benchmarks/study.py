@@ -267,6 +267,11 @@ def train_chunk(fits: Sequence[Fit]) -> list[Row]:
     X_train, y_train = X.iloc[train], y.iloc[train]
     tasks = [FitTask(fit.estimator(), X_train, y_train, data_key=0) for fit in fits]
     outcomes = fit_stacked(tasks)
+    if any(
+        outcome.error is None and task.estimator.n_iter_ < fit.recipe.epochs
+        for fit, task, outcome in zip(fits, tasks, outcomes, strict=True)
+    ):
+        raise KeyboardInterrupt  # a single fit turns it into an early end: no row of this study
     rows = []
     for fit, task, outcome in zip(fits, tasks, outcomes, strict=True):
         values: dict[str, object] = {
