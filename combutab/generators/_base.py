@@ -22,7 +22,7 @@ from combutab.generators._conditions import Wanted, read_conditions
 from combutab.generators._records import GeneratorPlan, GeneratorResult, TableRows, make_spans
 from combutab.generators._saving import load_generator, save_generator
 from combutab.generators._train import Curves, Training, train
-from combutab.nn import Member, RowSpans, StackedActivation, StackedNetwork
+from combutab.nn import Member, MLPShape, RowSpans, StackedActivation, StackedNetwork
 from combutab.preprocessing import ModeEncoder
 from combutab.training import Callback, ProgressBar
 
@@ -133,6 +133,7 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         for width in {width for widths in self._all_widths() for width in widths}:
             if self.activation != "original":
                 StackedActivation([self.activation], width, [0], proxy_norm=self.proxy_norm)
+        MLPShape(1, (), 1, normalization=self.normalization, proxy_norm=self.proxy_norm)
         for callback in self.callbacks or ():
             if not callable(getattr(callback, "on_epoch_end", None)):
                 raise ValueError(
@@ -236,33 +237,38 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
 
     def _draw(self, n: int, wanted: list[Wanted], key: int) -> tuple[np.ndarray, np.ndarray]:
         layout = self.encoder_.layout_
-        values = np.empty((0, layout.n_values), dtype=np.float32)
-        codes = np.empty((0, len(layout.spans)), dtype=np.int64)
-        if not codes.shape[1]:
+        if not layout.spans:
             return np.empty((n, 0), np.float32), np.empty((n, 0), np.int64)
-        made, chunk = 0, n
-        while len(codes) < n:
+        values = [np.empty((0, layout.n_values), dtype=np.float32)]
+        codes = [np.empty((0, len(layout.spans)), dtype=np.int64)]
+        network, spans = self._sampler()
+        made = met_all = 0
+        while met_all < n:
             if made > _MAX_TRIES * max(n, _CHUNK):
                 raise ValueError(
-                    f"only {len(codes)} of {made} rows met the conditions "
+                    f"only {met_all} of {made} rows met the conditions "
                     f"{[w.column for w in wanted]}, {n} were asked for; ask for fewer, or relax "
                     "the conditions"
                 )
             chunk = min(_CHUNK, n) if not made else _CHUNK
-            new_values, new_codes = self._generate(chunk, wanted, fold_in(key, made))
+            new_values, new_codes = self._generate(
+                network, spans, chunk, wanted, fold_in(key, made)
+            )
             made += chunk
             if wanted:
                 table = self.encoder_.decode(new_values, new_codes)
                 met = np.logical_and.reduce([w.met(new_codes, table) for w in wanted])
                 new_values, new_codes = new_values[met], new_codes[met]
-            values = np.concatenate([values, new_values])
-            codes = np.concatenate([codes, new_codes])
-        return values[:n], codes[:n]
+            values.append(new_values)
+            codes.append(new_codes)
+            met_all += len(new_codes)
+        return np.concatenate(values)[:n], np.concatenate(codes)[:n]
 
     @torch.inference_mode()
-    def _generate(self, n: int, wanted: list[Wanted], key: int) -> tuple[np.ndarray, np.ndarray]:
+    def _generate(
+        self, network: StackedNetwork, spans: RowSpans, n: int, wanted: list[Wanted], key: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Rows of all members in equal parts."""
-        network, spans = self._sampler()
         precision = Precision(self._trained[1])
         n_members = network.n_members
         share = -(-n // n_members)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -24,7 +25,7 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "normalization": [StrOptions(set(NORMALIZATIONS))],
     "proxy_norm": ["boolean"],
     "n_members": [COUNT],
-    "random_state": ["random_state", object],
+    "random_state": ["random_state", np.random.Generator],
     "device": [str, torch.device],
     "precision": [StrOptions(set(PRECISIONS))],
     "callbacks": [list, tuple, None],

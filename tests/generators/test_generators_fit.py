@@ -273,6 +273,10 @@ def test_pac_must_divide_the_batch_before_any_work():
         make(TVAE, activation="relux").fit(Untouchable())
     with pytest.raises(ValueError, match="generator_dim must hold"):
         make(CTGAN, generator_dim=(0,)).fit(Untouchable())
+    with pytest.raises(ValueError, match="normalization='layer'"):
+        make(CTGAN, proxy_norm=True).fit(Untouchable())
+    with pytest.raises(ValueError, match="'random_state' parameter"):
+        make(TVAE, random_state="seed").fit(Untouchable())
     with pytest.raises(ValueError, match="'epochs' parameter"):
         make(CTGAN, epochs=0).fit(Untouchable())
 

@@ -8,6 +8,7 @@ import pytest
 
 from combutab._random import random_int64
 from combutab.generators import CTGAN, TVAE
+from combutab.generators._conditions import read_conditions
 from combutab.generators._noise import normals, uniforms
 
 RNG = np.random.default_rng(0)
@@ -37,10 +38,11 @@ def test_rare_categories_come_out_as_rare_as_they_are(gan):
 def test_a_condition_on_any_column_sets_that_column(gan):
     for column, value in (("first", "b"), ("rare", "seldom")):
         codes = gan.encoder_.condition_code(column, value)
-        _, made = gan._generate(300, [], 5)  # without a filter, and without conditions
-        from combutab.generators._conditions import read_conditions
-
-        _, asked = gan._generate(300, read_conditions(gan.encoder_, {column: value}), 5)
+        _, made = gan._generate(
+            *gan._sampler(), 300, [], 5
+        )  # without a filter, and without conditions
+        wanted = read_conditions(gan.encoder_, {column: value})
+        _, asked = gan._generate(*gan._sampler(), 300, wanted, 5)
         free, conditioned = ((part[:, codes[0]] == codes[1]).mean() for part in (made, asked))
         assert conditioned > 0.9  # the generator itself does as it is asked
         assert free < 0.7
