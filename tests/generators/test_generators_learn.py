@@ -38,9 +38,8 @@ def test_rare_categories_come_out_as_rare_as_they_are(gan):
 def test_a_condition_on_any_column_sets_that_column(gan):
     for column, value in (("first", "b"), ("rare", "seldom")):
         codes = gan.encoder_.condition_code(column, value)
-        _, made = gan._generate(
-            *gan._sampler(), 300, [], 5
-        )  # without a filter, and without conditions
+        # without a filter, and without conditions
+        _, made = gan._generate(*gan._sampler(), 300, [], 5)
         wanted = read_conditions(gan.encoder_, {column: value})
         _, asked = gan._generate(*gan._sampler(), 300, wanted, 5)
         free, conditioned = ((part[:, codes[0]] == codes[1]).mean() for part in (made, asked))
