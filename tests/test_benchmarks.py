@@ -43,6 +43,21 @@ def test_quick_form(script, tmp_path):
     assert list(tmp_path.glob(f"{stem}*")), "results are written"
 
 
+def test_quick_quality(tmp_path):
+    if not DATA_HOME.is_dir():
+        pytest.skip("needs ../shared/data")
+    first = run_quick("quality_generators.py", tmp_path, "--data-home", str(DATA_HOME))
+    assert "10 of 10 generators to go" in first.stdout
+    rows = pd.read_csv(tmp_path / "quality_generators.csv")
+    assert rows.groupby("data")["model"].nunique().tolist() == [5, 5]
+    assert rows["accuracy"].notna().sum() == rows["mae"].notna().sum() == 5
+    text = (tmp_path / "quality_generators.md").read_text()
+    assert "combutab TVAE" in text
+    assert str(tmp_path) not in text
+    again = run_quick("quality_generators.py", tmp_path, "--data-home", str(DATA_HOME))
+    assert "to go" not in again.stdout, "nothing is trained twice"
+
+
 @pytest.mark.parametrize("script", STUDIES)
 def test_quick_study(script, tmp_path):
     arguments = ["--activations", "relu", "combu", "pln-4", "relu+ln+proxy", "--jobs", "1"]
