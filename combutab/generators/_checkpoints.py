@@ -14,6 +14,7 @@ import torch
 from combutab._model_files import model_header, read_model, with_prefix, write_model
 from combutab.generators._records import TableRows
 from combutab.generators._train import Curves, Training
+from combutab.generators._validation import DISTANCE, Validation
 
 _FREE = ("epochs", "verbose", "enable_gpu")  # may differ between the fits of one training
 _SECONDS = 30.0  # between two writings, at least
@@ -75,9 +76,12 @@ class Checkpoint:
         """The seed of the training that the file is of."""
         return self._state.get("seed")
 
-    def restore(self, training: Training, rows: TableRows) -> tuple[int, Curves]:
-        """Put a training where the file's stood; returns its epochs, and its losses by epoch."""
+    def restore(
+        self, training: Training, rows: TableRows, validation: Validation | None
+    ) -> tuple[int, Curves]:
+        """Put a training where the file's stood; returns its epochs, and its curves by epoch."""
         self._fingerprint = _fingerprint(rows)
+        self._validation = validation
         if self._found is None:
             return 0, {}
         if self._state["table"] != self._fingerprint:
@@ -95,6 +99,12 @@ class Checkpoint:
                 )
         losses = with_prefix(self._found, "losses.")
         curves = {name: list(losses[name]) for name in self._state["losses"]}
+        if validation is not None:
+            best = [with_prefix(self._found, f"{m}.best.") for m in range(len(training.plans))]
+            validation.restore(
+                curves[DISTANCE],
+                [{n: torch.from_numpy(v) for n, v in state.items()} for state in best],
+            )
         return int(self._state["epochs"]), curves
 
     def offer(self, training: Training, epochs: int, curves: Curves, seed: int) -> None:
@@ -115,6 +125,9 @@ class Checkpoint:
                 ):
                     for key, value in state.items():
                         tensors[f"{m}.{name}.{part}.{key}"] = value.cpu().numpy()
+        if self._validation is not None:
+            for m, state in enumerate(self._validation.best_states):
+                tensors |= {f"{m}.best.{key}": value.cpu().numpy() for key, value in state.items()}
         stood = {
             "epochs": epochs,
             "seed": seed,

@@ -57,6 +57,25 @@ def read_conditions(encoder: ModeEncoder, conditions: Mapping[Any, Any]) -> list
     return [_read(encoder, column, value) for column, value in conditions.items()]
 
 
+def read_each(encoder: ModeEncoder, conditions: pd.DataFrame) -> np.ndarray:
+    """The codes that each row of conditions asks for, (n, n_spans), -1 where it asks for none.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column or value.
+    """
+    asked = np.full((len(conditions), len(encoder.layout_.spans)), -1)
+    for position, column in enumerate(conditions.columns):
+        codes, values = pd.factorize(conditions.iloc[:, position])  # -1 for a missing value
+        found = [encoder.condition_code(column, value) for value in values]
+        if found:
+            asked[codes >= 0, found[0][0]] = np.array([code for _, code in found])[
+                codes[codes >= 0]
+            ]
+    return asked
+
+
 def _read(encoder: ModeEncoder, column: Any, value: Any) -> Wanted:
     if isinstance(value, tuple):
         return _read_range(encoder, column, value)

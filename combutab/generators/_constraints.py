@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from combutab._device import PRECISIONS
 from combutab.nn import NORMALIZATIONS
@@ -24,6 +24,9 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "activation": [str, callable],
     "normalization": [StrOptions(set(NORMALIZATIONS))],
     "proxy_norm": ["boolean"],
+    "early_stopping": ["boolean"],
+    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+    "n_iter_no_change": [COUNT, Options(Real, {np.inf})],
     "n_members": [COUNT],
     "random_state": ["random_state", np.random.Generator],
     "device": [str, torch.device],

@@ -21,7 +21,7 @@ from combutab.generators._constraints import (
 )
 from combutab.generators._gan import GANConfig, GANTraining
 from combutab.generators._noise import normals, uniforms
-from combutab.generators._records import GeneratorPlan, TableRows
+from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
 from combutab.nn import ActivationSpec, Member, RowSpans, StackedGenerator
 
 _NOISE, _GUMBEL = 1, 2  # purposes of a sample's key
@@ -66,6 +66,13 @@ class CTGAN(BaseGenerator):
         Before the activations: as for the estimators. Where it is "batch", the critic has none.
     proxy_norm : bool, default=False
         Follow layer or group normalisation by proxy normalisation.
+    early_stopping : bool, default=False
+        Hold rows out, and stop a member when its own rows have not come closer to them, by the
+        energy distance of encoded rows, for ``n_iter_no_change`` epochs. The weights of its best
+        epoch are kept.
+    validation_fraction : float, default=0.1
+        Share of the rows that early stopping holds out, 1,000 rows at most.
+    n_iter_no_change : int or inf, default=20
     n_members : int, default=1
         Generators trained from different seeds as one stack; samples have equal parts of each.
     random_state : int, RandomState, Generator or None, default=None
@@ -79,7 +86,8 @@ class CTGAN(BaseGenerator):
     ----------
     encoder_ : ModeEncoder
     history_ : DataFrame
-        One row a member and epoch: generator_loss, discriminator_loss, means over the epoch.
+        One row a member and epoch: generator_loss, discriminator_loss, means over the epoch; with
+        early stopping validation_distance.
     loss_values : DataFrame
         The same of the first member, with the ``ctgan`` package's column names.
     n_iter_ : int
@@ -112,7 +120,8 @@ class CTGAN(BaseGenerator):
         "log_frequency": ["boolean"],
         "pac": [COUNT],
     }
-    _sampled_network, _conditional = "generator", True
+    _sampled_network = "generator"
+    _member_rates = {"generator_lr", "discriminator_lr", "generator_decay", "discriminator_decay"}
 
     def __init__(
         self,
@@ -134,6 +143,9 @@ class CTGAN(BaseGenerator):
         activation: ActivationSpec = "combu",
         normalization: str = "batch",
         proxy_norm: bool = False,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: float = 20,
         n_members: int = 1,
         random_state: Any = None,
         device: str | torch.device = "auto",
@@ -157,20 +169,23 @@ class CTGAN(BaseGenerator):
         self.activation = activation
         self.normalization = normalization
         self.proxy_norm = proxy_norm
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.n_members = n_members
         self.random_state = random_state
         self.device = device
         self.precision = precision
         self.callbacks = callbacks
 
-    def _check(self) -> torch.device:
+    def _check(self) -> None:
         if self.batch_size % self.pac:
             nearest = max(1, round(self.batch_size / self.pac)) * self.pac
             raise ValueError(
                 f"pac={self.pac} must divide batch_size={self.batch_size}: the critic judges "
                 f"{self.pac} rows at a time; take batch_size={nearest}"
             )
-        return super()._check()
+        super()._check()
 
     def _all_widths(self) -> list[tuple[int, ...]]:
         return [
@@ -209,21 +224,37 @@ class CTGAN(BaseGenerator):
         )
         return GANTraining(rows, spans, plans, config, device)
 
-    def _network(self, spans: RowSpans, members: Sequence[Member]) -> StackedGenerator:
-        return StackedGenerator(
-            self.embedding_dim,
-            spans.n_condition,
-            spans.width,
-            self._all_widths()[0],
-            members,
+    def _shape_of_network(self) -> SampledShape:
+        return SampledShape(
+            embedding_dim=self.embedding_dim,
+            widths=self._all_widths()[0],
+            activation=self.activation,
+            n_members=self.n_members,
             normalization=self.normalization,
             proxy_norm=self.proxy_norm,
+            precision=self.precision,
+            conditional=True,
+        )
+
+    @staticmethod
+    def _network(
+        shape: SampledShape, spans: RowSpans, members: Sequence[Member]
+    ) -> StackedGenerator:
+        return StackedGenerator(
+            shape.embedding_dim,
+            spans.n_condition,
+            spans.width,
+            shape.widths,
+            members,
+            normalization=shape.normalization,
+            proxy_norm=shape.proxy_norm,
             dtype=spans.dtype,
             device=spans.device,
         )
 
+    @staticmethod
     def _make(
-        self,
+        shape: SampledShape,
         network: Any,
         spans: RowSpans,
         keys: Sequence[int],
@@ -231,7 +262,7 @@ class CTGAN(BaseGenerator):
         condition: Tensor,
     ) -> tuple[Tensor, Tensor]:
         noise_keys = [fold_in(key, _NOISE) for key in keys]
-        noise = normals(noise_keys, n_rows, self.embedding_dim, device=spans.device)
+        noise = normals(noise_keys, n_rows, shape.embedding_dim, device=spans.device)
         raw = network(noise.to(spans.dtype), condition).to(spans.dtype)
         draw_keys = [fold_in(key, _GUMBEL) for key in keys]
         # what training's Gumbel-softmax stands for: one draw from each span's softmax

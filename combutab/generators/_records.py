@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from combutab._device import Precision
-from combutab.nn import Member, RowSpans, StackedNetwork
+from combutab.nn import ActivationSpec, Member, RowSpans, StackedNetwork
 from combutab.preprocessing import ModeTable, RowLayout
 from combutab.training import RowOptimizer
 
@@ -42,13 +42,27 @@ class GeneratorPlan:
     discriminator_decay: float = 1e-6
 
 
+@dataclass(frozen=True)
+class SampledShape:
+    """The network that makes rows as it was fitted, whatever an estimator's parameters are now."""
+
+    embedding_dim: int
+    widths: tuple[int, ...]
+    activation: ActivationSpec
+    n_members: int
+    normalization: str
+    proxy_norm: bool
+    precision: str
+    conditional: bool  # takes a condition vector
+
+
 @dataclass
 class GeneratorResult:
-    """What came of one member: its networks' states by name, and a loss an epoch for each."""
+    """What came of one member: the state of the network that makes rows, and curves by epoch."""
 
-    states: dict[str, dict[str, Tensor]]
+    state: dict[str, Tensor]
     losses: dict[str, list[float]] = field(default_factory=dict)
-    reason: str = "epochs"  # or "callback", "interrupted", "diverged"
+    reason: str = "epochs"  # or "no_improvement", "callback", "interrupted", "diverged"
 
 
 def make_spans(layout: RowLayout, device: torch.device, precision: Precision) -> RowSpans:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any
 
@@ -20,9 +21,10 @@ from combutab._model_files import (
     with_prefix,
     write_model,
 )
+from combutab.generators._records import SampledShape
 from combutab.preprocessing import ModeEncoder
 
-_FITTED = ("n_iter_", "n_features_in_", "_seed", "_n_sampled", "_trained")
+_FITTED = ("n_iter_", "n_features_in_", "_seed", "_n_sampled")
 
 
 def save_generator(model: Any, path: str | os.PathLike[str]) -> None:
@@ -36,6 +38,7 @@ def save_generator(model: Any, path: str | os.PathLike[str]) -> None:
     header = {
         **model_header(model),
         "fitted": {name: encode(getattr(model, name), name) for name in _FITTED},
+        "shape": encode(dataclasses.asdict(model._shape), "shape"),
         "encoder": encoder,
         "n_members": len(model._states),
         "history": {name: encode(column, name) for name, column in history.items()},
@@ -56,14 +59,14 @@ def load_generator(cls: Any, path: str | os.PathLike[str], device: str | torch.d
     try:
         for name in _FITTED:
             setattr(model, name, decode(header["fitted"][name]))
+        model._shape = SampledShape(**decode(header["shape"]))
         model.encoder_ = ModeEncoder.from_state(with_prefix(tensors, "encoder."), header["encoder"])
         model._states = [with_prefix(tensors, f"member.{i}.") for i in range(header["n_members"])]
         history = pd.DataFrame({n: decode(v) for n, v in header["history"].items()})
         model.history_ = history.astype({"member": np.int64, "epoch": np.int64})  # it may be empty
         if hasattr(model.encoder_, "feature_names_in_"):
             model.feature_names_in_ = model.encoder_.feature_names_in_
-        if model.encoder_.layout_.spans:
-            model._sampler()  # names and shapes fit the network, or it says which does not
+        model._sampler()  # names and shapes fit the network, or it says which does not
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(
             f"{path} is damaged: its header and arrays do not make a {cls.__name__} ({error!r})"

@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from combutab.generators._records import GeneratorPlan, GeneratorResult
+from combutab.generators._validation import DISTANCE, Validation
 from combutab.nn import StackedNetwork
 from combutab.training import Callback, EpochReport, RowOptimizer
 
@@ -33,17 +34,25 @@ def train(
     n_epochs: int,
     callbacks: Sequence[Callback] = (),
     *,
+    sampled_network: str,
+    validation: Validation | None = None,
     done: int = 0,
     curves: Curves | None = None,
     keep: Callable[[int, Curves, bool], None] = lambda epochs, curves, last: None,
 ) -> list[GeneratorResult]:
-    """Train for so many epochs, unless a callback, an interrupt or a loss of NaN ends it.
+    """Train for so many epochs, unless validation, a callback or an interrupt ends it.
+
+    A member that diverges, or that validation finds finished, stays in the stack until all are,
+    and what comes of it is what it was.
 
     Parameters
     ----------
     training : Training
     n_epochs : int
     callbacks : sequence of Callback
+    sampled_network : str
+        The network whose weights are wanted.
+    validation : Validation, optional
     done : int
         Epochs that an earlier call has trained; ``curves`` has their losses.
     keep : callable
@@ -55,6 +64,7 @@ def train(
     """
     n_members = len(training.plans)
     curves = {} if curves is None else curves
+    diverged = _not_finite(curves, n_members)
     reason, started = "epochs", time.perf_counter()
     begun: list[Callback] = []
     try:
@@ -62,18 +72,24 @@ def train(
             callback.on_train_begin(n_members, n_epochs)
             begun.append(callback)
         for number in range(done, n_epochs):
+            if validation is not None and (validation.finished | diverged).all():
+                break
             losses = {n: v.cpu().numpy() for n, v in training.epoch(number).items()}  # the one sync
-            for name, values in losses.items():
+            columns = dict(losses)
+            if validation is not None:
+                columns[DISTANCE] = validation.measure()
+                validation.observe(columns[DISTANCE])
+            for name, values in columns.items():
                 curves.setdefault(name, []).append(values)
-            if not all(np.isfinite(values).all() for values in losses.values()):
-                reason = "diverged"
+            diverged |= _not_finite({n: [v] for n, v in losses.items()}, n_members)
+            if diverged.all():
                 break
             report = EpochReport(
                 number + 1,
                 n_epochs,
                 tuple(range(n_members)),
                 next(iter(losses.values())),
-                None,
+                None if validation is None else -columns[DISTANCE],
                 np.array([plan.generator_lr for plan in training.plans]),
                 time.perf_counter() - started,
                 losses,
@@ -89,16 +105,37 @@ def train(
     finally:
         for callback in begun:
             callback.on_train_end()
-    if reason != "diverged" and reason != "interrupted":
+    if reason != "interrupted" and not diverged.all():
         keep(done, curves, True)
     return [
-        GeneratorResult(
-            states={
-                name: {n: v.cpu() for n, v in network.member_state(m).items()}
-                for name, network in training.networks.items()
-            },
-            losses={name: [float(v[m]) for v in values] for name, values in curves.items()},
-            reason=reason,
-        )
+        _result(training.networks[sampled_network], m, curves, validation, diverged, reason)
         for m in range(n_members)
     ]
+
+
+def _not_finite(curves: Curves, n_members: int) -> np.ndarray:
+    """Which members have a loss that is not finite, (M,)."""
+    found = np.zeros(n_members, dtype=bool)
+    for values in curves.values():
+        found |= ~np.isfinite(values).all(axis=0)
+    return found
+
+
+def _result(
+    network: StackedNetwork,
+    m: int,
+    curves: Curves,
+    validation: Validation | None,
+    diverged: np.ndarray,
+    reason: str,
+) -> GeneratorResult:
+    state, n_epochs = network.member_state(m), None
+    if validation is not None:
+        state = validation.best_states[m] or state
+        n_epochs = int(validation.n_epochs[m])
+        reason = "no_improvement" if validation.finished[m] else reason
+    return GeneratorResult(
+        {name: value.cpu() for name, value in state.items()},
+        {name: [float(v[m]) for v in values[:n_epochs]] for name, values in curves.items()},
+        "diverged" if diverged[m] else reason,
+    )

@@ -19,7 +19,7 @@ from combutab.generators._constraints import (
     check_widths,
 )
 from combutab.generators._noise import normals, uniforms
-from combutab.generators._records import GeneratorPlan, TableRows
+from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
 from combutab.generators._vae import VAEConfig, VAETraining
 from combutab.nn import ActivationSpec, Member, RowSpans, StackedRowDecoder
 
@@ -57,6 +57,8 @@ class TVAE(BaseGenerator):
         Follow layer or group normalisation by proxy normalisation.
     learning_rate : float, default=1e-3
         Adam's.
+    early_stopping, validation_fraction, n_iter_no_change
+        As of `CTGAN`.
     n_members, random_state, device, precision, callbacks
         As of `CTGAN`.
 
@@ -64,7 +66,8 @@ class TVAE(BaseGenerator):
     ----------
     encoder_ : ModeEncoder
     history_ : DataFrame
-        One row a member and epoch: loss, the mean over the rows.
+        One row a member and epoch: loss, the mean over the rows; with early stopping
+        validation_distance.
     loss_values : DataFrame
         The same of the first member, with the ``ctgan`` package's column names.
     n_iter_ : int
@@ -92,6 +95,7 @@ class TVAE(BaseGenerator):
         "learning_rate": [POSITIVE],
     }
     _sampled_network = "decoder"
+    _member_rates = {"learning_rate", "l2scale"}
 
     def __init__(
         self,
@@ -109,6 +113,9 @@ class TVAE(BaseGenerator):
         normalization: str = "none",
         proxy_norm: bool = False,
         learning_rate: float = 1e-3,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: float = 20,
         n_members: int = 1,
         random_state: Any = None,
         device: str | torch.device = "auto",
@@ -128,6 +135,9 @@ class TVAE(BaseGenerator):
         self.normalization = normalization
         self.proxy_norm = proxy_norm
         self.learning_rate = learning_rate
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.n_members = n_members
         self.random_state = random_state
         self.device = device
@@ -163,21 +173,37 @@ class TVAE(BaseGenerator):
         )
         return VAETraining(rows, spans, plans, config, device)
 
-    def _network(self, spans: RowSpans, members: Sequence[Member]) -> StackedRowDecoder:
+    def _shape_of_network(self) -> SampledShape:
+        return SampledShape(
+            embedding_dim=self.embedding_dim,
+            widths=self._all_widths()[1],
+            activation=self.activation,
+            n_members=self.n_members,
+            normalization=self.normalization,
+            proxy_norm=self.proxy_norm,
+            precision=self.precision,
+            conditional=False,
+        )
+
+    @staticmethod
+    def _network(
+        shape: SampledShape, spans: RowSpans, members: Sequence[Member]
+    ) -> StackedRowDecoder:
         return StackedRowDecoder(
-            self.embedding_dim,
-            self._all_widths()[1],
+            shape.embedding_dim,
+            shape.widths,
             spans.width,
             spans.n_values,
             members,
-            normalization=self.normalization,
-            proxy_norm=self.proxy_norm,
+            normalization=shape.normalization,
+            proxy_norm=shape.proxy_norm,
             dtype=spans.dtype,
             device=spans.device,
         )
 
+    @staticmethod
     def _make(
-        self,
+        shape: SampledShape,
         network: Any,
         spans: RowSpans,
         keys: Sequence[int],
@@ -187,7 +213,7 @@ class TVAE(BaseGenerator):
         def keys_of(purpose: int) -> list[int]:
             return [fold_in(key, purpose) for key in keys]
 
-        latent = normals(keys_of(_LATENT), n_rows, self.embedding_dim, device=spans.device)
+        latent = normals(keys_of(_LATENT), n_rows, shape.embedding_dim, device=spans.device)
         raw, sigma = network(latent.to(spans.dtype))
         codes = uniforms(keys_of(_CODES), n_rows, spans.n_spans, device=spans.device)
         values, drawn = spans.sample(raw.to(spans.dtype), codes)

@@ -215,9 +215,10 @@ def _array_column(values: np.ndarray) -> pd.Series:
 def _not_empty(
     schema: TableSchema, columns: list[pd.Series]
 ) -> tuple[TableSchema, list[pd.Series]]:
-    if not columns or not len(columns[0]):
-        n_rows = len(columns[0]) if columns else 0
-        raise ValueError(
-            f"X has {n_rows} rows and {len(columns)} columns; at least one of each is needed"
-        )
+    n_rows = len(columns[0]) if columns else 0
+    shape = (n_rows, len(columns))
+    if not columns:  # in scikit-learn's words
+        raise ValueError(f"Found 0 feature(s) (shape={shape}) while a minimum of 1 is required.")
+    if not n_rows:
+        raise ValueError(f"Found 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
     return schema, columns

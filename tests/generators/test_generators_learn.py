@@ -8,8 +8,8 @@ import pytest
 
 from combutab._random import random_int64
 from combutab.generators import CTGAN, TVAE
-from combutab.generators._conditions import read_conditions
 from combutab.generators._noise import normals, uniforms
+from combutab.generators._sampling import FREE
 
 RNG = np.random.default_rng(0)
 N = 1000
@@ -38,10 +38,10 @@ def test_rare_categories_come_out_as_rare_as_they_are(gan):
 def test_a_condition_on_any_column_sets_that_column(gan):
     for column, value in (("first", "b"), ("rare", "seldom")):
         codes = gan.encoder_.condition_code(column, value)
-        # without a filter, and without conditions
-        _, made = gan._generate(*gan._sampler(), 300, [], 5)
-        wanted = read_conditions(gan.encoder_, {column: value})
-        _, asked = gan._generate(*gan._sampler(), 300, wanted, 5)
+        # without a filter
+        free = np.full(300, FREE)
+        _, made = gan._sampler().generate(300, free, free, 5)
+        _, asked = gan._sampler().generate(300, np.full(300, codes[0]), np.full(300, codes[1]), 5)
         free, conditioned = ((part[:, codes[0]] == codes[1]).mean() for part in (made, asked))
         assert conditioned > 0.9  # the generator itself does as it is asked
         assert free < 0.7
@@ -89,3 +89,32 @@ def test_a_model_holds_no_row_of_its_table():
     inner = np.sort(hidden)[1:-1]  # the bounds are kept, to keep samples within them
     assert not any(value.tobytes() in data for value in inner)
     assert len(data) < 10_000_000
+
+
+@pytest.mark.parametrize("n_members", [1, 3])
+def test_rows_of_many_conditions_at_once(n_members):
+    model = CTGAN(epochs=2, batch_size=100, n_members=n_members, random_state=0).fit(RARE)
+    patterns = [(a, b) for a in ("a", "b", None) for b in ("often", "seldom", None)]
+    asked = pd.DataFrame(RNG.permutation(np.repeat(np.array(patterns, object), 40, axis=0)))
+    asked.columns = ["first", "rare"]
+    rows = model.sample_from(asked, random_state=0)
+    for name in asked:
+        given = asked[name].notna()
+        assert (rows.loc[given, name] == asked.loc[given, name]).all()
+    assert rows["x"].nunique() > 0.9 * len(rows)  # but for those at the bounds, none twice
+    # what is left free has the share that a free sample has
+    free = (rows.loc[asked["first"].isna() & asked["rare"].isna(), "first"] == "a").mean()
+    expected = (model.sample(2000)["first"] == "a").mean()
+    assert free == pytest.approx(expected, abs=0.25)
+    assert len(model.sample_from(asked[:0])) == 0
+    with pytest.raises(ValueError, match="often_"):
+        model.sample_from(pd.DataFrame({"rare": ["often_"]}))
+
+
+def test_rows_of_conditions_that_are_never_met(monkeypatch):
+    from combutab.generators import _sampling
+
+    monkeypatch.setattr(_sampling, "_MAX_TRIES", 0)
+    model = TVAE(epochs=1, random_state=0).fit(RARE)
+    with pytest.raises(ValueError, match=r"of 30 rows of conditions.*first.*'rare': 'seldom'"):
+        model.sample_from(pd.DataFrame({"rare": ["seldom"] * 30}), random_state=0)

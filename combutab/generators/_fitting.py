@@ -1,0 +1,258 @@
+"""Fit generators to a table: those of equal shape as one stack."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from combutab._device import Precision
+from combutab._random import fold_in, random_permutations, seed_from
+from combutab.generators._checkpoints import Checkpoint
+from combutab.generators._records import GeneratorResult, TableRows, make_spans
+from combutab.generators._sampling import Sampler
+from combutab.generators._train import Curves, Training, train
+from combutab.generators._validation import DISTANCE, MAX_ROWS, Validation
+from combutab.nn import Member, RowSpans
+from combutab.preprocessing import ModeEncoder
+from combutab.training import ProgressBar
+
+_MEMBER, _ENCODER, _HELD_OUT, _VALIDATE = 1, 2, 4, 5  # purposes of an estimator's seed
+# what the members of one stack may differ in, beside the rates
+_OWN = {"activation", "n_members", "random_state"}
+
+
+def fit_stack(models: Sequence[Any], X: Any, discrete_columns: Any = "auto") -> list[Any]:
+    """Fit several generators on one table, those that differ only by their activations or rates as
+    one stack, which takes less time than one after another.
+
+    Each ends as its own ``fit`` would leave it, up to the rounding of sums. Generators of one
+    stack are of one class and have the same ``random_state``, an int: encoders draw from it.
+
+    Parameters
+    ----------
+    models : sequence of CTGAN and TVAE
+    X, discrete_columns
+        As in ``fit``.
+
+    Returns
+    -------
+    list of the same models, fitted
+
+    Raises
+    ------
+    ValueError
+        As ``fit`` does; where some diverged, the others are fitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from combutab import TVAE
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> models = [TVAE(epochs=1, activation=a, random_state=0) for a in ("relu", "combu")]
+    >>> [model.n_iter_ for model in fit_stack(models, X)]
+    [1, 1]
+    """
+    models = list(models)
+    if len({id(model) for model in models}) < len(models):
+        raise ValueError("models holds the same object twice; use sklearn.base.clone")
+    for model in models:
+        if not hasattr(model, "_plan"):
+            raise ValueError(f"models must be CTGAN or TVAE objects, got {model!r}")
+        model._validate_params()
+        model._check()
+    stacks: list[list[Any]] = []
+    for model in models:
+        for stack in stacks:
+            if _stackable(model, stack[0]):
+                stack.append(model)
+                break
+        else:
+            stacks.append([model])
+    errors = []
+    for stack in stacks:
+        try:
+            fit_generators(stack, X, discrete_columns)
+        except DivergedError as error:
+            errors.append(str(error))
+    if errors:
+        raise DivergedError("; ".join(errors))
+    return models
+
+
+class DivergedError(ValueError):
+    """A loss became infinite or not a number."""
+
+
+def _stackable(model: Any, other: Any) -> bool:
+    if type(model) is not type(other):
+        return False
+    mine, theirs = model.get_params(deep=False), other.get_params(deep=False)
+    own = _OWN | model._member_rates
+    seeds = (model.random_state, other.random_state)
+    return (
+        all(isinstance(seed, int | np.integer) for seed in seeds)
+        and seeds[0] == seeds[1]
+        and all(_equal(mine[name], theirs[name]) for name in mine if name not in own)
+    )
+
+
+def _equal(value: Any, other: Any) -> bool:
+    if isinstance(value, list | tuple) and isinstance(other, list | tuple):
+        return list(value) == list(other)
+    return bool(value is other or value == other)
+
+
+def fit_generators(
+    models: Sequence[Any],
+    X: Any,
+    discrete_columns: Any = "auto",
+    checkpoint: Any = None,
+) -> None:
+    """Fit checked models that may be members of one stack; see ``BaseGenerator.fit``."""
+    first = models[0]
+    device = first._find_device()
+    for model in models:  # a fit that fails leaves no fitted estimator
+        model.__dict__.pop("_states", None)
+    file = None if checkpoint is None else Checkpoint(checkpoint, first)
+    seed = seed_from(first.random_state)
+    if file is not None and file.seed is not None:
+        seed = file.seed
+    encoder = ModeEncoder(
+        discrete_columns=discrete_columns,
+        random_state=fold_in(seed, _ENCODER) >> 32,
+        n_jobs=max(1, torch.get_num_threads()),
+    ).fit(X)
+    precision = Precision(first.precision)
+    spans = make_spans(encoder.layout_, device, precision)
+    # members of one activation must be neighbours
+    kinds = [model.activation for model in models]
+    order = sorted(range(len(models)), key=lambda i: kinds.index(kinds[i]))
+    owners = [i for i in order for _ in range(models[i].n_members)]
+    results = [GeneratorResult({}) for _ in owners]
+    if spans.width:  # all columns are constant otherwise: nothing to learn
+        members = [
+            Member(fold_in(seed, _MEMBER, j), models[i].activation)
+            for i in order
+            for j in range(models[i].n_members)
+        ]
+        rows = TableRows.on(device, encoder.encode(X), precision.dtype)
+        plans = [models[i]._plan(member) for i, member in zip(owners, members, strict=True)]
+        rows, held_out = _hold_out(first, rows, seed)
+        training = first._training(rows, spans, plans, device)
+        validation = None
+        if held_out is not None:
+            validation = _validation(first, encoder, spans, training, held_out)
+        results = _train(first, training, rows, validation, file, seed)
+    diverged = []
+    for i, model in enumerate(models):
+        own = [r for owner, r in zip(owners, results, strict=True) if owner == i]
+        if any(result.reason == "diverged" for result in own):
+            diverged.append(model)
+        else:
+            _absorb(model, seed, encoder, own)
+    if any(result.reason == "interrupted" for result in results):
+        warnings.warn("Training interrupted by user: the last weights are kept.", stacklevel=4)
+    if diverged:
+        names = ", ".join(f"activation={model.activation!r}" for model in diverged)
+        raise DivergedError(
+            f"training diverged with {names}: a loss is not finite; lower the learning rates, or "
+            "look for values of extreme size in the table"
+        )
+
+
+def _hold_out(model: Any, rows: TableRows, seed: int) -> tuple[TableRows, TableRows | None]:
+    """The rows to train on, and those for early stopping."""
+    if not model.early_stopping:
+        return rows, None
+    n_held = min(MAX_ROWS, math.ceil(model.validation_fraction * len(rows)))
+    if n_held < 2 or n_held >= len(rows):
+        raise ValueError(
+            f"validation_fraction={model.validation_fraction} of {len(rows)} rows leaves "
+            f"{len(rows) - n_held} to train on and {n_held} to validate on, which takes 1 and 2; "
+            "change it, or set early_stopping=False"
+        )
+    order = random_permutations([fold_in(seed, _HELD_OUT)], [len(rows)])[0]
+    order = order.to(rows.codes.device)
+    return tuple(  # type: ignore[return-value]
+        TableRows(rows.values[part], rows.codes[part])
+        for part in (order[n_held:].sort().values, order[:n_held])
+    )
+
+
+def _validation(
+    model: Any, encoder: ModeEncoder, spans: RowSpans, training: Training, held_out: TableRows
+) -> Validation:
+    network = training.networks[model._sampled_network]
+    sampler = Sampler(encoder, model._shape_of_network(), network, spans, model._make)
+    keys = [fold_in(plan.member.seed, _VALIDATE) for plan in training.plans]
+    return Validation(held_out, sampler, keys, model.n_iter_no_change)
+
+
+def _train(
+    model: Any,
+    training: Training,
+    rows: TableRows,
+    validation: Validation | None,
+    file: Checkpoint | None,
+    seed: int,
+) -> list[GeneratorResult]:
+    callbacks = list(model.callbacks or ())
+    if model.verbose:
+        callbacks.insert(0, ProgressBar(type(model).__name__))
+    name = model._sampled_network
+    if file is None:
+        return train(training, model.epochs, callbacks, sampled_network=name, validation=validation)
+    done, curves = file.restore(training, rows, validation)
+
+    def keep(epochs: int, curves: Curves, last: bool) -> None:
+        write = file.write if last else file.offer
+        write(training, epochs, curves, seed)
+
+    return train(
+        training,
+        model.epochs,
+        callbacks,
+        sampled_network=name,
+        validation=validation,
+        done=done,
+        curves=curves,
+        keep=keep,
+    )
+
+
+def _absorb(
+    model: Any, seed: int, encoder: ModeEncoder, results: Sequence[GeneratorResult]
+) -> None:
+    """Make a model fitted."""
+    model.encoder_ = encoder
+    model.n_features_in_ = encoder.n_features_in_
+    model.__dict__.pop("feature_names_in_", None)
+    if hasattr(encoder, "feature_names_in_"):
+        model.feature_names_in_ = encoder.feature_names_in_
+    model.history_ = pd.concat(
+        [
+            pd.DataFrame({"member": i, "epoch": range(1, _n_epochs(result) + 1)}).assign(
+                **{_curve_name(name): curve for name, curve in result.losses.items()}
+            )
+            for i, result in enumerate(results)
+        ],
+        ignore_index=True,
+    )
+    model.n_iter_ = _n_epochs(results[0])
+    model._shape = model._shape_of_network()
+    model._states = [{n: v.numpy() for n, v in result.state.items()} for result in results]
+    model._seed, model._n_sampled = seed, 0
+
+
+def _n_epochs(result: GeneratorResult) -> int:
+    return len(next(iter(result.losses.values()), []))
+
+
+def _curve_name(name: str) -> str:
+    return name if name in ("loss", DISTANCE) else f"{name}_loss"

@@ -1,0 +1,53 @@
+"""scikit-learn's own estimator checks on the generators: every one, none expected to fail."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from combutab import CTGAN, TVAE
+
+SMALL = {
+    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "batch_size": 20},
+    TVAE: {"compress_dims": (8,), "decompress_dims": (8,)},
+}
+TABLE = pd.DataFrame({"x": np.arange(40.0), "code": np.arange(40) % 3})
+
+
+@pytest.mark.parametrize(
+    ("model", "check"),
+    [
+        pytest.param(model, check, id=f"{cls.__name__}-{getattr(check, 'func', check).__name__}")
+        for cls, params in SMALL.items()
+        for model, check in estimator_checks_generator(cls(epochs=1, embedding_dim=4, **params))
+    ],
+)
+def test_checks(model, check):
+    check(model)
+
+
+def make(**params):
+    return TVAE(epochs=1, embedding_dim=4, random_state=0, **SMALL[TVAE], **params)
+
+
+def test_a_target_is_ignored_and_a_list_names_discrete_columns():
+    target = np.arange(40) % 2
+    plain = make().fit(TABLE).sample(9)
+    for y in (target, pd.Series(target), target.astype(str), None):
+        pd.testing.assert_frame_equal(make().fit(TABLE, y).sample(9), plain)
+    piped = make_pipeline(FunctionTransformer(), make()).fit(TABLE, target)
+    pd.testing.assert_frame_equal(piped[-1].sample(9), plain)
+    for listed in (["code"], ("code",), pd.Index(["code"]), np.array(["code"])):
+        model = make().fit(TABLE, listed)
+        assert list(model.encoder_.categories_) == ["code"]
+        pd.testing.assert_frame_equal(
+            make().fit(TABLE, discrete_columns=list(listed)).sample(9), model.sample(9)
+        )
+    # as many names as rows
+    assert list(make().fit(TABLE[:1], np.array(["code"])).encoder_.categories_) == ["x", "code"]
+    with pytest.raises(ValueError, match=r"given twice.*'code'.*'x'"):
+        make().fit(TABLE, ["code"], discrete_columns=["x"])
+    with pytest.raises(ValueError, match="cod"):
+        make().fit(TABLE, ["cod"])
