@@ -1,0 +1,69 @@
+"""Rows of a fitted generator for SDV's conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from combutab._random import fold_in
+from combutab.generators._sampling import FREE
+
+_TRIES = 5000  # more rows than are asked for, to look for those that meet conditions
+
+
+def rows_that_meet(
+    model: Any, n_rows: int, codes: Mapping[int, int], numbers: Mapping[Any, Any]
+) -> pd.DataFrame:
+    """At most n_rows rows, those that a few tries give: SDV asks again for the rest.
+
+    Parameters
+    ----------
+    model : CTGAN or TVAE, fitted on a DataFrame
+    n_rows : int
+    codes : mapping of int to int
+        Span -> code, of discrete columns: the network is asked for the rarest; the rows have all.
+    numbers : mapping
+        Column -> value, of continuous columns, None for a missing one. No network can be asked for
+        these: the rows are the nearest ones, of which SDV keeps those that are near enough.
+    """
+    n_tries = n_rows + _TRIES
+    if not numbers:
+        return _draw(model, n_rows, codes, n_tries)
+    return _nearest(_draw(model, n_tries, codes, n_tries), numbers, n_rows)
+
+
+def _draw(model: Any, n_rows: int, codes: Mapping[int, int], n_tries: int) -> pd.DataFrame:
+    """At most n_rows rows that have the codes, out of about n_tries."""
+    sampler, key = model._sampler(), model._sample_key(None)
+    counts = model.encoder_.category_counts_
+    span, code = min(codes.items(), key=lambda item: counts[item[0]][item[1]], default=(FREE, FREE))
+    values, found = [], []
+    n_made = n_met = 0
+    while n_met < n_rows and n_made < n_tries:
+        chunk = min(sampler._chunk, n_tries - n_made if n_made else n_rows)
+        asked = np.full(chunk, span), np.full(chunk, code)
+        new_values, new_codes = sampler.generate(chunk, *asked, fold_in(key, n_made))
+        met = np.ones(chunk, dtype=bool)
+        for other_span, other_code in codes.items():
+            met &= new_codes[:, other_span] == other_code
+        values.append(new_values[met])
+        found.append(new_codes[met])
+        n_made += chunk
+        n_met += int(met.sum())
+    return model.encoder_.decode(np.concatenate(values)[:n_rows], np.concatenate(found)[:n_rows])
+
+
+def _nearest(table: pd.DataFrame, numbers: Mapping[Any, Any], n_rows: int) -> pd.DataFrame:
+    """At most n_rows rows, those whose values are nearest to the wanted ones, in their order."""
+    rank = np.zeros(len(table))
+    for column, value in numbers.items():
+        if value is None:
+            near = np.where(table[column].isna(), 0.0, np.nan)
+        else:
+            near = (table[column] - value).abs().rank(method="min").to_numpy()
+        rank = np.maximum(rank, near)  # NaN stays: a value is missing, or is not
+    order = np.argsort(rank, kind="stable")[: min(n_rows, int(np.isfinite(rank).sum()))]
+    return table.iloc[np.sort(order)].reset_index(drop=True)

@@ -1,0 +1,314 @@
+"""SDV's CTGANSynthesizer and TVAESynthesizer with models of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import pandas as pd
+import torch
+
+from combutab.generators._base import BaseGenerator
+from combutab.generators._ctgan import CTGAN
+from combutab.generators._tvae import TVAE
+from combutab.generators.sdv._rows import rows_that_meet
+from combutab.nn import ActivationSpec
+
+try:
+    import sdv.single_table
+    from rdt.transformers import FloatFormatter
+    from sdv.single_table.base import BaseSingleTableSynthesizer
+    from sdv.single_table.utils import detect_discrete_columns
+
+    from combutab.generators.sdv._dates import DateTransformer
+except ModuleNotFoundError as error:
+    raise ImportError("combutab.generators.sdv needs SDV: pip install 'combutab[sdv]'") from error
+
+
+class _Missing(Enum):
+    """A missing value in transformed conditions: NaN would be lost in SDV's groups."""
+
+    VALUE = None
+
+
+class _Synthesizer(BaseSingleTableSynthesizer):
+    """What both synthesizers put in the place of SDV's parts."""
+
+    _model_class: type[BaseGenerator]
+    _model_kwargs: dict[str, Any]
+
+    def _add_parameters(self, **parameters: Any) -> None:
+        """Those of ours, kept as SDV keeps its own."""
+        self.__dict__.update(parameters)
+        self._model_kwargs = {**self._model_kwargs, **parameters}
+
+    @property
+    def _model_sdtype_transformers(self) -> dict[str, Any]:
+        """SDV's, except that missing numbers and dates stay: the model learns where they are."""
+        keep = {"missing_value_replacement": None, "missing_value_generation": None}
+        return {
+            **super()._model_sdtype_transformers,
+            "numerical": FloatFormatter(
+                learn_rounding_scheme=self.enforce_rounding,
+                enforce_min_max_values=self.enforce_min_max_values,
+                **keep,
+            ),
+            "datetime": DateTransformer(),
+        }
+
+    def _fit(self, processed_data: pd.DataFrame) -> None:
+        transformers = self._data_processor._hyper_transformer.field_transformers
+        discrete = detect_discrete_columns(self.metadata, processed_data, transformers)
+        self._model = self._model_class(**self._model_kwargs).fit(processed_data, discrete)
+
+    def _sample(self, num_rows: int, conditions: Mapping[Any, Any] | None = None) -> pd.DataFrame:
+        encoder = self._model.encoder_
+        codes, numbers = {}, {}
+        for column, value in (conditions or {}).items():
+            value = None if value is _Missing.VALUE else value
+            if column not in encoder.schema_.keys or len(encoder.categories_.get(column, ())) == 1:
+                continue  # SDV compares what comes out
+            if column not in encoder.categories_:
+                numbers[column] = value
+                continue
+            try:
+                span, code = encoder.condition_code(column, value)
+            except ValueError as error:
+                # SDV shows errors that begin so
+                message = f"Unable to sample any rows for the given conditions: {error}"
+                raise ValueError(message) from error
+            codes[span] = code
+        if not codes and not numbers:
+            return self._model.sample(num_rows)
+        return rows_that_meet(self._model, num_rows, codes, numbers)
+
+    def _sample_with_conditions(self, conditions: pd.DataFrame, *args: Any, **kwargs: Any) -> Any:
+        # SDV's groups by pandas' categories would have empty ones, at which it fails
+        is_category = conditions.dtypes.map(lambda d: isinstance(d, pd.CategoricalDtype))
+        plain = conditions.astype(dict.fromkeys(conditions.columns[is_category], object))
+        return super()._sample_with_conditions(plain, *args, **kwargs)
+
+    def _transform_conditions(self, condition_df: pd.DataFrame) -> pd.DataFrame:
+        transformed = super()._transform_conditions(condition_df)
+        return transformed.astype(object).where(transformed.notna(), _Missing.VALUE)
+
+    def _print_warning(self, data: pd.DataFrame) -> None:
+        """Nothing: the model keeps categories as codes, however many there are."""
+
+    def get_loss_values_plot(self, title: str | None = None) -> Any:
+        """Draw the losses by epoch.
+
+        Parameters
+        ----------
+        title : str, optional
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+
+        Raises
+        ------
+        sdv.errors.NotFittedError
+        """
+        import plotly.express
+
+        losses = self.get_loss_values()
+        names = [name for name in losses.columns if name.endswith("Loss")]
+        figure = plotly.express.line(losses, x="Epoch", y=names, template="plotly_white")
+        figure.update_layout(
+            title=title or f"{self._model_class.__name__} losses",
+            yaxis_title="Loss",
+            legend_title_text="",
+        )
+        return figure
+
+
+class CTGANSynthesizer(_Synthesizer, sdv.single_table.CTGANSynthesizer):
+    """SDV's ``CTGANSynthesizer`` around `combutab.CTGAN`.
+
+    It is used as SDV's, in its place. What differs: any activation; conditions on discrete columns
+    go to the generator; missing numbers and dates are learned, with what they depend on; a fit can
+    be repeated (``random_state``); pandas' categories are taken; and a thousand categories are no
+    cause for alarm.
+
+    Parameters
+    ----------
+    metadata : sdv.metadata.Metadata
+    enforce_min_max_values, enforce_rounding : bool, default=True
+        As SDV's. The generator keeps to the fitted bounds in any case.
+    locales : list of str or str, default=["en_US"]
+    embedding_dim, generator_dim, discriminator_dim, generator_lr, generator_decay, \
+discriminator_lr, discriminator_decay, batch_size, discriminator_steps, log_frequency, verbose, \
+epochs, pac, enable_gpu
+        As SDV's.
+    activation, normalization, proxy_norm, early_stopping, validation_fraction, n_iter_no_change, \
+n_members, random_state, device, precision, callbacks
+        As of `combutab.CTGAN`. Sampling after a fit begins with a seed of SDV's.
+
+    Raises
+    ------
+    ValueError
+        By ``fit``, if a parameter or the table cannot be used.
+
+    Examples
+    --------
+    With a table and its ``sdv.metadata.Metadata``::
+
+        synthesizer = CTGANSynthesizer(metadata, activation="combu", random_state=0)
+        synthesizer.fit({"people": table})
+        rows = synthesizer.sample(100)["people"]
+    """
+
+    _model_class = CTGAN
+
+    def __init__(
+        self,
+        metadata: Any,
+        enforce_min_max_values: bool = True,
+        enforce_rounding: bool = True,
+        locales: Sequence[str] | str = ("en_US",),
+        embedding_dim: int = 128,
+        generator_dim: Sequence[int] = (256, 256),
+        discriminator_dim: Sequence[int] = (256, 256),
+        generator_lr: float = 2e-4,
+        generator_decay: float = 1e-6,
+        discriminator_lr: float = 2e-4,
+        discriminator_decay: float = 1e-6,
+        batch_size: int = 500,
+        discriminator_steps: int = 1,
+        log_frequency: bool = True,
+        verbose: bool = False,
+        epochs: int = 300,
+        pac: int = 10,
+        enable_gpu: bool = True,
+        *,
+        activation: ActivationSpec = "combu",
+        normalization: str = "batch",
+        proxy_norm: bool = False,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: float = 20,
+        n_members: int = 1,
+        random_state: Any = None,
+        device: str | torch.device = "auto",
+        precision: str = "float32",
+        callbacks: Any = None,
+    ) -> None:
+        super().__init__(
+            metadata,
+            enforce_min_max_values=enforce_min_max_values,
+            enforce_rounding=enforce_rounding,
+            locales=locales if isinstance(locales, str) else list(locales),
+            embedding_dim=embedding_dim,
+            generator_dim=generator_dim,
+            discriminator_dim=discriminator_dim,
+            generator_lr=generator_lr,
+            generator_decay=generator_decay,
+            discriminator_lr=discriminator_lr,
+            discriminator_decay=discriminator_decay,
+            batch_size=batch_size,
+            discriminator_steps=discriminator_steps,
+            log_frequency=log_frequency,
+            verbose=verbose,
+            epochs=epochs,
+            pac=pac,
+            enable_gpu=enable_gpu,
+        )
+        self._add_parameters(
+            activation=activation,
+            normalization=normalization,
+            proxy_norm=proxy_norm,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            n_members=n_members,
+            random_state=random_state,
+            device=device,
+            precision=precision,
+            callbacks=callbacks,
+        )
+
+
+class TVAESynthesizer(_Synthesizer, sdv.single_table.TVAESynthesizer):
+    """SDV's ``TVAESynthesizer`` around `combutab.TVAE`.
+
+    It is used as SDV's, in its place; what differs is told of at `CTGANSynthesizer`. Conditions
+    are met by choosing among the model's rows, since TVAE takes none.
+
+    Parameters
+    ----------
+    metadata : sdv.metadata.Metadata
+    enforce_min_max_values, enforce_rounding : bool, default=True
+        As SDV's. The generator keeps to the fitted bounds in any case.
+    embedding_dim, compress_dims, decompress_dims, l2scale, batch_size, verbose, epochs, \
+loss_factor, enable_gpu
+        As SDV's.
+    activation, normalization, proxy_norm, learning_rate, early_stopping, validation_fraction, \
+n_iter_no_change, n_members, random_state, device, precision, callbacks
+        As of `combutab.TVAE`. Sampling after a fit begins with a seed of SDV's.
+
+    Raises
+    ------
+    ValueError
+        By ``fit``, if a parameter or the table cannot be used.
+    """
+
+    _model_class = TVAE
+
+    def __init__(
+        self,
+        metadata: Any,
+        enforce_min_max_values: bool = True,
+        enforce_rounding: bool = True,
+        embedding_dim: int = 128,
+        compress_dims: Sequence[int] = (128, 128),
+        decompress_dims: Sequence[int] = (128, 128),
+        l2scale: float = 1e-5,
+        batch_size: int = 500,
+        verbose: bool = False,
+        epochs: int = 300,
+        loss_factor: float = 2,
+        enable_gpu: bool = True,
+        *,
+        activation: ActivationSpec = "combu",
+        normalization: str = "none",
+        proxy_norm: bool = False,
+        learning_rate: float = 1e-3,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: float = 20,
+        n_members: int = 1,
+        random_state: Any = None,
+        device: str | torch.device = "auto",
+        precision: str = "float32",
+        callbacks: Any = None,
+    ) -> None:
+        super().__init__(
+            metadata,
+            enforce_min_max_values=enforce_min_max_values,
+            enforce_rounding=enforce_rounding,
+            embedding_dim=embedding_dim,
+            compress_dims=compress_dims,
+            decompress_dims=decompress_dims,
+            l2scale=l2scale,
+            batch_size=batch_size,
+            verbose=verbose,
+            epochs=epochs,
+            loss_factor=loss_factor,
+            enable_gpu=enable_gpu,
+        )
+        self._add_parameters(
+            activation=activation,
+            normalization=normalization,
+            proxy_norm=proxy_norm,
+            learning_rate=learning_rate,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            n_members=n_members,
+            random_state=random_state,
+            device=device,
+            precision=precision,
+            callbacks=callbacks,
+        )
