@@ -15,6 +15,7 @@ WRITES = {
     "permutation_importance": {"permutation_importance.png"},
     "quantiles_and_uncertainty": {"quantiles_and_uncertainty.png"},
     "search_activations": {"search_activations.png"},
+    "synthetic_table": {"generator.safetensors", "synthetic.csv", "synthetic_table.png"},
     "which_activation": {"which_activation.csv", "which_activation.png"},
 }
 

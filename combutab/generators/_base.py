@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABCMeta, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Self, cast
 
@@ -24,6 +24,7 @@ from combutab.generators._saving import load_generator, save_generator
 from combutab.generators._train import Training
 from combutab.nn import Member, MLPShape, RowSpans, StackedActivation, StackedNetwork
 
+_LOSSES = ("loss", "generator_loss", "discriminator_loss")
 _SAMPLE = 3  # a purpose of the estimator's seed
 
 
@@ -73,6 +74,13 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         condition: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Values and codes of n_rows rows a member."""
+
+    @staticmethod
+    @abstractmethod
+    def _statistic(
+        training: Any, held_out: TableRows, sampler: Sampler, keys: Sequence[int]
+    ) -> tuple[str, Callable[[], np.ndarray]]:
+        """What early stopping goes by: its name, and what gives it for each member."""
 
     # ---- fit ---------------------------------------------------------------------------------
 
@@ -277,7 +285,7 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         """The losses of the first member by epoch, with the ``ctgan`` package's column names."""
         check_is_fitted(self)
         first = self.history_[self.history_["member"] == 0]
-        losses = first[["epoch", *(name for name in first if name.endswith("loss"))]]
+        losses = first[["epoch", *(name for name in first if name in _LOSSES)]]
         return losses.rename(columns=lambda name: name.replace("_", " ").title()).reset_index(
             drop=True
         )

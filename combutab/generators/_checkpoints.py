@@ -14,7 +14,7 @@ import torch
 from combutab._model_files import model_header, read_model, with_prefix, write_model
 from combutab.generators._records import TableRows
 from combutab.generators._train import Curves, Training
-from combutab.generators._validation import DISTANCE, Validation
+from combutab.generators._validation import Validation
 
 _FREE = ("epochs", "verbose", "enable_gpu")  # may differ between the fits of one training
 _SECONDS = 30.0  # between two writings, at least
@@ -102,7 +102,7 @@ class Checkpoint:
         if validation is not None:
             best = [with_prefix(self._found, f"{m}.best.") for m in range(len(training.plans))]
             validation.restore(
-                curves[DISTANCE],
+                curves[validation.name],
                 [{n: torch.from_numpy(v) for n, v in state.items()} for state in best],
             )
         return int(self._state["epochs"]), curves

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +23,8 @@ from combutab.generators._constraints import (
 from combutab.generators._gan import GANConfig, GANTraining
 from combutab.generators._noise import normals, uniforms
 from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
+from combutab.generators._sampling import Sampler
+from combutab.generators._validation import EnergyDistance
 from combutab.nn import ActivationSpec, Member, RowSpans, StackedGenerator
 
 _NOISE, _GUMBEL = 1, 2  # purposes of a sample's key
@@ -72,7 +75,7 @@ class CTGAN(BaseGenerator):
         epoch are kept.
     validation_fraction : float, default=0.1
         Share of the rows that early stopping holds out, 1,000 rows at most.
-    n_iter_no_change : int or inf, default=20
+    n_iter_no_change : int or inf, default=50
     n_members : int, default=1
         Generators trained from different seeds as one stack; samples have equal parts of each.
     random_state : int, RandomState, Generator or None, default=None
@@ -145,7 +148,7 @@ class CTGAN(BaseGenerator):
         proxy_norm: bool = False,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
-        n_iter_no_change: float = 20,
+        n_iter_no_change: float = 50,
         n_members: int = 1,
         random_state: Any = None,
         device: str | torch.device = "auto",
@@ -267,3 +270,9 @@ class CTGAN(BaseGenerator):
         draw_keys = [fold_in(key, _GUMBEL) for key in keys]
         # what training's Gumbel-softmax stands for: one draw from each span's softmax
         return spans.sample(raw, uniforms(draw_keys, n_rows, spans.n_spans, device=spans.device))
+
+    @staticmethod
+    def _statistic(
+        training: Any, held_out: TableRows, sampler: Sampler, keys: Sequence[int]
+    ) -> tuple[str, Callable[[], np.ndarray]]:
+        return "validation_distance", EnergyDistance(held_out, sampler, keys)

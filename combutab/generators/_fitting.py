@@ -17,7 +17,7 @@ from combutab.generators._checkpoints import Checkpoint
 from combutab.generators._records import GeneratorResult, TableRows, make_spans
 from combutab.generators._sampling import Sampler
 from combutab.generators._train import Curves, Training, train
-from combutab.generators._validation import DISTANCE, MAX_ROWS, Validation
+from combutab.generators._validation import MAX_ROWS, Validation
 from combutab.nn import Member, RowSpans
 from combutab.preprocessing import ModeEncoder
 from combutab.training import ProgressBar
@@ -191,7 +191,8 @@ def _validation(
     network = training.networks[model._sampled_network]
     sampler = Sampler(encoder, model._shape_of_network(), network, spans, model._make)
     keys = [fold_in(plan.member.seed, _VALIDATE) for plan in training.plans]
-    return Validation(held_out, sampler, keys, model.n_iter_no_change)
+    name, measure = model._statistic(training, held_out, sampler, keys)
+    return Validation(name, measure, network, model.n_iter_no_change)
 
 
 def _train(
@@ -255,4 +256,4 @@ def _n_epochs(result: GeneratorResult) -> int:
 
 
 def _curve_name(name: str) -> str:
-    return name if name in ("loss", DISTANCE) else f"{name}_loss"
+    return name if name == "loss" or name.startswith("validation") else f"{name}_loss"

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from combutab.generators._records import GeneratorPlan, GeneratorResult
-from combutab.generators._validation import DISTANCE, Validation
+from combutab.generators._validation import Validation
 from combutab.nn import StackedNetwork
 from combutab.training import Callback, EpochReport, RowOptimizer
 
@@ -77,8 +77,8 @@ def train(
             losses = {n: v.cpu().numpy() for n, v in training.epoch(number).items()}  # the one sync
             columns = dict(losses)
             if validation is not None:
-                columns[DISTANCE] = validation.measure()
-                validation.observe(columns[DISTANCE])
+                columns[validation.name] = validation.measure()
+                validation.observe(columns[validation.name])
             for name, values in columns.items():
                 curves.setdefault(name, []).append(values)
             diverged |= _not_finite({n: [v] for n, v in losses.items()}, n_members)
@@ -89,7 +89,7 @@ def train(
                 n_epochs,
                 tuple(range(n_members)),
                 next(iter(losses.values())),
-                None if validation is None else -columns[DISTANCE],
+                None if validation is None else -columns[validation.name],
                 np.array([plan.generator_lr for plan in training.plans]),
                 time.perf_counter() - started,
                 losses,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from combutab.generators._constraints import (
 )
 from combutab.generators._noise import normals, uniforms
 from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
+from combutab.generators._sampling import Sampler
 from combutab.generators._vae import VAEConfig, VAETraining
 from combutab.nn import ActivationSpec, Member, RowSpans, StackedRowDecoder
 
@@ -57,8 +59,12 @@ class TVAE(BaseGenerator):
         Follow layer or group normalisation by proxy normalisation.
     learning_rate : float, default=1e-3
         Adam's.
-    early_stopping, validation_fraction, n_iter_no_change
-        As of `CTGAN`.
+    early_stopping : bool, default=False
+        Hold rows out, and stop a member when its loss on them has not fallen for
+        ``n_iter_no_change`` epochs. The weights of its best epoch are kept.
+    validation_fraction : float, default=0.1
+        Share of the rows that early stopping holds out, 1,000 rows at most.
+    n_iter_no_change : int or inf, default=20
     n_members, random_state, device, precision, callbacks
         As of `CTGAN`.
 
@@ -67,7 +73,7 @@ class TVAE(BaseGenerator):
     encoder_ : ModeEncoder
     history_ : DataFrame
         One row a member and epoch: loss, the mean over the rows; with early stopping
-        validation_distance.
+        validation_loss.
     loss_values : DataFrame
         The same of the first member, with the ``ctgan`` package's column names.
     n_iter_ : int
@@ -220,3 +226,9 @@ class TVAE(BaseGenerator):
         # TVAE's values are normal about the decoder's: without this noise they vary too little
         noise = normals(keys_of(_VALUES), n_rows, spans.n_values, device=spans.device)
         return (values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn
+
+    @staticmethod
+    def _statistic(
+        training: Any, held_out: TableRows, sampler: Sampler, keys: Sequence[int]
+    ) -> tuple[str, Callable[[], np.ndarray]]:
+        return "validation_loss", lambda: training.validation_loss(held_out, keys).cpu().numpy()

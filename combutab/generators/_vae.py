@@ -96,9 +96,18 @@ class VAETraining:
         return {"loss": total / len(self.rows)}
 
     def _step(self, at: int, index: Tensor) -> Tensor:
-        values, codes = self.rows.values[index], self.rows.codes[index]
         keys = [fold_in(plan.member.seed, at, _NOISE) for plan in self.plans]
-        noise = normals(keys, index.shape[1], self.config.embedding_dim, device=self.device)
+        loss = self._loss(self.rows.values[index], self.rows.codes[index], keys)
+        fill_gradients(loss.sum(), self.encoder, self.decoder)
+        rates = [plan.generator_lr for plan in self.plans]
+        decays = [plan.generator_decay for plan in self.plans]
+        for name, net in self.networks.items():
+            update(net, self.optimizers[name], rates, decays)
+        return loss.detach()
+
+    def _loss(self, values: Tensor, codes: Tensor, keys: Sequence[int]) -> Tensor:
+        """The negative of the evidence lower bound, its reconstruction weighted, (M,)."""
+        noise = normals(keys, codes.shape[1], self.config.embedding_dim, device=self.device)
         with self.context():
             mean, log_variance = self.encoder(self.spans.dense(values, codes))
             mean, log_variance = mean.to(noise.dtype), log_variance.to(noise.dtype)
@@ -109,10 +118,12 @@ class VAETraining:
         reconstruction = (0.5 * error.square() + sigma.log()).sum(-1)
         reconstruction = reconstruction + self.spans.cross_entropy_all(raw, codes)
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
-        loss = (self.config.loss_factor * reconstruction + divergence).mean(1)
-        fill_gradients(loss.sum(), self.encoder, self.decoder)
-        rates = [plan.generator_lr for plan in self.plans]
-        decays = [plan.generator_decay for plan in self.plans]
-        for name, net in self.networks.items():
-            update(net, self.optimizers[name], rates, decays)
-        return loss.detach()
+        return (self.config.loss_factor * reconstruction + divergence).mean(1)
+
+    @torch.inference_mode()
+    def validation_loss(self, rows: TableRows, keys: Sequence[int]) -> Tensor:
+        """Each member's loss on other rows, (M,), by noise of these keys."""
+        self.encoder.eval()
+        self.decoder.eval()
+        shape = (len(keys), -1, -1)
+        return self._loss(rows.values.expand(shape), rows.codes.expand(shape), keys)

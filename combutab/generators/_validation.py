@@ -1,8 +1,8 @@
-"""Early stopping of generators by how far their rows are from rows held out."""
+"""Early stopping of generators by a statistic of rows held out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -10,13 +10,67 @@ from torch import Tensor
 
 from combutab.generators._records import TableRows
 from combutab.generators._sampling import Sampler
+from combutab.nn import StackedNetwork
 
-DISTANCE = "validation_distance"  # its name among a training's curves
-MAX_ROWS = 1000  # held out: the distance is of all pairs of rows
+MAX_ROWS = 1000  # held out
 
 
 class Validation:
-    """The distance of each member's rows to held-out ones by epoch, and its best weights.
+    """A statistic of each member by epoch, the less the better, and its best weights.
+
+    Parameters
+    ----------
+    name : str
+        Of the statistic, among a training's curves.
+    measure : callable
+        Gives the statistic of each member, (M,).
+    network : StackedNetwork
+        Whose weights are kept.
+    patience : float
+        Epochs without a lower statistic after which a member is finished.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        measure: Callable[[], np.ndarray],
+        network: StackedNetwork,
+        patience: float,
+    ) -> None:
+        self.name, self.measure, self.network, self.patience = name, measure, network, patience
+        self.best = np.full(network.n_members, np.inf)
+        self.best_states: list[dict[str, Tensor]] = [{} for _ in self.best]
+        self.n_idle = np.zeros(len(self.best), dtype=int)
+        self.n_epochs = np.zeros(len(self.best), dtype=int)
+
+    @property
+    def finished(self) -> np.ndarray:
+        """Which members have not become better for too long."""
+        return self.n_idle >= self.patience
+
+    def observe(self, values: np.ndarray) -> None:
+        """Take in an epoch's statistics, and keep the weights of members that became better."""
+        for m in np.flatnonzero(self._count(values)):
+            self.best_states[m] = self.network.member_state(int(m))
+
+    def restore(self, curve: Sequence[np.ndarray], states: list[dict[str, Tensor]]) -> None:
+        """Stand where these epochs' statistics, and the best weights among them, lead."""
+        for values in curve:
+            self._count(values)
+        self.best_states = states
+
+    def _count(self, values: np.ndarray) -> np.ndarray:
+        going = ~self.finished
+        better = going & (values < self.best)
+        self.best[better] = values[better]
+        self.n_idle[going] += 1
+        self.n_idle[better] = 0
+        self.n_epochs[going] += 1
+        return better
+
+
+class EnergyDistance:
+    """The energy distance of each member's rows to rows held out, (M,) a call.
 
     Parameters
     ----------
@@ -25,59 +79,23 @@ class Validation:
     sampler : Sampler
         About the network in training.
     keys : sequence of int
-        One a member. The same noise each epoch, so that the distances differ by the weights.
-    patience : float
-        Epochs without a shorter distance after which a member is finished.
+        One a member. The same noise each time, so that the distances differ by the weights.
     """
 
-    def __init__(
-        self, rows: TableRows, sampler: Sampler, keys: Sequence[int], patience: float
-    ) -> None:
-        assert sampler.network is not None
-        self.network = sampler.network
-        self.rows, self.sampler, self.keys, self.patience = rows, sampler, list(keys), patience
+    def __init__(self, rows: TableRows, sampler: Sampler, keys: Sequence[int]) -> None:
+        self.rows, self.sampler, self.keys = rows, sampler, list(keys)
         self._within = _mean_distance(rows.values, rows.codes)
-        self.best = np.full(len(self.keys), np.inf)
-        self.best_states: list[dict[str, Tensor]] = [{} for _ in self.keys]
-        self.n_idle = np.zeros(len(self.keys), dtype=int)
-        self.n_epochs = np.zeros(len(self.keys), dtype=int)
 
-    @property
-    def finished(self) -> np.ndarray:
-        """Which members have not come closer for too long."""
-        return self.n_idle >= self.patience
-
-    def measure(self) -> np.ndarray:
-        """The energy distance of each member's rows to those held out, (M,)."""
-        self.network.eval()
+    def __call__(self) -> np.ndarray:
+        assert self.sampler.network is not None
+        self.sampler.network.eval()
         values, codes = self.sampler.generate_stack(self.keys, len(self.rows))
-        return np.array([self._distance(v, c) for v, c in zip(values, codes, strict=True)])
+        return np.array([self._one(v, c) for v, c in zip(values, codes, strict=True)])
 
-    def _distance(self, values: Tensor, codes: Tensor) -> float:
+    def _one(self, values: Tensor, codes: Tensor) -> float:
         # Székely and Rizzo (2013): 0 where the distributions are equal, else positive
         between = _distances(values, codes, self.rows.values, self.rows.codes).mean()
         return float(2 * between - _mean_distance(values, codes) - self._within)
-
-    def observe(self, distances: np.ndarray) -> None:
-        """Take in an epoch's distances, and keep the weights of members that came closer."""
-        closer = self._count(distances)
-        for m in np.flatnonzero(closer):
-            self.best_states[m] = self.network.member_state(int(m))
-
-    def restore(self, curve: Sequence[np.ndarray], states: list[dict[str, Tensor]]) -> None:
-        """Stand where these epochs' distances, and the best weights among them, lead."""
-        for distances in curve:
-            self._count(distances)
-        self.best_states = states
-
-    def _count(self, distances: np.ndarray) -> np.ndarray:
-        going = ~self.finished
-        closer = going & (distances < self.best)
-        self.best[closer] = distances[closer]
-        self.n_idle[going] += 1
-        self.n_idle[closer] = 0
-        self.n_epochs[going] += 1
-        return closer
 
 
 def _distances(values: Tensor, codes: Tensor, values_2: Tensor, codes_2: Tensor) -> Tensor:
