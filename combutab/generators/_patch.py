@@ -105,7 +105,7 @@ def _check_activation(activation: ActivationSpec, *, twice: bool) -> None:
         )
     if twice:
         try:
-            (slope,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+            (slope,) = torch.autograd.grad((y * scale).sum(), x, create_graph=True)
             slope.square().sum().backward()
         except RuntimeError as error:
             raise ValueError(

@@ -188,7 +188,7 @@ n_members, random_state, device, precision, callbacks
         proxy_norm: bool = False,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
-        n_iter_no_change: float = 20,
+        n_iter_no_change: float = 50,
         n_members: int = 1,
         random_state: Any = None,
         device: str | torch.device = "auto",

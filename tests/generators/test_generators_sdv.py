@@ -1,0 +1,315 @@
+"""SDV's synthesizers with our models: fit, sample, save."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import combutab
+from combutab.training import Callback
+
+pytest.importorskip("sdv", reason="needs the extra sdv")
+
+import sdv.single_table
+from rdt.transformers import FloatFormatter, UniformEncoder
+from sdv.cag import FixedCombinations, Inequality
+from sdv.errors import NotFittedError
+from sdv.metadata import Metadata
+from sdv.utils import load_synthesizer
+
+from combutab.generators.sdv import CTGANSynthesizer, TVAESynthesizer
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:We strongly recommend saving the metadata",  # SDV's advice at every construction
+    "ignore:Replacing the default transformer",
+)
+BOTH = pytest.mark.parametrize("cls", [CTGANSynthesizer, TVAESynthesizer])
+TINY = {
+    CTGANSynthesizer: {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5},
+    TVAESynthesizer: {"compress_dims": (16,), "decompress_dims": (16,)},
+}
+RNG = np.random.default_rng(0)
+N = 200
+TABLE = pd.DataFrame(
+    {
+        "key": np.arange(N) + 1000,
+        "amount": RNG.normal(size=N).round(2),
+        "count": RNG.integers(0, 50, N),
+        "kind": RNG.choice(["a", "b", "c"], N, p=[0.7, 0.2, 0.1]),
+        "code": RNG.choice([1, 2, 3], N),
+        "flag": RNG.random(N) < 0.3,
+        "level": pd.Categorical(RNG.choice(["lo", "hi"], N), ["lo", "mid", "hi"]),
+        "when": pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 99, N), unit="D"),
+    }
+)
+TABLE["gap"] = RNG.normal(size=N).round(1)
+TABLE.loc[TABLE["kind"] == "b", "gap"] = np.nan
+TABLE.loc[::7, "when"] = pd.NaT
+TABLE.loc[::5, "kind"] = None
+SDTYPES = {
+    "key": "id",
+    "amount": "numerical",
+    "count": "numerical",
+    "kind": "categorical",
+    "code": "categorical",
+    "flag": "boolean",
+    "level": "categorical",
+    "when": "datetime",
+    "gap": "numerical",
+}
+
+
+def metadata(sdtypes=SDTYPES, **options):
+    columns = {
+        name: {"sdtype": sdtype, **options.get(name, {})} for name, sdtype in sdtypes.items()
+    }
+    key = {"primary_key": "key"} if "key" in sdtypes else {}
+    return Metadata.load_from_dict({"tables": {"t": {"columns": columns, **key}}})
+
+
+def make(cls, about=None, **params):
+    defaults = {"epochs": 2, "batch_size": 50, "embedding_dim": 8, "random_state": 0}
+    return cls(about or metadata(), **{**defaults, **TINY[cls], **params})
+
+
+def fit(synthesizer, table=TABLE):
+    synthesizer.fit({"t": table})
+    return synthesizer
+
+
+@pytest.fixture(scope="module", params=[CTGANSynthesizer, TVAESynthesizer], ids=["CTGAN", "TVAE"])
+def fitted(request):
+    return fit(make(request.param))
+
+
+# ---- schema -------------------------------------------------------------------------------------
+
+
+def test_samples_have_the_tables_schema_and_bounds(fitted):
+    rows = fitted.sample(300)["t"]
+    assert rows.columns.tolist() == TABLE.columns.tolist()
+    assert (rows.dtypes == TABLE.dtypes).all()
+    assert len(rows) == 300
+    assert rows["key"].is_unique
+    for name in ("amount", "count", "gap", "when"):
+        assert rows[name].min() >= TABLE[name].min()
+        assert rows[name].max() <= TABLE[name].max()
+    np.testing.assert_allclose(100 * rows["amount"], (100 * rows["amount"]).round(), atol=1e-6)
+    assert (rows["when"].dropna() == rows["when"].dropna().dt.normalize()).all()
+    for name in ("kind", "code", "flag", "level"):
+        assert set(rows[name].dropna()) <= set(TABLE[name].dropna())
+    for name in ("kind", "gap", "when"):
+        assert rows[name].isna().any()
+    whole = ["key", "amount", "count", "code", "flag", "level"]
+    assert rows[whole].notna().all(axis=None)
+
+
+def test_the_model_sees_categories_and_missing_values(fitted):
+    assert set(fitted._model.encoder_.categories_) == {"kind", "code", "flag", "level"}
+    processed = make(type(fitted)).preprocess({"t": TABLE})["t"]
+    assert "key" not in processed
+    for name in processed.columns:
+        assert processed[name].isna().tolist() == TABLE[name].isna().tolist(), name
+    assert processed["when"].dtype == TABLE["when"].dtype
+
+
+def test_what_is_missing_together_is_learned():
+    # `gap` is missing in the rows of one kind: drawn at random it would be in as many of each
+    table = pd.DataFrame({"kind": ["a", "b"] * 100, "gap": [1.0, np.nan, 2.0, np.nan] * 50})
+    about = metadata({"kind": "categorical", "gap": "numerical"})
+    model = make(TVAESynthesizer, about, epochs=150, batch_size=100, learning_rate=1e-2)
+    rows = fit(model, table).sample(500)["t"]
+    assert rows["gap"].isna().groupby(rows["kind"]).mean()["b"] > 0.9
+    assert rows["gap"].isna().groupby(rows["kind"]).mean()["a"] < 0.1
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+@pytest.mark.parametrize("form", ["date", "text", "text with a zone"])
+def test_dates_of_every_unit_and_form(unit, form):
+    dates = TABLE["when"].astype(f"datetime64[{unit}]")
+    options = {}
+    if form != "date":
+        text = "%d/%m/%Y" if form == "text" else "%Y-%m-%d %H:%M:%S%z"
+        options = {"when": {"datetime_format": text}}
+        zone = "Asia/Tokyo" if "%z" in text else None  # no summer time
+        dates = dates.dt.tz_localize(zone).dt.strftime(text)
+    table = pd.DataFrame({"when": dates, "flag": TABLE["flag"]})
+    about = metadata({"when": "datetime", "flag": "boolean"}, **options)
+    rows = fit(make(TVAESynthesizer, about), table).sample(100)["t"]
+    assert rows["when"].dtype == dates.dtype
+    assert rows["when"].isna().any()
+    assert set(rows["when"].dropna()) <= set(
+        pd.date_range("2020-01-01", "2020-04-08").as_unit(unit)
+        if form == "date"
+        else pd.date_range("2020-01-01", "2020-04-08", tz=zone).strftime(text)
+    )
+
+
+def test_integer_column_names():
+    table = TABLE[["amount", "kind"]].set_axis([0, 1], axis=1)
+    about = Metadata.detect_from_dataframes({"t": table.rename(columns=str)})
+    assert fit(make(CTGANSynthesizer, about), table).sample(5)["t"].columns.tolist() == [0, 1]
+
+
+# ---- parameters ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["CTGAN", "TVAE"])
+def test_the_signature_is_sdvs_and_our_models(name):
+    ours = inspect.signature(getattr(combutab.generators.sdv, f"{name}Synthesizer")).parameters
+    theirs = inspect.signature(getattr(sdv.single_table, f"{name}Synthesizer")).parameters
+    model = inspect.signature(getattr(combutab, name)).parameters
+    keyword_only = inspect.Parameter.KEYWORD_ONLY
+    positional = [p for p in ours.values() if p.kind != keyword_only]
+    assert [p.name for p in positional] == list(theirs)
+    defaults = {p.name: p.default for p in positional} | {"locales": ["en_US"]}
+    if "locales" not in theirs:
+        del defaults["locales"]
+    assert defaults == {p.name: p.default for p in theirs.values()}
+    assert {p.name: p.default for p in ours.values() if p.kind == keyword_only} == {
+        p.name: p.default for p in model.values() if p.kind == keyword_only
+    }
+
+
+@BOTH
+def test_every_parameter_reaches_the_model_and_comes_back(cls):
+    class Stop(Callback):
+        def on_epoch_end(self, *args, **kwargs):
+            return True
+
+    given = {
+        "activation": "pln-4",
+        "normalization": "layer",
+        "n_members": 2,
+        "enable_gpu": False,
+        "early_stopping": True,
+        "validation_fraction": 0.3,
+        "precision": "float64",
+        "callbacks": [Stop()],
+    }
+    synthesizer = make(cls, **given)
+    parameters = synthesizer.get_parameters()
+    assert given.items() <= parameters.items()
+    assert parameters["epochs"] == 2
+    fit(synthesizer)
+    model = synthesizer._model
+    assert {name: getattr(model, name) for name in given} == given
+    assert model.n_iter_ == 1
+    again = fit(cls(metadata(), **parameters))
+    pd.testing.assert_frame_equal(again.sample(20)["t"], synthesizer.sample(20)["t"])
+
+
+@BOTH
+def test_a_fit_can_be_repeated(cls):
+    one, same, other = (fit(make(cls, random_state=seed)) for seed in (0, 0, 1))
+    first = one.sample(40)["t"]
+    pd.testing.assert_frame_equal(same.sample(40)["t"], first)
+    assert not other.sample(40)["t"].equals(first)
+    assert not one.sample(40)["t"].equals(first)
+    one.reset_sampling()
+    pd.testing.assert_frame_equal(one.sample(40)["t"], first)
+
+
+@BOTH
+def test_wrong_parameters_are_the_models_errors(cls):
+    with pytest.raises(ValueError, match="did you mean 'combu'"):
+        fit(make(cls, activation="comby"))
+
+
+# ---- transformers and constraints ---------------------------------------------------------------
+
+
+@BOTH
+def test_transformers_can_be_chosen(cls):
+    synthesizer = make(cls)
+    synthesizer.auto_assign_transformers({"t": TABLE})
+    assert type(synthesizer.get_transformers()["when"]).__name__ == "DateTransformer"
+    synthesizer.update_transformers(
+        {"kind": UniformEncoder(), "gap": FloatFormatter("mean", learn_rounding_scheme=True)}
+    )
+    fit(synthesizer)
+    assert set(synthesizer._model.encoder_.categories_) == {"code", "flag", "level"}
+    rows = synthesizer.sample(100)["t"]
+    assert (rows.dtypes == TABLE.dtypes).all()
+    assert set(rows["kind"].dropna()) == {"a", "b", "c"}
+    assert rows["gap"].isna().any()
+
+
+@BOTH
+def test_processed_data_can_be_fitted(cls):
+    one, other = make(cls), make(cls)
+    one.fit_processed_data(one.preprocess({"t": TABLE}))
+    pd.testing.assert_frame_equal(one.sample(20)["t"], fit(other).sample(20)["t"])
+
+
+@BOTH
+def test_constraints_hold(cls):
+    table = TABLE[["amount", "count", "kind", "flag", "code"]].dropna().copy()
+    table["most"] = table["amount"] + RNG.integers(0, 3, len(table))
+    table["kind"] = np.where(table["code"] == 1, "a", table["kind"])
+    names = ["amount", "count", "kind", "flag", "code"]
+    sdtypes = {name: SDTYPES[name] for name in names} | {"most": "numerical"}
+    synthesizer = make(cls, metadata(sdtypes))
+    synthesizer.add_constraints([Inequality("amount", "most"), FixedCombinations(["kind", "code"])])
+    rows = fit(synthesizer, table).sample(100)["t"]
+    assert len(rows) == 100
+    assert (rows["amount"] <= rows["most"]).all()
+    known = set(table[["kind", "code"]].itertuples(index=False, name=None))
+    assert set(rows[["kind", "code"]].itertuples(index=False, name=None)) <= known
+    assert (rows.dtypes == table.dtypes).all()
+
+
+def test_many_categories_are_no_cause_for_alarm(capsys):
+    table = pd.DataFrame({"name": [f"n{i}" for i in range(1200)]})
+    rows = fit(make(CTGANSynthesizer, metadata({"name": "categorical"}), epochs=1), table)
+    assert set(rows.sample(50)["t"]["name"]) <= set(table["name"])
+    assert "PerformanceAlert" not in capsys.readouterr().out
+
+
+# ---- losses -------------------------------------------------------------------------------------
+
+
+def test_losses_and_their_plot(fitted):
+    losses = fitted.get_loss_values()
+    names = ["Generator Loss", "Discriminator Loss"]
+    names = names if isinstance(fitted, CTGANSynthesizer) else ["Loss"]
+    assert losses.columns.tolist() == ["Epoch", *names]
+    figure = fitted.get_loss_values_plot("As it went")
+    assert [line.name for line in figure.data] == names
+    for line in figure.data:
+        np.testing.assert_array_equal(line.x, losses["Epoch"])
+        np.testing.assert_array_equal(line.y, losses[line.name])
+    assert figure.layout.title.text == "As it went"
+
+
+@BOTH
+def test_there_are_no_losses_before_fit(cls):
+    with pytest.raises(NotFittedError):
+        make(cls).get_loss_values_plot()
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+
+def test_a_new_process_loads_a_synthesizer(fitted, tmp_path):
+    fitted.save(tmp_path / "synthesizer.pkl")
+    fitted.reset_sampling()
+    expected = fitted.sample(20)["t"]
+    again = load_synthesizer(tmp_path / "synthesizer.pkl")
+    again.reset_sampling()
+    pd.testing.assert_frame_equal(again.sample(20)["t"], expected)
+    if isinstance(fitted, TVAESynthesizer):
+        return  # a process takes seconds: one is enough
+    code = f"""
+from sdv.utils import load_synthesizer
+synthesizer = load_synthesizer({str(tmp_path / "synthesizer.pkl")!r})
+synthesizer.reset_sampling()
+synthesizer.sample(20)["t"].to_pickle({str(tmp_path / "rows.pkl")!r})
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    pd.testing.assert_frame_equal(pd.read_pickle(tmp_path / "rows.pkl"), expected)
