@@ -1,11 +1,10 @@
-"""The ``combutab`` command."""
+"""``combutab compare``: the best activation for a table."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from combutab._device import resolve_device
-from combutab._version import __version__
+from combutab.cli._console import UserError, interruptible, one_line_warnings
+from combutab.cli._outputs import cannot_write, check_folder
 from combutab.datasets import TableError, make_formula, read_table, split_target
 from combutab.model_selection import (
     DEFAULT_ACTIVATIONS,
@@ -35,16 +35,8 @@ from combutab.model_selection import (
 from combutab.plotting import plot_comparison
 
 FILES = ("results.csv", "summary.csv", "comparison.png", "best_model.safetensors")
-_USAGE_ERROR, _INTERRUPTED = 2, 130
 _CPU_RATE = 5e10  # floating-point operations a second in training, seen on two cores
 _LONG = 300.0  # seconds: said beforehand
-
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
 
 
 @dataclass(frozen=True)
@@ -58,43 +50,6 @@ class _Data:
     folder: Path
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit code: 0, 2 after a user's error, 130 after Ctrl-C."""
-    command = typer.main.get_command(app)
-    usage_error: Any = typer.BadParameter.__base__
-    try:
-        code = command.main(
-            args=None if argv is None else list(argv), prog_name="combutab", standalone_mode=False
-        )
-    except usage_error as error:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            error.show()
-            return _USAGE_ERROR
-        return _complain(error.format_message())
-    except (TableError, ComparisonError) as error:
-        return _complain(str(error))
-    return int(code or 0)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"combutab {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _combutab(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", help="Print the version.", callback=_print_version, is_eager=True
-        ),
-    ] = False,
-) -> None:
-    """Neural networks for tables."""
-
-
-@app.command()
 def compare(
     data: Annotated[
         Path | None,
@@ -141,39 +96,35 @@ def compare(
     out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("combutab-compare"),
 ) -> None:
     """Find the best activation for a table, and whether the difference is real."""
-    try:
-        with _one_line_warnings():
-            tables = _tables(data, target, task, metric, out)
-            plans = [
-                plan_comparison(
-                    table.X,
-                    table.y,
-                    task=task,
-                    activations=[name.strip() for name in activations.split(",")],
-                    seeds=seeds,
-                    folds=folds,
-                    epochs=epochs,
-                    hidden=_widths(hidden),
-                    metric=table.metric,
-                    test=test,
-                    device=device,
-                    random_state=seed,
-                    name=table.name,
-                )
-                for table in tables
-            ]
-            for table in tables:
-                _check_folder(table.folder)
-            for table, plan in zip(tables, plans, strict=True):
-                _announce(plan)
-                with _progress_bar(plan) as progress:
-                    n_jobs = jobs or _default_jobs(plan)
-                    found = run_comparison(plan, progress=progress, n_jobs=n_jobs)
-                _write(found, table.folder)
-                _report(found, table.folder)
-    except KeyboardInterrupt:
-        print("combutab: interrupted", file=sys.stderr)
-        raise typer.Exit(_INTERRUPTED) from None
+    with interruptible(), one_line_warnings():
+        tables = _tables(data, target, task, metric, out)
+        plans = [
+            plan_comparison(
+                table.X,
+                table.y,
+                task=task,
+                activations=[name.strip() for name in activations.split(",")],
+                seeds=seeds,
+                folds=folds,
+                epochs=epochs,
+                hidden=_widths(hidden),
+                metric=table.metric,
+                test=test,
+                device=device,
+                random_state=seed,
+                name=table.name,
+            )
+            for table in tables
+        ]
+        for table in tables:
+            _check_places(table.folder)
+        for table, plan in zip(tables, plans, strict=True):
+            _announce(plan)
+            with _progress_bar(plan) as progress:
+                n_jobs = jobs or _default_jobs(plan)
+                found = run_comparison(plan, progress=progress, n_jobs=n_jobs)
+            _write(found, table.folder)
+            _report(found, table.folder)
 
 
 # ---- input -------------------------------------------------------------------------------------
@@ -315,23 +266,11 @@ def _p(p: float) -> str:
     return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
 
 
-def _check_folder(folder: Path) -> None:
-    """Find out before training whether the files can be written, and leave nothing behind."""
+def _check_places(folder: Path) -> None:
     for name in FILES:
         if (folder / name).is_dir():
-            raise ComparisonError(f"cannot write {folder / name}: it is a directory")
-    existing = folder.absolute()
-    try:
-        while not existing.exists():
-            if existing.is_symlink():
-                raise ComparisonError(f"cannot write to {folder}: {existing} is a broken link")
-            existing = existing.parent
-        if not existing.is_dir():
-            raise ComparisonError(f"cannot write to {folder}: {existing} is not a directory")
-        with tempfile.TemporaryDirectory(dir=existing, prefix=".combutab-"):
-            pass
-    except OSError as error:
-        raise ComparisonError(f"cannot write to {folder}: {error.strerror or error}") from error
+            raise UserError(f"cannot write {folder / name}: it is a directory")
+    check_folder(folder)
 
 
 def _write(found: ActivationComparison, folder: Path) -> None:
@@ -353,19 +292,4 @@ def _write(found: ActivationComparison, folder: Path) -> None:
             for file in FILES:
                 (stage / file).replace(folder / file)
     except OSError as error:
-        raise ComparisonError(f"cannot write to {folder}: {error.strerror or error}") from error
-
-
-def _complain(message: str) -> int:
-    print(f"combutab: error: {' '.join(message.split())}", file=sys.stderr)
-    return _USAGE_ERROR
-
-
-@contextmanager
-def _one_line_warnings() -> Iterator[None]:
-    def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        print(f"combutab: warning: {' '.join(str(message).split())}", file=sys.stderr)
-
-    with warnings.catch_warnings():
-        warnings.showwarning = show
-        yield
+        raise cannot_write(folder, error) from error

@@ -1,4 +1,4 @@
-"""The command: what it prints and writes, and one clear line for each user's error."""
+"""``combutab compare``: what it prints and writes, and one clear line for each user's error."""
 
 import gzip
 import os
@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +15,10 @@ import pytest
 from sklearn.datasets import load_iris
 
 import combutab
-from combutab import cli
-from combutab.cli import FILES, main
+from combutab.cli import _compare, main
+from combutab.cli._compare import FILES
 
-SHARED = Path(__file__).parents[1].parent / "shared" / "data"
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 QUICK = ["--seeds", "1", "--folds", "3", "--epochs", "2", "--hidden", "8"]
 QUICK += ["--activations", "relu,combu,pln-4"]
 
@@ -37,17 +36,6 @@ def folder(tmp_path, monkeypatch, iris):
     iris.to_csv(tmp_path / "iris.csv", index=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(*arguments, cwd, **options):
-    """The command in a process of its own, its output piped."""
-    options = {"capture_output": True, "text": True, "timeout": 120} | options
-    command = [sys.executable, "-m", "combutab", *arguments]
-    return subprocess.run(command, cwd=cwd, check=False, **options)
-
-
-def files(folder):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 # ---- a good run ------------------------------------------------------------------------------
@@ -82,7 +70,7 @@ def test_compare_prints_a_table_and_writes_its_files(folder, capsys, iris):
     assert set(best.predict(iris.drop(columns="kind"))) <= set(iris["kind"])
 
 
-def test_an_earlier_run_is_overwritten_with_the_same_results(folder):
+def test_an_earlier_run_is_overwritten_with_the_same_results(folder, files):
     arguments = ["compare", "iris.csv", "--target", "kind", *QUICK, "--out", "x/y"]
     assert main(arguments) == 0
     first = pd.read_csv("x/y/results.csv").drop(columns="seconds")
@@ -122,7 +110,7 @@ def test_other_files(folder, iris, kind):
     assert len(pd.read_csv("combutab-compare/results.csv")) == 9
 
 
-def test_without_data_two_data_sets_are_compared(tmp_path):
+def test_without_data_two_data_sets_are_compared(tmp_path, run, files):
     done = run("compare", *QUICK, "--out", "here", cwd=tmp_path, env=os.environ | {"COLUMNS": "80"})
     assert done.returncode == 0, done.stderr
     assert "wdbc: accuracy" in done.stdout
@@ -154,7 +142,7 @@ def test_real_tables(tmp_path, capsys, name, target, task):
 
 
 def test_a_long_run_is_announced_with_the_way_out(folder, capsys, monkeypatch):
-    monkeypatch.setattr(cli, "_LONG", 0.0)
+    monkeypatch.setattr(_compare, "_LONG", 0.0)
     options = ["--target", "kind", *QUICK, "--device", "cpu"]
     assert main(["compare", "iris.csv", *options]) == 0
     err = capsys.readouterr().err
@@ -170,59 +158,18 @@ def test_warnings_are_one_line(folder, capsys, iris):
     assert err[0].startswith("combutab: warning: class 'virginica' has fewer rows than there are")
 
 
-def drain(descriptor, into):
-    """Read a pseudo-terminal to its end; unread, it would block its writer."""
-    try:
-        while chunk := os.read(descriptor, 4096):
-            into.append(chunk)
-    except OSError:  # Linux's way of saying that the other end was closed
-        pass
-
-
-@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
-def test_a_terminal_gets_a_progress_bar(folder):
-    import pty
-
-    ours, theirs = pty.openpty()
-    shown: list[bytes] = []
-    reader = threading.Thread(target=drain, args=(ours, shown))
-    reader.start()
+def test_a_terminal_gets_a_progress_bar(folder, on_terminal):
     arguments = ["compare", "iris.csv", "--target", "kind", *QUICK, "--epochs", "40"]
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
-    try:
-        done = run(
-            *arguments,
-            cwd=folder,
-            env=environment,
-            capture_output=False,
-            stdout=subprocess.PIPE,
-            stderr=theirs,
-        )
-    finally:
-        os.close(theirs)
-        reader.join()
-        os.close(ours)
+    with on_terminal(*arguments, cwd=folder) as (process, shown):
+        out, _ = process.communicate(timeout=120)
+        assert process.returncode == 0
     bar = b"".join(shown).decode()
-    assert done.returncode == 0
     assert "/10 networks" in bar
     assert "left" in bar
-    assert "\x1b" not in done.stdout
+    assert "\x1b" not in out
 
 
 # ---- errors ----------------------------------------------------------------------------------
-
-
-def complaint(capsys, *arguments):
-    """The one line of a user's error; nothing may be printed or written besides it."""
-    before = files(Path())
-    assert main(list(arguments)) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("combutab: error: ")
-    assert err.count("\n") == 1
-    assert files(Path()) == before
-    assert not Path("combutab-compare").exists()
-    return err
 
 
 @pytest.mark.parametrize(
@@ -248,11 +195,11 @@ def complaint(capsys, *arguments):
         ("a,y\n1,2\n3,inf\n5,6\n", "infinite"),
     ],
 )
-def test_bad_tables(tmp_path, monkeypatch, capsys, text, says):
+def test_bad_tables(tmp_path, monkeypatch, complaint, text, says):
     monkeypatch.chdir(tmp_path)
     if text is not None:
         Path("t.csv").write_text(text)
-    assert re.search(says, complaint(capsys, "compare", "t.csv", "--target", "y", *QUICK))
+    assert re.search(says, complaint("compare", "t.csv", "--target", "y", *QUICK))
 
 
 @pytest.mark.parametrize(
@@ -286,11 +233,11 @@ def test_bad_tables(tmp_path, monkeypatch, capsys, text, says):
         (["--out", "dangling/x"], "cannot write to dangling/x: .*dangling is a broken link"),
     ],
 )
-def test_bad_options(folder, capsys, options, says):
+def test_bad_options(folder, complaint, options, says):
     Path("taken/results.csv").mkdir(parents=True)
     Path("dangling").symlink_to("nowhere")
     arguments = ["compare", "iris.csv", "--target", "kind", *QUICK, *options]
-    assert re.search(says, complaint(capsys, *arguments))
+    assert re.search(says, complaint(*arguments))
 
 
 @pytest.mark.parametrize(
@@ -302,11 +249,11 @@ def test_bad_options(folder, capsys, options, says):
         (["--task", "regression"], "--task regression needs a table"),
     ],
 )
-def test_data_and_target_go_together(folder, capsys, arguments, says):
-    assert says in complaint(capsys, "compare", *arguments)
+def test_data_and_target_go_together(folder, complaint, arguments, says):
+    assert says in complaint("compare", *arguments)
 
 
-def test_a_read_only_folder_is_found_out_before_training(folder, capsys, monkeypatch):
+def test_a_read_only_folder_is_found_out_before_training(folder, complaint, monkeypatch):
     def refuse(**options):
         raise PermissionError(13, "Permission denied")
 
@@ -314,12 +261,12 @@ def test_a_read_only_folder_is_found_out_before_training(folder, capsys, monkeyp
         raise AssertionError("trained for nothing")
 
     monkeypatch.setattr(tempfile, "TemporaryDirectory", refuse)
-    monkeypatch.setattr(cli, "run_comparison", train)
-    says = complaint(capsys, "compare", "iris.csv", "--target", "kind", *QUICK)
+    monkeypatch.setattr(_compare, "run_comparison", train)
+    says = complaint("compare", "iris.csv", "--target", "kind", *QUICK)
     assert "cannot write to combutab-compare: Permission denied" in says
 
 
-def test_a_disk_that_fills_up_leaves_nothing_half_written(folder, capsys, monkeypatch):
+def test_a_disk_that_fills_up_leaves_nothing_half_written(folder, capsys, files, monkeypatch):
     def fail(self, path):
         Path(path).write_text("half")
         raise OSError(28, "No space left on device")
@@ -335,20 +282,12 @@ def test_a_bug_is_not_dressed_up_as_a_users_error(folder, monkeypatch):
     def fail(*arguments, **options):
         raise ValueError("a bug")
 
-    monkeypatch.setattr(cli, "run_comparison", fail)
+    monkeypatch.setattr(_compare, "run_comparison", fail)
     with pytest.raises(ValueError, match="a bug"):
         main(["compare", "iris.csv", "--target", "kind", *QUICK])
 
 
-def test_a_process_ends_with_code_2_and_one_line(tmp_path):
-    done = run("compare", "none.csv", "--target", "y", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr == "combutab: error: there is no file none.csv\n"
-    assert not files(tmp_path)
-
-
-def test_ctrl_c(folder):
+def test_ctrl_c(folder, files):
     arguments = ["compare", "iris.csv", "--target", "kind", "--epochs", "1000000"]
     process = subprocess.Popen(
         [sys.executable, "-m", "combutab", *arguments],
@@ -365,39 +304,3 @@ def test_ctrl_c(folder):
     assert err.splitlines()[-1] == "combutab: interrupted"
     assert "Traceback" not in err
     assert files(folder) == ["iris.csv"]
-
-
-# ---- the command itself ------------------------------------------------------------------------
-
-
-def test_version(capsys):
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"combutab {combutab.__version__}\n"
-
-
-@pytest.mark.parametrize(("arguments", "code"), [([], 2), (["--help"], 0), (["compare", "-h"], 2)])
-def test_help(capsys, arguments, code):
-    assert main(arguments) == code
-    out, err = capsys.readouterr()
-    assert ("compare" in out + err) or err.startswith("combutab: error: ")
-
-
-def test_every_option_is_explained(capsys):
-    assert main(["compare", "--help"]) == 0
-    out = capsys.readouterr().out
-    for option in ("target", "task", "activations", "seeds", "folds", "epochs", "hidden"):
-        assert re.search(rf"--{option} <\w+> +\S", out), option
-
-
-def test_importing_the_library_leaves_the_commands_libraries_alone():
-    # pandas may import pyarrow, and scikit-learn rich, of their own accord
-    code = """if True:
-        import sys
-        import pandas, scipy.stats, sklearn.model_selection, torch
-        before = set(sys.modules)
-        import combutab, combutab.model_selection, combutab.plotting
-        new = {name.split(".")[0] for name in set(sys.modules) - before}
-        print(sorted(new & {"typer", "rich", "matplotlib", "pyarrow"}))
-    """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

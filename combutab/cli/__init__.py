@@ -1,0 +1,5 @@
+"""The ``combutab`` command."""
+
+from combutab.cli._app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,61 @@
+"""The command as a whole: its sub-commands, and the exit codes of its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from combutab._version import __version__
+from combutab.cli._compare import compare
+from combutab.cli._console import USAGE_ERROR, UserError, complain
+from combutab.datasets import TableError
+from combutab.model_selection import ComparisonError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code: 0, 2 after a user's error, 130 after Ctrl-C."""
+    command = typer.main.get_command(app)
+    usage_error: Any = typer.BadParameter.__base__
+    try:
+        code = command.main(
+            args=None if argv is None else list(argv), prog_name="combutab", standalone_mode=False
+        )
+    except usage_error as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            return USAGE_ERROR
+        return complain(error.format_message())
+    except (UserError, TableError, ComparisonError) as error:
+        return complain(str(error))
+    return int(code or 0)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"combutab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _combutab(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Neural networks for tables."""
+
+
+for _command in (compare,):
+    app.command()(_command)

@@ -1,0 +1,50 @@
+"""What a user sees beside results: one line for each error and warning, and the end by Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+USAGE_ERROR, INTERRUPTED = 2, 130
+
+
+class UserError(ValueError):
+    """What a user asks for cannot be done; the message is one line for a user to read."""
+
+
+def complain(message: str) -> int:
+    """Print an error as one line; returns the exit code."""
+    print(f"combutab: error: {' '.join(message.split())}", file=sys.stderr)
+    return USAGE_ERROR
+
+
+def warn(message: str) -> None:
+    """Print a warning as one line."""
+    print(f"combutab: warning: {' '.join(message.split())}", file=sys.stderr)
+
+
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Print the warnings of all that is called in here as one line each."""
+
+    def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+        warn(str(message))
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """End the command with exit code 130 where Ctrl-C was pressed in here."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("combutab: interrupted", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None

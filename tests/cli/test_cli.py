@@ -1,0 +1,51 @@
+"""The command as a whole: its help, its exit codes, and what importing it costs."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+import combutab
+from combutab.cli import main
+
+
+def test_a_process_ends_with_code_2_and_one_line(tmp_path, run, files):
+    done = run("compare", "none.csv", "--target", "y", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "combutab: error: there is no file none.csv\n"
+    assert not files(tmp_path)
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"combutab {combutab.__version__}\n"
+
+
+@pytest.mark.parametrize(("arguments", "code"), [([], 2), (["--help"], 0), (["compare", "-h"], 2)])
+def test_help(capsys, arguments, code):
+    assert main(arguments) == code
+    out, err = capsys.readouterr()
+    assert ("compare" in out + err) or err.startswith("combutab: error: ")
+
+
+def test_every_option_is_explained(capsys):
+    assert main(["compare", "--help"]) == 0
+    out = capsys.readouterr().out
+    for option in ("target", "task", "activations", "seeds", "folds", "epochs", "hidden"):
+        assert re.search(rf"--{option} <\w+> +\S", out), option
+
+
+def test_importing_the_library_leaves_the_commands_libraries_alone():
+    # pandas may import pyarrow, and scikit-learn rich, of their own accord
+    code = """if True:
+        import sys
+        import pandas, scipy.stats, sklearn.model_selection, torch
+        before = set(sys.modules)
+        import combutab, combutab.model_selection, combutab.plotting
+        new = {name.split(".")[0] for name in set(sys.modules) - before}
+        print(sorted(new & {"typer", "rich", "matplotlib", "pyarrow"}))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
