@@ -57,6 +57,17 @@ class _Synthesizer(BaseSingleTableSynthesizer):
             "datetime": DateTransformer(),
         }
 
+    def add_constraints(self, constraints: list[Any]) -> None:
+        """Add constraints that sampled rows meet.
+
+        Parameters
+        ----------
+        constraints : list of constraints of ``sdv.cag``
+        """
+        super().add_constraints(constraints)
+        # SDV forgets them here, and its own generators then see categories as numbers
+        self._update_default_transformers()
+
     def _fit(self, processed_data: pd.DataFrame) -> None:
         transformers = self._data_processor._hyper_transformer.field_transformers
         discrete = detect_discrete_columns(self.metadata, processed_data, transformers)
