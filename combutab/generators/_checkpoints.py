@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +42,14 @@ class Checkpoint:
 
     def __init__(self, path: str | os.PathLike[str], model: Any) -> None:
         self.path = Path(path)
-        if not self.path.parent.is_dir():
-            raise FileNotFoundError(
-                f"the folder {self.path.parent} does not exist; create it first"
-            )
+        folder = self.path.parent
+        if not folder.is_dir():
+            raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
+        try:  # not after half a minute of training
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise OSError(f"no file can be written in {folder}: {error.strerror}") from error
         self._header = model_header(model)
         self._written = time.monotonic()
         self._found: dict[str, np.ndarray] | None = None
@@ -134,7 +140,13 @@ class Checkpoint:
             "table": self._fingerprint,
             "losses": list(curves),  # in this order: the arrays of the file have none
         }
-        write_model(self.path, {**self._header, "checkpoint": stood}, tensors)
+        try:
+            write_model(self.path, {**self._header, "checkpoint": stood}, tensors)
+        except Exception as error:  # a full disk, say: the training itself is not lost
+            warnings.warn(
+                f"the training could not be written to {self.path}, and goes on: {error}",
+                stacklevel=2,
+            )
         self._written = time.monotonic()
 
 

@@ -127,3 +127,27 @@ def test_a_callback_that_stops_leaves_a_file_to_go_on_from(tmp_path):
     stopped = TVAE(**QUICK, callbacks=[TimeLimit(1e-9)]).fit(TABLE, checkpoint=path)
     assert stopped.n_iter_ == 1
     assert_same(TVAE(**QUICK).fit(TABLE, checkpoint=path), TVAE(**QUICK).fit(TABLE))
+
+
+def test_a_file_that_cannot_be_written_does_not_end_the_training(tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "training"
+    TVAE(**QUICK).fit(TABLE, checkpoint=path)
+    before = path.read_bytes()
+    monkeypatch.setattr(_checkpoints, "write_model", full)
+    longer = {**QUICK, "epochs": 8}
+    with pytest.warns(UserWarning, match="could not be written to .*No space left"):
+        model = TVAE(**longer).fit(TABLE, checkpoint=path)
+    assert_same(model, TVAE(**longer).fit(TABLE))
+    assert path.read_bytes() == before
+
+
+def test_a_folder_that_takes_no_file_is_found_before_any_work(tmp_path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(_checkpoints.tempfile, "TemporaryFile", refuse)
+    with pytest.raises(OSError, match=f"no file can be written in {tmp_path}: Permission denied"):
+        TVAE(**QUICK).fit(object(), checkpoint=tmp_path / "training")
