@@ -122,19 +122,11 @@ def align_tables(
         lead = _lead(values, reference)
         kind = "category" if column in categorical else _kind(values, lead)
         kinds[column] = kind
+        aligned: dict[str, Any]
         if kind == "category":
             n_known[column], aligned = categories_of(values, reference)
         else:
-            convert = {"datetime": times, "duration": seconds}.get(
-                "datetime" if kind == "datetime" else lead, floats
-            )
-            single = kind == "number" and any(map(is_single_precision, values.values()))
-            aligned = {}
-            for name, each in values.items():
-                label = f"column {column!r} of {name}"
-                aligned[name] = convert(each, label)
-                if single and each.dtype.kind == "f":
-                    aligned[name] = aligned[name].astype(np.float32).astype(np.float64)
+            aligned = _as_numbers(values, column, "datetime" if kind == "datetime" else lead)
         for name, each in aligned.items():
             made[name][j] = each
     frames = {}
@@ -149,6 +141,18 @@ def _lead(values: Mapping[str, pd.Series], reference: str) -> str:
     first = nature(values[reference])
     others = (nature(column) for column in values.values())
     return first if first != "empty" else next((each for each in others if each != "empty"), first)
+
+
+def _as_numbers(
+    values: Mapping[str, pd.Series], column: Hashable, lead: str
+) -> dict[str, np.ndarray]:
+    convert = {"datetime": times, "duration": seconds}.get(lead, floats)
+    made = {name: convert(each, f"column {column!r} of {name}") for name, each in values.items()}
+    if any(map(is_single_precision, values.values())):
+        for name, each in values.items():
+            if each.dtype.kind == "f":
+                made[name] = made[name].astype(np.float32).astype(np.float64)
+    return made
 
 
 def _kind(values: Mapping[str, pd.Series], lead: str) -> Kind:
@@ -167,7 +171,7 @@ def _kind(values: Mapping[str, pd.Series], lead: str) -> Kind:
 @dataclass(frozen=True, eq=False)
 class _Table:
     frame: pd.DataFrame
-    names: list[Hashable] | None  # None for an array
+    names: list[Any] | None  # None for an array
 
     @property
     def width(self) -> int:
@@ -208,11 +212,11 @@ def _from_array(table: Any, name: str) -> pd.DataFrame:
             f"{type(table).__name__}; convert it to one of those"
         )
     # numpy would turn the numbers of a row that holds text into text
-    array = table if isinstance(table, np.ndarray) else np.array(table, dtype=object)
+    array: Any = table if isinstance(table, np.ndarray) else np.array(table, dtype=object)
     if array.ndim != 2 or array.dtype.names:
         raise ValueError(f"{name} must have the shape (n_rows, n_columns), got {array.shape}")
     if isinstance(array, np.ma.MaskedArray):
-        array = array.astype(object).filled(None)
+        array = np.ma.filled(array.astype(object), None)
     frame = pd.DataFrame(array)
     return frame.infer_objects() if array.dtype == object else frame
 
