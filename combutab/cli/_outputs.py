@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from combutab.cli._console import UserError
@@ -29,6 +30,47 @@ def check_folder(folder: Path) -> None:
             pass
     except OSError as error:
         raise cannot_write(folder, error) from error
+
+
+def check_file(path: Path, **others: Path) -> None:
+    """Find out whether a file can be written, and that it is none of the others.
+
+    Raises
+    ------
+    UserError
+        It says which of the others it is, by their keywords.
+    """
+    folder = path.parent
+    try:
+        if path.is_dir():
+            raise UserError(f"cannot write {path}: it is a directory")
+        if not folder.is_dir():
+            why = "is not a directory" if folder.exists() else "does not exist; create it first"
+            raise UserError(f"cannot write {path}: {folder} {why}")
+        for name, other in others.items():
+            if path.resolve() == other.resolve():
+                raise UserError(f"cannot write {path}: that is {name} as well; choose another file")
+    except OSError as error:  # of a name that no file can have
+        raise cannot_write(path, error) from error
+    check_folder(folder)
+
+
+def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file beside its place and move it there: it is never half-written.
+
+    Raises
+    ------
+    UserError
+        Where the system refuses, with no file left behind.
+    """
+    place = path.resolve()  # a link stays one
+    try:
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".combutab-") as folder:
+            stage = Path(folder) / place.name
+            write(stage)
+            stage.replace(place)
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def cannot_write(place: Path, error: OSError) -> UserError:

@@ -1,0 +1,351 @@
+"""``combutab synth`` and ``combutab sample``: synthetic tables, and more rows of the same."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Mapping
+from contextlib import nullcontext
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from rich.console import Console
+
+from combutab._device import resolve_device
+from combutab._model_files import load, read_model, write_model
+from combutab.cli._conditions import read_conditions
+from combutab.cli._console import UserError, interruptible, one_line_warnings, warn
+from combutab.cli._forms import Forms, check_ending, ending, read_file, write_file
+from combutab.cli._names import find_columns
+from combutab.cli._outputs import check_file, write_whole
+from combutab.cli._progress import EpochBar
+from combutab.generators import CTGAN, TVAE
+from combutab.preprocessing import ModeEncoder
+
+_MODELS = {"ctgan": CTGAN, "tvae": TVAE}
+_KEY = "forms"  # of the header of a model's file
+_SEEDS = 2**32 - 1
+_NUMBERS_A_CELL = 4  # that sampling holds at a time, about
+
+ModelName = Enum("ModelName", {name: name for name in _MODELS}, type=str)  # type: ignore[misc]
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        "-o",
+        help="File to write: .csv, .tsv (both also with .gz) or .parquet.",
+        show_default=False,
+    ),
+]
+Conditions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--condition",
+        metavar="CONDITION",
+        help='What all rows must meet: "city=Rome", "city=Rome|Oslo", "age=30..50", "age=30..". '
+        "May be given several times, for different columns.",
+        show_default=False,
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+
+
+def synth(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Table with a header line: .csv, .tsv (both also with .gz) or .parquet.",
+            show_default=False,
+        ),
+    ],
+    out: Out,
+    model: Annotated[
+        ModelName, typer.Option(help="Kind of generator.", case_sensitive=False)
+    ] = ModelName.ctgan,  # type: ignore[attr-defined]
+    activation: Annotated[
+        str, typer.Option(help="Of all hidden layers; also pln-N, pls-N, and original.")
+    ] = "combu",
+    rows: Annotated[
+        int | None, typer.Option(help="Rows to write.", min=1, show_default="as many as DATA has")
+    ] = None,
+    discrete: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="Columns, separated by commas, whose numbers are categories. "
+            "Those of text and truth values are in any case.",
+            show_default=False,
+        ),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="Columns, separated by commas, to leave out.",
+            show_default=False,
+        ),
+    ] = None,
+    condition: Conditions = None,
+    epochs: Annotated[int, typer.Option(help="Passes over the rows.", min=1)] = 300,
+    batch_size: Annotated[int, typer.Option(help="Rows in a batch.", min=1)] = 500,
+    seed: Annotated[
+        int, typer.Option(help="Of the training and of the rows.", min=0, max=_SEEDS)
+    ] = 0,
+    device: Device = "auto",
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for the generator, from which `combutab sample` makes more rows. "
+            "It is written as soon as it is trained.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Train a generator on a table, and write a synthetic one of the same columns."""
+    with interruptible(), one_line_warnings():
+        started = time.perf_counter()
+        check_ending(out)
+        check_file(out, DATA=data)
+        if save is not None:
+            check_file(save, DATA=data, OUT=out)
+        _check_device(device)
+        table, forms = read_file(data)
+        table = _leave_out(table, find_columns("--drop", drop or [], table.columns))
+        listed = find_columns("--discrete", discrete or [], table.columns)
+        n_rows = len(table) if rows is None else rows
+        _check_size(n_rows, table.shape[1])
+        columns = _probe(table, listed)
+        conditions = read_conditions(condition or [], columns, forms)
+        if save is not None:
+            _check_savable(columns)
+        _warn_of_copies(columns)
+        _warn_of_none(table, conditions, data)
+
+        generator = _MODELS[model.value](
+            epochs=epochs,
+            batch_size=batch_size,
+            activation=activation,
+            random_state=seed,
+            device=device,
+            callbacks=[EpochBar(model.value.upper())],
+        )
+        _say(
+            f"{data.name}: {len(table):,} rows, {table.shape[1]} columns "
+            f"({len(columns.category_counts_)} discrete); {type(generator).__name__} with "
+            f"{activation}, on {resolve_device(device)}"
+        )
+        _fit(generator, table, columns.discrete_columns)
+        if save is not None:
+            write_whole(save, lambda stage: _save(generator, forms, stage))
+            _say(f"Wrote the generator to {save}")
+        _write_rows(generator, forms, n_rows, conditions, seed, out)
+        _say(f"Wrote {n_rows:,} rows to {out} ({time.perf_counter() - started:.1f} s)")
+
+
+def sample(
+    model: Annotated[
+        Path, typer.Argument(help="File that `combutab synth --save` wrote.", show_default=False)
+    ],
+    out: Out,
+    rows: Annotated[int, typer.Option(help="Rows to write.", min=1)] = 1000,
+    condition: Conditions = None,
+    seed: Annotated[int, typer.Option(help="Of the rows.", min=0, max=_SEEDS)] = 0,
+    device: Device = "auto",
+) -> None:
+    """Write rows of a generator that `combutab synth` has trained.
+
+    The same rows, conditions and seed as there give the same table as there.
+    """
+    with interruptible(), one_line_warnings():
+        started = time.perf_counter()
+        check_ending(out)
+        check_file(out, MODEL=model)
+        _check_device(device)
+        generator, forms = _load(model, device)
+        _check_size(rows, generator.n_features_in_)
+        conditions = read_conditions(condition or [], generator.encoder_, forms)
+        _write_rows(generator, forms, rows, conditions, seed, out)
+        _say(f"Wrote {rows:,} rows to {out} ({time.perf_counter() - started:.1f} s)")
+
+
+# ---- before the training -----------------------------------------------------------------------
+
+
+def _check_device(device: str) -> None:
+    try:
+        resolve_device(device)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def _leave_out(table: pd.DataFrame, dropped: list[Any]) -> pd.DataFrame:
+    kept = table.drop(columns=dropped)
+    if kept.shape[1] == 0:
+        raise UserError("--drop leaves no column")
+    if len(kept) < 2:
+        raise UserError("the table has 1 row; at least 2 are needed")
+    return kept
+
+
+def _check_size(n_rows: int, n_columns: int) -> None:
+    """Refuse what no memory of this machine would hold."""
+    try:
+        np.empty((n_rows, _NUMBERS_A_CELL * n_columns))
+    except (MemoryError, ValueError) as error:  # the second: more than an array can count
+        raise UserError(
+            f"{n_rows:,} rows are more than the memory holds; write several files, each with "
+            "another --seed"
+        ) from error
+
+
+def _probe(table: pd.DataFrame, listed: list[Any]) -> ModeEncoder:
+    """What the generator will know of the columns, without their modes, which take time.
+
+    Raises
+    ------
+    UserError
+        If the table cannot be encoded.
+    """
+    discrete: Any = "auto"
+    if listed:
+        discrete = [name for name in table if name in listed or _is_discrete(table[name])]
+    try:
+        return ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1).fit(table)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{error}; or leave the column out with --drop") from error
+
+
+def _is_discrete(column: pd.Series) -> bool:
+    """Whether "auto" would take it for a discrete column."""
+    types = pd.api.types
+    return bool(
+        types.is_bool_dtype(column.dtype)
+        or not (
+            types.is_numeric_dtype(column.dtype)
+            or types.is_datetime64_any_dtype(column.dtype)
+            or types.is_timedelta64_dtype(column.dtype)
+        )
+    )
+
+
+def _check_savable(columns: ModeEncoder) -> None:
+    try:
+        columns.to_state()
+    except TypeError as error:
+        raise UserError(str(error)) from error
+
+
+def _warn_of_copies(columns: ModeEncoder) -> None:
+    """Say which columns would hand private values on: names, addresses, numbers of accounts."""
+    copied = []
+    for span in columns.layout_.spans:
+        column = columns.columns_[span.column]
+        counts = getattr(column, "counts", None)
+        if counts is None:
+            continue
+        counts = counts[: len(counts) - column.missing]
+        if (counts == 1).sum() > 0.5 * counts.sum():
+            copied.append(str(columns.schema_.keys[span.column]))
+    if copied:
+        named = " and ".join([", ".join(map(repr, copied[:-1])), repr(copied[-1])][-len(copied) :])
+        warn(
+            f"most values of {named} are there once, and such values are copied into the "
+            f"synthetic table as they are: if they are private, leave them out with "
+            f"--drop {','.join(copied)}"
+        )
+
+
+def _warn_of_none(table: pd.DataFrame, conditions: Mapping[Any, Any], data: Path) -> None:
+    met = np.ones(len(table), dtype=bool)
+    for name, wanted in conditions.items():
+        column = table[name]
+        if isinstance(wanted, list):
+            missing = column.isna() if None in wanted else False
+            one = column.isin([value for value in wanted if value is not None]) | missing
+        else:
+            low, high = wanted
+            one = column.notna()
+            one &= True if low is None else column.ge(low).fillna(False)
+            one &= True if high is None else column.le(high).fillna(False)
+        met &= one.to_numpy(dtype=bool)
+    if not met.any():
+        warn(f"no row of {data} meets all conditions, and made ones may be too rare to be found")
+
+
+# ---- training and sampling ---------------------------------------------------------------------
+
+
+def _fit(generator: Any, table: pd.DataFrame, discrete: Any) -> None:
+    with warnings.catch_warnings():
+        # fit ends early on Ctrl-C, and warns; here it is to end the command
+        warnings.filterwarnings("error", "Training interrupted", UserWarning)
+        try:
+            generator.fit(table, discrete_columns=discrete)
+        except UserWarning:
+            raise KeyboardInterrupt from None
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "memory" not in str(error):
+                raise
+            raise UserError(
+                "the training takes more memory than there is; --drop columns of many values, or "
+                "lower --batch-size"
+            ) from error
+
+
+def _write_rows(
+    generator: Any,
+    forms: Forms,
+    n_rows: int,
+    conditions: Mapping[Any, Any],
+    seed: int,
+    out: Path,
+) -> None:
+    console = Console(stderr=True)
+    shown = console.status(f"Making {n_rows:,} rows") if console.is_terminal else nullcontext()
+    with shown:
+        try:
+            table = generator.sample(n_rows, conditions=conditions, random_state=seed)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        write_whole(out, lambda stage: write_file(table, forms, stage, ending(out)))
+
+
+def _say(text: str) -> None:
+    """Tell a person at a terminal; pipes and logs stay clean."""
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
+# ---- models ------------------------------------------------------------------------------------
+
+
+def _save(generator: Any, forms: Forms, path: Path) -> None:
+    """Write a generator's file that knows the forms too."""
+    generator.save(path)
+    header, arrays = read_model(path)
+    write_model(path, {**header, _KEY: forms.to_json()}, arrays)
+
+
+def _load(path: Path, device: str) -> tuple[Any, Forms]:
+    try:
+        header, _ = read_model(path, arrays=False)
+        known = sorted(cls.__name__ for cls in _MODELS.values())
+        if header["class"] not in known:
+            raise UserError(
+                f"{path} holds a {header['class']}, which makes no rows; give a file of a "
+                f"{' or '.join(known)}, such as `combutab synth --save` writes"
+            )
+        generator = load(path, device=device)
+        forms = Forms.from_json(header[_KEY]) if _KEY in header else Forms()
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is damaged: {error!r}") from error
+    except (OSError, ValueError) as error:
+        raise UserError(str(error)) from error
+    return generator, forms
