@@ -38,7 +38,8 @@ def patch_ctgan(model_or_class: Any, activation: ActivationSpec = "combu") -> An
     model_or_class : class or instance
         ``ctgan.CTGAN``, ``ctgan.TVAE``, a subclass, or an unfitted model of one of them.
     activation : str or callable, default="combu"
-        A name in ``combutab.ACTIVATIONS``, or a callable width -> nn.Module.
+        A name in ``combutab.ACTIVATIONS``, or a callable width -> nn.Module; to save or pickle the
+        model, one that pickles.
 
     Returns
     -------

@@ -18,7 +18,7 @@ import combutab
 from combutab import ACTIVATIONS, CombU
 from combutab.generators import patch_ctgan
 
-ctgan = pytest.importorskip("ctgan")
+ctgan = pytest.importorskip("ctgan", reason="needs the extra sdv")
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(

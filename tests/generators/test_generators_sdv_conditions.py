@@ -15,6 +15,7 @@ from sdv.metadata import Metadata
 from sdv.sampling import Condition, DataFrameCondition
 
 from combutab.generators.sdv import CTGANSynthesizer, TVAESynthesizer
+from combutab.generators.sdv._rows import nearest
 
 pytestmark = pytest.mark.filterwarnings("ignore:We strongly recommend saving the metadata")
 RNG = np.random.default_rng(0)
@@ -137,6 +138,24 @@ def test_a_condition_is_not_only_chosen_by_rejection(asked):
     rows = synthesizer.sample_from_conditions([Condition({"kind": "b"}, num_rows=100)])["t"]
     assert (rows["kind"] == "b").all()
     assert sum(n for n, _, _ in asked) < 0.1 * 100 * 60
+
+
+@pytest.mark.parametrize(
+    ("numbers", "rows"),
+    [
+        ({"x": 3.0}, [0, 3, 5]),  # 3, 3.5 and 2
+        ({"x": None}, [2, 4]),
+        ({"x": 3.0, "y": 9.0}, [0, 1, 3]),  # row 5 has the worst y of all
+        ({"x": 3.0, "y": None}, []),
+        ({"x": None, "y": 9.0}, [2, 4]),
+    ],
+)
+def test_the_nearest_rows(numbers, rows):
+    table = pd.DataFrame(
+        {"x": [3.0, 9.0, np.nan, 3.5, np.nan, 2.0], "y": [7.0, 9.0, 9.0, 8.0, 8.0, 1.0]}
+    )
+    expected = table.iloc[rows].reset_index(drop=True)
+    pd.testing.assert_frame_equal(nearest(table, numbers, 3), expected)
 
 
 def test_remaining_columns_of_known_rows(fitted):

@@ -30,7 +30,6 @@ class DateTransformer(BaseTransformer):
         self.enforce_min_max_values = enforce_min_max_values
 
     def _fit(self, data: pd.Series) -> None:
-        self._held_otherwise = not is_datetime64_any_dtype(data)
         zones = {value.tzinfo for value in self._parse(data.dropna().head(1))}
         self._zone = next(iter(zones), None)
 
@@ -48,6 +47,4 @@ class DateTransformer(BaseTransformer):
         return self._parse(data, utc=True).dt.tz_convert(self._zone)
 
     def _reverse_transform(self, data: pd.Series) -> pd.Series:
-        if self._held_otherwise and self.datetime_format:
-            return data.dt.strftime(self.datetime_format)
         return data  # SDV gives it the form it had

@@ -32,7 +32,7 @@ def rows_that_meet(
     n_tries = n_rows + _TRIES
     if not numbers:
         return _draw(model, n_rows, codes, n_tries)
-    return _nearest(_draw(model, n_tries, codes, n_tries), numbers, n_rows)
+    return nearest(_draw(model, n_tries, codes, n_tries), numbers, n_rows)
 
 
 def _draw(model: Any, n_rows: int, codes: Mapping[int, int], n_tries: int) -> pd.DataFrame:
@@ -56,7 +56,7 @@ def _draw(model: Any, n_rows: int, codes: Mapping[int, int], n_tries: int) -> pd
     return model.encoder_.decode(np.concatenate(values)[:n_rows], np.concatenate(found)[:n_rows])
 
 
-def _nearest(table: pd.DataFrame, numbers: Mapping[Any, Any], n_rows: int) -> pd.DataFrame:
+def nearest(table: pd.DataFrame, numbers: Mapping[Any, Any], n_rows: int) -> pd.DataFrame:
     """At most n_rows rows, those whose values are nearest to the wanted ones, in their order."""
     rank = np.zeros(len(table))
     for column, value in numbers.items():
