@@ -206,7 +206,7 @@ def write_file(table: pd.DataFrame, forms: Forms, path: Path, kind: str) -> None
     """Write a table of the fitted columns; the same table gives the same bytes."""
     if kind == ".parquet":
         rewritten = _rewrite(table, forms.dates, _to_dates)
-        rewritten.to_parquet(path, index=False)
+        rewritten.to_parquet(path)  # its index is a count; without it, names would become text
         return
     rewritten = _rewrite(table, forms.dates, _to_text)
     rewritten = _rewrite(rewritten, forms.truth, _to_words)
