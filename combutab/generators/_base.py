@@ -221,9 +221,19 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         return table.set_index(conditions.index) if isinstance(table, pd.DataFrame) else table
 
     def set_random_state(self, random_state: Any) -> None:
-        """Set what the next call of ``sample`` without a random state begins with."""
-        check_is_fitted(self)
+        """Set what the next call of ``sample`` without a random state begins with.
+
+        Before ``fit`` it sets the parameter ``random_state``, as in the ``ctgan`` package.
+        """
+        if not self.__sklearn_is_fitted__():
+            self.random_state = random_state
+            return
         self._seed, self._n_sampled = seed_from(random_state), 0
+
+    def set_device(self, device: str | torch.device) -> None:
+        """Set the parameter ``device``: where the next call of ``sample`` or ``fit`` computes."""
+        resolve_device(device)
+        self.device = device
 
     def _sample_key(self, random_state: Any) -> int:
         if random_state is not None:
@@ -282,10 +292,11 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
 
     @property
     def loss_values(self) -> pd.DataFrame:
-        """The losses of the first member by epoch, with the ``ctgan`` package's column names."""
+        """The losses of the first member, as the ``ctgan`` package has them: epochs from 0."""
         check_is_fitted(self)
         first = self.history_[self.history_["member"] == 0]
         losses = first[["epoch", *(name for name in first if name in _LOSSES)]]
+        losses = losses.assign(epoch=losses["epoch"] - 1)
         return losses.rename(columns=lambda name: name.replace("_", " ").title()).reset_index(
             drop=True
         )

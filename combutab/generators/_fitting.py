@@ -14,6 +14,7 @@ import torch
 from combutab._device import Precision
 from combutab._random import fold_in, random_permutations, seed_from
 from combutab.generators._checkpoints import Checkpoint
+from combutab.generators._errors import data_error
 from combutab.generators._records import GeneratorResult, TableRows, make_spans
 from combutab.generators._sampling import Sampler
 from combutab.generators._train import Curves, Training, train
@@ -127,7 +128,11 @@ def fit_generators(
         discrete_columns=discrete_columns,
         random_state=fold_in(seed, _ENCODER) >> 32,
         n_jobs=max(1, torch.get_num_threads()),
-    ).fit(X)
+    )
+    try:
+        encoder.fit(X)
+    except ValueError as error:
+        raise data_error(error) from None
     precision = Precision(first.precision)
     spans = make_spans(encoder.layout_, device, precision)
     # members of one activation must be neighbours

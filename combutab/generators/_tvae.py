@@ -32,7 +32,7 @@ _LATENT, _CODES, _VALUES = 1, 2, 3  # purposes of a sample's key
 class TVAE(BaseGenerator):
     """Synthetic rows of a table by a variational autoencoder.
 
-    Parameters have the ``ctgan`` package's names, order and defaults; those after ``enable_gpu``
+    Parameters have the ``ctgan`` package's names, order and defaults; those after ``verbose``
     are ours.
 
     Parameters
@@ -45,12 +45,12 @@ class TVAE(BaseGenerator):
         L2 penalty on the parameters.
     batch_size : int, default=500
     epochs : int, default=300
-    verbose : bool, default=False
-        Show a progress bar with the loss, on a terminal.
     loss_factor : float, default=2
         Weight of the reconstruction beside the Kullback-Leibler divergence.
     enable_gpu : bool, default=True
         False is ``device="cpu"``.
+    verbose : bool, default=False
+        Show a progress bar with the loss, on a terminal.
     activation : str or callable, default="combu"
         Of every hidden layer of both networks; ``"original"`` is the paper's ReLU.
     normalization : str, default="none"
@@ -111,9 +111,9 @@ class TVAE(BaseGenerator):
         l2scale: float = 1e-5,
         batch_size: int = 500,
         epochs: int = 300,
-        verbose: bool = False,
         loss_factor: float = 2,
         enable_gpu: bool = True,
+        verbose: bool = False,
         *,
         activation: ActivationSpec = "combu",
         normalization: str = "none",
@@ -134,9 +134,9 @@ class TVAE(BaseGenerator):
         self.l2scale = l2scale
         self.batch_size = batch_size
         self.epochs = epochs
-        self.verbose = verbose
         self.loss_factor = loss_factor
         self.enable_gpu = enable_gpu
+        self.verbose = verbose
         self.activation = activation
         self.normalization = normalization
         self.proxy_norm = proxy_norm

@@ -230,7 +230,7 @@ def test_losses_by_epoch(fitted):
     losses = fitted.loss_values
     expected = ["Generator Loss", "Discriminator Loss"] if type(fitted) is CTGAN else ["Loss"]
     assert losses.columns.tolist() == ["Epoch", *expected]
-    assert losses["Epoch"].tolist() == [1, 2]
+    assert losses["Epoch"].tolist() == [0, 1]
     assert np.isfinite(losses).all(axis=None)
     assert fitted.n_iter_ == 2
 
