@@ -216,7 +216,8 @@ def _from_array(table: Any, name: str) -> pd.DataFrame:
     if array.ndim != 2 or array.dtype.names:
         raise ValueError(f"{name} must have the shape (n_rows, n_columns), got {array.shape}")
     if isinstance(array, np.ma.MaskedArray):
-        array = np.ma.filled(array.astype(object), None)
+        missing: Any = None
+        array = np.where(np.ma.getmaskarray(array), missing, array.data)
     frame = pd.DataFrame(array)
     return frame.infer_objects() if array.dtype == object else frame
 
