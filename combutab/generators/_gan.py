@@ -9,21 +9,17 @@ import torch
 from torch import Tensor
 
 from combutab._device import Precision
-from combutab._random import fold_in, random_uniform
-from combutab.generators._noise import normals, uniforms
+from combutab.generators._gan_draws import GANDraws
+from combutab.generators._gan_steps import make_steps
 from combutab.generators._records import GeneratorPlan, TableRows, update
 from combutab.nn import (
     RowSpans,
     StackedCritic,
     StackedGenerator,
     StackedNetwork,
-    frozen,
-    gradient_penalty,
 )
-from combutab.training import Conditions, ConditionSampler, OptimizerConfig, RowOptimizer
+from combutab.training import OptimizerConfig, RowOptimizer
 
-# purposes of a step's key
-_CONDITIONS, _NOISE, _GUMBEL, _MASKS, _MIX = range(5)
 _ADAM = OptimizerConfig(beta_1=0.5, beta_2=0.9)
 
 
@@ -59,7 +55,7 @@ class GANTraining:
         device: torch.device,
     ) -> None:
         self.rows, self.spans, self.plans, self.config = rows, spans, list(plans), config
-        self.device, self.context = device, config.precision.context(device)
+        self.device = device
         members = [plan.member for plan in plans]
         self.generator = StackedGenerator(
             config.embedding_dim,
@@ -91,12 +87,19 @@ class GANTraining:
             name: RowOptimizer(_ADAM, net.flat.values, net.n_decayed)
             for name, net in self.networks.items()
         }
-        self.masks = self.critic.mask_maker()
-        self.sampler = None
-        self.categories = torch.tensor(spans.categories, dtype=torch.int64, device=device)
-        if spans.categories:
-            sizes = [spans.sizes[i] for i in spans.categories]
-            self.sampler = ConditionSampler(rows.codes[:, self.categories], sizes)
+        draws = GANDraws(
+            rows,
+            spans,
+            self.plans,
+            self.critic,
+            batch_size=config.batch_size,
+            n_noise=config.embedding_dim,
+            true_frequencies=not config.log_frequency,
+        )
+        context = (
+            config.precision.context(device) if config.precision.name == "bf16-mixed" else None
+        )
+        self.steps = make_steps(self.generator, self.critic, spans, draws, context)
         self.n_steps = max(1, len(rows) // config.batch_size)
 
     def epoch(self, number: int) -> dict[str, Tensor]:
@@ -115,72 +118,16 @@ class GANTraining:
             totals["generator"] += self._generator_step(at + n_critic)
         return {name: total / self.n_steps for name, total in totals.items()}
 
-    # ---- steps ---------------------------------------------------------------------------------
-
-    def _keys(self, at: int, purpose: int) -> list[int]:
-        return [fold_in(plan.member.seed, at, purpose) for plan in self.plans]
-
-    def _conditions(self, at: int) -> tuple[Conditions | None, Tensor, Tensor]:
-        """What is asked of each row, as a vector too, and a real row that meets it."""
-        shape = (len(self.plans), self.config.batch_size)
-        keys = self._keys(at, _CONDITIONS)
-        if self.sampler is None:
-            draws = random_uniform(keys, shape[1], self.device)
-            row = (draws * len(self.rows)).long().clamp_(max=len(self.rows) - 1)
-            return None, torch.zeros(*shape, 0, dtype=self.spans.dtype, device=self.device), row
-        n = ConditionSampler.N_UNIFORMS
-        draws = random_uniform(keys, n * shape[1], self.device).view(*shape, n)
-        true = not self.config.log_frequency
-        drawn = self.sampler.draw(draws, true_frequencies=true)
-        drawn = drawn._replace(span=self.categories[drawn.span])
-        return drawn, self.spans.condition(drawn.span, drawn.code), drawn.row
-
-    def _fake(self, at: int, condition: Tensor) -> tuple[Tensor, Tensor]:
-        """Raw outputs, and the rows that they are."""
-        batch = self.config.batch_size
-        noise = normals(
-            self._keys(at, _NOISE), batch, self.config.embedding_dim, device=self.device
-        )
-        width = self.spans.width - self.spans.n_values
-        gumbel = uniforms(self._keys(at, _GUMBEL), batch, width, device=self.device)
-        with self.context():
-            raw = self.generator(noise.to(self.spans.dtype), condition)
-        return raw, self.spans.activate(raw, uniform=gumbel)
-
     def _critic_step(self, at: int) -> Tensor:
-        _, condition, row = self._conditions(at)
-        with torch.no_grad():
-            _, fake = self._fake(at, condition)
-        real = self.spans.dense(self.rows.values[row], self.rows.codes[row])
-        real, fake = torch.cat([real, condition], -1), torch.cat([fake, condition], -1)
-        n_groups = self.config.batch_size // self.config.pac
-        masks = self.masks.draw(self._keys(at, _MASKS), 3 * n_groups)
-        mix = uniforms(self._keys(at, _MIX), n_groups, device=self.device)
-        with self.context():
-            between = [mask[:, 2 * n_groups :] for mask in masks]
-            penalty = gradient_penalty(self.critic, real, fake, mix, between)
-            both = [mask[:, : 2 * n_groups] for mask in masks]
-            score = self.critic(torch.cat([real, fake], 1), both)
-        on_real, on_fake = score.float().split(n_groups, dim=1)
-        loss = on_fake.mean(1) - on_real.mean(1) + penalty
-        self.critic.flat.backward(loss.sum())
+        loss = self.steps.critic(at)
         rates = [plan.discriminator_lr for plan in self.plans]
         decays = [plan.discriminator_decay for plan in self.plans]
         update(self.critic, self.optimizers["critic"], rates, decays)
-        return loss.detach()
+        return loss
 
     def _generator_step(self, at: int) -> Tensor:
-        drawn, condition, _ = self._conditions(at)
-        raw, fake = self._fake(at, condition)
-        n_groups = self.config.batch_size // self.config.pac
-        masks = self.masks.draw(self._keys(at, _MASKS), n_groups)
-        with frozen(self.critic), self.context():
-            loss = -self.critic(torch.cat([fake, condition], -1), masks).float().mean(1)
-        if drawn is not None:
-            # CTGAN section 4.3: the generator is to make the category that it was asked for
-            loss = loss + self.spans.cross_entropy(raw, drawn.span, drawn.code).mean(1)
-        self.generator.flat.backward(loss.sum())
+        loss = self.steps.generator(at)
         rates = [plan.generator_lr for plan in self.plans]
         decays = [plan.generator_decay for plan in self.plans]
         update(self.generator, self.optimizers["generator"], rates, decays)
-        return loss.detach()
+        return loss

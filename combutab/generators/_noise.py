@@ -10,20 +10,31 @@ from torch import Tensor
 
 from combutab._random import random_int64
 
+_ONE = 0x3F800000  # the bits of 1.0 in float32, whose fraction is the last 23
+
 
 def uniforms(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
     """Draw float32 uniforms in the open interval (0, 1), (len(keys), *shape): two a 64-bit draw."""
     n = math.prod(shape)
-    bits = random_int64(keys, -(-n // 2), device).view(torch.int32)[:, :n]
-    top = (bits >> 8).bitwise_and_((1 << 24) - 1)
-    return top.float().add_(0.5).mul_(2.0**-24).view(len(keys), *shape)
+    bits = random_int64(keys, -(-n // 2), device).view(torch.int32)
+    # a random fraction is a number in [1, 2); half a step more, and neither end is met
+    in_one_to_two = bits.bitwise_and_((1 << 23) - 1).bitwise_or_(_ONE).view(torch.float32)
+    return in_one_to_two.sub_(1 - 2.0**-24)[:, :n].view(len(keys), *shape)
+
+
+def log_exponentials(uniform: Tensor) -> Tensor:
+    """Logarithms of exponential draws, which are minus Gumbel noise, in place of uniforms."""
+    return uniform.log_().neg_().log_()
 
 
 def normals(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
     """Draw float32 standard normals, (len(keys), *shape), by Box and Muller's method."""
     n = math.prod(shape)
-    radius, angle = uniforms(keys, 2, -(-n // 2), device=device).unbind(1)
+    half = -(-n // 2)
+    radius, angle = uniforms(keys, 2, half, device=device).unbind(1)
     radius = radius.log().mul_(-2).sqrt_()
     angle = angle.mul(2 * math.pi)
-    both = torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)
-    return both[:, :n].reshape(len(keys), *shape)
+    both = torch.empty(len(keys), 2, half, device=device)
+    torch.mul(torch.cos(angle), radius, out=both[:, 0])
+    torch.mul(angle.sin_(), radius, out=both[:, 1])
+    return both.view(len(keys), -1)[:, :n].reshape(len(keys), *shape)

@@ -12,6 +12,7 @@ from combutab._device import Precision
 from combutab._random import fold_in, random_permutations
 from combutab.generators._noise import normals
 from combutab.generators._records import GeneratorPlan, TableRows, update
+from combutab.generators._vae_steps import InPlaceVAEStep
 from combutab.nn import (
     RowSpans,
     StackedNetwork,
@@ -82,6 +83,9 @@ class VAETraining:
             name: RowOptimizer(OptimizerConfig(), net.flat.values, net.n_decayed)
             for name, net in self.networks.items()
         }
+        self._in_place = None
+        if config.precision.name != "bf16-mixed" and InPlaceVAEStep.fits(encoder, decoder):
+            self._in_place = InPlaceVAEStep(rows, spans, encoder, decoder, config.loss_factor)
         self.n_steps = -(-len(rows) // config.batch_size)
 
     def epoch(self, number: int) -> dict[str, Tensor]:
@@ -97,17 +101,24 @@ class VAETraining:
 
     def _step(self, at: int, index: Tensor) -> Tensor:
         keys = [fold_in(plan.member.seed, at, _NOISE) for plan in self.plans]
-        loss = self._loss(self.rows.values[index], self.rows.codes[index], keys)
-        fill_gradients(loss.sum(), self.encoder, self.decoder)
+        if self._in_place is not None:
+            loss = self._in_place.gradients(index, self._noise(keys, index.shape[1]))
+        else:
+            loss = self._loss(self.rows.values[index], self.rows.codes[index], keys)
+            fill_gradients(loss.sum(), self.encoder, self.decoder)
         rates = [plan.generator_lr for plan in self.plans]
         decays = [plan.generator_decay for plan in self.plans]
         for name, net in self.networks.items():
             update(net, self.optimizers[name], rates, decays)
         return loss.detach()
 
+    def _noise(self, keys: Sequence[int], n_rows: int) -> Tensor:
+        noise = normals(keys, n_rows, self.config.embedding_dim, device=self.device)
+        return noise.to(self.spans.dtype)
+
     def _loss(self, values: Tensor, codes: Tensor, keys: Sequence[int]) -> Tensor:
         """The negative of the evidence lower bound, its reconstruction weighted, (M,)."""
-        noise = normals(keys, codes.shape[1], self.config.embedding_dim, device=self.device)
+        noise = self._noise(keys, codes.shape[1])
         with self.context():
             mean, log_variance = self.encoder(self.spans.dense(values, codes))
             mean, log_variance = mean.to(noise.dtype), log_variance.to(noise.dtype)

@@ -1,6 +1,8 @@
 """Stacked layers and networks: M models of one shape as one batched program."""
 
 from combutab.nn._activation import ActivationSpec, StackedActivation
+from combutab.nn._block_pass import BlockPass
+from combutab.nn._critic_pass import CriticPass
 from combutab.nn._dropout import MaskMaker
 from combutab.nn._generative import (
     StackedCritic,
@@ -18,6 +20,8 @@ from combutab.nn._layers import (
     StackedNorm,
 )
 from combutab.nn._mlp import MLPShape, StackedMLP
+from combutab.nn._scratch import Scratch
+from combutab.nn._span_columns import SpanColumns
 from combutab.nn._spans import RowSpans
 from combutab.nn._stack import Member, StackedNetwork, fill_gradients
 
@@ -25,10 +29,14 @@ __all__ = [
     "INITIALISATIONS",
     "NORMALIZATIONS",
     "ActivationSpec",
+    "BlockPass",
+    "CriticPass",
     "MLPShape",
     "MaskMaker",
     "Member",
     "RowSpans",
+    "Scratch",
+    "SpanColumns",
     "StackedActivation",
     "StackedCritic",
     "StackedEmbedding",

@@ -25,14 +25,14 @@ def _leaky_relu(width: int) -> nn.Module:
     return nn.LeakyReLU(0.2)
 
 
-class _BlockNetwork(StackedNetwork):
+class BlockNetwork(StackedNetwork):
     """Blocks of linear, normalisation, activation (and dropout masks); linear at the end.
 
     A residual network's block passes on its input beside its output, concatenated.
     """
 
     _purpose: int
-    _residual = False
+    residual = False
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class _BlockNetwork(StackedNetwork):
     ) -> None:
         super().__init__(members)
         check_proxy_norm(proxy_norm, normalization)
-        self.widths = tuple(widths)
+        self.widths, self.normalization = tuple(widths), normalization
         seeds = [fold_in(member.seed, self._purpose) for member in self.members]
         generators = [torch.Generator().manual_seed(fold_in(s, _WEIGHTS) >> 1) for s in seeds]
         original = _leaky_relu if self._purpose == _CRITIC else "relu"
@@ -71,7 +71,7 @@ class _BlockNetwork(StackedNetwork):
                     dtype=dtype,
                 )
             )
-            n_inputs = n_inputs + width if self._residual else width
+            n_inputs = n_inputs + width if self.residual else width
         self.linears.append(StackedLinear(n_inputs, n_outputs, generators, dtype=dtype))
 
     def _finish(self, dtype: torch.dtype, device: torch.device | str) -> None:
@@ -84,11 +84,11 @@ class _BlockNetwork(StackedNetwork):
             out = activation(norm(linear(h)))
             if masks is not None:
                 out = out * masks[i]
-            h = torch.cat([h, out], dim=-1) if self._residual else out
+            h = torch.cat([h, out], dim=-1) if self.residual else out
         return self.linears[-1](h)
 
 
-class StackedGenerator(_BlockNetwork):
+class StackedGenerator(BlockNetwork):
     """M of CTGAN's generators: noise and condition to the raw outputs of a row.
 
     Parameters
@@ -123,7 +123,7 @@ class StackedGenerator(_BlockNetwork):
     torch.Size([2, 5, 6])
     """
 
-    _purpose, _residual = _GENERATOR, True
+    _purpose, residual = _GENERATOR, True
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class StackedGenerator(_BlockNetwork):
         return self._through(noise if condition is None else torch.cat([noise, condition], -1))
 
 
-class StackedCritic(_BlockNetwork):
+class StackedCritic(BlockNetwork):
     """M of CTGAN's critics, each of which judges ``pac`` rows together.
 
     Parameters
@@ -238,7 +238,7 @@ class StackedCritic(_BlockNetwork):
         return self.score(self.group(rows), masks)
 
 
-class StackedRowEncoder(_BlockNetwork):
+class StackedRowEncoder(BlockNetwork):
     """M of TVAE's encoders: a row to the mean and log variance of its latent normal.
 
     Parameters
@@ -278,7 +278,7 @@ class StackedRowEncoder(_BlockNetwork):
         return mean, log_variance
 
 
-class StackedRowDecoder(_BlockNetwork):
+class StackedRowDecoder(BlockNetwork):
     """M of TVAE's decoders: a latent vector to the raw outputs of a row.
 
     Beside them it has a standard deviation for each tanh value, a parameter, at least 0.01.
@@ -318,11 +318,11 @@ class StackedRowDecoder(_BlockNetwork):
         # NOTE[DIFF]: the paper leaves open how a standard deviation stays positive. The floor
         # bounds the likelihood of a column that takes few values, which is unbounded otherwise.
         start = torch.full((self.n_members, 1, n_values), _SIGMA_START - _SIGMA_FLOOR, dtype=dtype)
-        self.log_sigma = nn.Parameter(start.log())
+        self.log_sigma, self.sigma_floor = nn.Parameter(start.log()), _SIGMA_FLOOR
         self._finish(dtype, device)
 
     def forward(self, latent: Tensor) -> tuple[Tensor, Tensor]:
-        return self._through(latent), self.log_sigma.exp() + _SIGMA_FLOOR
+        return self._through(latent), self.log_sigma.exp() + self.sigma_floor
 
 
 @contextmanager

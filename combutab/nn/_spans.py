@@ -15,7 +15,7 @@ _SMALL = 64  # spans up to this size are gathered together where one a row is ch
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
     """Neighbouring spans that are one (..., spans, size) view of their columns.
 
     Spans of equal sizes are a plain view. Those of near sizes are padded to the largest:
@@ -118,21 +118,21 @@ class RowSpans:
         starts = list(itertools.accumulate(self.sizes, initial=n_values))
         self.width = starts[-1]
         self.starts = self._indices(starts[:-1])
-        self._sizes = self._indices(self.sizes)
+        self.span_sizes = self._indices(self.sizes)
         # a span that is no category has a start that no code brings back into a condition
         first, self.n_condition = [-(1 << 62)] * self.n_spans, 0
         for i in self.categories:
             first[i] = self.n_condition
             self.n_condition += self.sizes[i]
         self._condition_starts = self._indices(first)
-        self._groups = self._make_groups()
+        self.groups = self._make_groups()
         self._buckets, bucket_of = self._make_buckets(starts)
         self._bucket_of = self._indices(bucket_of)
 
     def _indices(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(list(values), dtype=torch.int64, device=self.device)
 
-    def _make_groups(self) -> list[_Group]:
+    def _make_groups(self) -> list[Group]:
         runs: list[slice] = []
         for factor in (1.0, 1.25, 1.5, 2.0):  # the least padding that leaves few groups
             runs = _runs(self.sizes, factor)
@@ -140,16 +140,16 @@ class RowSpans:
                 break
         return [self._make_group(spans) for spans in runs]
 
-    def _make_group(self, spans: slice) -> _Group:
+    def _make_group(self, spans: slice) -> Group:
         sizes = self.sizes[spans]
         width, largest = sum(sizes), max(sizes)
         if largest == min(sizes):
-            return _Group(spans, width, largest)
+            return Group(spans, width, largest)
         place = torch.arange(largest, device=self.device)
-        inside = place < self._sizes[spans].unsqueeze(1)
+        inside = place < self.span_sizes[spans].unsqueeze(1)
         first = (self.starts[spans] - self.starts[spans.start]).unsqueeze(1)
         padded = torch.where(inside, first + place, width).flatten()
-        return _Group(spans, width, largest, padded, inside.flatten().nonzero().squeeze(1))
+        return Group(spans, width, largest, padded, inside.flatten().nonzero().squeeze(1))
 
     def _make_buckets(self, starts: Sequence[int]) -> tuple[list[_Bucket], list[int]]:
         """Buckets of spans up to 64, 256, 1024, ... and the bucket of each span."""
@@ -176,11 +176,11 @@ class RowSpans:
         values, logits = _wide(raw).split([self.n_values, self.width - self.n_values], dim=-1)
         return values, logits
 
-    def _by_group(self, logits: Tensor) -> Iterator[tuple[_Group, Tensor]]:
+    def _by_group(self, logits: Tensor) -> Iterator[tuple[Group, Tensor]]:
         # one split, whose derivative is one concatenation; a slice's is a whole row of zeros
-        if self._groups:
+        if self.groups:
             yield from zip(
-                self._groups, logits.split([g.width for g in self._groups], -1), strict=True
+                self.groups, logits.split([g.width for g in self.groups], -1), strict=True
             )
 
     def dense(self, values: Tensor, codes: Tensor) -> Tensor:
@@ -190,9 +190,13 @@ class RowSpans:
         -----
         values : (..., n_values), codes : (..., n_spans) integer -> (..., width)
         """
-        rows = torch.zeros(*codes.shape[:-1], self.width, dtype=self.dtype, device=self.device)
-        rows[..., : self.n_values] = values
-        return rows.scatter_(-1, codes + self.starts, 1.0)
+        rows = torch.empty(*codes.shape[:-1], self.width, dtype=self.dtype, device=self.device)
+        return self.write_rows(rows, values, codes)
+
+    def write_rows(self, into: Tensor, values: Tensor, codes: Tensor) -> Tensor:
+        """As ``dense``, in memory given; returns it."""
+        into.zero_()[..., : self.n_values] = values
+        return into.scatter_(-1, codes + self.starts, 1.0)
 
     def condition(self, span: Tensor, code: Tensor) -> Tensor:
         """Condition vectors: one-hot over all categories, of one code of one span a row.
@@ -205,7 +209,11 @@ class RowSpans:
         rows = torch.zeros(*span.shape, self.n_condition, dtype=self.dtype, device=self.device)
         if self.n_condition == 0:
             return rows
-        return rows.scatter_(-1, (self._condition_starts[span] + code).unsqueeze(-1), 1.0)
+        return rows.scatter_(-1, self.condition_column(span, code).unsqueeze(-1), 1.0)
+
+    def condition_column(self, span: Tensor, code: Tensor) -> Tensor:
+        """Where a condition vector has its one, int64, for arguments of ``condition``."""
+        return self._condition_starts[span] + code
 
     def activate(self, raw: Tensor, *, tau: float = 0.2, uniform: Tensor | None = None) -> Tensor:
         """Rows of raw outputs: tanh on values, Gumbel-softmax on spans.
@@ -263,7 +271,9 @@ class RowSpans:
             below = torch.nextafter(total, torch.zeros_like(total))
             target = torch.minimum(uniform[..., group.spans].unsqueeze(-1) * total, below)
             drawn = torch.searchsorted(cdf, target, right=True).squeeze(-1)
-            codes[..., group.spans] = drawn.clamp_max(self._sizes[group.spans] - 1)  # if raw is NaN
+            codes[..., group.spans] = drawn.clamp_max(
+                self.span_sizes[group.spans] - 1
+            )  # if raw is NaN
         return values.tanh().clamp_(-1, 1), codes
 
     def cross_entropy(self, raw: Tensor, span: Tensor, code: Tensor) -> Tensor:
@@ -297,7 +307,7 @@ class RowSpans:
             place = torch.arange(bucket.size, device=x.device)
             column = (self.starts[span] - bucket.columns.start).unsqueeze(1) + place
             x = _wide(x.gather(1, column.clamp_max_(x.shape[1] - 1)))
-            x = x.masked_fill(place >= self._sizes[span].unsqueeze(1), -torch.inf)
+            x = x.masked_fill(place >= self.span_sizes[span].unsqueeze(1), -torch.inf)
         return -_wide(x).log_softmax(1).gather(1, code.unsqueeze(1)).squeeze(1)
 
     def cross_entropy_all(self, raw: Tensor, codes: Tensor) -> Tensor:

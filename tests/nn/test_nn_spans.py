@@ -63,7 +63,7 @@ def test_layout():
 @pytest.mark.parametrize("name", PADDED)
 def test_many_sizes_share_few_groups(name):
     sizes = LAYOUTS[name][1]
-    groups = layout(name)._groups
+    groups = layout(name).groups
     assert len(set(sizes)) > 8 >= len(groups)
     covered = [i for group in groups for i in range(len(sizes))[group.spans]]
     assert covered == list(range(len(sizes)))
@@ -72,15 +72,15 @@ def test_many_sizes_share_few_groups(name):
 def test_the_number_of_groups_is_logarithmic():
     sizes = [*range(1, 400), *range(401, 30_000, 800), 100_000]
     spans = RowSpans(0, sizes)
-    assert len(spans._groups) <= 1 + np.log2(max(sizes))
-    for group in spans._groups:
+    assert len(spans.groups) <= 1 + np.log2(max(sizes))
+    for group in spans.groups:
         part = sizes[group.spans]
         assert group.size == max(part) <= 2 * min(part)
 
 
 @pytest.mark.parametrize("name", [n for n in LAYOUTS if n not in PADDED])
 def test_few_sizes_are_neither_gathered_nor_padded(name):
-    assert all(group.padded is None for group in layout(name)._groups)
+    assert all(group.padded is None for group in layout(name).groups)
 
 
 @pytest.mark.parametrize(

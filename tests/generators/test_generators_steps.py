@@ -1,0 +1,97 @@
+"""Steps that are written out against the same steps by autograd."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from combutab._device import Precision
+from combutab.generators._gan import GANConfig, GANTraining
+from combutab.generators._gan_steps import AutogradSteps, InPlaceSteps
+from combutab.generators._records import GeneratorPlan, TableRows, make_spans
+from combutab.generators._vae import VAEConfig, VAETraining
+from combutab.nn import Member
+from combutab.preprocessing import ModeEncoder
+
+RNG = np.random.default_rng(0)
+TABLES = {
+    "mixed": pd.DataFrame(
+        {
+            "amount": RNG.choice([0, 9], 200) + RNG.normal(0, 1, 200),
+            "kind": RNG.choice(["a", "b", "c"], 200),
+            "flag": RNG.random(200) < 0.3,
+        }
+    ),
+    "numbers": pd.DataFrame(RNG.normal(size=(200, 2)), columns=["x", "y"]),
+    "words": pd.DataFrame({"kind": RNG.choice(["a", "b", "c"], 200)}),
+}
+ACTIVATIONS = [["original", "original"], ["combu", "combu"], ["elu", "swish"]]
+
+
+def make(cls, config, table, activations):
+    encoder = ModeEncoder(random_state=0).fit(table)
+    cpu, precision = torch.device("cpu"), config.precision
+    spans = make_spans(encoder.layout_, cpu, precision)
+    rows = TableRows.on(cpu, encoder.encode(table), precision.dtype)
+    members = [Member(5 + i, activation) for i, activation in enumerate(activations)]
+    return cls(rows, spans, [GeneratorPlan(member) for member in members], config, cpu)
+
+
+def assert_same_networks(first, second):
+    for name, network in first.networks.items():
+        other = second.networks[name]
+        for a, b in ((network.flat, other.flat), (network.flat_buffers, other.flat_buffers)):
+            torch.testing.assert_close(a.values, b.values, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("activations", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("table", TABLES)
+def test_gans(table, activations):
+    config = GANConfig(
+        embedding_dim=6, generator_dim=(8, 8), discriminator_dim=(8, 8), batch_size=40, pac=5,
+        precision=Precision("float64"),
+    )  # fmt: skip
+    written, plain = (make(GANTraining, config, TABLES[table], activations) for _ in range(2))
+    assert isinstance(written.steps, InPlaceSteps)
+    draws = plain.steps.draws
+    plain.steps = AutogradSteps(
+        plain.generator, plain.critic, plain.spans, draws, torch.enable_grad
+    )
+    for number in range(2):
+        losses, expected = written.epoch(number), plain.epoch(number)
+        for name, values in expected.items():
+            torch.testing.assert_close(losses[name], values, rtol=1e-8, atol=1e-10)
+    # the critic's last bias is in both means: autograd's gradient of it is rounding alone
+    for training in (written, plain):
+        training.critic.linears[-1].bias.data.zero_()
+    assert_same_networks(written, plain)
+
+
+@pytest.mark.parametrize("activations", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("table", TABLES)
+def test_vaes(table, activations):
+    config = VAEConfig(
+        embedding_dim=6, compress_dims=(8, 8), decompress_dims=(7,), batch_size=60,
+        precision=Precision("float64"),
+    )  # fmt: skip
+    written, plain = (make(VAETraining, config, TABLES[table], activations) for _ in range(2))
+    assert written._in_place is not None
+    plain._in_place = None
+    for number in range(2):
+        torch.testing.assert_close(written.epoch(number), plain.epoch(number))
+    assert_same_networks(written, plain)
+
+
+def test_what_is_not_written_out_is_left_to_autograd():
+    table, small = TABLES["mixed"], {"generator_dim": (8,), "discriminator_dim": (8,)}
+    for changes, activation in (
+        ({"normalization": "layer"}, "relu"),
+        ({"precision": Precision("bf16-mixed")}, "relu"),
+        ({}, "pln-4"),
+        ({}, "prelu"),
+    ):
+        training = make(GANTraining, GANConfig(**small, **changes), table, [activation])
+        assert isinstance(training.steps, AutogradSteps)
+        assert training.epoch(0)["generator"].isfinite().all()
