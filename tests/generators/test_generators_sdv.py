@@ -124,8 +124,8 @@ def test_what_is_missing_together_is_learned():
     about = metadata({"kind": "categorical", "gap": "numerical"})
     model = make(TVAESynthesizer, about, epochs=150, batch_size=100, learning_rate=1e-2)
     rows = fit(model, table).sample(500)["t"]
-    assert rows["gap"].isna().groupby(rows["kind"]).mean()["b"] > 0.9
-    assert rows["gap"].isna().groupby(rows["kind"]).mean()["a"] < 0.1
+    assert rows["gap"].isna().groupby(rows["kind"]).mean()["b"] > 0.8
+    assert rows["gap"].isna().groupby(rows["kind"]).mean()["a"] < 0.2
 
 
 @pytest.mark.parametrize("unit", ["s", "us", "ns"])
