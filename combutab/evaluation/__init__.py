@@ -1,5 +1,7 @@
 """Whether differences between models are real: tests, intervals, ranks, and words for them."""
 
+from ._detection import DetectionScorer, detection
+from ._efficacy import EfficacyScorer, ml_efficacy
 from ._intervals import Interval, bootstrap_interval, corrected_interval, t_interval
 from ._nemenyi import NemenyiResult, nemenyi
 from ._pairs import compare_pairs
@@ -8,6 +10,8 @@ from ._significance import Significance, corrected_resampled_ttest, friedman, ho
 from ._words import summarise, summarise_nemenyi, summarise_pairs
 
 __all__ = [
+    "DetectionScorer",
+    "EfficacyScorer",
     "Interval",
     "NemenyiResult",
     "Significance",
@@ -16,9 +20,11 @@ __all__ = [
     "compare_with_best",
     "corrected_interval",
     "corrected_resampled_ttest",
+    "detection",
     "friedman",
     "holm",
     "mean_ranks",
+    "ml_efficacy",
     "nemenyi",
     "summarise",
     "summarise_nemenyi",

@@ -1,0 +1,73 @@
+"""The tables that evaluators are given, and the table that they return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import check_random_state
+
+from combutab.preprocessing import TableEncoder
+
+REAL = "real"
+Tables = Any  # one table, a list of them, or a mapping of name to either
+
+
+def label_tables(synthetic: Tables) -> dict[str, tuple[str, Any]]:
+    """The source that each table is a sample of, and the table, by a label for errors.
+
+    Tables without a name are samples of "synthetic".
+
+    Raises
+    ------
+    ValueError
+        There is none, or a name is that of the real rows.
+    """
+    groups = synthetic if isinstance(synthetic, Mapping) else {"synthetic": synthetic}
+    labelled: dict[str, tuple[str, Any]] = {}
+    for source, tables in groups.items():
+        if source in (REAL, "real_train", "real_test"):
+            raise ValueError(f"{source!r} is a name of the real rows; call {source!r} otherwise")
+        # a list of rows is a table, a list of tables is not
+        several = isinstance(tables, list | tuple) and (not tables or _is_table(tables[0]))
+        samples = list(tables) if several else [tables]
+        for i, table in enumerate(samples):
+            labelled[f"{source}[{i}]" if len(samples) > 1 else str(source)] = (str(source), table)
+        if not samples:
+            raise ValueError(f"{source} is an empty list; give at least one table")
+    if not labelled:
+        raise ValueError("synthetic is empty; give a table, or a list or mapping of tables")
+    return labelled
+
+
+def _is_table(thing: Any) -> bool:
+    return hasattr(thing, "columns") or np.ndim(thing) == 2
+
+
+def seed_of(random_state: Any) -> int:
+    """One whole number, for all that is random."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def encode(train: Any, *others: Any) -> list[np.ndarray]:
+    """Features as float32 arrays of equal width; all that is learned is learned from ``train``."""
+    encoder = TableEncoder()
+    first = encoder.fit_encode(train)
+    sizes = np.array(encoder.cardinalities_, dtype=np.float32)
+    return [
+        # codes of many categories between 0 and 1, of the size of the scaled columns
+        np.hstack([encoded.dense, encoded.codes.astype(np.float32) / sizes])
+        for encoded in (first, *map(encoder.encode, others))
+    ]
+
+
+def ordered(table: pd.DataFrame, rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Sort by keys, each as its values first come in ``rows``."""
+    ranks = [
+        table[name].map({key: i for i, key in enumerate(rows[name].unique())}) for name in keys
+    ]
+    return table.iloc[np.lexsort(ranks[::-1])].reset_index(drop=True)
