@@ -103,11 +103,11 @@ def _loses_form(column: pd.Series) -> bool:
 
 def _in_form(column: pd.Series, words: pd.Series, name: str, forms: Forms) -> pd.Series:
     """A column as its words say, in the table's dtype or a better one; notes its form."""
-    present = words.dropna().str.strip()
+    present = words.dropna().drop_duplicates().str.strip()
     if present.empty:
         return column
     if types.infer_dtype(column, skipna=True) == "boolean":
-        truth = {word.casefold(): word for word in present.unique()}
+        truth = {word.casefold(): word for word in present}
         forms.truth[name] = [truth.get("false", "False"), truth.get("true", "True")]
         return column
     if types.is_numeric_dtype(column.dtype):
@@ -129,7 +129,7 @@ def _forms_of_dates(present: pd.Series) -> list[str]:
     """The form of dates that all values have, if there is one and no other would do as well."""
     if not types.is_string_dtype(present.dtype) or not re.match(_DATE, present.iloc[0]):
         return []
-    head = present.drop_duplicates().head(_HEAD)
+    head = present.head(_HEAD)
     found = [form for form in _DATES if _fits(head, form)]
     found = [form for form in found if _fits(present, form)]
     return found if len(found) == 1 else []

@@ -286,8 +286,10 @@ def _fit(generator: Any, table: pd.DataFrame, discrete: Any) -> None:
         warnings.filterwarnings("error", "Training interrupted", UserWarning)
         try:
             generator.fit(table, discrete_columns=discrete)
-        except UserWarning:
-            raise KeyboardInterrupt from None
+        except UserWarning as warning:
+            if "interrupted" in str(warning):
+                raise KeyboardInterrupt from None
+            raise
         except ValueError as error:
             raise UserError(str(error)) from error
         except (MemoryError, RuntimeError) as error:

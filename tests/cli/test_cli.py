@@ -30,11 +30,22 @@ def test_help(capsys, arguments, code):
     assert ("compare" in out + err) or err.startswith("combutab: error: ")
 
 
-def test_every_option_is_explained(capsys):
-    assert main(["compare", "--help"]) == 0
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("compare", "target task activations seeds folds epochs hidden metric test device"),
+        (
+            "synth",
+            "out model activation rows discrete drop condition epochs batch-size seed device save",
+        ),
+        ("sample", "out rows condition seed device"),
+    ],
+)
+def test_every_option_is_explained(capsys, command, options):
+    assert main([command, "--help"]) == 0
     out = capsys.readouterr().out
-    for option in ("target", "task", "activations", "seeds", "folds", "epochs", "hidden"):
-        assert re.search(rf"--{option} <\w+> +\S", out), option
+    for option in options.split():
+        assert re.search(rf"--{option} [<\w|> ]+? +\S", out), option
 
 
 def test_importing_the_library_leaves_the_commands_libraries_alone():
