@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from combutab.cli._console import UserError
 def find_columns(option: str, texts: Sequence[str], columns: Iterable[Any]) -> list[Any]:
     """The columns that an option names: one, or several separated by commas, each time it is given.
 
+    A name may be a pattern, as of files: ``*`` for all, ``street_*`` for some.
+
     Raises
     ------
     UserError
@@ -19,15 +22,18 @@ def find_columns(option: str, texts: Sequence[str], columns: Iterable[Any]) -> l
 
     >>> find_columns("--drop", ["a,b", "c,d"], ["a", "b", "c,d"])
     ['a', 'b', 'c,d']
+    >>> find_columns("--drop", ["x*"], ["x1", "x2", "y"])
+    ['x1', 'x2']
     """
     by_text = {str(column): column for column in columns}
     found = []
     for text in texts:
         for name in [text] if text in by_text else text.split(","):
             name = name if name in by_text else name.strip()
-            if name not in by_text:
+            matching = [name] if name in by_text else fnmatch.filter(by_text, name)
+            if not matching:
                 raise UserError(f"{option}: there is no column {name!r}; {instead(name, by_text)}")
-            found.append(by_text[name])
+            found += [by_text[each] for each in matching]
     return list(dict.fromkeys(found))
 
 

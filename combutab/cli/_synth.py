@@ -30,6 +30,7 @@ from combutab.preprocessing import ModeEncoder
 _MODELS = {"ctgan": CTGAN, "tvae": TVAE}
 _KEY = "forms"  # of the header of a model's file
 _SEEDS = 2**32 - 1
+_FEW = 10  # values of whole numbers that are likely to be categories
 _NUMBERS_A_CELL = 4  # that sampling holds at a time, about
 
 ModelName = Enum("ModelName", {name: name for name in _MODELS}, type=str)  # type: ignore[misc]
@@ -77,7 +78,7 @@ def synth(
         list[str] | None,
         typer.Option(
             metavar="COLUMNS",
-            help="Columns, separated by commas, whose numbers are categories. "
+            help="Columns, separated by commas, whose numbers are categories; '*' for all. "
             "Those of text and truth values are in any case.",
             show_default=False,
         ),
@@ -139,6 +140,8 @@ def synth(
             f"({len(columns.category_counts_)} discrete); {type(generator).__name__} with "
             f"{activation}, on {resolve_device(device)}"
         )
+        if not listed:
+            _tell_of_few_values(table)
         _fit(generator, table, columns.discrete_columns)
         if save is not None:
             write_whole(save, lambda stage: _save(generator, forms, stage))
@@ -275,6 +278,18 @@ def _warn_of_none(table: pd.DataFrame, conditions: Mapping[Any, Any], data: Path
         met &= one.to_numpy(dtype=bool)
     if not met.any():
         warn(f"no row of {data} meets all conditions, and made ones may be too rare to be found")
+
+
+def _tell_of_few_values(table: pd.DataFrame) -> None:
+    """Name the columns of whole numbers that may well be categories."""
+    whole = [name for name in table if pd.api.types.is_integer_dtype(table[name].dtype)]
+    few = [str(name) for name in whole if 1 < table[name].nunique() <= _FEW]
+    if few:
+        more = f" and {len(few) - 5} more" if len(few) > 5 else ""
+        _say(
+            f"{', '.join(few[:5])}{more} are taken for quantities, with few values each; if they "
+            "are categories, name them with --discrete"
+        )
 
 
 # ---- training and sampling ---------------------------------------------------------------------

@@ -91,6 +91,9 @@ def test_discrete_and_drop(folder, people):
     assert made.columns.tolist() == ["age", "city", "label"]
     assert (made["label"] == 1).all()
     assert set(made["age"]) <= set(people["age"])  # not just between the bounds
+    patterns = ["--discrete", "*", "--drop", "pri*"]
+    assert main(["synth", "people.csv", "-o", "other.csv", *QUICK, *patterns, *options[4:]]) == 0
+    assert Path("other.csv").read_bytes() == Path("out.csv").read_bytes()
 
 
 @pytest.mark.parametrize("kind", ["tsv", "csv.gz", "tsv.gz", "parquet", "CSV"])
@@ -235,6 +238,7 @@ def test_a_terminal_gets_a_progress_bar_and_a_summary(folder, on_terminal):
     assert "people.csv: 60 rows, 4 columns (1 discrete); CTGAN with combu, on " in text
     assert re.search(r"CTGAN \S+ +\d+/30 generator \S+, discriminator \S+; left \d\d:\d\d", text)
     assert "…" not in text  # all of it fits into 80 columns
+    assert "label are taken for quantities" in text
     assert "Wrote the generator to model" in text
     assert "Wrote 60 rows to out.csv (" in text
 
