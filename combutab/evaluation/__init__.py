@@ -2,9 +2,11 @@
 
 from ._detection import DetectionScorer, detection
 from ._efficacy import EfficacyScorer, ml_efficacy
+from ._fidelity import FidelityScorer, fidelity
 from ._intervals import Interval, bootstrap_interval, corrected_interval, t_interval
 from ._nemenyi import NemenyiResult, nemenyi
 from ._pairs import compare_pairs
+from ._privacy import privacy
 from ._ranks import compare_with_best, mean_ranks
 from ._significance import Significance, corrected_resampled_ttest, friedman, holm, wilcoxon
 from ._words import summarise, summarise_nemenyi, summarise_pairs
@@ -12,6 +14,7 @@ from ._words import summarise, summarise_nemenyi, summarise_pairs
 __all__ = [
     "DetectionScorer",
     "EfficacyScorer",
+    "FidelityScorer",
     "Interval",
     "NemenyiResult",
     "Significance",
@@ -21,11 +24,13 @@ __all__ = [
     "corrected_interval",
     "corrected_resampled_ttest",
     "detection",
+    "fidelity",
     "friedman",
     "holm",
     "mean_ranks",
     "ml_efficacy",
     "nemenyi",
+    "privacy",
     "summarise",
     "summarise_nemenyi",
     "summarise_pairs",
