@@ -23,9 +23,9 @@ from combutab.cli._console import UserError, interruptible, one_line_warnings, w
 from combutab.cli._forms import Forms, check_ending, ending, read_file, write_file
 from combutab.cli._names import find_columns
 from combutab.cli._outputs import check_file, write_whole
-from combutab.cli._progress import EpochBar
 from combutab.generators import CTGAN, TVAE
 from combutab.preprocessing import ModeEncoder
+from combutab.training import ProgressBar
 
 _MODELS = {"ctgan": CTGAN, "tvae": TVAE}
 _KEY = "forms"  # of the header of a model's file
@@ -133,7 +133,7 @@ def synth(
             activation=activation,
             random_state=seed,
             device=device,
-            callbacks=[EpochBar(model.value.upper())],
+            callbacks=[ProgressBar(model.value.upper(), transient=True)],
         )
         _say(
             f"{data.name}: {len(table):,} rows, {table.shape[1]} columns "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+
+_TEXT, _BAR = 62, 40  # columns of a terminal: for the words; for the bar, at most
 
 
 @dataclass(frozen=True)
@@ -65,18 +66,20 @@ class VerboseLines(Callback):
 
 
 class ProgressBar(Callback):
-    """A progress bar on standard error: epochs, rate, time left, loss, validation score.
+    """A progress bar on standard error: epochs, losses, validation score, time left.
 
-    Shown on a terminal only, so that logs and pipes stay clean.
+    Shown on a terminal only, so that logs and pipes stay clean; on one line of 80 columns.
 
     Parameters
     ----------
     description : str
         Stands in front of the bar.
+    transient : bool, default=False
+        Remove the bar at the end.
     """
 
-    def __init__(self, description: str = "training") -> None:
-        self.description = description
+    def __init__(self, description: str = "training", *, transient: bool = False) -> None:
+        self.description, self.transient = description, transient
 
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
         from rich.console import Console
@@ -89,33 +92,28 @@ class ProgressBar(Callback):
         )
 
         console = Console(stderr=True)
-        self._started = time.perf_counter()
         self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(max(4, min(_BAR, console.width - _TEXT))),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]} left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[scores]}"),
+            TextColumn("{task.fields[scores]}", markup=False),
+            TimeRemainingColumn(compact=True),
             console=console,
             disable=not console.is_terminal,
+            transient=self.transient,
         )
         name = self.description if n_members == 1 else f"{self.description} x {n_members}"
-        self._task = self._bar.add_task(name, total=max_epochs, rate="", scores="")
+        self._task = self._bar.add_task(name, total=max_epochs, scores="")
         self._bar.start()
 
     def on_epoch_end(self, report: EpochReport) -> None:
-        losses = report.losses or {"loss": report.train_loss}
-        scores = ", ".join(
-            f"{name if name == 'loss' else f'{name} loss'} {values.mean():.4g}"
-            for name, values in losses.items()
-        )
+        losses = report.losses
+        if len(losses) < 2:
+            losses = {"loss": report.train_loss}
+        scores = ", ".join(f"{name} {values.mean():.3g}" for name, values in losses.items())
         if report.validation_score is not None:
-            scores += f", validation score {report.validation_score.mean():.4g}"
-        rate = report.epoch / max(time.perf_counter() - self._started, 1e-9)
-        self._bar.update(
-            self._task, completed=report.epoch, rate=f"{rate:.1f} epochs/s,", scores=scores
-        )
+            scores += f", score {report.validation_score.mean():.3g}"
+        self._bar.update(self._task, completed=report.epoch, scores=f"{scores}; left")
 
     def on_train_end(self) -> None:
         self._bar.stop()

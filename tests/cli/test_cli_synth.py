@@ -288,11 +288,11 @@ def test_ctrl_c_while_rows_are_made_keeps_the_trained_generator(folder, capsys, 
 
 
 def test_an_interrupted_fit_is_an_interrupted_command(folder, capsys, monkeypatch):
-    class Interrupt(_synth.EpochBar):
+    class Interrupt(_synth.ProgressBar):
         def on_epoch_end(self, report):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(_synth, "EpochBar", Interrupt)
+    monkeypatch.setattr(_synth, "ProgressBar", Interrupt)
     assert main(["synth", "people.csv", "-o", "out.csv", *QUICK, "--save", "model"]) == 130
     assert capsys.readouterr() == ("", "combutab: interrupted\n")
     assert os.listdir(folder) == ["people.csv"]

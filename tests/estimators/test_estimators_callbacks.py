@@ -130,7 +130,7 @@ def test_the_bar_shows_on_a_terminal_and_nowhere_else(monkeypatch, capsys):
         model = MLPClassifier(**QUICK, n_members=2, early_stopping=True)
         model.set_params(callbacks=[ProgressBar("iris")]).fit(X, Y)
     shown = terminal.getvalue()
-    for words in ("iris x 2", "6/6", "epochs/s", "loss ", "validation score"):
+    for words in ("iris x 2", "6/6", "left", "loss ", "score "):
         assert words in shown
     assert capsys.readouterr() == ("", "")
 

@@ -257,5 +257,5 @@ def test_progress_bar_on_a_terminal(monkeypatch):
     assert "fit x 3" in shown
     assert "2/5" in shown
     assert "loss 0.25" in shown
-    assert "validation score 0.5" in shown
-    assert "epochs/s" in shown
+    assert "score 0.5" in shown
+    assert "left" in shown
