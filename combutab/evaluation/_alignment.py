@@ -180,7 +180,9 @@ class _Table:
     def column(self, name: Hashable, j: int) -> pd.Series:
         """Of this name, or at position j in an array."""
         position = j if self.names is None else self.names.index(name)
-        return self.frame.iloc[:, position].reset_index(drop=True)
+        column = self.frame.iloc[:, position].reset_index(drop=True)
+        dtype = column.dtype
+        return column.astype(dtype.subtype) if isinstance(dtype, pd.SparseDtype) else column
 
 
 def _read(table: Any, name: str) -> _Table:

@@ -46,7 +46,7 @@ def nature(column: pd.Series) -> Nature:
     if isinstance(dtype, pd.CategoricalDtype | pd.IntervalDtype):
         return "category"
     if types.is_complex_dtype(dtype):
-        raise ValueError("complex numbers are not supported; split them into two columns")
+        raise ValueError(f"column {column.name!r} holds complex numbers; make it two columns")
     if types.is_bool_dtype(dtype):
         return "bool"
     if types.is_numeric_dtype(dtype):
