@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 DATA_HOME = ROOT.parent / "shared" / "data"
 SIMPLE = sorted(p.name for kind in ("speed", "formula") for p in FOLDER.glob(f"{kind}_*.py"))
-STUDIES = [*sorted(path.name for path in FOLDER.glob("table*.py")), "feynman.py"]
+STUDIES = [*sorted(path.name for path in FOLDER.glob("table[356]_*.py")), "feynman.py"]
 
 
 def run_quick(script, folder, *arguments):
@@ -56,6 +57,32 @@ def test_quick_quality(tmp_path):
     assert str(tmp_path) not in text
     again = run_quick("quality_generators.py", tmp_path, "--data-home", str(DATA_HOME))
     assert "to go" not in again.stdout, "nothing is trained twice"
+
+
+def test_quick_table7(tmp_path):
+    if not DATA_HOME.is_dir():
+        pytest.skip("needs ../shared/data")
+    models = ["ctgan", *(["tvae-patched"] if find_spec("ctgan") else ["tvae"])]
+    arguments = ["--models", *models, "--activations", "combu", "relu", "relu+ln+proxy"]
+    arguments += ["--jobs", "1", "--data-home", str(DATA_HOME)]
+    first = run_quick("table7_generation.py", tmp_path, *arguments)
+    assert "0 of " in first.stdout
+    rows = pd.read_csv(tmp_path / "table7_generation.csv")
+    assert rows["error"].isna().all()
+    assert set(rows["model"]) == {"real", *models}
+    of_ours = rows[rows["model"] == "ctgan"]
+    assert of_ours.groupby("data")["activation"].nunique().tolist() == [3, 3]
+    assert of_ours.groupby("learner").size().to_dict() == {"boosting": 24, "mlp": 24}
+    text = (tmp_path / "table7_generation.md").read_text()
+    assert "CTGAN, the paper's" in text
+    assert "Is CombU's advantage real?" in text
+    assert "python benchmarks/table7_generation.py --models ctgan" in text
+    assert str(tmp_path) not in text
+    assert (tmp_path / "table7_generation_mlp.png").exists()
+    again = run_quick("table7_generation.py", tmp_path, *arguments)
+    assert "to go" not in again.stdout, "nothing is trained twice"
+    report = run_quick("table7_generation.py", tmp_path, *arguments, "--report")
+    assert "to go" not in report.stdout
 
 
 @pytest.mark.parametrize("script", STUDIES)
