@@ -99,7 +99,8 @@ def fidelity(
     same distribution (Alaa et al.). The paper's embedding is a trained network; ours is fixed:
     numbers are standard-scaled as the real ones, missing being the mean and a 1 in one more
     column, the 50 most frequent categories are one-hot (over the square root of 2, so that two
-    categories have the distance 1), and distances Euclidean.
+    categories have the distance 1), and distances Euclidean. A real row is recalled if the nearest
+    synthetic row is no farther than the fifth real one, and inside the level's ball.
 
     ``sdmetrics``. "quality" with its parts "column_shapes" and "column_pair_trends", and
     "diagnostic" with "data_validity" and "data_structure", of the tables as aligned.

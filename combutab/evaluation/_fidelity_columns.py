@@ -49,7 +49,22 @@ def total_variation(a: np.ndarray, b: np.ndarray) -> float:
         a, b = codes[: len(a)], codes[len(a) :]
         n = codes.max() + 1
     p, q = np.bincount(a, minlength=n) / len(a), np.bincount(b, minlength=n) / len(b)
-    return float(np.abs(p - q).sum() / 2)
+    return min(float(np.abs(p - q).sum() / 2), 1.0)
+
+
+def spread(values: np.ndarray) -> float:
+    """The standard deviation; 1 for a constant, which so has its own unit.
+
+    Examples
+    --------
+    >>> spread(np.array([1.0, 3.0])), spread(np.array([5.0]))
+    (1.0, 1.0)
+    """
+    if not len(values) or not _varies(values):
+        return 1.0
+    off = values - values[0]
+    largest = np.abs(off).max()  # taken out, so that no square overflows
+    return float(largest * (off / largest).std())
 
 
 def shapes(tables: AlignedTables, name: str) -> Iterator[Measured]:
@@ -131,9 +146,9 @@ def _ks_complement(a: np.ndarray, b: np.ndarray) -> float:
 def _wasserstein(a: np.ndarray, b: np.ndarray) -> float:
     from scipy.stats import wasserstein_distance
 
-    centre = a[0]  # of large numbers, as dates are, the differences keep their digits
-    scale = float((a - centre).std()) if _varies(a) else 1.0  # a constant has its own unit
-    return float(wasserstein_distance(a - centre, b - centre)) / scale
+    unit = spread(a)
+    # of large numbers, as dates are, the differences keep their digits
+    return float(wasserstein_distance((a - a[0]) / unit, (b - a[0]) / unit))
 
 
 def _varies(values: np.ndarray) -> bool:
