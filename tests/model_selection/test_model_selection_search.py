@@ -279,7 +279,7 @@ def test_tables_and_labels_of_every_kind():
     _both(clone(REGRESSOR).set_params(precision="float64"), SMALL_GRID, X_REG, targets)
 
 
-def test_processes():
+def test_stacks_trained_at_the_same_time():
     estimator = MLPClassifier(**QUICK, precision="float64")
     grid = {"hidden_layer_sizes": [(8,), (6, 6)], "alpha": [0.0, 1.0]}
     alone, parallel = (
