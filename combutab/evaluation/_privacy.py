@@ -74,7 +74,8 @@ def privacy(
 
     - "share_closer_to_train": of the synthetic rows that are nearer to a row of ``real_train``
       than to any of ``holdout``, half of the ties included; 0.5 is ideal. With n synthetic rows
-      its standard error is about ``0.5 / sqrt(n)``.
+      its standard error is about ``0.5 / sqrt(n)``, and larger for rows far from all real ones,
+      as one real row is the nearest to many.
     - "dcr_median", "dcr_p05": median and 5th percentile of the distance of a synthetic row to the
       closest row of ``real_train``; the reference is that to ``holdout``.
     - "nndr_median", "nndr_p05": of the ratio of the distances to the nearest and to the second
