@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.evaluation import privacy
 from combutab.evaluation import _privacy_neighbours as neighbours
+from combutab.evaluation import privacy
 from combutab.evaluation._alignment import align_tables
 from combutab.evaluation._privacy_points import Space
 
@@ -403,7 +403,7 @@ def test_numbers_far_outside_of_the_range_are_a_range_away():
 )
 def test_wrong_arguments(wrong):
     given = {"real_train": law(5), "holdout": law(5, 1), "synthetic": law(5, 2)} | wrong
-    with pytest.raises(ValueError, match="max_rows|synthetic"):
+    with pytest.raises(ValueError, match=r"max_rows|synthetic"):
         privacy(**given)
 
 
