@@ -313,5 +313,5 @@ def _short(cells: pd.DataFrame) -> str:
     wide = cells.assign(shown=shown, metric=[METRICS[m].label for m in cells["metric"]]).pivot(
         index=["data", "metric", "model"], columns="activation", values="shown"
     )
-    names = order_activations(wide.columns)
+    names = order_activations(cells["activation"])
     return wide[names].rename_axis(index=[""] * 3, columns=None).fillna("").to_string()

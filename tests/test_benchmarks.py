@@ -81,8 +81,6 @@ def test_quick_table7(tmp_path):
     assert (tmp_path / "table7_generation_mlp.png").exists()
     again = run_quick("table7_generation.py", tmp_path, *arguments)
     assert "to go" not in again.stdout, "nothing is trained twice"
-    report = run_quick("table7_generation.py", tmp_path, *arguments, "--report")
-    assert "to go" not in report.stdout
 
 
 @pytest.mark.parametrize("script", STUDIES)
