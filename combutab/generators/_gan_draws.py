@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from combutab._random import fold_in, random_uniform
-from combutab.generators._noise import log_exponentials, normals, uniforms
+from combutab.generators._noise import Blocks, log_exponentials, normals, uniforms
 from combutab.generators._records import GeneratorPlan, TableRows
 from combutab.nn import MaskMaker, RowSpans, StackedCritic
 from combutab.training import ConditionSampler
 
 # purposes of a step's key
 _CONDITIONS, _NOISE, _GUMBEL, _MASKS, _MIX = range(5)
-_AT_ONCE = 2**18  # numbers drawn at once
 
 
 class Asked(NamedTuple):
@@ -32,8 +31,6 @@ class Asked(NamedTuple):
 
 class GANDraws:
     """Random numbers of each step: functions of the members' seeds and the step's number alone.
-
-    They are drawn for some steps at once: on small tensors an operation costs more than its work.
 
     Parameters
     ----------
@@ -73,14 +70,13 @@ class GANDraws:
             critic.widths, [critic.dropout], device=self._device, dtype=critic.dtype
         )
         self._n_logits = spans.width - spans.n_values
-        at_once = _AT_ONCE // len(plans)
-        self._asked = _Blocks(at_once // batch_size, self._draw_conditions)
-        self._noise = _Blocks(at_once // (batch_size * n_noise), self._draw_noise)
-        n_uniforms = batch_size * max(1, self._n_logits)
-        self._uniforms = _Blocks(at_once // n_uniforms, self._draw_uniforms)
-        self._exponentials = _Blocks(at_once // n_uniforms, self._draw_exponentials)
+        n_rows = len(plans) * batch_size
+        self._asked = Blocks(n_rows, self._draw_conditions)
+        self._noise = Blocks(n_rows * n_noise, self._draw_noise)
+        self._uniforms = Blocks(n_rows * self._n_logits, self._draw_uniforms)
+        self._exponentials = Blocks(n_rows * self._n_logits, self._draw_exponentials)
         n_masked = 3 * self.n_groups * sum(critic.widths)
-        self._critic_draws = _Blocks(at_once // max(1, n_masked), self._draw_for_critics)
+        self._critic_draws = Blocks(len(plans) * n_masked, self._draw_for_critics)
 
     def asked(self, at: int) -> Asked:
         """Conditions of step ``at``."""
@@ -143,20 +139,3 @@ class GANDraws:
         mix = uniforms(self._keys(steps, _MIX), self.n_groups, device=self._device)
         masks = self._masks.draw(self._keys(steps, _MASKS), 3 * self.n_groups)
         return [self._by_step(x) for x in (mix, *masks)]
-
-
-class _Blocks:
-    """What ``draw`` gives for a range of steps, kept until a step beyond them is asked for."""
-
-    def __init__(self, size: int, draw: Callable[[range], list[Tensor]]) -> None:
-        self._size, self._draw = max(1, size), draw
-        self._block = -1
-        self._drawn: list[Tensor] = []
-
-    def __call__(self, at: int) -> list[Tensor]:
-        """The part of one step."""
-        block, place = divmod(at, self._size)
-        if block != self._block:
-            self._drawn = self._draw(range(block * self._size, (block + 1) * self._size))
-            self._block = block
-        return [drawn[place] for drawn in self._drawn]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -38,3 +38,26 @@ def normals(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
     torch.mul(torch.cos(angle), radius, out=both[:, 0])
     torch.mul(angle.sin_(), radius, out=both[:, 1])
     return both.view(len(keys), -1)[:, :n].reshape(len(keys), *shape)
+
+
+class Blocks:
+    """What ``draw`` gives for a range of steps, kept until a step beyond them is asked for.
+
+    On small tensors an operation costs more than its work: so numbers are drawn for some steps at
+    once, as many as make about ``at_once`` numbers.
+    """
+
+    def __init__(
+        self, n_numbers: int, draw: Callable[[range], list[Tensor]], *, at_once: int = 2**18
+    ) -> None:
+        self._size, self._draw = max(1, at_once // max(1, n_numbers)), draw
+        self._block = -1
+        self._drawn: list[Tensor] = []
+
+    def __call__(self, step: int) -> list[Tensor]:
+        """The part of one step: item ``step`` of the range, from each tensor."""
+        block, place = divmod(step, self._size)
+        if block != self._block:
+            self._drawn = self._draw(range(block * self._size, (block + 1) * self._size))
+            self._block = block
+        return [drawn[place] for drawn in self._drawn]

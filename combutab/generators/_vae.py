@@ -10,7 +10,7 @@ from torch import Tensor
 
 from combutab._device import Precision
 from combutab._random import fold_in, random_permutations
-from combutab.generators._noise import normals
+from combutab.generators._noise import Blocks, normals
 from combutab.generators._records import GeneratorPlan, TableRows, update
 from combutab.generators._vae_steps import InPlaceVAEStep
 from combutab.nn import (
@@ -86,6 +86,8 @@ class VAETraining:
         self._in_place = None
         if config.precision.name != "bf16-mixed" and InPlaceVAEStep.fits(encoder, decoder):
             self._in_place = InPlaceVAEStep(rows, spans, encoder, decoder, config.loss_factor)
+        n_numbers = len(plans) * config.batch_size * config.embedding_dim
+        self._noise = Blocks(n_numbers, self._draw_noise)
         self.n_steps = -(-len(rows) // config.batch_size)
 
     def epoch(self, number: int) -> dict[str, Tensor]:
@@ -100,11 +102,11 @@ class VAETraining:
         return {"loss": total / len(self.rows)}
 
     def _step(self, at: int, index: Tensor) -> Tensor:
-        keys = [fold_in(plan.member.seed, at, _NOISE) for plan in self.plans]
+        noise = self._noise(at)[0][:, : index.shape[1]]
         if self._in_place is not None:
-            loss = self._in_place.gradients(index, self._noise(keys, index.shape[1]))
+            loss = self._in_place.gradients(index, noise)
         else:
-            loss = self._loss(self.rows.values[index], self.rows.codes[index], keys)
+            loss = self._loss(self.rows.values[index], self.rows.codes[index], noise)
             fill_gradients(loss.sum(), self.encoder, self.decoder)
         rates = [plan.generator_lr for plan in self.plans]
         decays = [plan.generator_decay for plan in self.plans]
@@ -112,13 +114,18 @@ class VAETraining:
             update(net, self.optimizers[name], rates, decays)
         return loss.detach()
 
-    def _noise(self, keys: Sequence[int], n_rows: int) -> Tensor:
+    def _draw_noise(self, steps: range) -> list[Tensor]:  # (steps, M, batch, n_latent)
+        keys = [fold_in(plan.member.seed, at, _NOISE) for at in steps for plan in self.plans]
+        n_rows = min(self.config.batch_size, len(self.rows))
+        noise = self._normals(keys, n_rows)
+        return [noise.unflatten(0, (-1, len(self.plans)))]
+
+    def _normals(self, keys: Sequence[int], n_rows: int) -> Tensor:
         noise = normals(keys, n_rows, self.config.embedding_dim, device=self.device)
         return noise.to(self.spans.dtype)
 
-    def _loss(self, values: Tensor, codes: Tensor, keys: Sequence[int]) -> Tensor:
+    def _loss(self, values: Tensor, codes: Tensor, noise: Tensor) -> Tensor:
         """The negative of the evidence lower bound, its reconstruction weighted, (M,)."""
-        noise = self._noise(keys, codes.shape[1])
         with self.context():
             mean, log_variance = self.encoder(self.spans.dense(values, codes))
             mean, log_variance = mean.to(noise.dtype), log_variance.to(noise.dtype)
@@ -137,4 +144,5 @@ class VAETraining:
         self.encoder.eval()
         self.decoder.eval()
         shape = (len(keys), -1, -1)
-        return self._loss(rows.values.expand(shape), rows.codes.expand(shape), keys)
+        noise = self._normals(keys, len(rows))
+        return self._loss(rows.values.expand(shape), rows.codes.expand(shape), noise)

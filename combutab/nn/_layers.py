@@ -211,5 +211,13 @@ class StackedNorm(nn.Module):
             var = torch.where(enough, batch_var, var)
         return (x - mean) * torch.rsqrt(var + self.eps)
 
+    def running_affine(self) -> tuple[Tensor, Tensor]:
+        """Scale and shift, (M, 1, width), of batch normalisation by the running statistics."""
+        scale = torch.rsqrt(self.running_var + self.eps).unsqueeze(1)
+        shift = -self.running_mean.unsqueeze(1) * scale
+        if self.gain is None or self.shift is None:
+            return scale, shift
+        return scale * self.gain, torch.addcmul(self.shift, shift, self.gain)
+
     def extra_repr(self) -> str:
         return f"{self.kind!r}, width={self.width}"

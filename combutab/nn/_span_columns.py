@@ -1,7 +1,6 @@
 """All spans of a batch of rows whose columns come first in memory: (width, batch).
 
-A softmax over neighbouring rows of a matrix is many times faster on a CPU than one over two or
-ten neighbouring numbers. The derivatives are written out.
+The derivatives are written out.
 """
 
 from __future__ import annotations
@@ -43,9 +42,11 @@ class SpanColumns:
         torch.sub(raw[self.n_values :], log_exponential, out=logits).div_(tau)
         for group, part, into in self._by_group(logits, out[self.n_values :]):
             if group.padded is None:
-                torch.softmax(_open(group, part, 0.0), -2, out=_open(group, into, 0.0))
+                torch.softmax(group.open_columns(part, 0.0), -2, out=group.open_columns(into, 0.0))
             else:
-                _set(group, into, torch.softmax(_open(group, part, -torch.inf), -2))
+                into.copy_(
+                    group.close_columns(torch.softmax(group.open_columns(part, -torch.inf), -2))
+                )
         return out
 
     @torch.no_grad()
@@ -55,8 +56,8 @@ class SpanColumns:
         torch.ops.aten.tanh_backward.grad_input(grad[values], out[values], grad_input=grad[values])
         logits = grad[self.n_values :]
         for group, part, into in self._by_group(out[self.n_values :], logits):
-            p = _open(group, part, 0.0)
-            _set(group, into, _softmax_backward(_open(group, into, 0.0), p))
+            p = group.open_columns(part, 0.0)
+            into.copy_(group.close_columns(_softmax_backward(group.open_columns(into, 0.0), p)))
         logits.div_(tau)
         return grad
 
@@ -95,29 +96,18 @@ class SpanColumns:
         """
         total = logits.new_zeros(logits.shape[1])
         for group, _, into in self._by_group(logits, logits):
-            log_p = torch.log_softmax(_open(group, into, -torch.inf), -2)
+            log_p = torch.log_softmax(group.open_columns(into, -torch.inf), -2)
             picked = codes[group.spans].unsqueeze(1)
             total.sub_(log_p.gather(1, picked).sum((0, 1)))
             p = log_p.exp_()
             p.scatter_add_(1, picked, p.new_full((1, 1, 1), -1.0).expand(picked.shape))
-            _set(group, into, p)
+            into.copy_(group.close_columns(p))
         return total
 
     def _by_group(self, x: Tensor, y: Tensor) -> list[tuple[Group, Tensor, Tensor]]:
         groups = self.spans.groups
         widths = [group.width for group in groups]
         return list(zip(groups, x.split(widths), y.split(widths), strict=True)) if groups else []
-
-
-def _open(group: Group, x: Tensor, fill: float) -> Tensor:  # (width, batch) -> (spans, size, batch)
-    if group.padded is not None:
-        x = torch.cat([x, x.new_full((1, x.shape[1]), fill)]).index_select(0, group.padded)
-    return x.view(-1, group.size, x.shape[1])
-
-
-def _set(group: Group, into: Tensor, x: Tensor) -> None:
-    flat = x.flatten(0, 1)
-    into.copy_(flat if group.real is None else flat.index_select(0, group.real))
 
 
 def _softmax_backward(grad: Tensor, out: Tensor) -> Tensor:

@@ -38,6 +38,18 @@ class Group:
         x = x.flatten(-2)
         return x if self.real is None else x.index_select(-1, self.real)
 
+    # the same where columns come first in memory: a softmax over neighbouring rows of a matrix is
+    # many times faster on a CPU than one over a few neighbouring numbers
+
+    def open_columns(self, x: Tensor, fill: float) -> Tensor:  # (width, n) -> (spans, size, n)
+        if self.padded is not None:
+            x = torch.cat([x, x.new_full((1, x.shape[1]), fill)]).index_select(0, self.padded)
+        return x.view(-1, self.size, x.shape[1])
+
+    def close_columns(self, x: Tensor) -> Tensor:  # (spans, size, n) -> (width, n)
+        x = x.flatten(0, 1)
+        return x if self.real is None else x.index_select(0, self.real)
+
 
 @dataclass(frozen=True)
 class _Bucket:
@@ -265,15 +277,10 @@ class RowSpans:
             if uniform is None:
                 codes[..., group.spans] = group.open(part).argmax(-1)
                 continue
-            cdf = group.open(part).softmax(-1).cumsum(-1, dtype=uniform.dtype)
-            total = cdf[..., -1:]
-            # just below the total: rounding may not lead past the last possible code
-            below = torch.nextafter(total, torch.zeros_like(total))
-            target = torch.minimum(uniform[..., group.spans].unsqueeze(-1) * total, below)
-            drawn = torch.searchsorted(cdf, target, right=True).squeeze(-1)
-            codes[..., group.spans] = drawn.clamp_max(
-                self.span_sizes[group.spans] - 1
-            )  # if raw is NaN
+            drawn = _draw_small if group.size <= _SMALL else _draw_large
+            found = drawn(group, part, uniform[..., group.spans])
+            # beyond the span if a logit is NaN
+            codes[..., group.spans] = found.clamp_max_(self.span_sizes[group.spans] - 1)
         return values.tanh().clamp_(-1, 1), codes
 
     def cross_entropy(self, raw: Tensor, span: Tensor, code: Tensor) -> Tensor:
@@ -335,6 +342,27 @@ def _runs(sizes: Sequence[int], factor: float) -> list[slice]:
             bounds.append(i)
             low = high = size
     return [slice(a, b) for a, b in itertools.pairwise([*bounds, len(sizes)]) if a < b]
+
+
+def _draw_large(group: Group, logits: Tensor, uniform: Tensor) -> Tensor:
+    """A code of each span, (..., width), (..., spans) -> (..., spans)."""
+    cdf = group.open(logits).softmax(-1).cumsum(-1, dtype=uniform.dtype)
+    target = _targets(cdf[..., -1:], uniform.unsqueeze(-1))
+    return torch.searchsorted(cdf, target, right=True).squeeze(-1)
+
+
+def _draw_small(group: Group, logits: Tensor, uniform: Tensor) -> Tensor:
+    """As ``_draw_large``, columns first."""
+    columns = group.open_columns(logits.reshape(-1, group.width).t().contiguous(), -torch.inf)
+    cdf = columns.softmax(-2).cumsum(-2, dtype=uniform.dtype)
+    target = _targets(cdf[:, -1:], uniform.reshape(-1, 1, len(cdf)).transpose(0, 2))
+    return (cdf <= target).sum(-2).t().reshape(uniform.shape)
+
+
+def _targets(total: Tensor, uniform: Tensor) -> Tensor:
+    """Where sums are met; just below the total at most, lest rounding lead past the last code."""
+    below = torch.nextafter(total, torch.zeros_like(total))
+    return torch.minimum(uniform * total, below)
 
 
 def _wide(x: Tensor) -> Tensor:
