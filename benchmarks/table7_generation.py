@@ -54,9 +54,9 @@ DEFAULT_OUT = Path(__file__).parent / "results"
 CHUNK = {"cpu": 1, "cuda": 64}
 TIMES = (
     "A full run takes about 30 hours of one CPU core: 4 for our generators, 9 for the package's, "
-    "16 for the networks that learn from the samples (with --learners boosting, minutes). That is 6 "
-    "hours a seed. What a kill can lose is the generators in training, of ours a stack: up to half "
-    "an hour."
+    "16 for the networks that learn from the samples (with --learners boosting, minutes). That is "
+    "6 hours a seed. What a kill can lose is the generators in training, of ours a stack: up to "
+    "half an hour."
 )
 
 
@@ -117,6 +117,7 @@ def run(scores: Sequence[Score], store: Store, work: Path, *, n_jobs: int, devic
                     started,
                 )
             _clear(part, journal, work)
+        _clear(scores, journal, work)  # what an earlier run was killed before
     if work.is_dir() and not any(work.iterdir()):
         work.rmdir()
 

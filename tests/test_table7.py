@@ -181,7 +181,9 @@ def test_killed_at_any_moment_it_goes_on_where_it_stood(finished, tmp_path, monk
     assert len(scored) == len(set(scored)) == len(scores)
     monkeypatch.setattr(table7, "generate", None)
     monkeypatch.setattr(table7, "score_together", None)
+    generate([scores[-1].generator], tmp_path / "samples", "cpu")  # killed before it cleared up
     run(tmp_path, scores)
+    assert not (tmp_path / "samples").exists()
 
 
 def test_half_written_samples_are_made_again(tmp_path):
