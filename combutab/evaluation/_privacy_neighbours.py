@@ -38,11 +38,12 @@ def find_neighbours(a: Points, b: Points, *, n_jobs: int | None = None) -> Neigh
 
     left, right = _padded(a.left, 0), _padded(b.right, 1)
     n_jobs = min(effective_n_jobs(n_jobs), -(-len(left) // _ROWS))
+    rare = [b.rare[i : i + _COLUMNS].T.tocsr() for i in range(0, len(right), _COLUMNS)]
     starts = np.array_split(np.arange(0, len(left), _ROWS), n_jobs)
     # of products of this size, several at once are faster than each by several threads
     with threadpool_limits(limits=1, user_api="blas"):
         parts = Parallel(n_jobs=n_jobs, backend="threading")(
-            delayed(_scan)(a, b, left, right, each.tolist()) for each in starts
+            delayed(_scan)(a, b, left, right, rare, each.tolist()) for each in starts
         )
     minima, groups = (np.concatenate([part[k] for part in parts]) for k in (1, 2))
     best = np.argsort(minima, axis=0)[:2]
@@ -62,7 +63,12 @@ def _padded(features: np.ndarray, added: int) -> np.ndarray:
 
 
 def _scan(
-    a: Points, b: Points, left: np.ndarray, right: np.ndarray, starts: list[int]
+    a: Points,
+    b: Points,
+    left: np.ndarray,
+    right: np.ndarray,
+    rare: list[Any],
+    starts: list[int],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Some blocks of rows of a, against all of b.
 
@@ -78,13 +84,13 @@ def _scan(
     minima = np.full((2, n_b), np.inf, dtype=np.float32)
     groups = np.zeros((2, n_b), dtype=np.int64)
     for start in starts:
-        block = left[start : start + _ROWS]
+        block, rare_here = left[start : start + _ROWS], a.rare[start : start + _ROWS]
         least = np.empty((len(block), len(right) // _GROUP), dtype=np.float32)
         for first in range(0, len(right), _COLUMNS):
             columns = slice(first, first + _COLUMNS)
             squared = block @ right[columns].T
-            if a.rare.shape[1]:
-                _take_rare(squared, a.rare[start : start + _ROWS], b.rare[columns])
+            if rare_here.nnz:
+                _take_rare(squared, rare_here, rare[first // _COLUMNS])
             width = squared.shape[1] // _GROUP
             # a group is every width-th row of b: minima of whole vectors
             here = slice(first // _GROUP, first // _GROUP + width)
@@ -106,8 +112,8 @@ def _least_of_groups(squared: np.ndarray) -> np.ndarray:
 
 
 def _take_rare(squared: np.ndarray, a: Any, b: Any) -> None:
-    """Take 1 for each rare category that two rows share."""
-    equal = (a @ b.T).tocoo()
+    """Take 1 for each rare category that a row and a column share."""
+    equal = (a @ b).tocoo()
     squared[equal.coords] -= equal.data
 
 
