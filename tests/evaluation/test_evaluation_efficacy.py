@@ -330,6 +330,7 @@ def test_pipelines_are_given_the_table():
     )
     assert [list(X.columns) for X in seen] == [["size", "kind"]] * 2
     assert not hasattr(pipeline[0], "categories_"), "a clone is fitted"
+    assert pipeline[1].random_state is None
 
 
 def test_unfit_learners_are_refused():
