@@ -12,7 +12,7 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -140,7 +140,7 @@ def split(source: Source) -> tuple[pd.DataFrame, pd.DataFrame]:
 def generate(generators: Sequence[Generator], parent: Path, device: str) -> str:
     """Train generators that share data, model and seed, and write their samples.
 
-    Ours train as stacks, the patched package's alone. One that fails leaves its message.
+    Ours train as stacks, the patched package's one by one. One that fails leaves its message.
 
     Returns
     -------
@@ -150,27 +150,26 @@ def generate(generators: Sequence[Generator], parent: Path, device: str) -> str:
     warnings.filterwarnings("ignore")
     first = generators[0]
     table, _ = split(first.source)
-    started = time.perf_counter()
-    if first.model in OURS:
-        models, errors = _fit_ours(generators, table, device)
-        seconds = (time.perf_counter() - started) / len(generators)
-    for i, each in enumerate(generators):
-        facts: dict[str, Any] = {"stack": len(generators), "device": device, "error": ""}
-        if first.model in PATCHED:
-            started = time.perf_counter()
-            model, error = _fit_patched(each, table, device)
-            seconds, facts["stack"] = time.perf_counter() - started, 1
-        else:
-            model, error = models[i], errors[i]
-        facts |= {"fit_seconds": round(seconds, 2), "error": error}
-        _write_samples(each, model, table, parent, facts)
+    fit = _fit_ours if first.model in OURS else _fit_patched
+    for each, trained in zip(generators, fit(generators, table, device), strict=True):
+        _write_samples(each, trained, table, parent)
     names = ", ".join(each.activation for each in generators)
     return f"{first.source.name}, {first.model}, seed {first.seed}: {names}"
 
 
+@dataclass(frozen=True)
+class _Trained:
+    """A generator with its share of the seconds, how many trained together, and what failed."""
+
+    model: Any
+    seconds: float
+    stack: int
+    error: str
+
+
 def _fit_ours(
     generators: Sequence[Generator], table: pd.DataFrame, device: str
-) -> tuple[list[Any], list[str]]:
+) -> Iterator[_Trained]:
     models = []
     for each in generators:
         variant = VARIANTS[each.activation]
@@ -185,47 +184,60 @@ def _fit_ours(
                 **(normalised if variant.proxy_norm else {}),
             )
         )
-    message = ""
+    message, started = "", time.perf_counter()
     try:
         fit_stack(models, table)
     except ValueError as diverged:
-        message = " ".join(str(diverged).split())
-    errors = ["" if model.__sklearn_is_fitted__() else message for model in models]
-    if any(not error and m.n_iter_ < m.epochs for m, error in zip(models, errors, strict=True)):
-        raise KeyboardInterrupt  # a fit turns it into an early end
-    return models, errors
+        message = _one_line(diverged)
+    seconds = (time.perf_counter() - started) / len(models)
+    for model in models:
+        error = "" if model.__sklearn_is_fitted__() else message
+        if not error and model.n_iter_ < model.epochs:
+            raise KeyboardInterrupt  # a fit turns it into an early end
+        yield _Trained(model, seconds, len(models), error)
 
 
-def _fit_patched(each: Generator, table: pd.DataFrame, device: str) -> tuple[Any, str]:
+def _fit_patched(
+    generators: Sequence[Generator], table: pd.DataFrame, device: str
+) -> Iterator[_Trained]:
     import ctgan
 
-    package = getattr(ctgan, PATCHED[each.model])
-    model = patch_ctgan(package, VARIANTS[each.activation].activation)(
-        epochs=each.epochs, enable_gpu=device != "cpu"
-    )
-    model.set_random_state(each.seed)
     discrete = list(table.select_dtypes("category"))
-    try:
-        model.fit(table.astype(dict.fromkeys(discrete, str)), discrete)
-    except ValueError as diverged:
-        return model, " ".join(str(diverged).split())
-    return model, ""
+    text = table.astype(dict.fromkeys(discrete, str))
+    for each in generators:
+        package = getattr(ctgan, PATCHED[each.model])
+        patched = patch_ctgan(package, VARIANTS[each.activation].activation)
+        model = patched(epochs=each.epochs, enable_gpu=device != "cpu")
+        model.set_random_state(each.seed)
+        error, started = "", time.perf_counter()
+        try:
+            model.fit(text, discrete)
+        except ValueError as diverged:
+            error = _one_line(diverged)
+        yield _Trained(model, time.perf_counter() - started, 1, error)
 
 
-def _write_samples(
-    each: Generator, model: Any, table: pd.DataFrame, parent: Path, facts: dict[str, Any]
-) -> None:
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _write_samples(each: Generator, trained: _Trained, table: pd.DataFrame, parent: Path) -> None:
     """Samples of the size of the real table; the facts last, they say that all is there."""
     folder = each.folder(parent)
     folder.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
-    for number in range(0 if facts["error"] else each.n_samples):
+    for number in range(0 if trained.error else each.n_samples):
         if each.model in OURS:
-            made = model.sample(len(table), random_state=10 * each.seed + number)
+            made = trained.model.sample(len(table), random_state=10 * each.seed + number)
         else:
-            made = model.sample(len(table))
+            made = trained.model.sample(len(table))
         made[list(table.columns)].to_csv(folder / f"{number}.csv.gz", index=False)
-    facts["sample_seconds"] = round((time.perf_counter() - started) / each.n_samples, 2)
+    facts = {
+        "fit_seconds": round(trained.seconds, 2),
+        "sample_seconds": round((time.perf_counter() - started) / each.n_samples, 2),
+        "stack": trained.stack,
+        "error": trained.error,
+    }
     part = folder / "made.part"
     part.write_text(json.dumps(facts))
     os.replace(part, folder / "made.json")
@@ -276,7 +288,7 @@ def score_together(scores: Sequence[Score], parent: Path) -> list[Row]:
                 raise outcome.error
             rows[i] |= _test(task.estimator, scores[i].generator.source)
         except ValueError as error:  # it diverged, or the sample has one class
-            rows[i]["error"] = " ".join(str(error).split())
+            rows[i]["error"] = _one_line(error)
         own = time.perf_counter() - started if outcome is None else outcome.seconds
         rows[i] |= {"seconds": round(own, 3), "n_train": len(task.y)}
     return [
