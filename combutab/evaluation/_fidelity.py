@@ -171,7 +171,8 @@ class FidelityScorer:
 
     def __call__(self, generator: Any, X: Any, y: Any = None) -> float:
         """Score a fitted generator on real rows ``X``; ``y`` is ignored."""
-        aspects: Aspects = {"shape": shapes, "pairs": partial(pair_trends, n_bins=self.n_bins)}
+        n_bins = _at_least(self.n_bins, 2, "n_bins")
+        aspects: Aspects = {"shape": shapes, "pairs": partial(pair_trends, n_bins=n_bins)}
         table = _measure(X, generator.sample(len(X)), self.categorical, aspects)
         scores = table[table["greater_is_better"]].dropna(subset="mean")
         return float(scores.groupby("aspect")["mean"].mean().mean())

@@ -9,10 +9,10 @@ import numpy as np
 
 from ._privacy_points import Points
 
-# A block of squared distances is computed in float32, and only the minimum of each group of rows
-# is kept. The distances to the groups that may hold the nearest row are then computed in float64.
-_ROWS, _COLUMNS, _GROUP = 512, 2048, 32
-_FAR = np.float32(1e30)
+# Of a block of squared distances only the minimum of each group of rows is kept. Products round
+# what is near 0, so the distances to the groups that may hold the nearest row are computed anew.
+_ROWS, _COLUMNS, _GROUP = 256, 1024, 32
+_FAR = 1e30
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +36,14 @@ def find_neighbours(a: Points, b: Points, *, n_jobs: int | None = None) -> Neigh
     from joblib import Parallel, delayed, effective_n_jobs
     from threadpoolctl import threadpool_limits
 
-    left, right = _padded(a.left, 0), _padded(b.right, 1)
-    n_jobs = min(effective_n_jobs(n_jobs), -(-len(left) // _ROWS))
-    rare = [b.rare[i : i + _COLUMNS].T.tocsr() for i in range(0, len(right), _COLUMNS)]
-    starts = np.array_split(np.arange(0, len(left), _ROWS), n_jobs)
+    n_blocks = -(-len(a) // _ROWS)
+    n_jobs = min(effective_n_jobs(n_jobs), n_blocks)
+    shares = np.array_split(np.arange(n_blocks) * _ROWS, n_jobs)
+    columns = _blocks(b)
     # of products of this size, several at once are faster than each by several threads
     with threadpool_limits(limits=1, user_api="blas"):
         parts = Parallel(n_jobs=n_jobs, backend="threading")(
-            delayed(_scan)(a, b, left, right, rare, each.tolist()) for each in starts
+            delayed(_scan)(a, b, columns, starts.tolist()) for starts in shares
         )
     minima, groups = (np.concatenate([part[k] for part in parts]) for k in (1, 2))
     best = np.argsort(minima, axis=0)[:2]
@@ -53,22 +53,33 @@ def find_neighbours(a: Points, b: Points, *, n_jobs: int | None = None) -> Neigh
     return Neighbours(np.concatenate([part[0] for part in parts]), to_a)
 
 
-def _padded(features: np.ndarray, added: int) -> np.ndarray:
-    """With rows that are far from all others, up to whole groups."""
-    n_rows = -(-len(features) // _GROUP) * _GROUP
-    padded = np.zeros((n_rows, features.shape[1]), dtype=np.float32)
-    padded[: len(features)] = features
-    padded[len(features) :, added] = _FAR
-    return padded
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Rows of b, transposed, of whole groups: those that are added are far from all others."""
+
+    first: int
+    right: np.ndarray  # (width, n)
+    dense: np.ndarray  # (n_dense, n)
+    rare: Any  # (n_rare, n or fewer)
+
+
+def _blocks(b: Points) -> list[_Block]:
+    blocks = []
+    for first in range(0, len(b), _COLUMNS):
+        rows = slice(first, first + _COLUMNS)
+        right, dense = _whole_groups(b.right[rows]), _whole_groups(b.dense[rows])
+        right[len(b) - first :, 1] = _FAR
+        blocks.append(_Block(first, right.T, dense.T, b.rare[rows].T.tocsr()))
+    return blocks
+
+
+def _whole_groups(rows: np.ndarray) -> np.ndarray:
+    added = np.zeros((-len(rows) % _GROUP, rows.shape[1]), dtype=rows.dtype)
+    return np.concatenate([rows, added])
 
 
 def _scan(
-    a: Points,
-    b: Points,
-    left: np.ndarray,
-    right: np.ndarray,
-    rare: list[Any],
-    starts: list[int],
+    a: Points, b: Points, blocks: list[_Block], starts: list[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Some blocks of rows of a, against all of b.
 
@@ -79,28 +90,37 @@ def _scan(
         The least squared distances of each row of b to two of the groups of 32 rows of a, and
         which groups these are.
     """
-    n_a, n_b = len(a), len(b)
     to_b = []
-    minima = np.full((2, n_b), np.inf, dtype=np.float32)
-    groups = np.zeros((2, n_b), dtype=np.int64)
+    minima = np.full((2, len(b)), np.inf)
+    groups = np.zeros((2, len(b)), dtype=np.int64)
     for start in starts:
-        block, rare_here = left[start : start + _ROWS], a.rare[start : start + _ROWS]
-        least = np.empty((len(block), len(right) // _GROUP), dtype=np.float32)
-        for first in range(0, len(right), _COLUMNS):
-            columns = slice(first, first + _COLUMNS)
-            squared = block @ right[columns].T
-            if rare_here.nnz:
-                _take_rare(squared, rare_here, rare[first // _COLUMNS])
+        rows = slice(start, min(start + _ROWS, len(a)))
+        left, dense, rare = _whole_groups(a.left[rows]), _whole_groups(a.dense[rows]), a.rare[rows]
+        left[len(a) - start :, 0] = _FAR
+        least = []
+        for block in blocks:
+            squared = left @ block.right
+            if dense.shape[1]:
+                squared -= _shared(dense, rare, block)
+            # a group is every width-th row of the block: minima of whole vectors
             width = squared.shape[1] // _GROUP
-            # a group is every width-th row of b: minima of whole vectors
-            here = slice(first // _GROUP, first // _GROUP + width)
-            least[:, here] = _least_of_groups(squared.reshape(len(block), _GROUP, width))
-            of_b = slice(first, min(first + _COLUMNS, n_b))
+            least.append(_least_of_groups(squared.reshape(len(left), _GROUP, width)))
             by_group = _least_of_groups(squared.reshape(-1, _GROUP, squared.shape[1]))
+            of_b = slice(block.first, block.first + _COLUMNS)
             _keep_two(minima[:, of_b], groups[:, of_b], by_group, start // _GROUP)
-        rows = np.arange(start, min(start + _ROWS, n_a))
-        to_b.append(_nearest(a, rows, b, _candidates(least[: len(rows)], len(right)), 2))
+        positions = np.arange(rows.start, rows.stop)
+        nearest = _candidates(np.hstack(least)[: len(positions)], blocks)
+        to_b.append(_nearest(a, positions, b, nearest, 2))
     return np.concatenate(to_b), minima, groups
+
+
+def _shared(dense: np.ndarray, rare: Any, block: _Block) -> np.ndarray:
+    """How many categories each row shares with each of the block."""
+    shared = dense @ block.dense
+    if rare.nnz:
+        both = (rare @ block.rare).tocoo()
+        shared[both.coords] += both.data
+    return shared
 
 
 def _least_of_groups(squared: np.ndarray) -> np.ndarray:
@@ -109,12 +129,6 @@ def _least_of_groups(squared: np.ndarray) -> np.ndarray:
         half = squared.shape[1] // 2
         squared = np.minimum(squared[:, :half], squared[:, half:])
     return squared[:, 0]
-
-
-def _take_rare(squared: np.ndarray, a: Any, b: Any) -> None:
-    """Take 1 for each rare category that a row and a column share."""
-    equal = (a @ b).tocoo()
-    squared[equal.coords] -= equal.data
 
 
 def _keep_two(minima: np.ndarray, groups: np.ndarray, by_group: np.ndarray, first: int) -> None:
@@ -129,17 +143,16 @@ def _keep_two(minima: np.ndarray, groups: np.ndarray, by_group: np.ndarray, firs
     minima[:, swap], groups[:, swap] = minima[::-1, swap], groups[::-1, swap]
 
 
-def _candidates(least: np.ndarray, n_right: int) -> np.ndarray:
+def _candidates(least: np.ndarray, blocks: list[_Block]) -> np.ndarray:
     """The rows of b in the three groups of least distance, of shape (n_rows, 96 or fewer).
 
-    The nearest two are in two of them; the third is for what rounding leaves in the dark.
+    The nearest two are in two of them; the third is for what rounding leaves open.
     """
     k = min(3, least.shape[1])
     group = np.argpartition(least, k - 1, axis=1)[:, :k]
-    blocks, place = np.divmod(group, _COLUMNS // _GROUP)
-    first = blocks * _COLUMNS
-    width = np.minimum(_COLUMNS, n_right - first) // _GROUP
-    members = (first + place)[:, :, None] + np.arange(_GROUP) * width[:, :, None]
+    block, place = np.divmod(group, _COLUMNS // _GROUP)
+    widths = np.array([each.right.shape[1] // _GROUP for each in blocks])
+    members = (block * _COLUMNS + place)[:, :, None] + np.arange(_GROUP) * widths[block][:, :, None]
     return members.reshape(len(least), -1)
 
 
