@@ -21,12 +21,19 @@ class Scratch:
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self.dtype, self.device = dtype, device
         self._held: dict[str, Tensor] = {}
+        self._views: dict[tuple[str, tuple[int, ...]], Tensor] = {}
 
     def __call__(self, name: str, *shape: int) -> Tensor:
         """A contiguous tensor of this shape; what it holds is what was last written there."""
+        view = self._views.get((name, shape))
+        if view is not None:
+            return view
         n = math.prod(shape)
         memory = self._held.get(name)
         if memory is None or memory.numel() < n:
             memory = torch.empty(n, dtype=self.dtype, device=self.device)
             self._held[name] = memory
-        return memory[:n].view(shape)
+            self._views = {key: x for key, x in self._views.items() if key[0] != name}
+        view = memory[:n].view(shape)
+        self._views[name, shape] = view
+        return view
