@@ -72,18 +72,23 @@ def write_model(
     path: str | os.PathLike[str], header: dict[str, Any], tensors: dict[str, np.ndarray]
 ) -> None:
     """Write a file beside its place and move it there: a failure leaves no half-written one."""
-    path = Path(path)
+    asked, path = path, Path(path).resolve()  # a link stays one
     tensors = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     folder = path.parent
+    if path.is_dir():
+        raise IsADirectoryError(f"{str(asked)!r} is a directory; name a file in it")
     if not folder.is_dir():
         raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(f"{asked} may not be written")
+    umask = os.umask(0)
+    os.umask(umask)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=path.name, suffix=".part")
     os.close(handle)
     try:
         save_file(tensors, temporary, {_KEY: json.dumps(header)})
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp's files are private; a model is as any file
+        os.chmod(temporary, mode)  # mkstemp's files are private; a model is as any file
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
@@ -95,6 +100,8 @@ def read_model(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header of a model's file, and its arrays by name."""
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a directory; name a file in it")
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
     try:

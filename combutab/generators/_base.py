@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from combutab._device import Precision, resolve_device
 from combutab._random import fold_in, seed_from
 from combutab.generators._conditions import read_conditions, read_each
+from combutab.generators._constraints import check_activation
 from combutab.generators._fitting import fit_generators
 from combutab.generators._records import GeneratorPlan, SampledShape, TableRows, make_spans
 from combutab.generators._sampling import Sampler
@@ -32,6 +33,7 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
     """Fit and sample; subclasses build the networks."""
 
     _sampled_network: str  # which of the networks makes rows
+    _twice = False  # whether training differentiates activations twice
     _member_rates: ClassVar[set[str]]  # parameters that members of one stack may differ in
 
     # ---- hooks -----------------------------------------------------------------------------
@@ -127,6 +129,8 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
     def _check(self) -> None:
         """What scikit-learn's validation cannot see; before any work on the data."""
         self._find_device()
+        if self.activation != "original":
+            check_activation(self.activation, twice=self._twice)
         for width in {width for widths in self._all_widths() for width in widths}:
             if self.activation != "original":
                 StackedActivation([self.activation], width, [0], proxy_norm=self.proxy_norm)
@@ -179,20 +183,27 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         check_is_fitted(self)
         if not isinstance(n, Integral) or isinstance(n, bool) or n < 0:
             raise ValueError(f"n must be a whole number of rows, got {n!r}")
+        if condition_column is not None and conditions is not None:
+            raise ValueError(
+                f"conditions are given twice: {condition_column!r} and {conditions!r}; put all "
+                "into conditions"
+            )
         if isinstance(condition_column, Mapping):
             conditions = condition_column
         elif condition_column is not None:
             conditions = {condition_column: condition_value}
-        wanted = read_conditions(self.encoder_, conditions or {})
+        elif condition_value is not None:
+            raise ValueError(f"condition_value={condition_value!r} needs a condition_column")
+        wanted = read_conditions(self.encoder_, {} if conditions is None else conditions)
         values, codes = self._sampler().draw(int(n), wanted, self._sample_key(random_state))
         return self.encoder_.decode(values, codes)
 
-    def sample_from(self, conditions: pd.DataFrame, *, random_state: Any = None) -> Any:
+    def sample_from(self, conditions: Any, *, random_state: Any = None) -> Any:
         """Draw one row for each row of conditions.
 
         Parameters
         ----------
-        conditions : DataFrame
+        conditions : DataFrame of pandas or polars
             Columns are discrete columns of the fitted table; a missing value leaves one free.
         random_state : int, RandomState, Generator or None
 
@@ -206,6 +217,8 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
             As ``sample`` does.
         """
         check_is_fitted(self)
+        if hasattr(conditions, "to_pandas"):  # of polars
+            conditions = conditions.to_pandas()
         if not isinstance(conditions, pd.DataFrame):
             raise ValueError(f"conditions must be a DataFrame, got {type(conditions).__name__}")
         asked = read_each(self.encoder_, conditions)

@@ -124,6 +124,7 @@ class CTGAN(BaseGenerator):
         "pac": [COUNT],
     }
     _sampled_network = "generator"
+    _twice = True
     _member_rates = {"generator_lr", "discriminator_lr", "generator_decay", "discriminator_decay"}
 
     def __init__(

@@ -7,14 +7,13 @@ from functools import partial
 from types import CellType, FunctionType
 from typing import Any
 
-import torch
 from torch import nn
 
 from combutab.activations import make_activation
+from combutab.generators._constraints import check_activation
 from combutab.nn import ActivationSpec
 
 _REPLACED = (nn.ReLU, nn.LeakyReLU)
-_WIDTH = 256  # of the probe: that of the package's hidden layers
 
 
 def patch_ctgan(model_or_class: Any, activation: ActivationSpec = "combu") -> Any:
@@ -78,7 +77,7 @@ def patch_ctgan(model_or_class: Any, activation: ActivationSpec = "combu") -> An
             "model_or_class must be ctgan.CTGAN or ctgan.TVAE, a subclass or an unfitted model, "
             f"got {model_or_class!r}; the models of combutab have activation= themselves"
         )
-    _check_activation(activation, twice=issubclass(cls, ctgan.CTGAN))
+    check_activation(activation, twice=issubclass(cls, ctgan.CTGAN))
     cls = getattr(cls, "_unpatched", cls)
     patched = _patched_class(cls, activation)
     if isinstance(model_or_class, type):
@@ -91,29 +90,6 @@ def patch_ctgan(model_or_class: Any, activation: ActivationSpec = "combu") -> An
     model = patched.__new__(patched)  # copy.copy fails for the package's unfitted TVAE
     vars(model).update(vars(model_or_class))
     return model
-
-
-def _check_activation(activation: ActivationSpec, *, twice: bool) -> None:
-    """Raise before any work on data; ``twice``: as the gradient penalty differentiates."""
-    module = make_activation(activation, _WIDTH)
-    noise = torch.randn(4, _WIDTH, generator=torch.Generator().manual_seed(0))
-    x, scale = noise.requires_grad_(), torch.ones(_WIDTH, requires_grad=True)
-    y = module(x * scale)
-    if y.shape != x.shape:
-        raise ValueError(
-            f"an activation keeps the shape; {activation!r} made {tuple(y.shape)} of "
-            f"{tuple(x.shape)}"
-        )
-    if twice:
-        try:
-            (slope,) = torch.autograd.grad((y * scale).sum(), x, create_graph=True)
-            slope.square().sum().backward()
-        except RuntimeError as error:
-            raise ValueError(
-                f"{activation!r} cannot be differentiated twice ({error}), which the gradient "
-                "penalty of CTGAN's critic needs; write its backward pass in differentiable "
-                "operations, or take TVAE"
-            ) from error
 
 
 def _patched_class(cls: Any, activation: ActivationSpec) -> Any:

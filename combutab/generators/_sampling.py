@@ -59,7 +59,7 @@ class Sampler:
         codes = [np.empty((0, self.spans.n_spans), dtype=np.int64)]
         made = met_all = 0
         while met_all < n:
-            if made > _MAX_TRIES * max(n, _CHUNK):
+            if made > _MAX_TRIES * (max(n, _CHUNK) if met_all else _CHUNK):
                 raise ValueError(
                     f"only {met_all} of {made} rows met the conditions "
                     f"{[w.column for w in wanted]}, {n} were asked for; ask for fewer, or relax "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from typing import Any
 
@@ -66,9 +67,23 @@ def load_generator(cls: Any, path: str | os.PathLike[str], device: str | torch.d
         model.history_ = history.astype({"member": np.int64, "epoch": np.int64})  # it may be empty
         if hasattr(model.encoder_, "feature_names_in_"):
             model.feature_names_in_ = model.encoder_.feature_names_in_
+        _refuse_too_few(model, path)
         model._sampler()  # names and shapes fit the network, or it says which does not
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(
             f"{path} is damaged: its header and arrays do not make a {cls.__name__} ({error!r})"
         ) from error
     return model
+
+
+def _refuse_too_few(model: Any, path: str | os.PathLike[str]) -> None:
+    """Refuse a header that asks for a network larger than the arrays, before it is built."""
+    shape = model._shape
+    dims = [shape.embedding_dim, *shape.widths]
+    least = max(dims[0], sum(a * b for a, b in itertools.pairwise(dims)))
+    there = min((sum(a.size for a in state.values()) for state in model._states), default=0)
+    if model.encoder_.layout_.spans and (least > there or shape.n_members != len(model._states)):
+        raise ValueError(
+            f"{path} is damaged: its header asks for {shape.n_members} networks of at least "
+            f"{least} weights, it has {len(model._states)} of {there}"
+        )

@@ -176,7 +176,9 @@ class CriticPass:
                 raw = between.raw[i].requires_grad_()
                 out = self._modules[i](raw)
                 (u,) = torch.autograd.grad(out, raw, between.masks[i] * v, create_graph=True)
-                (own,) = torch.autograd.grad(u, raw, upstream[i])
+                # a slope that does not change has no derivative
+                curved = u.requires_grad
+                own = torch.autograd.grad(u, raw, upstream[i])[0] if curved else torch.zeros_like(u)
             if grad is None:
                 grad = own
             else:

@@ -59,6 +59,8 @@ class MaskMaker:
 
         They are views of this object's memory: the next draw overwrites them.
         """
+        if not self._total:
+            return []
         n_draws = n_rows * (self._total // 8)
         if self._positions.numel() < n_draws:
             self._positions = counters(n_draws, self.device)

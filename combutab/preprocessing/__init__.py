@@ -1,14 +1,17 @@
 """From tables to the arrays of a network, and back."""
 
 from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
+from combutab.preprocessing._mode_columns import CategoryColumn, NumberColumn
 from combutab.preprocessing._mode_layout import ModeTable, RowLayout, RowSpan
 from combutab.preprocessing._modes import ModeEncoder
 from combutab.preprocessing._task import infer_task
 
 __all__ = [
+    "CategoryColumn",
     "EncodedTable",
     "ModeEncoder",
     "ModeTable",
+    "NumberColumn",
     "RowLayout",
     "RowSpan",
     "Span",

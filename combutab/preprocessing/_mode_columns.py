@@ -113,6 +113,11 @@ class NumberColumn:
     def size(self) -> int:
         return len(self.mixture.weights) + self.missing
 
+    @property
+    def bounds(self) -> pd.Series:
+        """The least and the greatest number, as the fitted column has them."""
+        return self.format.write(np.array([0.0, np.inf]), np.zeros(2, dtype=bool))
+
     def encode(
         self, column: pd.Series, label: str, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:

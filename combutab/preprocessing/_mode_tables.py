@@ -139,8 +139,13 @@ def discrete_mask(discrete_columns: Any, schema: TableSchema) -> np.ndarray | No
     >>> discrete_mask(["b"], TableSchema(pd.Index(["a", "b"]), None))
     array([False,  True])
     """
-    if isinstance(discrete_columns, str):  # "auto": the only text that is valid
+    if isinstance(discrete_columns, str) and discrete_columns == "auto":
         return None
+    if isinstance(discrete_columns, str) or not isinstance(discrete_columns, Iterable):
+        raise ValueError(
+            "discrete_columns must be 'auto' or a list of columns, such as "
+            f"[{discrete_columns!r}]; got {discrete_columns!r}"
+        )
     n_columns = len(schema.names)
     chosen = list(discrete_columns)
     if schema.array_dtype is None:
@@ -179,7 +184,8 @@ def unknown_names(unknown: Sequence[Any], known: Iterable[Any]) -> str:
     for name in unknown:
         near += difflib.get_close_matches(str(name).casefold(), folded, n=3, cutoff=0.5)
     listed = ", ".join(repr(folded[each]) for each in dict.fromkeys(near))
-    names = ", ".join(map(repr, unknown))
+    shown = list(dict.fromkeys(map(repr, unknown)))
+    names = ", ".join(shown[:10]) + (", ..." if len(shown) > 10 else "")
     some = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
     return f"there is no column {names}; " + (
         f"did you mean {listed}?" if near else f"there are {some}"

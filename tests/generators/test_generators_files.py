@@ -91,3 +91,34 @@ def test_a_file_that_lacks_an_array_is_refused(name, tmp_path):
     save_file(arrays, tmp_path / "less", metadata)
     with pytest.raises(ValueError):
         CTGAN.load(tmp_path / "less")
+
+
+def test_a_header_that_asks_for_a_giant_is_refused_before_it_is_built(tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    CTGAN(**QUICK).fit(TABLE).save(tmp_path / "model")
+    with safe_open(tmp_path / "model", framework="numpy") as file:
+        header = json.loads(file.metadata()["combutab"])
+    arrays = load_file(tmp_path / "model")
+    names = [name for name, _ in header["shape"]["dict"]]
+    for name in ("embedding_dim", "n_members"):
+        at = names.index(name)
+        wrong = json.loads(json.dumps(header))
+        wrong["shape"]["dict"][at][1] = 10**12
+        save_file(arrays, tmp_path / "giant", {"combutab": json.dumps(wrong)})
+        with pytest.raises(ValueError, match=r"giant is damaged: its header asks for .*0000"):
+            CTGAN.load(tmp_path / "giant")
+
+
+def test_where_a_model_is_written(tmp_path):
+    model = CTGAN(**QUICK).fit(TABLE)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "model")
+    model.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    (tmp_path / "there" / "model").chmod(0o600)
+    model.save(tmp_path / "link")
+    assert (tmp_path / "there" / "model").stat().st_mode & 0o777 == 0o600
+    for call in (model.save, CTGAN.load):
+        with pytest.raises(IsADirectoryError, match="there' is a directory"):
+            call(tmp_path / "there")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from sklearn.base import clone
 
-from combutab.generators import CTGAN, TVAE
+from combutab.activations import CombU
+from combutab.generators import CTGAN, TVAE, _sampling
 from combutab.training import Callback, TimeLimit
 
 RNG = np.random.default_rng(0)
@@ -207,12 +211,65 @@ def test_sample_from_keeps_order_and_index(fitted):
         ({"amount": (1, 2, 3)}, "range"),
         ({"kind": ("a", "b")}, "discrete"),
         ({"kind": []}, "no values"),
-        ({"count": (1000, None)}, "met the conditions"),
+        ({"count": (1000, None)}, r"no value of 'count' lies in .*\(1000, None\).*0 to 49"),
+        ({"count": (None, -1)}, "no value of 'count' lies in"),
+        ({"count": ("1", "5")}, "'1' is no end of a range of 'count', whose values are like 0"),
+        ({"count": (pd.NA, 5)}, "<NA> is no end"),
+        ({"count": (True, 5)}, "True is no end"),
+        ({"when": (0, 1)}, "0 is no end of a range of 'when', whose values are like 2020"),
+        ({"when": ("nonsense", None)}, "'nonsense' is no end"),
+        ({"when": (pd.Timestamp("2021-01-01", tz="UTC"), None)}, "is no end"),
+        ({"same": 8}, "8"),
+        ({"same": (8, 9)}, "discrete"),
+        ([("kind", "a")], "mapping such as .* got list"),
+        (TABLE[["kind"]], "mapping such as .* got DataFrame; sample_from"),
     ],
 )
 def test_conditions_that_cannot_be_met(fitted, conditions, message):
     with pytest.raises(ValueError, match=message):
         fitted.sample(5, conditions=conditions)
+
+
+def test_conditions_of_many_forms(fitted):
+    for values in (np.array(["b", "c"]), pd.Index(["b", "c"]), pd.Series(["b", "c"]), {"b", "c"}):
+        assert fitted.sample(9, {"kind": values})["kind"].isin(["b", "c"]).all()
+    assert fitted.sample(9, conditions={"same": 7, "flag": np.bool_(True)})["flag"].all()
+    for since in ("2021-6-1", datetime.date(2021, 6, 1), np.datetime64("2021-06-01")):
+        dates = fitted.sample(9, conditions={"when": (since, "2021-10-1")})["when"]
+        assert dates.between("2021-06-01", "2021-10-01").all()
+    asked = TABLE[["same", "kind"]].tail(20)
+    given = asked["kind"].notna()  # a missing value leaves the column free
+    assert (fitted.sample_from(asked)["kind"][given] == asked["kind"][given]).all()
+    many = pl.DataFrame({"kind": ["a", "b"]})
+    assert fitted.sample_from(many)["kind"].tolist() == ["a", "b"]
+
+
+def test_conditions_given_twice_or_by_half(fitted):
+    with pytest.raises(ValueError, match=r"given twice: 'kind' and {'flag': True}"):
+        fitted.sample(5, "kind", "a", conditions={"flag": True})
+    with pytest.raises(ValueError, match="given twice"):
+        fitted.sample(5, {"kind": "a"}, conditions={"flag": True})
+    with pytest.raises(ValueError, match="condition_value='a' needs a condition_column"):
+        fitted.sample(5, condition_value="a")
+    twice = pd.DataFrame([["a", "b"]], columns=["kind", "kind"])
+    with pytest.raises(ValueError, match=r"columns \['kind'\] more than once"):
+        fitted.sample_from(twice)
+
+
+def test_rare_ranges_are_given_up_soon(fitted, monkeypatch):
+    made = []
+    generate = _sampling.Sampler.generate
+
+    def counted(self, n, *args):
+        made.append(n)
+        values, codes = generate(self, n, *args)
+        return values, np.zeros_like(codes)  # never the one that is asked for
+
+    monkeypatch.setattr(_sampling.Sampler, "generate", counted)
+    monkeypatch.setattr(_sampling, "_CHUNK", 10)
+    with pytest.raises(ValueError, match=r"only 0 of \d+ rows met .*'kind'.*10000 were asked"):
+        fitted.sample(10_000, "kind", "c")
+    assert sum(made) < 5000
 
 
 def test_bad_numbers_of_rows(fitted):
@@ -279,6 +336,40 @@ def test_pac_must_divide_the_batch_before_any_work():
         make(TVAE, random_state="seed").fit(Untouchable())
     with pytest.raises(ValueError, match="'epochs' parameter"):
         make(CTGAN, epochs=0).fit(Untouchable())
+    for wrong, error, message in (
+        (torch.relu, TypeError, "callable width -> nn.Module, got <built-in"),
+        (torch.nn.Softmax, ValueError, "fails on an input of shape"),
+        (lambda width: torch.nn.Linear(width, 3), ValueError, "keeps the shape"),
+        (lambda width: Detached(), ValueError, "cannot be differentiated"),
+    ):
+        with pytest.raises(error, match=message):
+            make(TVAE, activation=wrong).fit(Untouchable())
+
+
+class Detached(torch.nn.Module):
+    def forward(self, x):
+        return x.detach()
+
+
+@pytest.mark.parametrize("discrete", ["kind", None, 5, "nonsense"])
+def test_discrete_columns_are_a_list(discrete):
+    with pytest.raises(ValueError, match=f"'auto' or a list of columns.*got {discrete!r}"):
+        make(TVAE).fit(TABLE, discrete_columns=discrete)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"discriminator_dim": ()},
+        {"generator_dim": ()},
+        {"discriminator_dim": (2,)},  # CombU's units of ReLU alone
+        {"discriminator_dim": (16, 1)},
+        {"activation": partial(CombU, ratios={"relu": 1.0})},
+    ],
+    ids=str,
+)
+def test_critics_of_few_or_no_units(params):
+    assert len(make(CTGAN, **params).fit(TABLE).sample(5)) == 5
 
 
 @BOTH
