@@ -321,7 +321,6 @@ def main() -> None:
         return
     warnings.filterwarnings("ignore")
     print(describe_machine(), flush=True)
-    pages = []
     if "ratios" in arguments.parts:
         rows = []
         for name in DATA[:1] if arguments.quick else DATA:
@@ -330,27 +329,26 @@ def main() -> None:
             rows.append(measure(name, table, turns, n_sample))
         timings = pd.DataFrame(rows).set_index("data")
         ratios = pd.DataFrame({n: timings[a] / timings[b] for n, (a, b) in RATIOS.items()})
-        pages += [("Ratios", ratios.round(2).T), ("Medians", timings.round(4).T)]
-        _write(arguments.out, "speed_generators.csv", timings.join(ratios))
+        pages = {"Ratios": ratios.round(2).T, "Medians": timings.round(4).T}
+        _write(arguments.out, "speed_generators", timings.join(ratios), pages)
     if "growth" in arguments.parts:
         grown = []
         for case in cases(arguments.quick):
             grown.append(measure_case(case, arguments.limit))
             print("  ".join(str(value) for value in grown[-1].values()), flush=True)
         table = pd.DataFrame(grown)
-        pages.append(("Growth", compare(table).round(2)))
-        _write(arguments.out, "speed_generators_growth.csv", table)
-    text = "".join(f"\n## {title}\n\n```\n{page.to_string()}\n```\n" for title, page in pages)
-    print(text)
-    if arguments.out:
-        page = f"# speed_generators\n\n{describe_machine()}\n{text}"
-        (arguments.out / "speed_generators.md").write_text(page)
+        pages = {"Growth": compare(table).round(2)}
+        _write(arguments.out, "speed_generators_growth", table, pages)
 
 
-def _write(folder: Path | None, name: str, table: pd.DataFrame) -> None:
+def _write(folder: Path | None, name: str, table: pd.DataFrame, pages: dict[str, Any]) -> None:
+    """Print the pages; write them, and the whole table, where there is a folder."""
+    text = "".join(f"\n## {t}\n\n```\n{page.to_string()}\n```\n" for t, page in pages.items())
+    print(text, flush=True)
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
-        table.to_csv(folder / name)
+        table.to_csv(folder / f"{name}.csv")
+        (folder / f"{name}.md").write_text(f"# {name}\n\n{describe_machine()}\n{text}")
 
 
 if __name__ == "__main__":
