@@ -166,7 +166,8 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
             for ``conditions``.
         conditions : mapping, optional
             Column -> value, or list of values any of which will do, for discrete columns; or
-            ``(low, high)`` for continuous ones, None for an open end. All rows meet them.
+            ``(low, high)`` for continuous ones, None for an open end; None for a missing value. All
+            rows meet them.
         random_state : int, RandomState, Generator or None
             None goes on with the fit's own random numbers, so that the same calls after the same
             fit give the same rows.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from combutab._model_files import model_header, read_model, with_prefix, write_model
+from combutab._model_files import decode, model_header, read_model, with_prefix, write_model
 from combutab.generators._records import TableRows
 from combutab.generators._train import Curves, Training
 from combutab.generators._validation import Validation
@@ -51,7 +51,7 @@ class Checkpoint:
         except OSError as error:
             raise OSError(f"no file can be written in {folder}: {error.strerror}") from error
         self._header = model_header(model)
-        self._written = time.monotonic()
+        self._written = -np.inf  # after the first epoch it is written at once
         self._found: dict[str, np.ndarray] | None = None
         self._state: dict[str, Any] = {}
         if not self.path.exists():
@@ -70,11 +70,13 @@ class Checkpoint:
                     f"{self._header[name]!r}; remove the file to begin anew"
                 )
         for name, value in self._header["params"].items():
-            there = header["params"].get(name)
-            if name not in _FREE and there != value:
+            there, here = decode(header["params"].get(name)), decode(value)
+            if isinstance(there, list | tuple) and isinstance(here, list | tuple):
+                there, here = list(there), list(here)
+            if name not in _FREE and there != here:
                 raise ValueError(
                     f"{self.path} is of a training with {name}={there!r}, this one has "
-                    f"{name}={value!r}; remove the file to begin anew"
+                    f"{name}={here!r}; remove the file to begin anew"
                 )
 
     @property

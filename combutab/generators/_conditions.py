@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from combutab.preprocessing import CategoryColumn, ModeEncoder
+from combutab.preprocessing import CategoryColumn, ModeEncoder, NumberColumn
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Wanted]:
     encoder : ModeEncoder, fitted
     conditions : mapping
         Column -> value, or list of values any of which will do, of a discrete column; or
-        ``(low, high)`` of a continuous one, both included, None for an open end. Those that a
-        constant column meets are left out.
+        ``(low, high)`` of a continuous one, both included, None for an open end. None alone is a
+        missing value. Those that a constant column meets are left out.
 
     Raises
     ------
@@ -104,6 +104,13 @@ def _read_values(encoder: ModeEncoder, column: Any, values: list[Any]) -> Wanted
     if isinstance(coder, CategoryColumn) and coder.size == 1:
         coder.code(values[0], label)  # raises for another value
         return None
+    if isinstance(coder, NumberColumn) and all(
+        value is None or value is pd.NaT for value in values
+    ):
+        if not coder.missing:
+            raise ValueError(f"{label} had no missing values, so none will be generated")
+        span = next(i for i, span in enumerate(encoder.layout_.spans) if span.column == j)
+        return Wanted(column, span, (coder.size - 1,))
     found = [encoder.condition_code(column, value) for value in values]
     return Wanted(column, found[0][0], tuple(dict.fromkeys(code for _, code in found)))
 

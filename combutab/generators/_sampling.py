@@ -162,7 +162,7 @@ class Sampler:
         """A category a row of the rarest wanted column, by the true frequencies of those wanted."""
         span, code = np.full(n, FREE), np.full(n, FREE)
         counts = self.encoder.category_counts_
-        discrete = [(w.span, np.array(w.codes)) for w in wanted if w.span is not None]
+        discrete = [(w.span, np.array(w.codes)) for w in wanted if w.span in counts]
         if discrete:
             share = [counts[i][codes].sum() for i, codes in discrete]
             rarest, allowed = discrete[int(np.argmin(share))]

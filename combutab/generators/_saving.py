@@ -56,8 +56,8 @@ def load_generator(cls: Any, path: str | os.PathLike[str], device: str | torch.d
             "from it"
         )
     resolve_device(device)
-    model = make_model(cls, path, header, device)
     try:
+        model = make_model(cls, path, header, device)
         for name in _FITTED:
             setattr(model, name, decode(header["fitted"][name]))
         model._shape = SampledShape(**decode(header["shape"]))
@@ -69,7 +69,7 @@ def load_generator(cls: Any, path: str | os.PathLike[str], device: str | torch.d
             model.feature_names_in_ = model.encoder_.feature_names_in_
         _refuse_too_few(model, path)
         model._sampler()  # names and shapes fit the network, or it says which does not
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except (LookupError, TypeError, AttributeError, RuntimeError) as error:
         raise ValueError(
             f"{path} is damaged: its header and arrays do not make a {cls.__name__} ({error!r})"
         ) from error

@@ -101,6 +101,8 @@ def train(
                 reason = "callback"
                 break
     except KeyboardInterrupt:
+        if not curves:  # nothing has been learned
+            raise
         reason = "interrupted"
     finally:
         for callback in begun:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,6 +78,9 @@ class Mixture:
         return np.clip(values, -1.0, 1.0) * (4 * self.sds[codes]) + self.means[codes]
 
 
+_filters_lock = threading.Lock()
+
+
 @dataclass(frozen=True, eq=False)
 class Sample:
     """Values of one column to fit a mixture to, the range of all its values, and a seed."""
@@ -97,8 +101,9 @@ def fit_mixtures(
 ) -> list[Mixture]:
     """Fit a variational mixture of at most `n_modes` modes to each sample, in threads."""
     controller = ThreadpoolController()
-    # Filters belong to the process, so they are set here and not in each thread.
-    with warnings.catch_warnings():
+    # Filters belong to the process, so they are set here and not in each thread, and by one fit of
+    # a process at a time.
+    with _filters_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return Parallel(n_jobs=n_jobs, prefer="threads")(
             delayed(_fit)(each, n_modes, min_weight, controller) for each in samples

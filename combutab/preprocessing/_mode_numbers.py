@@ -85,7 +85,7 @@ class FloatFormat:
         with np.errstate(over="ignore"):  # beyond the bounds
             x = np.ldexp(x + np.ldexp(self.low, -self.exponent), self.exponent)
         if self.decimals is not None:
-            x = np.round(x, self.decimals)
+            x = np.round(x, self.decimals) + 0.0  # no -0.0
         return _from_floats(np.clip(x, self.low, self.high), missing, self.dtype)
 
 

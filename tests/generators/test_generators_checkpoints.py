@@ -129,6 +129,17 @@ def test_a_callback_that_stops_leaves_a_file_to_go_on_from(tmp_path):
     assert_same(TVAE(**QUICK).fit(TABLE, checkpoint=path), TVAE(**QUICK).fit(TABLE))
 
 
+def test_the_first_epoch_is_written_and_widths_may_be_lists(tmp_path, monkeypatch):
+    monkeypatch.setattr(_checkpoints, "_SECONDS", 1e9)
+    path = tmp_path / "training"
+    params = {**QUICK, "compress_dims": [8], "decompress_dims": [8]}
+    with pytest.warns(UserWarning, match="interrupted"):
+        TVAE(**params, callbacks=[InterruptAt(2)]).fit(TABLE, checkpoint=path)
+    params = {**QUICK, "compress_dims": (8,), "decompress_dims": (8,)}
+    resumed = TVAE(**params).fit(TABLE, checkpoint=path)
+    assert_same(resumed, TVAE(**params).fit(TABLE))
+
+
 def test_a_file_that_cannot_be_written_does_not_end_the_training(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")

@@ -221,6 +221,7 @@ def test_sample_from_keeps_order_and_index(fitted):
         ({"when": (pd.Timestamp("2021-01-01", tz="UTC"), None)}, "is no end"),
         ({"same": 8}, "8"),
         ({"same": (8, 9)}, "discrete"),
+        ({"count": None}, "column 'count' had no missing values"),
         ([("kind", "a")], "mapping such as .* got list"),
         (TABLE[["kind"]], "mapping such as .* got DataFrame; sample_from"),
     ],
@@ -240,6 +241,7 @@ def test_conditions_of_many_forms(fitted):
     asked = TABLE[["same", "kind"]].tail(20)
     given = asked["kind"].notna()  # a missing value leaves the column free
     assert (fitted.sample_from(asked)["kind"][given] == asked["kind"][given]).all()
+    assert fitted.sample(9, conditions={"amount": None})["amount"].isna().all()
     many = pl.DataFrame({"kind": ["a", "b"]})
     assert fitted.sample_from(many)["kind"].tolist() == ["a", "b"]
 
@@ -317,6 +319,31 @@ def test_an_interrupt_keeps_what_was_learned(cls):
         model = make(cls, epochs=9, callbacks=[Interrupt()]).fit(TABLE)
     assert model.n_iter_ == 2
     assert len(model.sample(5)) == 5
+
+
+@BOTH
+def test_an_interrupt_before_anything_was_learned_is_an_interrupt(cls):
+    class Interrupt(Callback):
+        def on_train_begin(self, n_members, max_epochs):
+            raise KeyboardInterrupt
+
+    model = make(cls, callbacks=[Interrupt()])
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(TABLE)
+    with pytest.raises(ValueError, match="not fitted"):
+        model.sample(3)
+
+
+@BOTH
+def test_one_category_of_nearly_all_rows(cls):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=2000), "kind": "common"})
+    table.loc[[5, 900], "kind"] = "rare"
+    rate = {CTGAN: "generator_lr", TVAE: "learning_rate"}[cls]
+    model = make(cls, epochs=5, **{rate: 0.01}).fit(table)
+    sample = model.sample(4000, random_state=0)
+    assert (sample["kind"] == "common").mean() > 0.9
+    assert (model.sample(5, conditions={"kind": "rare"})["kind"] == "rare").all()
 
 
 def test_pac_must_divide_the_batch_before_any_work():
