@@ -19,7 +19,7 @@ from generation_numbers import (
     generation_cells,
     seed_scores,
 )
-from report import _Report  # the file writer of the other tables
+from report import ReportFiles
 from report_findings import failed_last
 from report_numbers import order_activations
 from report_text import (
@@ -70,7 +70,7 @@ def write_report(rows: pd.DataFrame, *, out: Path, name: str, command: str) -> l
     )
     expected = load_expected(7)
     comparison = beside_paper(cells, expected)
-    report = _Report(Path(out), name)
+    report = ReportFiles(Path(out), name)
     report.add(f"# {TITLE}", provenance(rows, command), _design(rows))
     report.add(failures_table(rows.assign(protocol=rows["model"])))
     report.write_csv("comparison", comparison)

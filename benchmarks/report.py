@@ -102,7 +102,7 @@ def write_report(
     paper = None if table is None else TABLES[table]
     expected = None if table is None else load_expected(table)
     cells = sort_cells(make_cells(rows), paper)
-    report = _Report(Path(out), name or (paper.name if paper else "study"))
+    report = ReportFiles(Path(out), name or (paper.name if paper else "study"))
     heading = title or (
         paper.title if paper else f"Activations on {cells['data'].nunique()} data sets"
     )
@@ -133,14 +133,14 @@ def write_figure2(rows: pd.DataFrame, *, out: Path, name: str = "figure2_radar")
     """
     names = {**TABLES[5].data, **TABLES[6].data}
     cells = sort_cells(make_cells(check_rows(rows)), Table("", "", names))
-    report = _Report(Path(out), name)
+    report = ReportFiles(Path(out), name)
     first = cells[cells["protocol"] == cells["protocol"].iloc[0]]
     _add_radar(report, first, None, names, suffix="")
     return report.files
 
 
 @dataclass
-class _Report:
+class ReportFiles:
     """The text so far, and the files written."""
 
     folder: Path
@@ -179,7 +179,7 @@ class _Report:
 
 
 def _add_paper(
-    report: _Report,
+    report: ReportFiles,
     rows: pd.DataFrame,
     cells: pd.DataFrame,
     comparison: pd.DataFrame,
@@ -220,7 +220,7 @@ def _add_paper(
 
 
 def _add_comparison(
-    report: _Report,
+    report: ReportFiles,
     rows: pd.DataFrame,
     comparison: pd.DataFrame,
     expected: pd.DataFrame,
@@ -257,7 +257,7 @@ def _add_comparison(
 
 
 def _add_tests(
-    report: _Report, rows: pd.DataFrame, cells: pd.DataFrame, protocol: str, paper: Table | None
+    report: ReportFiles, rows: pd.DataFrame, cells: pd.DataFrame, protocol: str, paper: Table | None
 ) -> None:
     """Across data sets by ranks, and on each data set where there are several splits."""
     report.add(f"### {protocol} protocol")
@@ -292,7 +292,7 @@ def _add_tests(
         )
 
 
-def _add_many(report: _Report, rows: pd.DataFrame, cells: pd.DataFrame) -> None:
+def _add_many(report: ReportFiles, rows: pd.DataFrame, cells: pd.DataFrame) -> None:
     """Ranks over many data sets, for a study without a table of the paper's."""
     protocol = str(cells["protocol"].iloc[0])
     report.add(f"## {protocol} protocol", design_words(cells, rows, protocol))
@@ -309,7 +309,7 @@ def _add_many(report: _Report, rows: pd.DataFrame, cells: pd.DataFrame) -> None:
 
 
 def _add_diagram(
-    report: _Report, cells: pd.DataFrame, metric: str, activations: Sequence[str], protocol: str
+    report: ReportFiles, cells: pd.DataFrame, metric: str, activations: Sequence[str], protocol: str
 ) -> None:
     result = across_data(cells, metric, activations)
     if result is not None:
@@ -322,7 +322,7 @@ def _add_diagram(
 
 
 def _add_radar(
-    report: _Report,
+    report: ReportFiles,
     cells: pd.DataFrame,
     expected: pd.DataFrame | None,
     labels: dict[str, str],
@@ -359,7 +359,7 @@ def _paper_radar(expected: pd.DataFrame, labels: dict[str, str]) -> pd.DataFrame
     return normalised(cells, list(ACTIVATIONS), labels)
 
 
-def _add_curves(report: _Report, rows: pd.DataFrame, paper: Table) -> None:
+def _add_curves(report: ReportFiles, rows: pd.DataFrame, paper: Table) -> None:
     """Figures 3 to 6 of the paper, of the first protocol that kept curves."""
     for column, task, figure, label, log, suffix in _CURVES:
         fits = rows[rows["task"] == task] if column in rows else rows.iloc[:0]

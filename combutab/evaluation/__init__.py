@@ -1,4 +1,4 @@
-"""Whether differences between models are real: tests, intervals, ranks, and words for them."""
+"""Whether differences between models are real, and how good and safe a synthetic table is."""
 
 from ._detection import DetectionScorer, detection
 from ._efficacy import EfficacyScorer, ml_efficacy
