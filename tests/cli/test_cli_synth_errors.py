@@ -249,7 +249,7 @@ def test_files_that_are_no_generators(model, complaint):
     ).save("other")
     for name, says in {
         "none": "no such file: none",
-        "taken.csv": "no such file: taken.csv",
+        "taken.csv": "'taken.csv' is a directory; name a file in it",
         "t.csv": "t.csv is not a safetensors file, or is cut short",
         "cut": "cut is not a safetensors file, or is cut short",
         "damaged": "damaged is damaged",

@@ -340,7 +340,7 @@ def test_files_that_are_no_models(tmp_path):
             load(path)
     with pytest.raises(FileNotFoundError, match=r"no such file.*nowhere"):
         load(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="no such file"):
+    with pytest.raises(IsADirectoryError, match="is a directory; name a file in it"):
         load(tmp_path)
 
 
