@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from pandas.api import types
 
@@ -157,7 +156,7 @@ def _parser(name: str, values: list[Any], forms: Forms) -> Parse | None:
 
 def _range(name: str, text: str, column: Any, forms: Forms) -> tuple[Any, Any]:
     """The range of a continuous column that a text names."""
-    bounds = column.format.write(np.array([0.0, np.inf]), np.zeros(2, dtype=bool))
+    bounds = column.bounds
     parse: Parse = _number
     if types.is_datetime64_any_dtype(bounds.dtype):
         parse = partial(_date, form=forms.dates.get(name), zone=bounds.iloc[0].tz)

@@ -51,7 +51,7 @@ class Sampler:
         self._make = make
         self._precision = Precision(shape.precision)
         width = spans.width + spans.n_condition
-        self._chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(1, width)))
+        self.chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(1, width)))
 
     def draw(self, n: int, wanted: Sequence[Wanted], key: int) -> tuple[np.ndarray, np.ndarray]:
         """Values and codes of n rows that all meet the same conditions."""
@@ -65,7 +65,7 @@ class Sampler:
                     f"{[w.column for w in wanted]}, {n} were asked for; ask for fewer, or relax "
                     "the conditions"
                 )
-            chunk = min(self._chunk, n) if not made else self._chunk
+            chunk = min(self.chunk, n) if not made else self.chunk
             chunk_key = fold_in(key, made)
             asked = self._asked(chunk, wanted, chunk_key)
             new_values, new_codes = self.generate(chunk, *asked, chunk_key)
@@ -101,11 +101,11 @@ class Sampler:
         made = 0
         while len(still) and made <= _MAX_TRIES * max(len(asked), _CHUNK):
             # the first time each row once; then rows that are hard to meet many times over
-            copies = max(1, self._chunk // len(still)) if made else 1
+            copies = max(1, self.chunk // len(still)) if made else 1
             rows = np.repeat(still, copies)
             found = []
-            for start in range(0, len(rows), self._chunk):
-                part = rows[start : start + self._chunk]
+            for start in range(0, len(rows), self.chunk):
+                part = rows[start : start + self.chunk]
                 chunk_key = fold_in(key, made)
                 new = self.generate(len(part), *self._rarest(asked[part]), chunk_key)
                 made += len(part)

@@ -9,8 +9,6 @@ from combutab.nn._generative import (
     StackedGenerator,
     StackedRowDecoder,
     StackedRowEncoder,
-    frozen,
-    gradient_penalty,
 )
 from combutab.nn._layers import (
     INITIALISATIONS,
@@ -20,6 +18,7 @@ from combutab.nn._layers import (
     StackedNorm,
 )
 from combutab.nn._mlp import MLPShape, StackedMLP
+from combutab.nn._penalty import frozen, gradient_penalty
 from combutab.nn._scratch import Scratch
 from combutab.nn._span_columns import SpanColumns
 from combutab.nn._spans import RowSpans

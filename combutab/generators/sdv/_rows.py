@@ -43,7 +43,7 @@ def _draw(model: Any, n_rows: int, codes: Mapping[int, int], n_tries: int) -> pd
     values, found = [], []
     n_made = n_met = 0
     while n_met < n_rows and n_made < n_tries:
-        chunk = min(sampler._chunk, n_tries - n_made if n_made else n_rows)
+        chunk = min(sampler.chunk, n_tries - n_made if n_made else n_rows)
         asked = np.full(chunk, span), np.full(chunk, code)
         new_values, new_codes = sampler.generate(chunk, *asked, fold_in(key, n_made))
         met = np.ones(chunk, dtype=bool)
