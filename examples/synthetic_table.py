@@ -68,7 +68,7 @@ def main() -> None:
         )
         for name in ("original", "combu")
     }
-    fit_stack(list(models.values()), real)  # both networks in one program
+    fit_stack(list(models.values()), real)  # both networks as one stack
     for name, model in models.items():
         loss = model.history_["validation_loss"]
         print(f"{name}: {model.n_iter_} epochs, the best {loss.idxmin() + 1} ({loss.min():.3f})")
