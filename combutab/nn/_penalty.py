@@ -15,6 +15,7 @@ from combutab.nn._generative import StackedCritic
 def frozen(*networks: nn.Module) -> Iterator[None]:
     """Within it the networks' parameters are constants: gradients pass through to inputs only.
 
+    >>> from combutab.nn import Member
     >>> critic = StackedCritic(2, (4,), [Member(0, "relu")], pac=1)
     >>> with frozen(critic):
     ...     critic(torch.ones(1, 3, 2)).requires_grad
@@ -65,6 +66,7 @@ def gradient_penalty(
 
     Examples
     --------
+    >>> from combutab.nn import Member
     >>> critic = StackedCritic(2, (), [Member(0, "relu")], pac=1)
     >>> slope = torch.linalg.vector_norm(critic.linears[0].weight)
     >>> rows = torch.zeros(1, 3, 2)
