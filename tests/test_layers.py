@@ -32,8 +32,17 @@ ALLOWED = {
     "generators": _NETS,
     "model_selection": {"estimators", "evaluation", *_NETS},
     "plotting": {"model_selection", "estimators", "generators", "evaluation", "datasets", *_NETS},
+    "reports": {"model_selection", "estimators", "generators", "evaluation", "datasets", *_NETS},
     "cli": {
-        *("plotting", "model_selection", "estimators", "generators", "evaluation", "datasets"),
+        *(
+            "reports",
+            "plotting",
+            "model_selection",
+            "estimators",
+            "generators",
+            "evaluation",
+            "datasets",
+        ),
         *_NETS,
     },
     "__main__": {"cli"},

@@ -1,5 +1,6 @@
 """Whether differences between models are real, and how good and safe a synthetic table is."""
 
+from ._alignment import AlignedTables, align_tables
 from ._detection import DetectionScorer, detection
 from ._efficacy import EfficacyScorer, ml_efficacy
 from ._fidelity import FidelityScorer, fidelity
@@ -12,12 +13,14 @@ from ._significance import Significance, corrected_resampled_ttest, friedman, ho
 from ._words import summarise, summarise_nemenyi, summarise_pairs
 
 __all__ = [
+    "AlignedTables",
     "DetectionScorer",
     "EfficacyScorer",
     "FidelityScorer",
     "Interval",
     "NemenyiResult",
     "Significance",
+    "align_tables",
     "bootstrap_interval",
     "compare_pairs",
     "compare_with_best",

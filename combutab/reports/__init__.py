@@ -1,0 +1,1 @@
+"""Reports: what was found, as a page that a person reads."""
