@@ -1,0 +1,77 @@
+"""Pages from templates: one file with all it needs, and text from the data only as text."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_STYLE = "page.css"
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill a template of this package.
+
+    Parameters
+    ----------
+    template : str
+        Name of its file.
+    **values
+        What it shows. All text is escaped.
+
+    Returns
+    -------
+    str
+        The page, with its style in it.
+    """
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("combutab.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["style"] = _style
+    environment.filters["number"] = number
+    return environment
+
+
+def _style() -> Any:
+    from markupsafe import Markup
+
+    text = resources.files("combutab.reports").joinpath("templates", _STYLE).read_text("utf-8")
+    return Markup(text)  # our own, not the data's
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number as a person reads it, and a dash for none.
+
+    Examples
+    --------
+    >>> number(0.12345), number(1234567.0), number(0.0000123), number(float("nan"))
+    ('0.123', '1,234,567', '1.23e-05', '–')
+    >>> number(-0.0001), number(42)
+    ('-0.0001', '42')
+    """
+    if value != value:  # NaN
+        return "–"
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}" if size < 1e9 else f"{value:.{digits}g}"
+    if size >= 1:
+        return f"{value:.{digits}g}"
+    if size < 5 * 10.0 ** -(digits + 1):
+        return f"{value:.{digits}g}"
+    return f"{value:.{digits}f}"
