@@ -10,7 +10,6 @@ import functools
 import inspect
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +20,7 @@ from safetensors.numpy import save_file
 
 import combutab.activations as activations
 from combutab._version import __version__
+from combutab._whole_files import whole_file
 
 _FORMAT = 1
 _KEY = "combutab"  # of the JSON in the file's header
@@ -71,28 +71,10 @@ def model_header(model: Any) -> dict[str, Any]:
 def write_model(
     path: str | os.PathLike[str], header: dict[str, Any], tensors: dict[str, np.ndarray]
 ) -> None:
-    """Write a file beside its place and move it there: a failure leaves no half-written one."""
-    asked, path = path, Path(path).resolve()  # a link stays one
+    """Write a model's file; a failure leaves no half-written one."""
     tensors = {name: np.asarray(array, order="C") for name, array in tensors.items()}
-    folder = path.parent
-    if path.is_dir():
-        raise IsADirectoryError(f"{str(asked)!r} is a directory; name a file in it")
-    if not folder.is_dir():
-        raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
-    if path.exists() and not os.access(path, os.W_OK):
-        raise PermissionError(f"{asked} may not be written")
-    umask = os.umask(0)
-    os.umask(umask)
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=path.name, suffix=".part")
-    os.close(handle)
-    try:
-        save_file(tensors, temporary, {_KEY: json.dumps(header)})
-        os.chmod(temporary, mode)  # mkstemp's files are private; a model is as any file
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with whole_file(path) as place:
+        save_file(tensors, place, {_KEY: json.dumps(header)})
 
 
 def read_model(

@@ -21,8 +21,9 @@ ALLOWED = {
     "_version": set(),
     "_random": set(),
     "_device": set(),
+    "_whole_files": set(),
     "activations": set(),
-    "_model_files": {"activations", "_version"},
+    "_model_files": {"activations", "_whole_files", "_version"},
     "preprocessing": set(),
     "datasets": set(),
     "nn": {"activations", *_BASE},
@@ -32,7 +33,7 @@ ALLOWED = {
     "generators": _NETS,
     "model_selection": {"estimators", "evaluation", *_NETS},
     "plotting": {"model_selection", "estimators", "generators", "evaluation", "datasets", *_NETS},
-    "reports": {"model_selection", "estimators", "generators", "evaluation", "datasets", *_NETS},
+    "reports": {"model_selection", "evaluation", "_whole_files", "_version"},
     "cli": {
         *(
             "reports",
@@ -42,6 +43,7 @@ ALLOWED = {
             "generators",
             "evaluation",
             "datasets",
+            "_whole_files",
         ),
         *_NETS,
     },

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from combutab._whole_files import whole_file
 from combutab.cli._console import UserError
 
 
@@ -56,19 +57,16 @@ def check_file(path: Path, **others: Path) -> None:
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file beside its place and move it there: it is never half-written.
+    """Write a file in whole or not at all.
 
     Raises
     ------
     UserError
         Where the system refuses, with no file left behind.
     """
-    place = path.resolve()  # a link stays one
     try:
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".combutab-") as folder:
-            stage = Path(folder) / place.name
-            write(stage)
-            stage.replace(place)
+        with whole_file(path) as place:
+            write(place)
     except OSError as error:
         raise cannot_write(path, error) from error
 
