@@ -1,0 +1,152 @@
+"""The page of a comparison of activations."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from combutab._version import __version__
+from combutab.model_selection import METRICS, ActivationComparison
+
+from ._comparison_chart import ROW, WIDTH, dot_plot
+from ._page import render
+
+_MEANINGS = {
+    "accuracy": "The share of test rows whose class is predicted right.",
+    "f1": "The harmonic mean of precision and recall of a class, averaged over the classes.",
+    "log_loss": "Minus the mean logarithm of the probability given to the right class: "
+    "0 is perfect, and sureness in a wrong class costs most.",
+    "roc_auc": "How often a row of a class is given a higher probability of it than a row of "
+    "another: 0.5 is chance, 1 always.",
+    "r2": "The share of the target's variance that is predicted: 1 is perfect, 0 is no better "
+    "than its mean.",
+    "mae": "The mean absolute error of the predictions.",
+    "mse": "The mean squared error of the predictions; large errors weigh most.",
+}
+_TESTS = {"corrected-t": "corrected resampled t-test", "wilcoxon": "Wilcoxon's signed-rank test"}
+_SETTINGS = {
+    "folds": "Folds",
+    "seeds": "Seeds",
+    "epochs": "Epochs of each network",
+    "hidden": "Hidden layers",
+    "test": "Test",
+    "device": "Device",
+    "random_state": "Seed of folds and networks",
+}
+_LIBRARIES = ("torch", "scikit-learn", "pandas", "numpy")
+
+
+def comparison_page(found: ActivationComparison) -> str:
+    """One self-contained HTML page of what was found."""
+    return render(
+        "comparison.html",
+        version=__version__,
+        sections=[
+            ("scores", "Scores"),
+            ("other", "Other measures"),
+            ("made", "How it was made"),
+            ("reading", "How to read"),
+        ],
+        found=found,
+        measure=found.measure,
+        sentences=found.sentences.splitlines(),
+        facts=_facts(found),
+        summary=_summary(found.summary),
+        chart=dot_plot(found.results, found.summary, found.metric),
+        width=WIDTH,
+        row=ROW,
+        folds=_folds(found),
+        other=_other(found),
+        made=_made(found),
+        meaning=_MEANINGS[found.metric],
+        test=str(found.summary["test"].iloc[0]),
+    )
+
+
+def _facts(found: ActivationComparison) -> list[tuple[str, str]]:
+    """What was compared, for the head of the page."""
+    first = found.results.iloc[0]
+    names = found.results["activation"].nunique()
+    return [
+        ("rows", f"{first['n_train'] + first['n_test']:,}"),
+        ("task", found.task),
+        ("compared by", found.measure.description),
+        ("trained", f"{len(found.results):,} networks: {names} activations, {found.design}"),
+    ]
+
+
+def _summary(summary: pd.DataFrame) -> list[dict[str, Any]]:
+    """A row an activation, the best first; ``verdict`` says what the test found."""
+    rows = []
+    digits = _decimals(summary["mean"])
+    for place, (_, line) in enumerate(summary.iterrows()):
+        apart = "told apart" if line["distinguishable"] else "not told apart"
+        rows.append(
+            {
+                "name": str(line["activation"]),
+                **{part: _fixed(line[part], digits) for part in ("mean", "low", "high")},
+                "mean_rank": f"{line['mean_rank']:.2f}",
+                "p": "–" if place == 0 else _p(float(line["p"])),
+                "verdict": "the best" if place == 0 else apart,
+            }
+        )
+    return rows
+
+
+def _folds(found: ActivationComparison) -> dict[str, Any]:
+    """Each fold's score, the mean of its seeds: the dots of the chart as numbers."""
+    wide = found.results.pivot_table(index="activation", columns="fold", values=found.metric)
+    wide = wide.loc[found.summary["activation"]]
+    return {
+        "names": [str(int(fold) + 1) for fold in wide.columns],
+        "rows": _cells(wide, [_decimals(found.summary["mean"])] * wide.shape[1]),
+    }
+
+
+def _other(found: ActivationComparison) -> dict[str, Any]:
+    """Means of all measures, the compared one first."""
+    known = METRICS[found.task]
+    metrics = [found.metric, *(name for name in known if name != found.metric)]
+    means = found.results.groupby("activation")[metrics].mean().loc[found.summary["activation"]]
+    return {
+        "measures": [known[name] for name in metrics],
+        "rows": _cells(means, [_decimals(means[name]) for name in metrics]),
+    }
+
+
+def _cells(table: pd.DataFrame, decimals: Sequence[int]) -> list[tuple[str, list[str]]]:
+    """Each row's name and numbers, with so many decimals in each column."""
+    return [
+        (str(name), [_fixed(value, n) for value, n in zip(row, decimals, strict=True)])
+        for name, row in table.iterrows()
+    ]
+
+
+def _made(found: ActivationComparison) -> list[tuple[str, str]]:
+    shown = {**found.settings, "test": _TESTS[found.settings["test"]]}
+    shown["hidden"] = " and ".join(map(str, found.settings["hidden"])) + " units"
+    libraries = {"CombuTab": __version__, "Python": platform.python_version()}
+    libraries |= {name: version(name) for name in _LIBRARIES}
+    return [
+        *((_SETTINGS.get(name, name), str(value)) for name, value in shown.items()),
+        ("Versions", ", ".join(f"{name} {number}" for name, number in libraries.items())),
+    ]
+
+
+def _decimals(values: pd.Series) -> int:
+    """Decimals that give the largest value four digits."""
+    largest = float(values.abs().max())
+    return int(np.clip(3 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 4
+
+
+def _fixed(value: float, decimals: int) -> str:
+    return "–" if value != value else f"{value:,.{decimals}f}"  # NaN: a class is in no test fold
+
+
+def _p(p: float) -> str:
+    return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
