@@ -1,0 +1,334 @@
+"""The page of a synthetic table's evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from combutab._version import __version__
+
+from ._associations import associations
+from ._charts import Bars, Histogram, category_bars, histogram
+from ._page import render
+from ._synthetic import SyntheticEvaluation
+from ._verdict import HELD_OUT, RULES, SYNTHETIC
+
+_FIRST = 12  # columns that are drawn before the fold
+_MAPPED = 40  # columns of a heat map
+_PAIRS = 10  # pairs in the table of the worst
+_LABEL = 17  # characters beside a heat map
+
+_METRICS = {
+    "accuracy": "accuracy",
+    "f1_macro": "F1, mean of the classes",
+    "f1_binary": "F1 of the positive class",
+    "roc_auc": "area under the ROC curve",
+    "r2": "R²",
+    "mae": "mean absolute error, in standard deviations",
+    "mse": "mean squared error, in standard deviations",
+}
+_LEARNERS = {
+    "linear": "linear model",
+    "decision_tree": "decision tree",
+    "random_forest": "random forest",
+    "hist_gradient_boosting": "gradient boosting",
+    "mlp": "neural network",
+    "paper_mlp": "neural network (paper)",
+    "xgboost": "XGBoost",
+    "catboost": "CatBoost",
+}
+_PRIVACY = {
+    "share_closer_to_train": (
+        "Synthetic rows nearer to a row learned from than to any held-out row",
+        "0.5 means that neither is nearer. Above it, rows learned from show through.",
+    ),
+    "membership_auc": (
+        "How well an attacker tells who was learned from, by distance",
+        "0.5 is a coin toss, 1 is certainty (area under the ROC curve).",
+    ),
+    "copies": (
+        "Synthetic rows equal to a row learned from",
+        "The reference is how many rows would be if they were held-out real ones.",
+    ),
+    "dcr_median": (
+        "Distance to the closest row learned from, median",
+        "Beside the distance to the closest held-out row. Far below it is of concern.",
+    ),
+    "dcr_p05": (
+        "Distance to the closest row learned from, 5th percentile",
+        "The same for the nearest twentieth of the rows.",
+    ),
+    "nndr_median": (
+        "Nearest over second-nearest distance, median",
+        "Small where one row learned from stands out; beside that of the held-out rows.",
+    ),
+    "nndr_p05": (
+        "Nearest over second-nearest distance, 5th percentile",
+        "The same for the most conspicuous twentieth of the rows.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One column's part of the page."""
+
+    name: str
+    measure: str
+    score: float
+    held_out: float
+    chart: Histogram | Bars | None
+    is_number: bool
+
+
+def synthetic_page(found: SyntheticEvaluation) -> str:
+    """One self-contained HTML page of what was found."""
+    columns = _columns(found)
+    sections = [("columns", "Columns"), ("pairs", "Pairs of columns"), ("rows", "Whole rows")]
+    if found.efficacy is not None:
+        sections.insert(0, ("usefulness", "Learning from it"))
+    sections += [("privacy", "Privacy"), ("made", "How it was made"), ("reading", "How to read")]
+    return render(
+        "synthetic.html",
+        version=__version__,
+        sections=sections,
+        found=found,
+        facts=_facts(found),
+        efficacy=_efficacy(found),
+        columns=columns[:_FIRST],
+        more_columns=columns[_FIRST:],
+        column_table=_column_table(found),
+        heat=_heat(found),
+        pairs=_worst_pairs(found),
+        rows=_row_scores(found),
+        privacy=_privacy(found),
+        made=_made(found),
+        rules=RULES,
+    )
+
+
+def _facts(found: SyntheticEvaluation) -> list[tuple[str, str]]:
+    """What was compared, for the head of the page."""
+    tables = [("real", found.train), ("synthetic", found.synthetic), ("test", found.test)]
+    roles = {
+        "real": "real rows, learned from",
+        "synthetic": "synthetic rows",
+        "test": "held-out real rows",
+    }
+    facts = [
+        (roles[role], f"{len(table):,} in {found.names[role]}")
+        for role, table in tables
+        if table is not None
+    ]
+    facts.append(("columns", f"{found.train.shape[1]:,}"))
+    if found.target is not None:
+        facts.append(("to predict", f"{found.target} ({found.task})"))
+    return facts
+
+
+def _made(found: SyntheticEvaluation) -> list[tuple[str, str]]:
+    made = list(found.made.items())
+    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in found.seconds.items())
+    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    return [
+        *made,
+        ("Seed of this evaluation", str(found.seed)),
+        ("Time it took", seconds),
+        ("Versions", versions),
+    ]
+
+
+# ---- usefulness --------------------------------------------------------------------------------
+
+
+def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
+    """The main score of each learner, bars of it, and all other scores."""
+    if found.efficacy is None:
+        return None
+    table = found.efficacy.assign(source=np.where(found.efficacy["source"] == "real", "a", "b"))
+    wide = table.pivot_table(
+        index=["learner", "metric"], columns="source", values="mean", sort=False, dropna=False
+    )
+    gaps = table[table["source"] == "b"].set_index(["learner", "metric"])["gap"]
+    scores = [
+        {
+            "learner": _LEARNERS.get(learner, learner),
+            "metric": metric,
+            "metric_name": _METRICS.get(metric, metric),
+            "real": float(row["a"]),
+            "made": float(row["b"]),
+            "gap": float(gaps[learner, metric]),
+        }
+        for (learner, metric), row in wide.iterrows()
+    ]
+    main = "r2" if found.task == "regression" else "accuracy"
+    shown = [each for each in scores if each["metric"] == main]
+    bars = [(each["learner"], each["real"], each["made"]) for each in shown]
+    words = "; ".join(f"{name}: real {real:.3f}, synthetic {made:.3f}" for name, real, made in bars)
+    notes = list(dict.fromkeys(note for note in found.efficacy["note"] if note))
+    return {
+        "main": _METRICS[main],
+        "shown": shown,
+        "bars": bars,
+        "words": words,
+        "guess": found.guess,
+        "all": scores,
+        "notes": notes,
+    }
+
+
+# ---- likeness ----------------------------------------------------------------------------------
+
+
+def _values(found: SyntheticEvaluation, *measures: str) -> pd.DataFrame:
+    """The fidelity rows of some measures, worst first, with the held-out rows' value beside."""
+    table = found.fidelity[found.fidelity["measure"].isin(measures)]
+    keys = ["measure", "column", "other_column"]
+    made = table[table["source"] == SYNTHETIC]
+    held = table[table["source"] == HELD_OUT].set_index(keys)["mean"].to_dict()
+    held_out = [held.get(tuple(row), np.nan) for row in made[keys].itertuples(index=False)]
+    return made.assign(held_out=held_out).sort_values("mean", kind="stable")
+
+
+def _columns(found: SyntheticEvaluation) -> list[_Column]:
+    return [
+        _Column(
+            str(row.column),
+            "Kolmogorov–Smirnov" if row.measure == "ks" else "total variation",
+            row.mean,
+            row.held_out,
+            _chart(found, row.column),
+            found.kinds[row.column] != "category",
+        )
+        for row in _values(found, "ks", "tv").itertuples(index=False)
+    ]
+
+
+def _chart(found: SyntheticEvaluation, column: Hashable) -> Histogram | Bars | None:
+    draw = category_bars if found.kinds[column] == "category" else histogram
+    return draw(found.train[column], found.synthetic[column])
+
+
+def _column_table(found: SyntheticEvaluation) -> list[dict[str, Any]]:
+    """All measures of each column, in the table's order."""
+    rows = []
+    for column in found.train.columns:
+        row: dict[str, Any] = {"name": str(column)}
+        for part, measures in {
+            "shape": ("ks", "tv"),
+            "wasserstein": ("wasserstein",),
+            "coverage": ("range_coverage", "category_coverage"),
+            "adherence": ("range_adherence", "category_adherence"),
+            "missing": ("missing_share",),
+        }.items():
+            values = _values(found, *measures)
+            values = values[[name == column for name in values["column"]]]["mean"]
+            row[part] = float(values.iloc[0]) if len(values) else np.nan
+        rows.append(row)
+    return rows
+
+
+def _heat(found: SyntheticEvaluation) -> dict[str, Any] | None:
+    """Associations of the real columns and of the synthetic ones; of many columns, the worst."""
+    columns = list(found.train.columns)
+    if len(columns) < 2:
+        return None
+    left_out = len(columns) - _MAPPED
+    if left_out > 0:
+        columns = _worst_columns(found, columns)
+    maps = [associations(table, columns, found.kinds) for table in (found.train, found.synthetic)]
+    names = [str(column) for column in columns]
+    return {
+        "labels": [name if len(name) <= _LABEL else f"{name[: _LABEL - 1]}…" for name in names],
+        "real": _cells(maps[0]),
+        "made": _cells(maps[1]),
+        "real_words": _strongest(maps[0], names),
+        "made_words": _strongest(maps[1], names),
+        "left_out": max(left_out, 0),
+        "shown": len(columns),
+    }
+
+
+def _worst_columns(found: SyntheticEvaluation, columns: Sequence[Hashable]) -> list[Hashable]:
+    """The columns whose pairs are met worst on average, in the table's order."""
+    pairs = _values(found, "correlation", "contingency")
+    ends = pd.concat([pairs["column"], pairs["other_column"]])
+    means = pd.concat([pairs["mean"]] * 2).groupby(ends.to_numpy()).mean()
+    worst = set(means.sort_values(kind="stable").index[:_MAPPED])
+    return [column for column in columns if column in worst]
+
+
+def _cells(values: np.ndarray) -> list[list[float | None]]:
+    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
+
+
+def _strongest(values: np.ndarray, names: Sequence[str]) -> str:
+    """The strongest associations in words."""
+    i, j = np.tril_indices(len(values), -1)
+    strengths = np.nan_to_num(np.abs(values[i, j]))
+    order = np.argsort(-strengths, kind="stable")[:5]
+    return "Strongest: " + "; ".join(
+        f"{names[j[k]]} and {names[i[k]]} {values[i[k], j[k]]:.2f}" for k in order if strengths[k]
+    )
+
+
+def _worst_pairs(found: SyntheticEvaluation) -> list[dict[str, Any]]:
+    values = _values(found, "correlation", "contingency").head(_PAIRS)
+    return [
+        {
+            "first": str(row.column),
+            "second": str(row.other_column),
+            "measure": row.measure,
+            "score": row.mean,
+            "held_out": row.held_out,
+        }
+        for row in values.itertuples(index=False)
+    ]
+
+
+def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
+    """What is said of whole rows: detection, support, which values are missing together."""
+    rows = []
+    areas = found.detection.set_index(["learner", "source"])["mean"]
+    for learner in found.detection["learner"].unique():
+        rows.append(
+            {
+                "name": f"Told from real rows by a {_LEARNERS.get(learner, learner)}",
+                "value": float(areas[learner, SYNTHETIC]),
+                "held_out": float(areas.get((learner, HELD_OUT), np.nan)),
+                "words": "0.5 is chance, 1 always (area under the ROC curve, cross-validated)",
+            }
+        )
+    for measure, name, words in (
+        ("alpha_precision", "Alpha-precision", "1 if synthetic rows lie where real ones do"),
+        ("beta_recall", "Beta-recall", "1 if they lie wherever real ones do"),
+        ("missing_pattern", "Missing values", "1 if the same columns are missing together"),
+    ):
+        for row in _values(found, measure).itertuples(index=False):
+            rows.append(
+                {"name": name, "value": row.mean, "held_out": row.held_out, "words": words}
+            )
+    return rows
+
+
+# ---- privacy -----------------------------------------------------------------------------------
+
+
+def _privacy(found: SyntheticEvaluation) -> list[dict[str, Any]] | None:
+    if found.privacy is None:
+        return None
+    table = found.privacy.set_index("measure")
+    return [
+        {
+            "name": name,
+            "words": words,
+            "value": float(table.loc[measure, "mean"]),
+            "reference": float(table.loc[measure, "reference"]),
+        }
+        for measure, (name, words) in _PRIVACY.items()
+        if measure in table.index
+    ]
