@@ -104,8 +104,8 @@ def _ticks(low: float, high: float) -> list[tuple[float, str]]:
     power = 10.0 ** np.floor(np.log10(least))
     step = next(power * round_ for round_ in (1, 2, 5, 10) if power * round_ >= least * (1 - 1e-9))
     decimals = max(0, int(-np.floor(np.log10(step) + 1e-9)))
+    plain = decimals <= 6 and max(abs(low), abs(high)) < 1e6
+    form = f",.{decimals}f" if plain else ".4g"
     first, last = np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9)
-    return [
-        (float(i * step), f"{i * step + 0.0:,.{decimals}f}")
-        for i in np.arange(first, last + 1, dtype=float)
-    ]
+    places = np.arange(first, last + 1) * step + 0.0  # no minus before a zero
+    return [(float(at), format(at, form)) for at in places]
