@@ -1,0 +1,329 @@
+"""All that is known of a synthetic table, in one record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from combutab.evaluation import (
+    AlignedTables,
+    align_tables,
+    detection,
+    fidelity,
+    ml_efficacy,
+    privacy,
+)
+from combutab.preprocessing import infer_task
+
+from ._copies import count_copies
+from ._disclosure import judge_privacy
+from ._likeness import judge_likeness
+from ._usefulness import judge_usefulness
+from ._verdict import HELD_OUT, SYNTHETIC, Finding
+from ._versions import versions
+
+_NAMES = {"real": "real table", "synthetic": "synthetic table", "test": "held-out real table"}
+_SET_ASIDE = 0.2  # of the real rows, for learners to be tested on where there are no others
+_FOLDS = 5
+_MOST = 100_000  # rows that `privacy` compares
+_DETECTION = ["learner", "metric", "source", "mean", "sd", "fold_sd", "n_tables"]
+Task = Literal["classification", "regression"]
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticEvaluation:
+    """What is known of a synthetic table: the evaluators' tables, and what they come to.
+
+    Attributes
+    ----------
+    train, synthetic : DataFrame
+        The real rows learned from and the synthetic ones, as `align_tables` gives them.
+    test : DataFrame or None
+        Held-out real rows, as aligned; None where there are none.
+    kinds : mapping of column name to {"number", "category", "datetime"}
+        The target of a classification is a category.
+    target : column name or None
+    task : {"classification", "regression"} or None
+    guess : float or None
+        What guessing scores: the share of the most frequent class in the rows tested on, or the
+        R2 of the mean, 0; None without ``efficacy``.
+    efficacy : DataFrame or None
+        Of `ml_efficacy`; None without a target, or where nothing can be learned of it.
+    fidelity, detection : DataFrame
+        Of these evaluators. Sources are "synthetic" and, with ``test``, "held-out real".
+        ``detection`` has no rows where there are too few to learn from.
+    privacy : DataFrame or None
+        Of `privacy`, source "synthetic"; None without ``test``.
+    copies : int
+        Synthetic rows that equal a row of ``train``.
+    findings : tuple of Finding
+        Of usefulness, likeness and privacy, in this order.
+    made : mapping of str to str
+        How the synthetic table was made; empty if that is not known.
+    versions : mapping of str to str
+        Of the software that evaluated it.
+    seed : int
+    seconds : mapping of str to float
+        By evaluator.
+    names : mapping of {"real", "synthetic", "test"} to str
+        What a reader calls the tables.
+    """
+
+    train: pd.DataFrame
+    synthetic: pd.DataFrame
+    test: pd.DataFrame | None
+    kinds: Mapping[Hashable, str]
+    target: Hashable | None
+    task: Task | None
+    guess: float | None
+    efficacy: pd.DataFrame | None
+    fidelity: pd.DataFrame
+    detection: pd.DataFrame
+    privacy: pd.DataFrame | None
+    copies: int
+    findings: tuple[Finding, Finding, Finding]
+    made: Mapping[str, str]
+    versions: Mapping[str, str]
+    seed: int
+    seconds: Mapping[str, float]
+    names: Mapping[str, str]
+
+
+def evaluate_synthetic(
+    *,
+    real_train: Any,
+    synthetic: Any,
+    real_test: Any = None,
+    target: Hashable | None = None,
+    task: Task | Literal["auto"] = "auto",
+    categorical: Collection[Hashable] = (),
+    learners: Any = "standard",
+    made: Mapping[str, str] | None = None,
+    names: Mapping[str, str] | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> SyntheticEvaluation:
+    """Ask of a synthetic table how useful it is, how alike the real one, and what it gives away.
+
+    Parameters
+    ----------
+    real_train : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
+        The rows that the generator learned from.
+    synthetic : table
+        Columns as those of ``real_train``, in any order; values may have other dtypes.
+    real_test : table, optional
+        Real rows that the generator has not seen. Without them learners are tested on a fifth of
+        ``real_train``, and of privacy no more is known than copies.
+    target : column name, optional
+        A column that is worth predicting; without it nothing is known of the usefulness.
+    task : {"auto", "classification", "regression"}, default="auto"
+    categorical : collection of column names, default=()
+        Columns of numbers or dates that are categories.
+    learners : default="standard"
+        As in `ml_efficacy`.
+    made : mapping of str to str, optional
+        How the synthetic table was made, for the report.
+    names : mapping, optional
+        What a reader calls the tables "real", "synthetic" and "test", such as their files.
+    random_state : int, default=0
+    n_jobs : int, optional
+        As in the evaluators.
+    progress : callable, optional
+        Called with what is done next, before each evaluator.
+
+    Returns
+    -------
+    SyntheticEvaluation
+
+    Raises
+    ------
+    ValueError
+        Columns are missing or added (the message lists them), values cannot be compared, or the
+        target is none of the columns, or does not suit the task.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> people = pd.DataFrame({"age": rng.normal(40, 9, 3000), "sex": rng.choice(["f", "m"], 3000)})
+    >>> found = evaluate_synthetic(
+    ...     real_train=people[:1000], real_test=people[1000:2000], synthetic=people[2000:]
+    ... )
+    >>> [(finding.subject, finding.level) for finding in found.findings]
+    [('usefulness', 'unknown'), ('likeness', 'good'), ('privacy', 'good')]
+    """
+    named = _NAMES | dict(names or {})
+    given = {"real": real_train, "synthetic": synthetic}
+    given |= {} if real_test is None else {"test": real_test}
+    aligned, goal = _align(given, named, target, task, categorical)
+    train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
+    sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
+    categories = aligned.columns("category")
+    options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
+    clock = _Clock(progress)
+
+    efficacy = guess = None
+    usefulness = _unjudged(aligned, target)
+    if usefulness is None:
+        learned, tested = _set_aside(train, target, random_state) if test is None else (train, test)
+        with clock("ml_efficacy", "training learners on real and on synthetic rows"):
+            efficacy = ml_efficacy(
+                real_train=learned,
+                real_test=tested,
+                synthetic=rows,
+                target=target,
+                task=goal or "auto",
+                learners=learners,
+                **options,
+            )
+        known = tested[target].dropna()
+        guess = 0.0 if goal == "regression" else float(known.value_counts(normalize=True).max())
+        usefulness = judge_usefulness(
+            efficacy, target=target, guess=guess, n_test=len(known), seen=test is None
+        )
+    with clock("fidelity", "comparing columns and pairs of columns"):
+        alike = fidelity(
+            real=train, synthetic=sources, categorical=categories, random_state=random_state
+        )
+    with clock("detection", "telling synthetic rows from real ones"):
+        detected = _detect(train, sources, options)
+    near, n_compared = None, 0
+    if test is not None:
+        n_compared = min(len(train), len(test), _MOST)
+        with clock("privacy", "measuring distances to real rows"):
+            near = privacy(
+                real_train=train,
+                synthetic=rows,
+                holdout=test,
+                categorical=categories,
+                max_rows=_MOST,
+                **options,
+            )
+    copies = count_copies(train, rows, test)
+    return SyntheticEvaluation(
+        train=train,
+        synthetic=rows,
+        test=test,
+        kinds=aligned.kinds,
+        target=target,
+        task=goal,
+        guess=guess,
+        efficacy=efficacy,
+        fidelity=alike,
+        detection=detected,
+        privacy=near,
+        copies=copies.rows,
+        findings=(
+            usefulness,
+            judge_likeness(alike, detected, n_rows=min(len(train), len(rows))),
+            judge_privacy(near, copies, n_made=len(rows), n_compared=n_compared),
+        ),
+        made=dict(made or {}),
+        versions=versions(),
+        seed=random_state,
+        seconds=clock.seconds,
+        names=named,
+    )
+
+
+class _Clock:
+    """Tells what is done next, and measures how long it takes."""
+
+    def __init__(self, progress: Callable[[str], None] | None) -> None:
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str, label: str) -> Iterator[None]:
+        if self.progress is not None:
+            self.progress(label)
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started
+
+
+def _align(
+    given: Mapping[str, Any],
+    names: Mapping[str, str],
+    target: Hashable | None,
+    task: str,
+    categorical: Collection[Hashable],
+) -> tuple[AlignedTables, Task | None]:
+    """The tables by their roles, and what the task is."""
+    if task not in ("auto", "classification", "regression"):
+        raise ValueError(f"task must be 'auto', 'classification' or 'regression', got {task!r}")
+    called = {role: names[role] for role in given}
+    if len(set(called.values())) < len(called):
+        called = {role: role for role in given}
+
+    def align(categorical: Collection[Hashable]) -> AlignedTables:
+        # by what the reader calls them, for the errors
+        tables = {called[role]: table for role, table in given.items()}
+        found = align_tables(tables, reference=called["real"], categorical=categorical)
+        by_role = {role: found[name] for role, name in called.items()}
+        return AlignedTables(by_role, found.kinds, found.n_known)
+
+    aligned = align(categorical)
+    if target is None:
+        return aligned, None
+    if target not in aligned.kinds:
+        columns = ", ".join(map(repr, aligned.kinds))
+        raise ValueError(f"there is no column {target!r} for a target; there are {columns}")
+    for role in ("real", "test"):
+        if role in given and aligned[role][target].isna().all():
+            raise ValueError(f"the target {target!r} is missing in every row of {called[role]}")
+    if task == "auto":
+        if aligned.kinds[target] == "datetime":
+            raise ValueError(
+                f"the target {target!r} holds dates; set task='classification' if each is a class, "
+                "or make it numbers"
+            )
+        real = [aligned[role][target] for role in ("real", "test") if role in given]
+        task = infer_task(pd.concat(real).dropna())
+    if task == "regression":
+        return aligned, "regression"
+    if aligned.kinds[target] != "category":
+        aligned = align([*categorical, target])
+    return aligned, "classification"
+
+
+def _unjudged(aligned: AlignedTables, target: Hashable | None) -> Finding | None:
+    """The finding where no learner can be trained."""
+    if target is None:
+        why = "Not known: no column was named for learners to predict."
+        return Finding("usefulness", "unknown", why)
+    name = repr(str(target))
+    if aligned["synthetic"][target].isna().all():
+        why = f"No synthetic row has a value of {name}, so that nothing can be learned about it."
+        return Finding("usefulness", "poor", why)
+    if "test" not in aligned.tables and aligned["real"][target].count() < 2:
+        why = f"Not known: one real row alone has a value of {name}, and at least two are needed."
+        return Finding("usefulness", "unknown", why)
+    return None
+
+
+def _set_aside(
+    table: pd.DataFrame, target: Hashable, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows to learn from and those to be tested on; of the rows that have a target."""
+    known = table[table[target].notna()]
+    order = np.random.default_rng(seed).permutation(len(known))
+    n = max(1, round(_SET_ASIDE * len(known)))
+    return known.iloc[order[n:]], known.iloc[order[:n]]
+
+
+def _detect(
+    real: pd.DataFrame, sources: Mapping[str, pd.DataFrame], options: Mapping[str, Any]
+) -> pd.DataFrame:
+    """Of the tables that have rows enough for two folds."""
+    enough = {name: table for name, table in sources.items() if len(table) >= 2}
+    if len(real) < 2 or not enough:
+        return pd.DataFrame(columns=_DETECTION)
+    n_splits = min(_FOLDS, len(real), *map(len, enough.values()))
+    return detection(real=real, synthetic=enough, n_splits=n_splits, **options)

@@ -1,0 +1,159 @@
+"""Whether learners get from synthetic rows what they get from real ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from ._verdict import (
+    FEWEST,
+    KEPT_FAIR,
+    KEPT_GOOD,
+    LEARNERS,
+    LITTLE,
+    SYNTHETIC,
+    Finding,
+    counted,
+    level_of,
+    percent,
+)
+
+_ROUGH = 0.1  # two standard errors of the share that is kept, from where they are told
+# After training on the synthetic rows, on the real ones, and by guessing.
+_SENTENCES = {
+    "accuracy": (
+        "names the right class for {} of {rows}",
+        "for {}",
+        "always naming the most frequent class is right for {}",
+    ),
+    "r2": ("explains {} of the variation in {rows}", "{}", "always naming the mean, nothing"),
+    "roc_auc": (
+        "tells the classes apart in {} of all pairs of rows in {rows}",
+        "in {}",
+        "guessing, in {}",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class _Skill:
+    """The scores of the learner that is best after training on the real rows."""
+
+    metric: str
+    learner: str
+    real: float
+    made: float
+    guess: float
+    error: float  # standard error of the first
+    note: str  # of the training on the synthetic rows
+
+    @property
+    def over_guessing(self) -> float:
+        return self.real - self.guess
+
+    @property
+    def is_one(self) -> bool:
+        return self.over_guessing >= max(LITTLE, 2 * self.error)  # False of NaN
+
+    def told(self, score: float) -> str:
+        if score < 0:
+            return f"nothing (R² {score:.2f})"
+        return f"{100 * score:.1f} %"
+
+
+def judge_usefulness(
+    efficacy: pd.DataFrame, *, target: Hashable, guess: float, n_test: int, seen: bool
+) -> Finding:
+    """Say which share of what the real rows teach is in the synthetic ones.
+
+    Parameters
+    ----------
+    efficacy : DataFrame
+        Of `ml_efficacy`, with the sources "real" and "synthetic".
+    target : column name
+    guess : float
+        The share of the most frequent class in the rows tested on; 0 of a regression.
+    n_test : int
+        Rows that were tested on.
+    seen : bool
+        Whether the generator may have learned from these.
+    """
+    skill = _best(efficacy, guess, n_test)
+    rows = counted(n_test, "real row" if seen else "held-out real row")
+    name, learner = repr(str(target)), LEARNERS.get(skill.learner, skill.learner)
+    synthetic, real, guessing = _SENTENCES[skill.metric]
+    guessing = guessing.format(skill.told(skill.guess))
+    notes = []
+    if seen:
+        notes.append(
+            "The learners are tested on real rows that were set aside here, but that the generator "
+            "may have learned from: rows that it has not seen are the sounder test."
+        )
+    if n_test < FEWEST or math.isnan(skill.real):
+        why = f"Not known: {rows} with a value of {name} {'is' if n_test == 1 else 'are'} too few"
+        if n_test >= FEWEST:
+            why = f"Not known: all {rows} tested on have the same value of {name}"
+        return Finding("usefulness", "unknown", f"{why}.", tuple(notes))
+    if not skill.is_one:
+        little = "teach next to nothing" if skill.over_guessing < LITTLE else "may teach nothing"
+        sentence = (
+            f"Not known: even the real rows {little} about {name}. After learning from them, "
+            f"{learner} {synthetic.format(skill.told(skill.real), rows=rows)}; {guessing}."
+        )
+        return Finding("usefulness", "unknown", sentence, tuple(notes))
+    kept = min(max((skill.made - skill.guess) / skill.over_guessing, 0.0), 1.0)
+    share = {0.0: "nothing", 1.0: "all"}.get(kept, percent(kept))
+    sentence = (
+        f"The synthetic rows keep {share} of what the real rows teach about {name}: after learning "
+        f"from them, {learner} {synthetic.format(skill.told(skill.made), rows=rows)}; after "
+        f"learning from the real rows, {real.format(skill.told(skill.real))}; {guessing}."
+    )
+    off = 2 * skill.error / skill.over_guessing
+    if off > _ROUGH:
+        notes.append(
+            f"With {rows} to test on, the share that is kept is rough: give or take about "
+            f"{min(100 * off, 100):.0f} percentage points."
+        )
+    if skill.note:
+        notes.append(f"Of the training on the synthetic rows: {skill.note}.")
+    return Finding("usefulness", level_of(kept, KEPT_GOOD, KEPT_FAIR), sentence, tuple(notes))
+
+
+def _best(efficacy: pd.DataFrame, guess: float, n_test: int) -> _Skill:
+    if (efficacy["metric"] == "r2").any():
+        return _best_by(efficacy, "r2", guess, n_test)
+    skill = _best_by(efficacy, "accuracy", guess, n_test)
+    if not skill.is_one:
+        # its error is that of the rarer classes
+        area = _best_by(efficacy, "roc_auc", 0.5, (1 - guess) * n_test)
+        skill = area if area.is_one else skill
+    return skill
+
+
+def _best_by(efficacy: pd.DataFrame, metric: str, guess: float, n: float) -> _Skill:
+    table = efficacy[efficacy["metric"] == metric]
+    real = table[table["source"] == "real"]
+    best = real.iloc[int(real["mean"].fillna(-math.inf).argmax())]
+    made = table[(table["source"] == SYNTHETIC) & (table["learner"] == best["learner"])].iloc[0]
+    score = float(best["mean"])
+    return _Skill(
+        metric,
+        str(best["learner"]),
+        score,
+        float(made["mean"]),
+        guess,
+        _standard_error(metric, score, n),
+        str(made["note"]),
+    )
+
+
+def _standard_error(metric: str, score: float, n: float) -> float:
+    """Of a score on n rows."""
+    if metric == "r2":  # as of a squared correlation, for many rows
+        score = min(max(score, 0.0), 1.0)
+        return 2 * math.sqrt(score) * (1 - score) / math.sqrt(n)
+    share = (n * score + 1) / (n + 2)  # a share of 1 in few rows is not certain
+    return math.sqrt(share * (1 - share) / (n + 2))
