@@ -29,11 +29,12 @@ _OWN = {"activation", "n_members", "random_state"}
 
 
 def fit_stack(models: Sequence[Any], X: Any, discrete_columns: Any = "auto") -> list[Any]:
-    """Fit several generators on one table, those that differ only by activation or rates as a stack.
+    """Fit several generators on one table, in stacks of those that differ by activation or rates.
 
     The table is encoded once a stack. On a GPU a stack is one batched program; on a CPU, where
-    members take turns, it takes about as long as one fit after another. Each ends as its own ``fit`` would leave it, up to the rounding of sums. Generators of one
-    stack are of one class and have the same ``random_state``, an int: encoders draw from it.
+    members take turns, it takes about as long as one fit after another. Each ends as its own
+    ``fit`` would leave it, up to the rounding of sums. Generators of one stack are of one class
+    and have the same ``random_state``, an int: encoders draw from it.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ _BINS = 30
 _FEW = 20  # values up to which each has a bin of its own
 _EDGE = 0.005  # of the real values beyond which the axis ends, on either side
 _CATEGORIES = 8  # bars of categories; the others are one more
-LABEL = 18  # characters of a category's name
+LABEL = 16  # characters of a category's name
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """Shares of a column's categories, the most frequent first; ``largest`` is the longest bar's."""
+    """Shares of the categories, the most frequent first; ``largest`` is the longest bar."""
 
     bars: list[Bar]
     largest: float
@@ -119,6 +119,10 @@ def _edges(values: np.ndarray) -> tuple[np.ndarray, Sequence[float]]:
     low, high = np.quantile(values, [_EDGE, 1 - _EDGE])
     if low == high:
         low, high = distinct[0], distinct[-1]
+    if (distinct == np.round(distinct)).all() and high - low >= _FEW:  # as many numbers in each bin
+        step = np.ceil((high - low + 1) / _BINS)
+        edges = low - 0.5 + step * np.arange(np.ceil((high - low + 1) / step) + 1)
+        return edges, [low, (low + high) // 2, high]
     return np.linspace(low, high, _BINS + 1), [low, (low + high) / 2, high]
 
 

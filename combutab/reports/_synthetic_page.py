@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from combutab._version import __version__
 
@@ -15,7 +14,7 @@ from ._associations import associations
 from ._charts import Bars, Histogram, category_bars, histogram
 from ._page import render
 from ._synthetic import SyntheticEvaluation
-from ._verdict import HELD_OUT, RULES, SYNTHETIC
+from ._verdict import HELD_OUT, LEARNERS, RULES, SYNTHETIC
 
 _FIRST = 12  # columns that are drawn before the fold
 _MAPPED = 40  # columns of a heat map
@@ -30,16 +29,6 @@ _METRICS = {
     "r2": "R²",
     "mae": "mean absolute error, in standard deviations",
     "mse": "mean squared error, in standard deviations",
-}
-_LEARNERS = {
-    "linear": "linear model",
-    "decision_tree": "decision tree",
-    "random_forest": "random forest",
-    "hist_gradient_boosting": "gradient boosting",
-    "mlp": "neural network",
-    "paper_mlp": "neural network (paper)",
-    "xgboost": "XGBoost",
-    "catboost": "CatBoost",
 }
 _PRIVACY = {
     "share_closer_to_train": (
@@ -149,21 +138,19 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
     """The main score of each learner, bars of it, and all other scores."""
     if found.efficacy is None:
         return None
-    table = found.efficacy.assign(source=np.where(found.efficacy["source"] == "real", "a", "b"))
-    wide = table.pivot_table(
-        index=["learner", "metric"], columns="source", values="mean", sort=False, dropna=False
-    )
-    gaps = table[table["source"] == "b"].set_index(["learner", "metric"])["gap"]
+    rows: dict[tuple[str, str], dict[str, Any]] = {}  # by learner and metric
+    for each in found.efficacy.to_dict("records"):
+        row = rows.setdefault((each["learner"], each["metric"]), {})
+        row["real" if each["source"] == "real" else "made"] = each["mean"]
+        row["gap"] = each["gap"]  # of the last, the synthetic rows
     scores = [
         {
-            "learner": _LEARNERS.get(learner, learner),
+            "learner": LEARNERS.get(learner, learner).removeprefix("a "),
             "metric": metric,
             "metric_name": _METRICS.get(metric, metric),
-            "real": float(row["a"]),
-            "made": float(row["b"]),
-            "gap": float(gaps[learner, metric]),
+            **row,
         }
-        for (learner, metric), row in wide.iterrows()
+        for (learner, metric), row in rows.items()
     ]
     main = "r2" if found.task == "regression" else "accuracy"
     shown = [each for each in scores if each["metric"] == main]
@@ -184,27 +171,30 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
 # ---- likeness ----------------------------------------------------------------------------------
 
 
-def _values(found: SyntheticEvaluation, *measures: str) -> pd.DataFrame:
+def _values(found: SyntheticEvaluation, *measures: str) -> list[dict[Hashable, Any]]:
     """The fidelity rows of some measures, worst first, with the held-out rows' value beside."""
     table = found.fidelity[found.fidelity["measure"].isin(measures)]
-    keys = ["measure", "column", "other_column"]
-    made = table[table["source"] == SYNTHETIC]
-    held = table[table["source"] == HELD_OUT].set_index(keys)["mean"].to_dict()
-    held_out = [held.get(tuple(row), np.nan) for row in made[keys].itertuples(index=False)]
-    return made.assign(held_out=held_out).sort_values("mean", kind="stable")
+    made, held = (
+        table[table["source"] == source].to_dict("records") for source in (SYNTHETIC, HELD_OUT)
+    )
+    keys = ("measure", "column", "other_column")
+    scores = {tuple(row[key] for key in keys): row["mean"] for row in held}
+    for row in made:
+        row["held_out"] = scores.get(tuple(row[key] for key in keys), np.nan)
+    return sorted(made, key=lambda row: (np.isnan(row["mean"]), row["mean"]))
 
 
 def _columns(found: SyntheticEvaluation) -> list[_Column]:
     return [
         _Column(
-            str(row.column),
-            "Kolmogorov–Smirnov" if row.measure == "ks" else "total variation",
-            row.mean,
-            row.held_out,
-            _chart(found, row.column),
-            found.kinds[row.column] != "category",
+            str(row["column"]),
+            "Kolmogorov–Smirnov" if row["measure"] == "ks" else "total variation",
+            row["mean"],
+            row["held_out"],
+            _chart(found, row["column"]),
+            found.kinds[row["column"]] != "category",
         )
-        for row in _values(found, "ks", "tv").itertuples(index=False)
+        for row in _values(found, "ks", "tv")
     ]
 
 
@@ -215,26 +205,26 @@ def _chart(found: SyntheticEvaluation, column: Hashable) -> Histogram | Bars | N
 
 def _column_table(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     """All measures of each column, in the table's order."""
-    rows = []
-    for column in found.train.columns:
-        row: dict[str, Any] = {"name": str(column)}
-        for part, measures in {
-            "shape": ("ks", "tv"),
-            "wasserstein": ("wasserstein",),
-            "coverage": ("range_coverage", "category_coverage"),
-            "adherence": ("range_adherence", "category_adherence"),
-            "missing": ("missing_share",),
-        }.items():
-            values = _values(found, *measures)
-            values = values[[name == column for name in values["column"]]]["mean"]
-            row[part] = float(values.iloc[0]) if len(values) else np.nan
-        rows.append(row)
-    return rows
+    parts = {
+        "shape": ("ks", "tv"),
+        "wasserstein": ("wasserstein",),
+        "coverage": ("range_coverage", "category_coverage"),
+        "adherence": ("range_adherence", "category_adherence"),
+        "missing": ("missing_share",),
+    }
+    scores = {
+        part: {row["column"]: row["mean"] for row in _values(found, *measures)}
+        for part, measures in parts.items()
+    }
+    return [
+        {"name": str(column), **{part: scores[part].get(column, np.nan) for part in parts}}
+        for column in found.train.columns
+    ]
 
 
 def _heat(found: SyntheticEvaluation) -> dict[str, Any] | None:
     """Associations of the real columns and of the synthetic ones; of many columns, the worst."""
-    columns = list(found.train.columns)
+    columns: list[Hashable] = list(found.train.columns)
     if len(columns) < 2:
         return None
     left_out = len(columns) - _MAPPED
@@ -242,8 +232,10 @@ def _heat(found: SyntheticEvaluation) -> dict[str, Any] | None:
         columns = _worst_columns(found, columns)
     maps = [associations(table, columns, found.kinds) for table in (found.train, found.synthetic)]
     names = [str(column) for column in columns]
+    labels = [name if len(name) <= _LABEL else f"{name[: _LABEL - 1]}…" for name in names]
     return {
-        "labels": [name if len(name) <= _LABEL else f"{name[: _LABEL - 1]}…" for name in names],
+        "labels": labels,
+        "room": 12 + 7 * max(map(len, labels)),  # beside the maps, in SVG units
         "real": _cells(maps[0]),
         "made": _cells(maps[1]),
         "real_words": _strongest(maps[0], names),
@@ -255,11 +247,13 @@ def _heat(found: SyntheticEvaluation) -> dict[str, Any] | None:
 
 def _worst_columns(found: SyntheticEvaluation, columns: Sequence[Hashable]) -> list[Hashable]:
     """The columns whose pairs are met worst on average, in the table's order."""
-    pairs = _values(found, "correlation", "contingency")
-    ends = pd.concat([pairs["column"], pairs["other_column"]])
-    means = pd.concat([pairs["mean"]] * 2).groupby(ends.to_numpy()).mean()
-    worst = set(means.sort_values(kind="stable").index[:_MAPPED])
-    return [column for column in columns if column in worst]
+    scores: dict[Hashable, list[float]] = {column: [] for column in columns}
+    for row in _values(found, "correlation", "contingency"):
+        for end in ("column", "other_column"):
+            scores[row[end]].append(row["mean"])
+    means = {column: float(np.mean(each)) for column, each in scores.items()}
+    worst = sorted(columns, key=lambda column: (np.isnan(means[column]), means[column]))
+    return [column for column in columns if column in worst[:_MAPPED]]
 
 
 def _cells(values: np.ndarray) -> list[list[float | None]]:
@@ -276,30 +270,22 @@ def _strongest(values: np.ndarray, names: Sequence[str]) -> str:
     )
 
 
-def _worst_pairs(found: SyntheticEvaluation) -> list[dict[str, Any]]:
-    values = _values(found, "correlation", "contingency").head(_PAIRS)
-    return [
-        {
-            "first": str(row.column),
-            "second": str(row.other_column),
-            "measure": row.measure,
-            "score": row.mean,
-            "held_out": row.held_out,
-        }
-        for row in values.itertuples(index=False)
-    ]
+def _worst_pairs(found: SyntheticEvaluation) -> list[dict[Hashable, Any]]:
+    return _values(found, "correlation", "contingency")[:_PAIRS]
 
 
 def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     """What is said of whole rows: detection, support, which values are missing together."""
     rows = []
-    areas = found.detection.set_index(["learner", "source"])["mean"]
-    for learner in found.detection["learner"].unique():
+    areas = {
+        (row["learner"], row["source"]): row["mean"] for row in found.detection.to_dict("records")
+    }
+    for learner in dict.fromkeys(learner for learner, _ in areas):
         rows.append(
             {
-                "name": f"Told from real rows by a {_LEARNERS.get(learner, learner)}",
-                "value": float(areas[learner, SYNTHETIC]),
-                "held_out": float(areas.get((learner, HELD_OUT), np.nan)),
+                "name": f"Told from real rows by {LEARNERS.get(learner, learner)}",
+                "value": areas.get((learner, SYNTHETIC), np.nan),
+                "held_out": areas.get((learner, HELD_OUT), np.nan),
                 "words": "0.5 is chance, 1 always (area under the ROC curve, cross-validated)",
             }
         )
@@ -308,10 +294,9 @@ def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
         ("beta_recall", "Beta-recall", "1 if they lie wherever real ones do"),
         ("missing_pattern", "Missing values", "1 if the same columns are missing together"),
     ):
-        for row in _values(found, measure).itertuples(index=False):
-            rows.append(
-                {"name": name, "value": row.mean, "held_out": row.held_out, "words": words}
-            )
+        for row in _values(found, measure):
+            value, held_out = row["mean"], row["held_out"]
+            rows.append({"name": name, "value": value, "held_out": held_out, "words": words})
     return rows
 
 
@@ -321,14 +306,13 @@ def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
 def _privacy(found: SyntheticEvaluation) -> list[dict[str, Any]] | None:
     if found.privacy is None:
         return None
-    table = found.privacy.set_index("measure")
+    values = {row["measure"]: row for row in found.privacy.to_dict("records")}
     return [
         {
             "name": name,
             "words": words,
-            "value": float(table.loc[measure, "mean"]),
-            "reference": float(table.loc[measure, "reference"]),
+            "value": values[measure]["mean"],
+            "reference": values[measure]["reference"],
         }
         for measure, (name, words) in _PRIVACY.items()
-        if measure in table.index
     ]
