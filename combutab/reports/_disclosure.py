@@ -11,7 +11,12 @@ from ._verdict import BLIND, CLEAR, ERRORS, Finding, counted
 
 
 def judge_privacy(
-    privacy: pd.DataFrame | None, copies: Copies, *, n_made: int, n_compared: int
+    privacy: pd.DataFrame | None,
+    copies: Copies,
+    *,
+    n_made: int,
+    n_compared: int,
+    share_error: float,
 ) -> Finding:
     """Say whether synthetic rows are nearer to the rows learned from than to others, or copies.
 
@@ -24,14 +29,13 @@ def judge_privacy(
         Synthetic rows.
     n_compared : int
         Rows of each real table that these were compared with by distance.
+    share_error : float
+        Standard deviation by chance of the share of rows nearer to one learned from.
 
     Notes
     -----
-    The standard error of the share of rows nearer to one learned from is taken as
-    ``0.5 * sqrt(1 / n_made + 1 / n_compared)``: the synthetic rows are a sample, and so are the
-    real ones, each of which is the nearest to several. That of the area under the ROC curve is
-    Mann and Whitney's without a difference, ``sqrt((2 m + 1) / (12 m ** 2))`` with m rows of each
-    table.
+    The standard error of the area under the ROC curve is Mann and Whitney's for two groups that do
+    not differ, ``sqrt((2 m + 1) / (12 m ** 2))`` with m rows of each real table.
     """
     copied = copies.of_single > copies.expected + ERRORS * copies.error
     equal = _copies_told(copies, n_made)
@@ -46,35 +50,39 @@ def judge_privacy(
     values = privacy.set_index("measure")["mean"]
     nearer, area = float(values["share_closer_to_train"]), float(values["membership_auc"])
     m = n_compared
-    chance = 0.5 + ERRORS * 0.5 * math.sqrt(1 / n_made + 1 / m)
-    chance_of_area = 0.5 + ERRORS * math.sqrt((2 * m + 1) / (12 * m**2))
-    signs = [sign for sign, most in ((nearer, chance), (area, chance_of_area)) if sign > most]
+    off_share = ERRORS * share_error
+    off_area = ERRORS * math.sqrt((2 * m + 1) / (12 * m**2))
+    signs = [sign for sign, off in ((nearer, off_share), (area, off_area)) if sign > 0.5 + off]
     notes = []
+    rows = counted(m, "row")
     if copied or any(sign >= CLEAR for sign in signs):
         level, begin = "poor", "Rows that the generator learned from show through"
     elif signs:
         level, begin = "fair", "Rows that the generator learned from show through a little"
-    elif chance > BLIND:
-        level = "unknown"
-        begin = f"Not known, with {counted(m, 'row')} of each real table to compare with"
+    elif 0.5 + off_area > BLIND:
+        level, begin = "unknown", f"Not known, with {rows} of each real table to compare with"
     else:
         level, begin = "good", "No sign that rows learned from show through"
         notes.append(
             "This is no proof of privacy: distances and copies were looked at, and an attacker may "
             "know more."
         )
-        if chance > CLEAR:
+        if 0.5 + off_area > CLEAR:
             notes.append(
-                f"With {counted(m, 'row')} of each real table to compare with, up to "
-                f"{100 * chance:.0f} of 100 synthetic rows may be nearer by chance: a sign that is "
-                "weaker would not be seen."
+                f"With {rows} of each real table to compare with, signs that are weaker than what "
+                "chance does would not be seen."
             )
     sentence = (
         f"{begin}: of 100 synthetic rows, {100 * nearer:.1f} are nearer to a row learned from than "
-        "to any held-out one (50 is chance); an attacker who goes by these distances tells which "
-        f"of two rows was learned from in {100 * area:.1f} of 100 cases (50 is chance); {equal}."
+        f"to any held-out one ({_by_chance(off_share)}); an attacker who goes by these distances "
+        f"tells which of two rows was learned from in {100 * area:.1f} of 100 cases "
+        f"({_by_chance(off_area)}); {equal}."
     )
     return Finding("privacy", level, sentence, tuple(notes))
+
+
+def _by_chance(off: float) -> str:
+    return f"by chance 50, give or take {100 * min(off, 0.5):.1f}"
 
 
 def _copies_told(copies: Copies, n_made: int) -> str:

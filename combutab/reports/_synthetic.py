@@ -21,6 +21,7 @@ from combutab.evaluation import (
 )
 from combutab.preprocessing import infer_task
 
+from ._chance import share_by_chance
 from ._copies import count_copies
 from ._disclosure import judge_privacy
 from ._likeness import judge_likeness
@@ -31,7 +32,7 @@ from ._versions import versions
 _NAMES = {"real": "real table", "synthetic": "synthetic table", "test": "held-out real table"}
 _SET_ASIDE = 0.2  # of the real rows, for learners to be tested on where there are no others
 _FOLDS = 5
-_MOST = 100_000  # rows that `privacy` compares
+_MOST = 100_000  # rows whose distances are measured
 _DETECTION = ["learner", "metric", "source", "mean", "sd", "fold_sd", "n_tables"]
 Task = Literal["classification", "regression"]
 
@@ -193,7 +194,7 @@ def evaluate_synthetic(
         )
     with clock("detection", "telling synthetic rows from real ones"):
         detected = _detect(train, sources, options)
-    near, n_compared = None, 0
+    near, share_error, n_compared = None, 0.0, 0
     if test is not None:
         n_compared = min(len(train), len(test), _MOST)
         with clock("privacy", "measuring distances to real rows"):
@@ -205,6 +206,7 @@ def evaluate_synthetic(
                 max_rows=_MOST,
                 **options,
             )
+            share_error = share_by_chance(train, test, rows, categorical=categories, **options)
     copies = count_copies(train, rows, test)
     return SyntheticEvaluation(
         train=train,
@@ -222,7 +224,13 @@ def evaluate_synthetic(
         findings=(
             usefulness,
             judge_likeness(alike, detected, n_rows=min(len(train), len(rows))),
-            judge_privacy(near, copies, n_made=len(rows), n_compared=n_compared),
+            judge_privacy(
+                near,
+                copies,
+                n_made=len(rows),
+                n_compared=n_compared,
+                share_error=share_error,
+            ),
         ),
         made=dict(made or {}),
         versions=versions(),

@@ -42,12 +42,13 @@ RULES = {
     ),
     "privacy": (
         "Three signs count: the share of synthetic rows nearer to a row learned from than to any "
-        "held-out one (0.5 is ideal), the area under the attacker's ROC curve (0.5), and copies of "
+        "held-out one (ideally 0.5), the area under the attacker's ROC curve (0.5), and copies of "
         "rows that the real table has once (as many as of held-out rows). A sign is one if it is "
-        f"more than {ERRORS:g} standard errors above the ideal; what is below may be chance. Good "
-        "without any sign. Poor if it is copies, or one of the others and at least "
-        f"{CLEAR}. Else fair. Not known without held-out rows, or if they are so few that "
-        f"chance might reach {BLIND}; copies are poor even then."
+        f"more than {ERRORS:g} standard errors above the ideal; what is below may be chance. The "
+        "first one's is measured: real rows of both kinds are mixed and split anew at random. Good "
+        f"without any sign. Poor if it is copies, or one of the others and at least {CLEAR}. Else "
+        "fair. Not known without held-out rows, or if they are so few that chance might take the "
+        f"second to {BLIND}; copies are poor even then."
     ),
 }
 
