@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from combutab.model_selection import METRICS, ActivationComparison
 
 from ._comparison_chart import ROW, WIDTH, dot_plot
 from ._page import render
+from ._versions import versions
 
 _MEANINGS = {
     "accuracy": "The share of test rows whose class is predicted right.",
@@ -38,7 +37,6 @@ _SETTINGS = {
     "device": "Device",
     "random_state": "Seed of folds and networks",
 }
-_LIBRARIES = ("torch", "scikit-learn", "pandas", "numpy")
 
 
 def comparison_page(found: ActivationComparison) -> str:
@@ -130,11 +128,9 @@ def _cells(table: pd.DataFrame, decimals: Sequence[int]) -> list[tuple[str, list
 def _made(found: ActivationComparison) -> list[tuple[str, str]]:
     shown = {**found.settings, "test": _TESTS[found.settings["test"]]}
     shown["hidden"] = " and ".join(map(str, found.settings["hidden"])) + " units"
-    libraries = {"CombuTab": __version__, "Python": platform.python_version()}
-    libraries |= {name: version(name) for name in _LIBRARIES}
     return [
         *((_SETTINGS.get(name, name), str(value)) for name, value in shown.items()),
-        ("Versions", ", ".join(f"{name} {number}" for name, number in libraries.items())),
+        ("Versions", ", ".join(f"{name} {number}" for name, number in versions().items())),
     ]
 
 

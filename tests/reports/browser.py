@@ -38,7 +38,7 @@ class Browser:
         self._driver.get("about:blank")
         for log in ("browser", "performance"):
             self._driver.get_log(log)  # of the page before
-        self._driver.get(path.resolve().as_uri())
+        self._driver.get(path.resolve(strict=True).as_uri())
 
     def ask(self, script, *arguments):
         """What a piece of JavaScript returns, run by the driver: a page's own policy aside."""
