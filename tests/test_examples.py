@@ -11,6 +11,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 WRITES = {
+    "evaluate_synthetic": {"report.html"},
     "fit_a_dataframe": {"flats.safetensors"},
     "permutation_importance": {"permutation_importance.png"},
     "quantiles_and_uncertainty": {"quantiles_and_uncertainty.png"},
@@ -95,3 +96,11 @@ def test_search_prefers_a_larger_rate(outputs, tmp_path):
     assert "15 candidates" in text
     (held_out,) = numbers(r"held-out rows: ([\d.]+)", text)
     assert held_out > 0.93
+
+
+def test_rows_learned_by_heart_are_found_out(outputs, tmp_path):
+    text = printed(outputs, "evaluate_synthetic", tmp_path)
+    generator, by_heart = text.split("rows again")
+    assert re.findall(r"privacy: (\w+)", generator + by_heart) == ["good", "poor"]
+    assert re.findall(r"usefulness: (\w+)", by_heart) == ["good"]
+    assert re.findall(r"usefulness: (\w+)", generator) != ["poor"]
