@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +48,7 @@ class _Data:
     y: pd.Series
     metric: str | None
     folder: Path
+    report: Path | None
 
 
 def compare(
@@ -94,10 +95,18 @@ def compare(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("combutab-compare"),
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="HTML page to write for a person to read, such as report.html. "
+            "Without DATA there is one for each data set, whose name is added.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Find the best activation for a table, and whether the difference is real."""
     with interruptible(), one_line_warnings():
-        tables = _tables(data, target, task, metric, out)
+        tables = _tables(data, target, task, metric, out, report)
         plans = [
             plan_comparison(
                 table.X,
@@ -117,21 +126,28 @@ def compare(
             for table in tables
         ]
         for table in tables:
-            _check_places(table.folder)
+            _check_places(table, data)
         for table, plan in zip(tables, plans, strict=True):
             _announce(plan)
             with _progress_bar(plan) as progress:
                 n_jobs = jobs or _default_jobs(plan)
                 found = run_comparison(plan, progress=progress, n_jobs=n_jobs)
             _write(found, table.folder)
-            _report(found, table.folder)
+            _print(found, table.folder)
+            if table.report is not None:
+                _write_report(found, table.report)
 
 
 # ---- input -------------------------------------------------------------------------------------
 
 
 def _tables(
-    data: Path | None, target: str | None, task: str, metric: str | None, out: Path
+    data: Path | None,
+    target: str | None,
+    task: str,
+    metric: str | None,
+    out: Path,
+    report: Path | None,
 ) -> list[_Data]:
     if data is None:
         for option, value in (("--target", target), ("--metric", metric)):
@@ -139,7 +155,7 @@ def _tables(
                 raise ComparisonError(f"{option} {value} needs a table: combutab compare DATA")
         if task != "auto":
             raise ComparisonError(f"--task {task} needs a table: combutab compare DATA")
-        return _default_tables(out)
+        return _default_tables(out, report)
     if target is None:
         raise ComparisonError(f"name the column of {data} to predict: --target COLUMN")
     try:
@@ -149,19 +165,25 @@ def _tables(
     # a Parquet file's columns may have names that are no text
     names = {str(column): column for column in table.columns}
     X, y = split_target(table, names.get(target, target))
-    return [_Data(data.name.split(".")[0], X, y, metric, out)]
+    return [_Data(data.name.split(".")[0], X, y, metric, out, report)]
 
 
-def _default_tables(out: Path) -> list[_Data]:
+def _default_tables(out: Path, report: Path | None) -> list[_Data]:
     from sklearn.datasets import load_breast_cancer
 
     wdbc = load_breast_cancer(as_frame=True)
     labels = wdbc.target.map(dict(enumerate(wdbc.target_names)))
     ar = make_formula("ar", n_samples=1000, random_state=0)
+
+    def place(name: str) -> Path | None:
+        if report is None or not report.name:  # a folder, which is refused with the other places
+            return report
+        return report.with_name(f"{report.stem}-{name}{report.suffix}")
+
     return [
-        _Data("wdbc", wdbc.data, labels, None, out / "wdbc"),
+        _Data("wdbc", wdbc.data, labels, None, out / "wdbc", place("wdbc")),
         # AR's target is heavy-tailed: one row decides a fold's R2 or squared error
-        _Data("ar", *ar, "mae", out / "ar"),
+        _Data("ar", *ar, "mae", out / "ar", place("ar")),
     ]
 
 
@@ -227,7 +249,7 @@ def _progress_bar(plan: ComparisonPlan) -> Iterator[Any]:
 # ---- output ------------------------------------------------------------------------------------
 
 
-def _report(found: ActivationComparison, folder: Path) -> None:
+def _print(found: ActivationComparison, folder: Path) -> None:
     console = Console(markup=False, highlight=False, emoji=False)
     console.print(f"\n{found.data}: {found.measure.description}")
     console.print(f"{found.design}\n")
@@ -266,11 +288,27 @@ def _p(p: float) -> str:
     return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
 
 
-def _check_places(folder: Path) -> None:
-    for name in FILES:
-        if (folder / name).is_dir():
-            raise UserError(f"cannot write {folder / name}: it is a directory")
-    check_folder(folder)
+def _check_places(table: _Data, data: Path | None) -> None:
+    files = {name: table.folder / name for name in FILES}
+    for place in files.values():
+        if place.is_dir():
+            raise UserError(f"cannot write {place}: it is a directory")
+    check_folder(table.folder)
+    if table.report is not None:
+        _check_report(table.report, files if data is None else {"DATA": data, **files})
+
+
+def _check_report(report: Path, others: Mapping[str, Path]) -> None:
+    """As `check_file`, but of a file whose folder is made, as that of the others is."""
+    try:
+        if report.is_dir():
+            raise UserError(f"cannot write {report}: it is a directory")
+        for name, other in others.items():
+            if report.resolve() == other.resolve():
+                raise UserError(f"cannot write {report}: that is {name} as well")
+    except OSError as error:  # of a name that no file can have
+        raise cannot_write(report, error) from error
+    check_folder(report.parent)
 
 
 def _write(found: ActivationComparison, folder: Path) -> None:
@@ -293,3 +331,14 @@ def _write(found: ActivationComparison, folder: Path) -> None:
                 (stage / file).replace(folder / file)
     except OSError as error:
         raise cannot_write(folder, error) from error
+
+
+def _write_report(found: ActivationComparison, report: Path) -> None:
+    from combutab.reports import write_report
+
+    try:
+        report.parent.mkdir(parents=True, exist_ok=True)
+        write_report(found, report)
+    except OSError as error:
+        raise cannot_write(report, error) from error
+    print(f"Wrote {report}")
