@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from ._verdict import ERRORS
+
 
 @dataclass(frozen=True)
 class Copies:
@@ -28,6 +30,11 @@ class Copies:
     of_single: int
     expected: float
     error: float
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether chance explains them."""
+        return self.of_single <= self.expected + ERRORS * self.error
 
 
 def count_copies(

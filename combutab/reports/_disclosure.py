@@ -17,6 +17,7 @@ def judge_privacy(
     n_made: int,
     n_compared: int,
     share_error: float,
+    n_seen: int = 0,
 ) -> Finding:
     """Say whether synthetic rows are nearer to the rows learned from than to others, or copies.
 
@@ -31,22 +32,29 @@ def judge_privacy(
         Rows of each real table that these were compared with by distance.
     share_error : float
         Standard deviation by chance of the share of rows nearer to one learned from.
+    n_seen : int, default=0
+        Held-out rows that are among those learned from, where these are too many for chance.
 
     Notes
     -----
     The standard error of the area under the ROC curve is Mann and Whitney's for two groups that do
     not differ, ``sqrt((2 m + 1) / (12 m ** 2))`` with m rows of each real table.
     """
-    copied = copies.of_single > copies.expected + ERRORS * copies.error
+    copied = not copies.by_chance
     equal = _copies_told(copies, n_made)
-    if privacy is None:
+    if privacy is None or n_seen:
         if copied:
             return Finding("privacy", "poor", f"The synthetic table gives real rows away: {equal}.")
-        sentence = (
-            f"Not known beyond copies: {equal}. Whether synthetic rows come too near to those "
-            "learned from shows only beside real rows that the generator has not seen."
+        why = (
+            "Whether synthetic rows come too near to those learned from shows only beside real "
+            "rows that the generator has not seen."
         )
-        return Finding("privacy", "unknown", sentence)
+        if n_seen:
+            why = (
+                f"The held-out real rows are no test: {n_seen:,} of them are among the rows "
+                "learned from."
+            )
+        return Finding("privacy", "unknown", f"Not known beyond copies: {equal}. {why}")
     values = privacy.set_index("measure")["mean"]
     nearer, area = float(values["share_closer_to_train"]), float(values["membership_auc"])
     m = n_compared

@@ -31,6 +31,7 @@ from ._versions import versions
 
 _NAMES = {"real": "real table", "synthetic": "synthetic table", "test": "held-out real table"}
 _SET_ASIDE = 0.2  # of the real rows, for learners to be tested on where there are no others
+_OVERLAP = 0.05  # of the held-out rows; with more of them among the others, they are not held out
 _FOLDS = 5
 _MOST = 100_000  # rows whose distances are measured
 _DETECTION = ["learner", "metric", "source", "mean", "sd", "fold_sd", "n_tables"]
@@ -207,7 +208,8 @@ def evaluate_synthetic(
                 **options,
             )
             share_error = share_by_chance(train, test, rows, categorical=categories, **options)
-    copies = count_copies(train, rows, test)
+    n_seen = 0 if test is None else _seen(train, test)
+    copies = count_copies(train, rows, None if n_seen else test)
     return SyntheticEvaluation(
         train=train,
         synthetic=rows,
@@ -230,6 +232,7 @@ def evaluate_synthetic(
                 n_made=len(rows),
                 n_compared=n_compared,
                 share_error=share_error,
+                n_seen=n_seen,
             ),
         ),
         made=dict(made or {}),
@@ -324,6 +327,14 @@ def _set_aside(
     order = np.random.default_rng(seed).permutation(len(known))
     n = max(1, round(_SET_ASIDE * len(known)))
     return known.iloc[order[n:]], known.iloc[order[:n]]
+
+
+def _seen(train: pd.DataFrame, test: pd.DataFrame) -> int:
+    """How many rows of ``test`` are in ``train`` as well, if that is no chance."""
+    found = count_copies(train, test)
+    if found.by_chance or found.of_single - found.expected < _OVERLAP * len(test):
+        return 0
+    return found.of_single
 
 
 def _detect(
