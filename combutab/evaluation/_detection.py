@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from ._alignment import align_tables
 from ._efficacy_learners import Learners, make_learners, takes_tables
-from ._efficacy_tables import Tables, encode, label_tables, ordered, seed_of
+from ._efficacy_tables import Tables, encode, label_tables, ordered, seed_of, with_text_names
 
 LEARNERS = ("linear", "hist_gradient_boosting")
 _RARE = 10  # equal rows, real and synthetic together, up to which they share a fold
@@ -156,7 +156,7 @@ def _detect(
     real: pd.DataFrame, made: pd.DataFrame, models: Mapping[str, Any], n_splits: int, seed: int
 ) -> dict[str, list[float]]:
     """The areas of each learner, one a fold."""
-    rows = pd.concat([real, made], ignore_index=True)
+    rows = with_text_names(pd.concat([real, made], ignore_index=True))
     labels = np.repeat([0, 1], [len(real), len(made)])
     folds = _deal(rows, labels, n_splits, seed)
     encoded = None if all(map(takes_tables, models.values())) else encode(rows)[0]

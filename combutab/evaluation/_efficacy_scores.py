@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from ._efficacy_learners import Task, takes_tables
-from ._efficacy_tables import encode
+from ._efficacy_tables import encode, with_text_names
 
 CLASS_METRICS = ("accuracy", "f1_macro", "f1_binary", "roc_auc")
 REGRESSION_METRICS = ("r2", "mae", "mse")
@@ -62,7 +62,7 @@ class Problem:
         values = y.cat.codes if self.task == "classification" else y
         dtype = np.intp if self.task == "classification" else np.float64
         return Side(
-            known.drop(columns=self.target).reset_index(drop=True),
+            with_text_names(known.drop(columns=self.target)).reset_index(drop=True),
             values.to_numpy(dtype=dtype),
             len(table) - len(known),
         )

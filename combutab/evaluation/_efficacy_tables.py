@@ -53,6 +53,19 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
+def with_text_names(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with names of columns that scikit-learn takes: text, or all of one kind.
+
+    Examples
+    --------
+    >>> with_text_names(pd.DataFrame({"a": [1], 0: [2], "0": [3]})).columns.tolist()
+    ['column 0', 'column 1', 'column 2']
+    """
+    if len({isinstance(name, str) for name in table.columns}) < 2:
+        return table
+    return table.set_axis([f"column {j}" for j in range(table.shape[1])], axis=1)
+
+
 def encode(train: Any, *others: Any) -> list[np.ndarray]:
     """Features as float32 arrays of equal width; all that is learned is learned from ``train``."""
     encoder = TableEncoder()

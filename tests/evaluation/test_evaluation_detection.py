@@ -202,3 +202,11 @@ def test_scorer():
     assert bad[0] == pytest.approx(2 * (1 - area))
     learner = DetectionScorer(DecisionTreeClassifier())
     assert learner(Noisy().fit(data), data) == 1.0, "a copy"
+
+
+def test_columns_may_have_any_names():
+    rng = np.random.default_rng(0)
+    real, made = (pd.DataFrame({"a": rng.normal(size=60), 0: rng.normal(size=60)}) for _ in "ab")
+    found = detection(real=real, synthetic=made)
+    plain = [table.set_axis(["a", "b"], axis=1) for table in (real, made)]
+    pd.testing.assert_frame_equal(found, detection(real=plain[0], synthetic=plain[1]))

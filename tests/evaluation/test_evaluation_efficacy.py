@@ -368,3 +368,17 @@ def test_optional_learners_come_where_they_are_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", fake)
     table = ml_efficacy(**tables, learners=["linear", "xgboost"])
     assert table["learner"].unique().tolist() == ["linear", "xgboost"]
+
+
+def test_columns_may_have_any_names():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({("a", 1): rng.normal(size=80), 0: rng.normal(size=80)})
+    table["y"] = table[0] > 0
+    found = ml_efficacy(
+        real_train=table, real_test=table, synthetic=table, target="y", learners=["linear"]
+    )
+    plain = table.set_axis(["first", "second", "y"], axis=1)
+    expected = ml_efficacy(
+        real_train=plain, real_test=plain, synthetic=plain, target="y", learners=["linear"]
+    )
+    pd.testing.assert_frame_equal(found, expected)
