@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ._charts import LABEL
+from ._labels import shortened, text_width
 
 WIDTH = 420  # of the drawing area, in SVG units
 ROW = 34  # an activation's height
-_CHARACTER = 7.5  # a name's width for each
+_NAMES = 136  # units that names may take beside it
 _INSET = 8  # marks at the ends of the axis have room
 _SPREAD = 9  # units that the folds of a row are spread over, up and down
 _TICKS = 6  # at most
@@ -60,8 +60,8 @@ def dot_plot(results: pd.DataFrame, summary: pd.DataFrame, metric: str) -> DotPl
     by_name = {name: scores[name].to_numpy() for name in summary["activation"]}
     values = np.concatenate([*by_name.values(), summary["low"], summary["high"]])
     low, high = _ends(values)
-    names = {name: _short(str(name)) for name in by_name}
-    left = round(_CHARACTER * max(map(len, names.values()))) + 12
+    names = {name: shortened(str(name), _NAMES) for name in by_name}
+    left = round(max(map(text_width, names.values()))) + 12
 
     def place(value: float) -> float:
         share = (value - low) / (high - low)
@@ -80,10 +80,6 @@ def dot_plot(results: pd.DataFrame, summary: pd.DataFrame, metric: str) -> DotPl
         )
     ticks = [(place(at), text) for at, text in _ticks(low, high)]
     return DotPlot(left, rows, ticks, "; ".join(words))
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LABEL else f"{name[: LABEL - 1]}…"
 
 
 def _ends(values: np.ndarray) -> tuple[float, float]:

@@ -68,6 +68,11 @@ function figures() {
       if (box.left < frame.left - 1 || box.right > frame.right + 1 ||
           box.top < frame.top - 1 || box.bottom > frame.bottom + 1)
         wrong.push(`${called} cuts off ${brief(each.textContent)}`);
+    const marks = all("rect, circle", picture).map((each) => each.getBoundingClientRect());
+    for (const [each, p] of words)
+      if (marks.some((q) => Math.min(p.right, q.right) - Math.max(p.left, q.left) > 1 &&
+                            Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 3))
+        wrong.push(`${called}: ${brief(each.textContent)} lies on a mark`);
     // boxes of text have room above and below the letters
     words.forEach(([a, p], i) => words.slice(i + 1).forEach(([b, q]) => {
       const across = Math.min(p.right, q.right) - Math.max(p.left, q.left);

@@ -152,6 +152,7 @@ def _put(text):
         ("figures", 'viewBox="0 0 5', 'viewBox="20 0 5', "cuts off"),
         ("figures", 'text-anchor="end"', 'text-anchor="start"', "cuts off"),
         ("figures", '<text x="0"', '<text x="9">aaaaa</text><text x="0"', "lies on"),
+        ("figures", '<text x="0"', '<text x="150"', "lies on a mark"),
         ("width", ".scroll { overflow-x: auto;", ".scroll {", "wide"),
         ("dark_mode", "(prefers-color-scheme: dark)", "(max-width: 1px)", "dark: bright"),
         ("contrast", "--soft: #4d5764", "--soft: #8d97a4", "(light)"),
