@@ -10,6 +10,7 @@ import typer
 from combutab._version import __version__
 from combutab.cli._compare import compare
 from combutab.cli._console import USAGE_ERROR, UserError, complain
+from combutab.cli._evaluate import evaluate
 from combutab.cli._synth import sample, synth
 from combutab.datasets import TableError
 from combutab.model_selection import ComparisonError
@@ -58,5 +59,5 @@ def _combutab(
     """Neural networks for tables."""
 
 
-for _command in (compare, synth, sample):
+for _command in (compare, synth, sample, evaluate):
     app.command()(_command)

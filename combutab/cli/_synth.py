@@ -21,8 +21,10 @@ from combutab._model_files import load, read_model, write_model
 from combutab.cli._conditions import read_conditions
 from combutab.cli._console import UserError, interruptible, one_line_warnings, warn
 from combutab.cli._forms import Forms, check_ending, ending, read_file, write_file
+from combutab.cli._made import check_generator
 from combutab.cli._names import find_columns
 from combutab.cli._outputs import check_file, write_whole
+from combutab.cli._synth_report import plan_report, set_aside, write_synth_report
 from combutab.generators import CTGAN, TVAE
 from combutab.preprocessing import ModeEncoder
 from combutab.training import ProgressBar
@@ -106,6 +108,28 @@ def synth(
             show_default=False,
         ),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for a report, such as report.html, of how good the rows are, as `combutab "
+            "evaluate` writes it.",
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="With --report: column that learners are to predict.", show_default=False
+        ),
+    ] = None,
+    holdout: Annotated[
+        float | None,
+        typer.Option(
+            help="With --report: share of the rows that the generator does not learn from, to "
+            "compare with; 0 for none.",
+            show_default="0.2",
+        ),
+    ] = None,
 ) -> None:
     """Train a generator on a table, and write a synthetic one of the same columns."""
     with interruptible(), one_line_warnings():
@@ -114,6 +138,8 @@ def synth(
         check_file(out, DATA=data)
         if save is not None:
             check_file(save, DATA=data, OUT=out)
+        if report is not None:
+            check_file(report, DATA=data, OUT=out, **({} if save is None else {"--save": save}))
         _check_device(device)
         table, forms = read_file(data)
         table = _leave_out(table, find_columns("--drop", drop or [], table.columns))
@@ -122,10 +148,12 @@ def synth(
         _check_size(n_rows, table.shape[1])
         columns = _probe(table, listed)
         conditions = read_conditions(condition or [], columns, forms)
+        planned = plan_report(report, target, holdout, table, conditions)
         if save is not None:
             _check_savable(columns)
         _warn_of_copies(columns)
         _warn_of_none(table, conditions, data)
+        table, test = set_aside(table, planned, seed)
 
         generator = _MODELS[model.value](
             epochs=epochs,
@@ -146,8 +174,12 @@ def synth(
         if save is not None:
             write_whole(save, lambda stage: _save(generator, forms, stage))
             _say(f"Wrote the generator to {save}")
-        _write_rows(generator, forms, n_rows, conditions, seed, out)
+        made = _write_rows(generator, forms, n_rows, conditions, seed, out)
         _say(f"Wrote {n_rows:,} rows to {out} ({time.perf_counter() - started:.1f} s)")
+        if planned is not None:
+            files = {"real": data, "synthetic": out}
+            tables = {"real_train": table, "real_test": test, "synthetic": made}
+            write_synth_report(planned, generator, tables, files, discrete=listed, seed=seed)
 
 
 def sample(
@@ -323,15 +355,16 @@ def _write_rows(
     conditions: Mapping[Any, Any],
     seed: int,
     out: Path,
-) -> None:
+) -> pd.DataFrame:
     console = Console(stderr=True)
     shown = console.status(f"Making {n_rows:,} rows") if console.is_terminal else nullcontext()
     with shown:
         try:
-            table = generator.sample(n_rows, conditions=conditions, random_state=seed)
+            table: pd.DataFrame = generator.sample(n_rows, conditions=conditions, random_state=seed)
         except ValueError as error:
             raise UserError(str(error)) from error
         write_whole(out, lambda stage: write_file(table, forms, stage, ending(out)))
+    return table
 
 
 def _say(text: str) -> None:
@@ -353,12 +386,7 @@ def _save(generator: Any, forms: Forms, path: Path) -> None:
 def _load(path: Path, device: str) -> tuple[Any, Forms]:
     try:
         header, _ = read_model(path, arrays=False)
-        known = sorted(cls.__name__ for cls in _MODELS.values())
-        if header["class"] not in known:
-            raise UserError(
-                f"{path} holds a {header['class']}, which makes no rows; give a file of a "
-                f"{' or '.join(known)}, such as `combutab synth --save` writes"
-            )
+        check_generator(header, path)
         generator = load(path, device=device)
         forms = Forms.from_json(header[_KEY]) if _KEY in header else Forms()
     except (KeyError, TypeError, AttributeError) as error:

@@ -19,7 +19,6 @@ from combutab.evaluation import (
     ml_efficacy,
     privacy,
 )
-from combutab.preprocessing import infer_task
 
 from ._chance import share_by_chance
 from ._copies import count_copies
@@ -163,32 +162,39 @@ def evaluate_synthetic(
     named = _NAMES | dict(names or {})
     given = {"real": real_train, "synthetic": synthetic}
     given |= {} if real_test is None else {"test": real_test}
-    aligned, goal = _align(given, named, target, task, categorical)
-    train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
-    sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
-    categories = aligned.columns("category")
-    options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
     clock = _Clock(progress)
+    options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
+    aligned = _align(given, named, categorical)
+    _check(aligned, target, task)
 
-    efficacy = guess = None
+    goal, efficacy, guess = None, None, None
     usefulness = _unjudged(aligned, target)
     if usefulness is None:
-        learned, tested = _set_aside(train, target, random_state) if test is None else (train, test)
+        train, test = aligned["real"], aligned.tables.get("test")
+        if test is None:
+            train, test = _set_aside(train, target, random_state)
         with clock("ml_efficacy", "training learners on real and on synthetic rows"):
             efficacy = ml_efficacy(
-                real_train=learned,
-                real_test=tested,
-                synthetic=rows,
+                real_train=train,
+                real_test=test,
+                synthetic=aligned["synthetic"],
                 target=target,
-                task=goal or "auto",
+                task=task,
                 learners=learners,
                 **options,
             )
-        known = tested[target].dropna()
+        goal = _task_of(efficacy)
+        known = test[target].dropna()
         guess = 0.0 if goal == "regression" else float(known.value_counts(normalize=True).max())
         usefulness = judge_usefulness(
-            efficacy, target=target, guess=guess, n_test=len(known), seen=test is None
+            efficacy, target=target, guess=guess, n_test=len(known), seen="test" not in given
         )
+        if goal == "classification":
+            aligned = _align(given, named, [*categorical, target])
+
+    train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
+    sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
+    categories = aligned.columns("category")
     with clock("fidelity", "comparing columns and pairs of columns"):
         alike = fidelity(
             real=train, synthetic=sources, categorical=categories, random_state=random_state
@@ -260,48 +266,34 @@ class _Clock:
 
 
 def _align(
-    given: Mapping[str, Any],
-    names: Mapping[str, str],
-    target: Hashable | None,
-    task: str,
-    categorical: Collection[Hashable],
-) -> tuple[AlignedTables, Task | None]:
-    """The tables by their roles, and what the task is."""
-    if task not in ("auto", "classification", "regression"):
-        raise ValueError(f"task must be 'auto', 'classification' or 'regression', got {task!r}")
+    given: Mapping[str, Any], names: Mapping[str, str], categorical: Collection[Hashable]
+) -> AlignedTables:
+    """The tables by their roles."""
     called = {role: names[role] for role in given}
     if len(set(called.values())) < len(called):
         called = {role: role for role in given}
+    # by what the reader calls them, for the errors
+    tables = {called[role]: table for role, table in given.items()}
+    found = align_tables(tables, reference=called["real"], categorical=categorical)
+    by_role = {role: found[name] for role, name in called.items()}
+    return AlignedTables(by_role, found.kinds, found.n_known)
 
-    def align(categorical: Collection[Hashable]) -> AlignedTables:
-        # by what the reader calls them, for the errors
-        tables = {called[role]: table for role, table in given.items()}
-        found = align_tables(tables, reference=called["real"], categorical=categorical)
-        by_role = {role: found[name] for role, name in called.items()}
-        return AlignedTables(by_role, found.kinds, found.n_known)
 
-    aligned = align(categorical)
-    if target is None:
-        return aligned, None
-    if target not in aligned.kinds:
+def _check(aligned: AlignedTables, target: Hashable | None, task: str) -> None:
+    if task not in ("auto", "classification", "regression"):
+        raise ValueError(f"task must be 'auto', 'classification' or 'regression', got {task!r}")
+    if target is not None and target not in aligned.kinds:
         columns = ", ".join(map(repr, aligned.kinds))
         raise ValueError(f"there is no column {target!r} for a target; there are {columns}")
-    for role in ("real", "test"):
-        if role in given and aligned[role][target].isna().all():
-            raise ValueError(f"the target {target!r} is missing in every row of {called[role]}")
-    if task == "auto":
-        if aligned.kinds[target] == "datetime":
-            raise ValueError(
-                f"the target {target!r} holds dates; set task='classification' if each is a class, "
-                "or make it numbers"
-            )
-        real = [aligned[role][target] for role in ("real", "test") if role in given]
-        task = infer_task(pd.concat(real).dropna())
-    if task == "regression":
-        return aligned, "regression"
-    if aligned.kinds[target] != "category":
-        aligned = align([*categorical, target])
-    return aligned, "classification"
+    if target is not None and aligned.kinds[target] == "datetime" and task != "classification":
+        raise ValueError(
+            f"the target {target!r} holds dates; set task='classification' if each is a class, or "
+            "make it numbers"
+        )
+
+
+def _task_of(efficacy: pd.DataFrame) -> Task:
+    return "regression" if (efficacy["metric"] == "r2").any() else "classification"
 
 
 def _unjudged(aligned: AlignedTables, target: Hashable | None) -> Finding | None:

@@ -1,0 +1,278 @@
+"""``combutab evaluate``: how good a synthetic table is, and what it gives away."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pandas as pd
+import typer
+from rich.console import Console
+
+from combutab.cli._console import UserError, interruptible, one_line_warnings, warn
+from combutab.cli._forms import Forms, read_file
+from combutab.cli._made import read_made
+from combutab.cli._names import find_columns, instead
+from combutab.cli._outputs import cannot_write, check_file
+
+if TYPE_CHECKING:
+    from combutab.reports import SyntheticEvaluation
+
+_SEEDS = 2**32 - 1
+_ROLES = {"real": "REAL", "synthetic": "SYNTHETIC", "test": "--test"}
+
+
+def evaluate(
+    real: Annotated[
+        Path,
+        typer.Argument(
+            help="The real rows that the generator learned from: .csv, .tsv (both also with .gz) "
+            "or .parquet.",
+            show_default=False,
+        ),
+    ],
+    synthetic: Annotated[
+        Path, typer.Argument(help="The synthetic rows, in the same columns.", show_default=False)
+    ],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that learners are to predict, to see how useful the rows are.",
+            show_default=False,
+        ),
+    ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            help="Real rows that the generator has not seen: learners are tested on them, and "
+            "privacy is judged beside them. Without, learners are tested on a fifth of REAL, and "
+            "of privacy copies alone are known.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="File for the report, such as report.html.", show_default=False
+        ),
+    ] = None,
+    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
+    discrete: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="Columns, separated by commas, whose numbers are categories.",
+            show_default=False,
+        ),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="Columns, separated by commas, to leave out.",
+            show_default=False,
+        ),
+    ] = None,
+    learners: Annotated[
+        str,
+        typer.Option(
+            help="standard, paper, or names separated by commas: linear, decision_tree, "
+            "random_forest, hist_gradient_boosting, mlp, xgboost, catboost."
+        ),
+    ] = "standard",
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of the generator (`combutab synth --save`), for the report to say how the "
+            "rows were made.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Of the learners and of what is drawn.", min=0, max=_SEEDS)
+    ] = 0,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Tables to work on at the same time.", min=1, show_default="1"),
+    ] = None,
+) -> None:
+    """Say how useful and how alike synthetic rows are, and whether they give real rows away."""
+    with interruptible(), one_line_warnings():
+        paths = {"real": real, "synthetic": synthetic}
+        paths |= {} if test is None else {"test": test}
+        if out is not None:
+            inputs = {_ROLES[role]: path for role, path in paths.items()}
+            check_file(out, **inputs, **({} if model is None else {"--model": model}))
+        if task != "auto" and target is None:
+            raise UserError(f"--task {task} needs a column to predict: --target COLUMN")
+        _check_same(paths)
+        made = {} if model is None else read_made(model)
+        tables = _read(paths)
+        tables = _leave_out(tables, drop or [])
+        columns = tables["real"].columns
+        found = run_evaluation(
+            {
+                "real_train": tables["real"],
+                "synthetic": tables["synthetic"],
+                "real_test": tables.get("test"),
+                "target": None if target is None else find_target(target, columns),
+                "task": task,
+                "categorical": find_columns("--discrete", discrete or [], columns),
+                "learners": _learners(learners),
+                "made": made,
+                "names": names_of(paths),
+                "random_state": seed,
+                "n_jobs": jobs,
+            }
+        )
+        if out is not None:
+            write_page(found, out)
+        tell(found)
+
+
+# ---- input -------------------------------------------------------------------------------------
+
+
+def find_target(text: str, columns: Iterable[Any]) -> Any:
+    """The column of this name.
+
+    Raises
+    ------
+    UserError
+    """
+    by_text = {str(column): column for column in columns}
+    if text not in by_text:
+        raise UserError(f"--target: there is no column {text!r}; {instead(text, by_text)}")
+    return by_text[text]
+
+
+def names_of(paths: Mapping[str, Path]) -> dict[str, str]:
+    """What to call files: by their names, or by their whole paths if two have the same name."""
+    texts = {role: path.name for role, path in paths.items()}
+    if len(set(texts.values())) < len(texts):
+        texts = {role: str(path) for role, path in paths.items()}
+    # a name that is no text in any encoding cannot be written
+    return {role: text.encode(errors="replace").decode() for role, text in texts.items()}
+
+
+def _check_same(paths: Mapping[str, Path]) -> None:
+    """Refuse held-out rows that are not, and warn of a table that is compared with itself."""
+    places = {role: path.resolve() for role, path in paths.items()}
+    if "test" in places and places["test"] == places["real"]:
+        raise UserError(
+            f"{paths['test']} is REAL as well; give rows that the generator has not seen, or leave "
+            "--test out"
+        )
+    for role in ("real", "test"):
+        if role in places and places[role] == places["synthetic"]:
+            warn(f"{paths['synthetic']} is {_ROLES[role]} as well: a table is compared with itself")
+
+
+def _read(paths: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
+    read = {role: read_file(path) for role, path in paths.items()}
+    real, _ = read["real"]
+    by_text = {str(column): column for column in real}
+    tables = {}
+    for role, (table, forms) in read.items():
+        # the columns of a text file are text, those of a Parquet file may be numbers
+        named = table.set_axis([by_text.get(str(name), name) for name in table], axis=1)
+        others = [other for key, (_, other) in read.items() if key != role]
+        tables[role] = _with_dates(named, forms, others)
+    return tables
+
+
+def _with_dates(table: pd.DataFrame, forms: Forms, others: Sequence[Forms]) -> pd.DataFrame:
+    """Read dates that another file has in one form, and that could be of several in this one."""
+    table = table.copy()
+    for name in table:
+        known = [other.dates[str(name)] for other in others if str(name) in other.dates]
+        if known and str(name) not in forms.dates:
+            # what does not have this form is compared as what it is
+            with suppress(ValueError):
+                text = table[name].astype("string").str.strip()
+                table[name] = pd.to_datetime(text, format=known[0])
+    return table
+
+
+def _leave_out(tables: Mapping[str, pd.DataFrame], texts: list[str]) -> dict[str, pd.DataFrame]:
+    """Without the columns that are named, whichever of the tables have them."""
+    every = dict.fromkeys(column for table in tables.values() for column in table)
+    dropped = find_columns("--drop", texts, every)
+    left = {role: table.drop(columns=dropped, errors="ignore") for role, table in tables.items()}
+    if left["real"].shape[1] == 0:
+        raise UserError("--drop leaves no column of REAL")
+    return left
+
+
+def _learners(text: str) -> Any:
+    names = [name.strip() for name in text.split(",")]
+    return names[0] if len(names) == 1 else names
+
+
+# ---- evaluation --------------------------------------------------------------------------------
+
+
+def run_evaluation(arguments: Mapping[str, Any]) -> SyntheticEvaluation:
+    """Call `evaluate_synthetic`, with what is done shown on a terminal.
+
+    Raises
+    ------
+    UserError
+        With what the user can do something about.
+    """
+    from combutab.reports import evaluate_synthetic
+
+    with _status() as progress:
+        try:
+            return evaluate_synthetic(**arguments, progress=progress)
+        except (ValueError, ImportError) as error:
+            raise UserError(str(error)) from error
+
+
+@contextmanager
+def _status() -> Iterator[Callable[[str], None]]:
+    """What to call with what is done next; shown on a terminal alone."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda label: None
+        return
+    with console.status("reading", spinner="line") as status:
+        yield lambda label: status.update(f"{label[0].upper()}{label[1:]} ...")
+
+
+def write_page(found: SyntheticEvaluation, path: Path) -> None:
+    """Write the report.
+
+    Raises
+    ------
+    UserError
+        Where the system refuses.
+    """
+    from combutab.reports import write_report
+
+    started = time.perf_counter()
+    try:
+        write_report(found, path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    if sys.stderr.isatty():
+        print(f"Wrote {path} ({time.perf_counter() - started:.1f} s)", file=sys.stderr)
+
+
+def tell(found: SyntheticEvaluation) -> None:
+    """Print the findings, each with its notes below it."""
+    for finding in found.findings:
+        _print(f"{finding.subject}: {finding.level}. {finding.sentence}")
+        for note in finding.notes:
+            _print(f"  {note}")
+
+
+def _print(text: str) -> None:
+    """One line, whatever the data has in it, and whichever letters the terminal knows."""
+    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    encoding = sys.stdout.encoding or "utf-8"
+    print(line.encode(encoding, "backslashreplace").decode(encoding))

@@ -1,0 +1,57 @@
+"""How a synthetic table was made, as its generator's file tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from combutab._model_files import decode, read_model
+from combutab.cli._console import UserError
+
+_GENERATORS = ("CTGAN", "TVAE")
+
+
+def read_made(path: Path) -> dict[str, str]:
+    """What the file of a generator says of it.
+
+    Raises
+    ------
+    UserError
+        If there is no such file, or it is none of a generator.
+    """
+    try:
+        header, _ = read_model(path, arrays=False)
+        check_generator(header, path)
+        return describe(header)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is damaged: {error!r}") from error
+    except (OSError, ValueError) as error:
+        raise UserError(str(error)) from error
+
+
+def check_generator(header: Mapping[str, Any], path: Path) -> None:
+    """Find out whether a model's file is a generator's.
+
+    Raises
+    ------
+    UserError
+        It says which model it is.
+    """
+    if header["class"] not in _GENERATORS:
+        raise UserError(
+            f"{path} holds a {header['class']}, which makes no rows; give a file of a "
+            f"{' or '.join(_GENERATORS)}, such as `combutab synth --save` writes"
+        )
+
+
+def describe(header: Mapping[str, Any]) -> dict[str, str]:
+    """Kind, version and parameters of a generator, from the header of its file.
+
+    Examples
+    --------
+    >>> describe({"class": "TVAE", "version": "0.1.0", "params": {"epochs": 300}})
+    {'Generator': 'TVAE of combutab 0.1.0', 'epochs': '300'}
+    """
+    made = {"Generator": f"{header['class']} of combutab {header['version']}"}
+    return made | {str(name): str(decode(value)) for name, value in header["params"].items()}
