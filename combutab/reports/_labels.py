@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
+from itertools import accumulate
 
 # Advances of letters at 12 pixels, at most, in DejaVu Sans: the widest of the fonts of a page
 _NARROW = dict.fromkeys("fijlrtIJ .,:;'\"|!/\\()[]-`_*", 6.1)
 _WIDE = dict.fromkeys("w#+<=>^~&ABCDGHKNOQRUVXZ", 10.2)
 _WIDEST = dict.fromkeys("mMW@%…", 12.0)
 _ADVANCES = _NARROW | _WIDE | _WIDEST
+_HEAD = 0.6  # of the room, for a name's start
 _OTHERS, _FULL = 7.7, 15.0  # letters and digits; signs as wide as high, such as 中
 
 
@@ -24,20 +26,26 @@ def text_width(text: str) -> float:
 
 
 def shortened(name: str, room: float) -> str:
-    """As much of a name as has room, at 12 pixels, with an ellipsis for the rest.
+    """As much of a name as has room, at 12 pixels, with an ellipsis for its middle.
+
+    Names of columns often begin alike; their ends tell them apart.
 
     Examples
     --------
     >>> shortened("median_income", 110), shortened("median_house_value", 110)
-    ('median_income', 'median_house…')
+    ('median_income', 'median_…value')
     """
     if text_width(name) <= room:
         return name
-    end, used = 0, _advance("…")
-    while used + _advance(name[end]) <= room:
-        used += _advance(name[end])
-        end += 1
-    return f"{name[:end]}…"
+    room -= _advance("…")
+    head = _start(name, _HEAD * room)
+    tail = _start(name[::-1], room - text_width(head))[::-1]
+    return f"{head}…{tail}"
+
+
+def _start(name: str, room: float) -> str:
+    widths = accumulate(map(_advance, name))
+    return name[: sum(width <= room for width in widths)]
 
 
 def _advance(letter: str) -> float:

@@ -45,7 +45,12 @@ def test_a_name_is_cut_where_it_has_no_room(name, room):
     if text_width(name) <= room:
         assert short == name
     else:
-        assert short.endswith("…")
-        kept = short[:-1]
-        assert name.startswith(kept)
-        assert text_width(name[: len(kept) + 1] + "…") > room
+        head, tail = short.split("…")
+        assert name.startswith(head)
+        assert name.endswith(tail)
+        assert text_width(name[: len(head) + 1] + "…" + tail) > room
+
+
+def test_names_that_begin_alike_are_told_apart():
+    names = [f"mean_temperature_of_day_{day}" for day in range(1, 32)]
+    assert len({shortened(name, 110) for name in names}) == 31
