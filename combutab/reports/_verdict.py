@@ -24,6 +24,7 @@ ALIKE_GOOD, ALIKE_FAIR = 0.9, 0.8
 ERRORS = 3.0  # standard errors up to which chance explains a sign
 CLEAR = 0.55  # from where a sign is clear; one half is ideal
 BLIND = 0.7  # if chance alone may reach this, no sign says nothing
+_ROUNDING = 1e-9
 
 RULES = {
     "usefulness": (
@@ -80,6 +81,7 @@ def level_of(value: float, good: float, fair: float) -> str:
     >>> level_of(0.9, 0.9, 0.8), level_of(0.8999, 0.9, 0.8), level_of(0.5, 0.9, 0.8)
     ('good', 'fair', 'poor')
     """
+    value += _ROUNDING
     return "good" if value >= good else "fair" if value >= fair else "poor"
 
 
@@ -89,7 +91,7 @@ def percent(share: float) -> str:
     >>> percent(0.8999), percent(0.29), percent(1.0)
     ('89 %', '29 %', '100 %')
     """
-    return f"{math.floor(100 * share + 1e-9)} %"
+    return f"{math.floor(100 * (share + _ROUNDING))} %"
 
 
 def counted(n: int, what: str) -> str:
