@@ -38,7 +38,8 @@ function structure() {
   let level = 0;
   for (const each of all("h1, h2, h3, h4, h5, h6")) {
     const next = Number(each.localName[1]);
-    if (next > level + 1) wrong.push(`${each.localName} ${brief(each.textContent)} below h${level}`);
+    if (next > level + 1)
+      wrong.push(`${each.localName} ${brief(each.textContent)} below h${level}`);
     if (!each.textContent.trim()) wrong.push(`an empty ${each.localName}`);
     level = next;
   }
@@ -139,7 +140,8 @@ function behind(element, x, y) {
 function faint(least) {
   const wrong = new Set();
   let n = 0;
-  const shown = (each) => each ? Number(getComputedStyle(each).opacity) * shown(each.parentElement) : 1;
+  const shown = (each) =>
+    each ? Number(getComputedStyle(each).opacity) * shown(each.parentElement) : 1;
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const node = walker.currentNode, element = node.parentElement;
@@ -161,6 +163,25 @@ function faint(least) {
       wrong.add(`${nameOf(element)} ${brief(node.textContent)}: contrast ${ratio.toFixed(2)}`);
   }
   if (!n) wrong.add("no text");
+  return [...wrong];
+}
+
+// Marks whose fill and outline are both too near to the page's colour; not of grids, and not the
+// cells of heat maps, whose paleness is what they say
+function faintMarks(least) {
+  const wrong = new Set();
+  const ground = luminance(rgba(getComputedStyle(document.body).backgroundColor));
+  for (const each of all("svg path, svg rect, svg circle")) {
+    if (each.matches(".grid, .cell, [fill-opacity]")) continue;
+    const style = getComputedStyle(each);
+    const ratios = [style.fill, style.stroke].map(rgba).filter((ink) => ink[3] === 1).map((ink) => {
+      const [a, b] = [luminance(ink), ground].sort((p, q) => q - p);
+      return (a + 0.05) / (b + 0.05);
+    });
+    const best = Math.max(0, ...ratios);
+    const called = `${each.localName}.${each.getAttribute("class")}`;
+    if (best < least) wrong.add(`${called}: contrast ${best.toFixed(2)}`);
+  }
   return [...wrong];
 }
 

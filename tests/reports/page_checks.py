@@ -9,7 +9,7 @@ from pathlib import Path
 SCRIPTS = Path(__file__).with_name("page_checks.js").read_text("utf-8")
 WIDTHS = (1280, 800, 360)
 _PAPER = {"width": 718, "height": 1047}  # A4 within Chromium's margins, in CSS pixels
-_CONTRAST = 4.5  # of text to what is behind it: WCAG 2.2, level AA
+_CONTRAST, _MARKS = 4.5, 3.0  # of text, and of marks, to what is behind: WCAG 2.2, level AA
 
 
 def look(browser, name, *arguments):
@@ -75,7 +75,7 @@ def dark_mode(browser, page):
 
 
 def contrast(browser, page):
-    """All text stands out from what is behind it: light, dark, and printed by a dark reader."""
+    """Text and marks stand out from what is behind: light, dark, and printed by a dark reader."""
     wrong = []
     for name, options in {
         "light": {},
@@ -84,7 +84,8 @@ def contrast(browser, page):
     }.items():
         browser.open(page, **options)
         look(browser, "openAll")
-        wrong += [f"{each} ({name})" for each in look(browser, "faint", _CONTRAST)]
+        found = look(browser, "faint", _CONTRAST) + look(browser, "faintMarks", _MARKS)
+        wrong += [f"{each} ({name})" for each in found]
     return wrong
 
 

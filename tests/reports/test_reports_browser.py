@@ -160,6 +160,8 @@ def _put(text):
         ("contrast", "--text: #000000", "--text: #999999", "(printed)"),
         ("contrast", "svg text { ", "svg text { opacity: .4; ", "text"),
         ("contrast", 'class="fixed">', 'class="fixed"><rect width="99" height="99"/>', "text"),
+        ("contrast", "stroke:var(--real)", "stroke:var(--line)", "path.null"),
+        ("contrast", "--made: #ff9d57", "--made: #5c2a00", "path.null"),
         ("tables", "<caption>", "<caption hidden></caption><caption>", "no caption"),
         ("tables", ' scope="row"', "", "no scope"),
         ("tables", "<thead><tr>", "<thead><tr><th scope='col'>", "cells"),
