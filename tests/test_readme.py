@@ -50,7 +50,7 @@ def test_python_blocks_run(tmp_path, monkeypatch, capsys):
         code = compile("\n" * line + text, str(ROOT / "README.md"), "exec")
         exec(code, namespace)
     assert {path.name for path in tmp_path.iterdir()} == {
-        *("comparison.png", "ranks.png", "rent.safetensors", "flats.safetensors")
+        *("comparison.png", "ranks.png", "rent.safetensors", "flats.safetensors", "report.html")
     }
     assert "torch.Size([5, 10])" in capsys.readouterr().out
     # the quick start's models have learned something
