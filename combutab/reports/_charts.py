@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from ._labels import shortened
 from ._page import number
 
 WIDTH, HEIGHT = 320, 110  # of a histogram's drawing area, in SVG units
@@ -15,7 +16,7 @@ _BINS = 30
 _FEW = 20  # values up to which each has a bin of its own
 _EDGE = 0.005  # of the real values beyond which the axis ends, on either side
 _CATEGORIES = 8  # bars of categories; the others are one more
-LABEL = 16  # characters of a category's name
+_NAMES = 122  # units that a category's name may take
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def category_bars(real: pd.Series, made: pd.Series) -> Bars | None:
     if len(rest) > 1:
         table = table.iloc[:_CATEGORIES]
     bars = [
-        Bar(str(name), _short(str(name)), float(row["real"]), float(row["made"]))
+        Bar(str(name), shortened(str(name), _NAMES), float(row["real"]), float(row["made"]))
         for name, row in table.iterrows()
     ]
     if len(rest) > 1:
@@ -152,7 +153,3 @@ def _shares(column: pd.Series) -> pd.Series:
         ["(missing)" if pd.isna(name) else str(name) for name in counts.index], dtype=object
     )
     return counts.groupby(level=0).sum()
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LABEL else f"{name[: LABEL - 1]}…"

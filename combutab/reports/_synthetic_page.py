@@ -12,14 +12,15 @@ from combutab._version import __version__
 
 from ._associations import associations
 from ._charts import Bars, Histogram, category_bars, histogram
+from ._labels import shortened, text_width
 from ._page import render
 from ._synthetic import SyntheticEvaluation
 from ._verdict import HELD_OUT, LEARNERS, RULES, SYNTHETIC
 
 _FIRST = 12  # columns that are drawn before the fold
-_MAPPED = 40  # columns of a heat map
+_MAPPED = 25  # columns of a heat map
 _PAIRS = 10  # pairs in the table of the worst
-_LABEL = 17  # characters beside a heat map
+_NAMES = 130  # units that names may take beside a heat map
 
 _METRICS = {
     "accuracy": "accuracy",
@@ -232,10 +233,10 @@ def _heat(found: SyntheticEvaluation) -> dict[str, Any] | None:
         columns = _worst_columns(found, columns)
     maps = [associations(table, columns, found.kinds) for table in (found.train, found.synthetic)]
     names = [str(column) for column in columns]
-    labels = [name if len(name) <= _LABEL else f"{name[: _LABEL - 1]}…" for name in names]
+    labels = [shortened(name, _NAMES) for name in names]
     return {
         "labels": labels,
-        "room": 12 + 7 * max(map(len, labels)),  # beside the maps, in SVG units
+        "room": 12 + round(max(map(text_width, labels))),  # beside the maps, in SVG units
         "real": _cells(maps[0]),
         "made": _cells(maps[1]),
         "real_words": _strongest(maps[0], names),

@@ -170,7 +170,7 @@ def test_many_columns_stay_small_and_are_all_there():
     assert len(html) < 2e6
     assert page.count("svg", role="img") == 52
     assert page.says("38 more columns")
-    assert page.says("Shown are the 40 columns")
+    assert page.says("Shown are the 25 columns")
 
 
 def test_a_report_is_written_whole_or_not_at_all(found, tmp_path):
