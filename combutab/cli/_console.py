@@ -48,3 +48,16 @@ def interruptible() -> Iterator[None]:
     except KeyboardInterrupt:
         print("combutab: interrupted", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def no_early_ends() -> Iterator[None]:
+    """Let Ctrl-C end the command: a training in here would end alone, and warn, and go on."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Training interrupted", UserWarning)
+        try:
+            yield
+        except UserWarning as warning:
+            if "interrupted" in str(warning):
+                raise KeyboardInterrupt from None
+            raise

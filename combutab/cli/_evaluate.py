@@ -13,7 +13,13 @@ import pandas as pd
 import typer
 from rich.console import Console
 
-from combutab.cli._console import UserError, interruptible, one_line_warnings, warn
+from combutab.cli._console import (
+    UserError,
+    interruptible,
+    no_early_ends,
+    one_line_warnings,
+    warn,
+)
 from combutab.cli._forms import Forms, read_file
 from combutab.cli._made import read_made
 from combutab.cli._names import find_columns, instead
@@ -228,7 +234,8 @@ def run_evaluation(arguments: Mapping[str, Any]) -> SyntheticEvaluation:
 
     with _status() as progress:
         try:
-            return evaluate_synthetic(**arguments, progress=progress)
+            with no_early_ends():
+                return evaluate_synthetic(**arguments, progress=progress)
         except (ValueError, ImportError) as error:
             raise UserError(str(error)) from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from enum import Enum
@@ -19,7 +18,13 @@ from rich.console import Console
 from combutab._device import resolve_device
 from combutab._model_files import load, read_model, write_model
 from combutab.cli._conditions import read_conditions
-from combutab.cli._console import UserError, interruptible, one_line_warnings, warn
+from combutab.cli._console import (
+    UserError,
+    interruptible,
+    no_early_ends,
+    one_line_warnings,
+    warn,
+)
 from combutab.cli._forms import Forms, check_ending, ending, read_file, write_file
 from combutab.cli._made import check_generator
 from combutab.cli._names import find_columns
@@ -328,24 +333,18 @@ def _tell_of_few_values(table: pd.DataFrame) -> None:
 
 
 def _fit(generator: Any, table: pd.DataFrame, discrete: Any) -> None:
-    with warnings.catch_warnings():
-        # fit ends early on Ctrl-C, and warns; here it is to end the command
-        warnings.filterwarnings("error", "Training interrupted", UserWarning)
-        try:
+    try:
+        with no_early_ends():
             generator.fit(table, discrete_columns=discrete)
-        except UserWarning as warning:
-            if "interrupted" in str(warning):
-                raise KeyboardInterrupt from None
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
-        except ValueError as error:
-            raise UserError(str(error)) from error
-        except (MemoryError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and "memory" not in str(error):
-                raise
-            raise UserError(
-                "the training takes more memory than there is; --drop columns of many values, or "
-                "lower --batch-size"
-            ) from error
+        raise UserError(
+            "the training takes more memory than there is; --drop columns of many values, or lower "
+            "--batch-size"
+        ) from error
 
 
 def _write_rows(

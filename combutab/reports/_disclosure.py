@@ -94,14 +94,13 @@ def _by_chance(off: float) -> str:
 
 
 def _copies_told(copies: Copies, n_made: int) -> str:
-    rows = counted(n_made, "synthetic row")
+    if n_made == 1:
+        return f"the one synthetic row equals {'a real one' if copies.rows else 'no real one'}"
     if not copies.rows:
-        return f"none of the {rows} equals a real one"
+        return f"none of the {n_made:,} synthetic rows equals a real one"
     by_chance = f"about {copies.expected:,.0f} by chance"
-    one = "equals" if copies.rows == 1 else "equal"
-    some = f"all {rows}" if copies.rows == n_made else f"{copies.rows:,} of the {rows}"
+    some = "all" if copies.rows == n_made else f"{copies.rows:,} of the"
+    equal = f"{some} {n_made:,} synthetic rows equal{'s' * (copies.rows == 1)} a real one"
     if copies.rows == copies.of_single:
-        return f"{some} {one} a real one that occurs once ({by_chance})"
-    return (
-        f"{some} {one} a real one, {copies.of_single:,} of them one that occurs once ({by_chance})"
-    )
+        return f"{equal} that occurs once ({by_chance})"
+    return f"{equal}, {copies.of_single:,} of them one that occurs once ({by_chance})"

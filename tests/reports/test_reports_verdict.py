@@ -209,6 +209,8 @@ def test_rows_that_are_told_apart_are_not_called_alike_in_silence():
     (note,) = judge_likeness(fidelity([0.95]), detection(0.99), n_rows=1000).notes
     assert "easily told from real ones" in note
     assert judge_likeness(fidelity([0.95]), detection(0.79), n_rows=1000).notes == ()
+    # nor are held-out real rows, where time has gone by
+    assert judge_likeness(fidelity([0.95]), detection(0.99, 0.95), n_rows=1000).notes == ()
 
 
 def test_what_real_rows_do_not_reach_is_not_asked_for():
@@ -300,6 +302,13 @@ def test_privacy_in_words():
 def test_copies_in_words(rows, of_single, says):
     copies = Copies(rows=rows, of_single=of_single, expected=0.1, error=1.0)
     assert says in judged(privacy(), copies).sentence
+
+
+def test_one_synthetic_row():
+    for rows, says in ((0, "equals no real one."), (1, "equals a real one.")):
+        copies = Copies(rows=rows, of_single=rows, expected=0.0, error=1.0)
+        found = judge_privacy(None, copies, n_made=1, n_compared=0, share_error=0.0)
+        assert f"the one synthetic row {says}" in found.sentence
 
 
 def test_no_finding_is_a_promise():

@@ -1,0 +1,407 @@
+"""``combutab evaluate`` and the report of ``combutab synth``: what they print, write and refuse."""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import combutab.reports
+from combutab.cli import main
+from combutab.generators import CTGAN
+
+QUICK = ["--learners", "linear"]
+TRAIN = ["--epochs", "1", "--batch-size", "20", "--device", "cpu"]
+
+
+def people(n, seed):
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 80, n)
+    table = pd.DataFrame({"age": age, "city": rng.choice(["Oslo", "Rome"], n)})
+    table["price"] = (age / 2 + 10 * (table["city"] == "Oslo") + rng.normal(size=n)).round(2)
+    return table.assign(dear=np.where(table["price"] > 30, "yes", "no"))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory, with real.csv, made.csv and held.csv in it."""
+    monkeypatch.chdir(tmp_path)
+    for seed, name in enumerate(["real", "made", "held"]):
+        people(150, seed).to_csv(f"{name}.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def arguments(monkeypatch):
+    """What `evaluate_synthetic` is called with, in place of the call."""
+    seen = {}
+
+    def note(**given):
+        seen.update(given)
+        raise ValueError("noted")
+
+    monkeypatch.setattr(combutab.reports, "evaluate_synthetic", note)
+    return seen
+
+
+@pytest.fixture
+def uncalled(monkeypatch):
+    """Training or evaluating is an error that is no user's."""
+
+    def fail(*arguments, **options):
+        raise AssertionError("computed for nothing")
+
+    monkeypatch.setattr(combutab.reports, "evaluate_synthetic", fail)
+    monkeypatch.setattr(CTGAN, "fit", fail)
+
+
+# ---- good runs ---------------------------------------------------------------------------------
+
+
+def test_the_findings_are_printed_and_the_page_is_written(folder, run, files):
+    before = files(folder)
+    options = ["--target", "dear", "--test", "held.csv", "-o", "report.html", *QUICK]
+    found = run("evaluate", "real.csv", "made.csv", *options, cwd=folder)
+    assert (found.returncode, found.stderr) == (0, "")
+    lines = [line for line in found.stdout.splitlines() if not line.startswith("  ")]
+    assert [line.split(".")[0] for line in lines] == [
+        "usefulness: good",
+        "likeness: good",
+        "privacy: good",
+    ]
+    assert files(folder) == sorted([*before, "report.html"])
+    page = Path("report.html").read_text("utf-8")
+    assert all(name in page for name in ("real.csv", "made.csv", "held.csv"))
+    assert "The synthetic rows keep" in page
+
+
+def test_without_a_place_nothing_is_written(folder, capsys, files):
+    before = files(folder)
+    assert main(["evaluate", "real.csv", "made.csv", "--target", "price", *QUICK]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "in 30 real rows" in out  # a fifth of 150
+    assert "privacy: unknown. Not known beyond copies" in out
+    assert files(folder) == before
+
+
+def test_options_reach_the_evaluation(folder, arguments):
+    options = ["--target", "age", "--test", "held.csv", "--task", "regression", "--drop", "dear"]
+    options += [
+        "--discrete",
+        "age,price",
+        "--learners",
+        "linear, mlp",
+        "--seed",
+        "7",
+        "--jobs",
+        "2",
+    ]
+    assert main(["evaluate", "real.csv", "made.csv", *options]) == 2
+    assert list(arguments["real_train"]) == ["age", "city", "price"]
+    assert list(arguments["real_test"]) == list(arguments["synthetic"]) == ["age", "city", "price"]
+    assert {name: arguments[name] for name in ("target", "task", "categorical", "learners")} == {
+        "target": "age",
+        "task": "regression",
+        "categorical": ["age", "price"],
+        "learners": ["linear", "mlp"],
+    }
+    assert (arguments["random_state"], arguments["n_jobs"]) == (7, 2)
+    assert arguments["names"] == {"real": "real.csv", "synthetic": "made.csv", "test": "held.csv"}
+    assert arguments["made"] == {}
+
+
+def test_files_of_one_name_are_called_by_their_places(folder, arguments):
+    Path("other").mkdir()
+    people(150, 5).to_csv("other/real.csv", index=False)
+    assert main(["evaluate", "real.csv", "other/real.csv"]) == 2
+    assert arguments["names"] == {"real": "real.csv", "synthetic": "other/real.csv"}
+
+
+def test_how_the_rows_were_made(folder, arguments):
+    assert main(["synth", "real.csv", "-o", "new.csv", "--save", "model", *TRAIN]) == 0
+    assert main(["evaluate", "real.csv", "new.csv", "--model", "model"]) == 2
+    made = arguments["made"]
+    assert made["Generator"] == f"CTGAN of combutab {combutab.__version__}"
+    assert (made["epochs"], made["batch_size"], made["random_state"]) == ("1", "20", "0")
+    assert all(isinstance(value, str) for value in made.values())
+
+
+@pytest.mark.parametrize("unclear", ["real", "made"])
+def test_dates_are_read_in_the_form_that_another_file_shows(folder, arguments, unclear):
+    # 5 June or 6 May? A day above 12 in the other file tells
+    days = {"real": ["13/06/2020", "05/06/2020"] * 5, "made": ["14/06/2020", "05/06/2020"] * 5}
+    days[unclear] = ["05/06/2020", "07/08/2020"] * 5
+    for name, values in days.items():
+        pd.DataFrame({"day": values, "x": range(10)}).to_csv(f"{name}.csv", index=False)
+    assert main(["evaluate", "real.csv", "made.csv"]) == 2
+    for name in ("real_train", "synthetic"):
+        assert pd.Timestamp("2020-06-05") in set(arguments[name]["day"])
+
+
+def test_columns_of_numbers_in_parquet_and_text_in_csv(folder, arguments):
+    pytest.importorskip("pyarrow")
+    pd.DataFrame({0: [1, 2, 3], 1: [4, 5, 6]}).to_parquet("real.parquet")
+    pd.DataFrame({0: [1, 2, 3], 1: [4, 5, 6]}).to_csv("made.csv", index=False)
+    assert main(["evaluate", "real.parquet", "made.csv", "--target", "1"]) == 2
+    assert list(arguments["synthetic"]) == list(arguments["real_train"])
+    assert arguments["target"] == list(arguments["real_train"])[1]
+
+
+def test_names_that_would_be_code_or_commands(folder, capsys):
+    column = "<script>document.title='owned'</script>"
+    for seed, name in enumerate(["real", "made"]):
+        table = people(150, seed).rename(columns={"dear": column, "city": "\x1b[31mred"})
+        table[column] = table[column] + '"><img src=x onerror=alert(1)>'
+        table.to_csv(f"{name}.csv", index=False)
+    page = "<b>.html"
+    assert main(["evaluate", "real.csv", "made.csv", "--target", column, "-o", page, *QUICK]) == 0
+    out, _ = capsys.readouterr()
+    assert column in out  # text is text
+    assert out.replace("\n", "").isprintable()
+    written = Path(page).read_text("utf-8")
+    assert "&lt;script&gt;" in written
+    assert "<script" not in written
+    assert "<img" not in written
+
+
+def test_letters_that_the_output_lacks(folder, run):
+    for seed, name in enumerate(["real", "made"]):
+        people(150, seed).rename(columns={"price": "価格"}).to_csv(f"{name}.csv", index=False)
+    options = ["--target", "価格", *QUICK]
+    env = os.environ | {"PYTHONIOENCODING": "ascii"}
+    found = run("evaluate", "real.csv", "made.csv", *options, cwd=folder, env=env)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert r"about '\u4fa1\u683c'" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["real.csv", "real.csv"], "real.csv is REAL as well: a table is compared with itself"),
+        (["real.csv", "./real.csv"], "real.csv is REAL as well"),
+        (["real.csv", "made.csv", "--test", "made.csv"], "made.csv is --test as well"),
+    ],
+)
+def test_a_table_beside_itself_is_warned_of(folder, capsys, options, says):
+    assert main(["evaluate", *options]) == 0
+    out, err = capsys.readouterr()
+    assert err.startswith(f"combutab: warning: {says}")
+    assert err.count("\n") == 1
+    assert out.count("\n") >= 3
+
+
+# ---- bad ones ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["-o", "real.csv"], "cannot write real.csv: that is REAL as well; choose another file"),
+        (["-o", "./made.csv"], "cannot write made.csv: that is SYNTHETIC as well"),
+        (["-o", "held.csv", "--test", "held.csv"], "cannot write held.csv: that is --test as well"),
+        (["-o", "m", "--model", "m"], "cannot write m: that is --model as well"),
+        (["-o", "no/report.html"], "no does not exist; create it first"),
+        (["-o", "."], r"cannot write \.: it is a directory"),
+        (["-o", f"{'x' * 300}.html"], "File name too long"),
+        (["--target", "dea"], r"--target: there is no column 'dea'; did you mean 'dear'\?"),
+        (["--target", "dear", "--drop", "dear"], "--target: there is no column 'dear'"),
+        (["--drop", "nope"], "--drop: there is no column 'nope'"),
+        (["--drop", "*"], "--drop leaves no column of REAL"),
+        (["--discrete", "nope"], "--discrete: there is no column 'nope'"),
+        (["--task", "regression"], "--task regression needs a column to predict: --target COLUMN"),
+        (["--test", "real.csv"], "real.csv is REAL as well; give rows that the generator has not"),
+        (["--test", "none.csv"], "there is no file none.csv"),
+        (["--model", "none"], "no such file: none"),
+        (["--model", "real.csv"], "real.csv is not a safetensors file"),
+        (["--seed", "-1"], "Invalid value for '--seed'"),
+        (["--jobs", "0"], "Invalid value for '--jobs'"),
+        (["more.csv"], "unexpected extra argument"),
+    ],
+)
+def test_what_is_refused_before_anything_is_computed(folder, complaint, uncalled, options, says):
+    assert re.search(says, complaint("evaluate", "real.csv", "made.csv", *options))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--target", "dear", "--task", "regression"], "a regression needs numbers, but the targe"),
+        (["--target", "dear", "--task", "ranking"], "task must be 'auto', 'classification' or 're"),
+        (["--target", "dear", "--learners", "oracle"], "unknown learner 'oracle'; known are "),
+    ],
+)
+def test_what_the_evaluation_refuses(folder, complaint, options, says):
+    assert says in complaint("evaluate", "real.csv", "made.csv", "-o", "r.html", *options)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "there is no file t.csv"),
+        ("", "t.csv is empty"),
+        ("age,city\n", "t.csv has a header and no rows"),
+        ("age,age\n1,2\n", "t.csv has more than one column named 'age'"),
+        ("age,city\n1,x\n", "not those of real.csv: t.csv lacks ['price', 'dear']"),
+        ("age,city,price,dear,<b>\n1,x,2,yes,3\n", "t.csv has besides ['<b>']"),
+        ("age,city,price,dear\nold,x,2,yes\n", "column 'age' of t.csv"),
+    ],
+)
+@pytest.mark.parametrize("role", ["synthetic", "test"])
+def test_bad_tables(folder, complaint, text, says, role):
+    if text is not None:
+        Path("t.csv").write_text(text)
+    tables = ["t.csv"] if role == "synthetic" else ["made.csv", "--test", "t.csv"]
+    assert says in complaint("evaluate", "real.csv", *tables, "-o", "r.html")
+
+
+def test_a_model_that_makes_no_rows(folder, complaint):
+    combutab.MLPClassifier(max_iter=1, n_iter_no_change=float("inf")).fit(
+        [[0.0], [1.0]] * 10, [0, 1] * 10
+    ).save("other")
+    says = complaint("evaluate", "real.csv", "made.csv", "--model", "other")
+    assert "other holds a MLPClassifier, which makes no rows; give a file of a CTGAN" in says
+
+
+def test_a_disk_that_fills_up_leaves_the_old_page(folder, capsys, monkeypatch, files):
+    Path("report.html").write_text("old")
+    before = files(folder)
+
+    def fail(self, *arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    assert main(["evaluate", "real.csv", "made.csv", "-o", "report.html"]) == 2
+    out, err = capsys.readouterr()
+    assert err == "combutab: error: cannot write to report.html: No space left on device\n"
+    assert out == ""
+    assert files(folder) == before
+    assert Path("report.html").read_text() == "old"
+
+
+def test_ctrl_c_writes_nothing(folder, on_terminal):
+    people(20_000, 3).to_csv("real.csv", index=False)  # long enough for the network
+    Path("report.html").write_text("old")
+    options = ["--target", "price", "--learners", "mlp", "-o", "report.html"]
+    with on_terminal("evaluate", "real.csv", "made.csv", *options, cwd=folder) as (process, shown):
+        deadline = time.monotonic() + 120
+        while b"Training learners" not in b"".join(shown):
+            assert process.poll() is None, b"".join(shown)
+            assert time.monotonic() < deadline, b"".join(shown)
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 130
+    text = b"".join(shown).decode()
+    assert out == ""
+    assert text.endswith("combutab: interrupted\r\n")
+    assert "Traceback" not in text
+    assert Path("report.html").read_text() == "old"
+    assert sorted(os.listdir(folder)) == ["held.csv", "made.csv", "real.csv", "report.html"]
+
+
+def test_a_bug_is_not_dressed_up_as_a_users_error(folder, monkeypatch):
+    def fail(**options):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(combutab.reports, "evaluate_synthetic", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        main(["evaluate", "real.csv", "made.csv"])
+
+
+# ---- combutab synth --report -------------------------------------------------------------------
+
+
+def test_a_report_of_rows_that_were_just_made(folder, capsys, files):
+    before = files(folder)
+    options = ["-o", "new.csv", "--report", "report.html", "--save", "model", "--seed", "3"]
+    assert main(["synth", "real.csv", *options, *TRAIN]) == 0
+    out, err = capsys.readouterr()
+    assert err == (
+        "combutab: 30 of 150 rows are set aside for the report; the generator learns from the "
+        "other 120 (--holdout)\n"
+    )
+    assert [line.split(":")[0] for line in out.splitlines() if line[0] != " "] == [
+        "usefulness",
+        "likeness",
+        "privacy",
+    ]
+    assert files(folder) == sorted([*before, "model", "new.csv", "report.html"])
+    assert len(pd.read_csv("new.csv")) == 150
+    page = Path("report.html").read_text("utf-8")
+    for text in ("new.csv", "real.csv", "CTGAN", "batch_size"):
+        assert text in page
+
+
+def test_the_generator_does_not_see_the_rows_set_aside(folder, arguments, monkeypatch):
+    learned = []
+    fit = CTGAN.fit
+    monkeypatch.setattr(
+        CTGAN, "fit", lambda self, X, **options: learned.append(X) or fit(self, X, **options)
+    )
+    options = ["-o", "new.csv", "--report", "r.html", "--holdout", "0.4", "--target", "dear"]
+    assert main(["synth", "real.csv", *options, "--discrete", "age", *TRAIN]) == 2
+    whole = pd.read_csv("real.csv")
+    train, test = arguments["real_train"], arguments["real_test"]
+    assert len(test) == 60
+    pd.testing.assert_frame_equal(learned[0], train)
+    pd.testing.assert_frame_equal(pd.concat([train, test]).sort_index(), whole)
+    made = arguments["synthetic"]
+    pd.testing.assert_frame_equal(pd.read_csv("new.csv"), made, check_dtype=False)
+    assert arguments["target"] == "dear"
+    assert arguments["categorical"] == ["age"]
+    assert arguments["made"]["Generator"].startswith("CTGAN of combutab ")
+
+
+def test_the_same_rows_without_a_holdout_as_without_a_report(folder, arguments, capsys):
+    assert main(["synth", "real.csv", "-o", "a.csv", *TRAIN]) == 0
+    options = ["--report", "r.html", "--holdout", "0"]
+    assert main(["synth", "real.csv", "-o", "b.csv", *options, *TRAIN]) == 2
+    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
+    assert arguments["real_test"] is None
+    assert len(arguments["real_train"]) == 150
+    assert "set aside" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--target", "dear"], "--target dear is for a report: --report report.html"),
+        (["--holdout", "0.1"], "--holdout 0.1 is for a report: --report report.html"),
+        (["--report", "real.csv"], "cannot write real.csv: that is DATA as well"),
+        (["--report", "new.csv"], "cannot write new.csv: that is OUT as well"),
+        (["--report", "m", "--save", "m"], "cannot write m: that is --save as well"),
+        (["--report", "no/r.html"], "no does not exist; create it first"),
+        (["--report", "r", "--target", "dea"], r"there is no column 'dea'; did you mean 'dear'\?"),
+        (["--report", "r", "--target", "dear", "--drop", "dear"], "there is no column 'dear'"),
+        (
+            ["--report", "r", "--target", "dear", "--drop", "age,city,price"],
+            "there is no column beside 'dear' to predict it from",
+        ),
+        (["--report", "r", "--target", "day"], "--target: 'day' cannot be predicted: .* dates"),
+        (["--report", "r", "--holdout", "0.95"], "--holdout must lie between 0 and 0.9, got 0.95"),
+        (["--report", "r", "--holdout", "-0.1"], "--holdout must lie between 0 and 0.9, got -0.1"),
+        (["--report", "r", "--holdout", "nan"], "--holdout must lie between 0 and 0.9, got nan"),
+        (
+            ["--report", "r", "--holdout", "0.005"],
+            "sets 1 of 150 rows aside; at least 2 are needed",
+        ),
+        (["--report", "r", "--condition", "city=Rome"], "leave --condition or --report out"),
+    ],
+)
+def test_reports_that_are_refused_before_the_training(folder, complaint, uncalled, options, says):
+    if "day" in options:
+        days = pd.date_range("2020-01-01", periods=150).strftime("%Y-%m-%d")
+        people(150, 0).assign(day=days).to_csv("real.csv", index=False)
+    assert re.search(says, complaint("synth", "real.csv", "-o", "new.csv", *options, *TRAIN))
+
+
+def test_too_few_rows_to_learn_from(folder, complaint, uncalled):
+    people(4, 0).to_csv("real.csv", index=False)
+    options = ["--report", "r.html", "--holdout", "0.8", *TRAIN]
+    says = complaint("synth", "real.csv", "-o", "new.csv", *options)
+    assert "sets 3 of 4 rows aside; at least 2 are needed, and 2 to learn from" in says
