@@ -9,8 +9,8 @@ import pandas as pd
 
 from combutab.evaluation import privacy
 
-_SPLITS = 10
-_MOST = 5000  # rows of each table; of more, chance does less: the deviation is rather too large
+_SPLITS = 20
+_MOST = 3000  # rows of each table; of more, chance does less: the deviation is rather too large
 
 
 def share_by_chance(

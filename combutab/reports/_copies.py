@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binom
 
-from ._verdict import ERRORS
+from ._verdict import RARE
 
 
 @dataclass(frozen=True)
@@ -22,19 +23,19 @@ class Copies:
         met by chance, of these hardly any is.
     expected : float
         How many ``of_single`` would be if the rows were others of the same distribution.
-    error : float
-        Standard error of ``of_single - expected``.
+    pvalue : float
+        How probable ``of_single``, or more, would be then.
     """
 
     rows: int
     of_single: int
     expected: float
-    error: float
+    pvalue: float
 
     @property
     def by_chance(self) -> bool:
         """Whether chance explains them."""
-        return self.of_single <= self.expected + ERRORS * self.error
+        return self.pvalue >= RARE
 
 
 def count_copies(
@@ -48,11 +49,18 @@ def count_copies(
         As `align_tables` gives them. Missing values equal each other. What is expected is what the
         rows of ``test`` show; without them it is estimated from ``train``.
 
+    Notes
+    -----
+    The p-value is that of Przyborowski and Wilenski for two Poisson counts: of all rows, synthetic
+    and held-out, that equal one that is there once, each is as likely to be any of these rows.
+
     References
     ----------
     I. J. Good, "The population frequencies of species and the estimation of population
     parameters", Biometrika 40, 1953: of n rows, those that are there once have together a
     probability of about twice the number of those that are there twice, over n.
+    J. Przyborowski and H. Wilenski, "Homogeneity of results in testing samples from Poisson
+    series", Biometrika 31, 1940.
 
     Examples
     --------
@@ -66,17 +74,16 @@ def count_copies(
     rows = _numbered(pd.concat(tables, ignore_index=True))
     ours, theirs, others = np.split(rows, np.cumsum([len(train), len(synthetic)]))
     counts = np.bincount(ours, minlength=rows.max() + 1)
+    n_made, of_single = len(synthetic), int((counts[theirs] == 1).sum())
     if test is None:
-        hits, n = 2 * int((counts == 2).sum()), len(train)
+        hits, n = int((counts == 2).sum()), len(train) / 2
     else:
-        hits, n = int((counts[others] == 1).sum()), len(test)
-    p = min((hits + 1) / (n + 2), 0.5)  # not 0, whatever so few rows show
-    error = np.sqrt(p * (1 - p) * (1 / len(synthetic) + 1 / n))
+        hits, n = int((counts[others] == 1).sum()), float(len(test))
     return Copies(
         rows=int((counts[theirs] > 0).sum()),
-        of_single=int((counts[theirs] == 1).sum()),
-        expected=len(synthetic) * hits / n,
-        error=float(len(synthetic) * error),
+        of_single=of_single,
+        expected=n_made * hits / n,
+        pvalue=float(binom.sf(of_single - 1, of_single + hits, n_made / (n_made + n))),
     )
 
 

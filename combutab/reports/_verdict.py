@@ -22,6 +22,7 @@ LITTLE = 0.02  # skill over guessing below which there is nothing to keep
 FEWEST = 10  # rows to test on below which no score says anything
 ALIKE_GOOD, ALIKE_FAIR = 0.9, 0.8
 ERRORS = 3.0  # standard errors up to which chance explains a sign
+RARE = 0.001  # probability from which on chance explains copies
 CLEAR = 0.55  # from where a sign is clear; one half is ideal
 BLIND = 0.7  # if chance alone may reach this, no sign says nothing
 _ROUNDING = 1e-9
@@ -45,11 +46,12 @@ RULES = {
         "Three signs count: the share of synthetic rows nearer to a row learned from than to any "
         "held-out one (ideally 0.5), the area under the attacker's ROC curve (0.5), and copies of "
         "rows that the real table has once (as many as of held-out rows). A sign is one if it is "
-        f"more than {ERRORS:g} standard errors above the ideal; what is below may be chance. The "
-        "first one's is measured: real rows of both kinds are mixed and split anew at random. Good "
-        f"without any sign. Poor if it is copies, or one of the others and at least {CLEAR}. Else "
-        "fair. Not known without held-out rows, or if they are so few that chance might take the "
-        f"second to {BLIND}; copies are poor even then."
+        f"more than {ERRORS:g} standard errors above the ideal, or so many copies have a "
+        f"probability below {RARE}; what is less may be chance. The first one's standard error is "
+        "measured: real rows of both kinds are mixed and split anew at random. Good without any "
+        f"sign. Poor if it is copies, or one of the others and at least {CLEAR}. Else fair. Not "
+        "known without held-out rows, or if they are so few that chance might take the second to "
+        f"{BLIND}; copies are poor even then."
     ),
 }
 

@@ -11,7 +11,7 @@ from combutab.reports._likeness import judge_likeness
 from combutab.reports._usefulness import judge_usefulness
 from combutab.reports._verdict import RULES
 
-NONE = Copies(rows=0, of_single=0, expected=0.0, error=1.0)
+NONE = Copies(rows=0, of_single=0, expected=0.0, pvalue=1.0)
 
 
 # ---- usefulness --------------------------------------------------------------------------------
@@ -268,18 +268,15 @@ def test_a_share_that_chance_explains_is_no_sign():
     assert judged(privacy(0.87, 0.6), error=0.2).level == "poor"
 
 
-@pytest.mark.parametrize(
-    ("of_single", "level"), [(0, "good"), (13, "good"), (14, "poor"), (2000, "poor")]
-)
-def test_copies_beyond_chance(of_single, level):
-    # about 10 by chance, and a standard error of 1.1
-    copies = Copies(rows=of_single + 500, of_single=of_single, expected=10.0, error=1.1)
+@pytest.mark.parametrize(("pvalue", "level"), [(0.5, "good"), (0.001, "good"), (9e-4, "poor")])
+def test_copies_beyond_chance(pvalue, level):
+    copies = Copies(rows=500, of_single=14, expected=10.0, pvalue=pvalue)
     assert judged(privacy(), copies).level == level
     assert judged(None, copies).level == {"good": "unknown"}.get(level, level)
 
 
 def test_privacy_in_words():
-    copies = Copies(rows=512, of_single=12, expected=10.4, error=3.0)
+    copies = Copies(rows=512, of_single=12, expected=10.4, pvalue=0.4)
     found = judged(privacy(0.519, 0.504), copies)
     assert found.sentence == (
         "No sign that rows learned from show through: of 100 synthetic rows, 51.9 are nearer to a "
@@ -300,13 +297,13 @@ def test_privacy_in_words():
     ],
 )
 def test_copies_in_words(rows, of_single, says):
-    copies = Copies(rows=rows, of_single=of_single, expected=0.1, error=1.0)
+    copies = Copies(rows=rows, of_single=of_single, expected=0.1, pvalue=0.4)
     assert says in judged(privacy(), copies).sentence
 
 
 def test_one_synthetic_row():
     for rows, says in ((0, "equals no real one."), (1, "equals a real one.")):
-        copies = Copies(rows=rows, of_single=rows, expected=0.0, error=1.0)
+        copies = Copies(rows=rows, of_single=rows, expected=0.0, pvalue=0.4)
         found = judge_privacy(None, copies, n_made=1, n_compared=0, share_error=0.0)
         assert f"the one synthetic row {says}" in found.sentence
 
@@ -343,4 +340,6 @@ def test_without_rows_that_the_generator_has_not_seen():
 def test_the_rules_name_the_thresholds():
     assert all(number in RULES["usefulness"] for number in ("0.9", "0.7", "0.02", "10"))
     assert all(number in RULES["likeness"] for number in ("0.9", "0.8"))
-    assert all(number in RULES["privacy"] for number in ("3 standard errors", "0.55", "0.7"))
+    assert all(
+        number in RULES["privacy"] for number in ("3 standard errors", "0.001", "0.55", "0.7")
+    )
