@@ -65,9 +65,9 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
     def _network(shape: SampledShape, spans: RowSpans, members: Sequence[Member]) -> StackedNetwork:
         """The network that makes rows, weights as they come."""
 
-    @staticmethod
     @abstractmethod
     def _make(
+        self,
         shape: SampledShape,
         network: Any,
         spans: RowSpans,

@@ -256,8 +256,8 @@ class CTGAN(BaseGenerator):
             device=spans.device,
         )
 
-    @staticmethod
     def _make(
+        self,
         shape: SampledShape,
         network: Any,
         spans: RowSpans,

@@ -65,6 +65,10 @@ class TVAE(BaseGenerator):
     validation_fraction : float, default=0.1
         Share of the rows that early stopping holds out, 1,000 rows at most.
     n_iter_no_change : int or inf, default=20
+    argmax : bool, default=False
+        Sample the most probable category and mode of each column instead of drawing them from
+        their distributions, as the ``ctgan`` package does: rows are more typical, and rare
+        categories rarer than they are. It can be set after ``fit``.
     n_members, random_state, device, precision, callbacks
         As of `CTGAN`.
 
@@ -99,6 +103,7 @@ class TVAE(BaseGenerator):
         "l2scale": [NOT_NEGATIVE],
         "loss_factor": [POSITIVE],
         "learning_rate": [POSITIVE],
+        "argmax": ["boolean"],
     }
     _sampled_network = "decoder"
     _member_rates = {"learning_rate", "l2scale"}
@@ -122,6 +127,7 @@ class TVAE(BaseGenerator):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: float = 20,
+        argmax: bool = False,
         n_members: int = 1,
         random_state: Any = None,
         device: str | torch.device = "auto",
@@ -144,6 +150,7 @@ class TVAE(BaseGenerator):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.argmax = argmax
         self.n_members = n_members
         self.random_state = random_state
         self.device = device
@@ -207,8 +214,8 @@ class TVAE(BaseGenerator):
             device=spans.device,
         )
 
-    @staticmethod
     def _make(
+        self,
         shape: SampledShape,
         network: Any,
         spans: RowSpans,
@@ -221,7 +228,9 @@ class TVAE(BaseGenerator):
 
         latent = normals(keys_of(_LATENT), n_rows, shape.embedding_dim, device=spans.device)
         raw, sigma = network(latent.to(spans.dtype))
-        codes = uniforms(keys_of(_CODES), n_rows, spans.n_spans, device=spans.device)
+        codes = None
+        if not self.argmax:
+            codes = uniforms(keys_of(_CODES), n_rows, spans.n_spans, device=spans.device)
         values, drawn = spans.sample(raw.to(spans.dtype), codes)
         # TVAE's values are normal about the decoder's: without this noise they vary too little
         noise = normals(keys_of(_VALUES), n_rows, spans.n_values, device=spans.device)

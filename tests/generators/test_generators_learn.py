@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from combutab import load
 from combutab._random import random_int64
 from combutab.generators import CTGAN, TVAE
 from combutab.generators._noise import normals, uniforms
@@ -52,16 +53,35 @@ def test_a_condition_carries_over_to_other_columns(gan):
     assert a.mean() > 5 > -5 > b.mean()
 
 
-def test_a_vae_keeps_rare_categories_and_dependence():
-    model = TVAE(
+@pytest.fixture(scope="module")
+def vae():
+    return TVAE(
         epochs=60, batch_size=100, compress_dims=(64,), decompress_dims=(64,), embedding_dim=8,
         random_state=0,
     ).fit(RARE)  # fmt: skip
-    sample = model.sample(4000, random_state=0)
+
+
+def test_a_vae_keeps_rare_categories_and_dependence(vae):
+    sample = vae.sample(4000, random_state=0)
     share = (sample["rare"] == "seldom").mean()
     assert share == pytest.approx((RARE["rare"] == "seldom").mean(), abs=0.02)
     means = sample.groupby("first")["x"].mean()
     assert means["a"] > 5 > -5 > means["b"]
+
+
+def test_a_vae_takes_the_most_probable_categories_if_it_is_asked_to(vae, tmp_path):
+    drawn = vae.sample(2000, random_state=0)
+    vae.set_params(argmax=True)
+    likely = vae.sample(2000, random_state=0)
+    vae.save(tmp_path / "vae.safetensors")
+    loaded = load(tmp_path / "vae.safetensors").sample(2000, random_state=0)
+    vae.set_params(argmax=False)
+    # a rare value that depends on nothing is never the most probable; the others are as drawn
+    assert (drawn["rare"] == "seldom").any()
+    assert (likely["rare"] == "often").all()
+    assert (likely["first"] == drawn["first"]).mean() > 0.8
+    pd.testing.assert_frame_equal(loaded, likely)
+    pd.testing.assert_frame_equal(vae.sample(2000, random_state=0), drawn)
 
 
 def test_noise_is_uniform_and_normal_and_a_function_of_the_key():

@@ -256,7 +256,7 @@ class TVAESynthesizer(_Synthesizer, sdv.single_table.TVAESynthesizer):
 loss_factor, enable_gpu
         As SDV's.
     activation, normalization, proxy_norm, learning_rate, early_stopping, validation_fraction, \
-n_iter_no_change, n_members, random_state, device, precision, callbacks
+n_iter_no_change, argmax, n_members, random_state, device, precision, callbacks
         As of `combutab.TVAE`. Sampling after a fit begins with a seed of SDV's.
 
     Raises
@@ -289,6 +289,7 @@ n_iter_no_change, n_members, random_state, device, precision, callbacks
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: float = 20,
+        argmax: bool = False,
         n_members: int = 1,
         random_state: Any = None,
         device: str | torch.device = "auto",
@@ -317,6 +318,7 @@ n_iter_no_change, n_members, random_state, device, precision, callbacks
             early_stopping=early_stopping,
             validation_fraction=validation_fraction,
             n_iter_no_change=n_iter_no_change,
+            argmax=argmax,
             n_members=n_members,
             random_state=random_state,
             device=device,
