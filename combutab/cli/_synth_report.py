@@ -127,19 +127,27 @@ def write_synth_report(
     discrete : list of column names
         Columns of numbers that are categories.
     seed : int
+
+    Raises
+    ------
+    UserError
+        The rows cannot be compared, or the page cannot be written.
     """
     names = names_of(files)
     names["test"] = f"{names['real']}, set aside"
     made = describe(model_header(generator)) | {"Seed of the rows": str(seed)}
-    found = run_evaluation(
-        {
-            **tables,
-            "target": report.target,
-            "categorical": discrete,
-            "made": made,
-            "names": names,
-            "random_state": seed,
-        }
-    )
+    arguments = {
+        **tables,
+        "target": report.target,
+        "categorical": discrete,
+        "made": made,
+        "names": names,
+        "random_state": seed,
+    }
+    try:
+        found = run_evaluation(arguments)
+    except UserError as error:
+        done = f"{files['synthetic']} is written, but not the report"
+        raise UserError(f"{done}: {error}") from error
     write_page(found, report.path)
     tell(found)

@@ -367,6 +367,13 @@ def test_the_same_rows_without_a_holdout_as_without_a_report(folder, arguments, 
     assert "set aside" not in capsys.readouterr().err
 
 
+def test_what_goes_wrong_after_the_rows_are_written_says_so(folder, arguments, capsys):
+    assert main(["synth", "real.csv", "-o", "new.csv", "--report", "r.html", *TRAIN]) == 2
+    err = capsys.readouterr().err.splitlines()[-1]
+    assert err == "combutab: error: new.csv is written, but not the report: noted"
+    assert sorted(os.listdir()) == ["held.csv", "made.csv", "new.csv", "real.csv"]
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
