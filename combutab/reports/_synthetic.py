@@ -23,7 +23,7 @@ from combutab.evaluation import (
 from ._chance import share_by_chance
 from ._copies import count_copies
 from ._disclosure import judge_privacy
-from ._likeness import judge_likeness
+from ._likeness import judge_likeness, measure_yardsticks
 from ._usefulness import judge_usefulness
 from ._verdict import HELD_OUT, SYNTHETIC, Finding
 from ._versions import versions
@@ -199,6 +199,9 @@ def evaluate_synthetic(
         alike = fidelity(
             real=train, synthetic=sources, categorical=categories, random_state=random_state
         )
+        yardsticks = measure_yardsticks(
+            train, alike, n_rows=len(rows), categorical=categories, random_state=random_state
+        )
     with clock("detection", "telling synthetic rows from real ones"):
         detected = _detect(train, sources, options)
     near, share_error, n_compared = None, 0.0, 0
@@ -231,7 +234,7 @@ def evaluate_synthetic(
         copies=copies.rows,
         findings=(
             usefulness,
-            judge_likeness(alike, detected, n_rows=min(len(train), len(rows))),
+            judge_likeness(alike, detected, yardsticks, n_rows=min(len(train), len(rows))),
             judge_privacy(
                 near,
                 copies,

@@ -20,7 +20,8 @@ LEARNERS = {
 KEPT_GOOD, KEPT_FAIR = 0.9, 0.7
 LITTLE = 0.02  # skill over guessing below which there is nothing to keep
 FEWEST = 10  # rows to test on below which no score says anything
-ALIKE_GOOD, ALIKE_FAIR = 0.9, 0.8
+ALIKE_GOOD, ALIKE_FAIR = 0.9, 0.75
+TIED = 0.01  # of the pairs' scores, by which real rows are above independent columns
 ERRORS = 3.0  # standard errors up to which chance explains a sign
 RARE = 0.001  # probability from which on chance explains copies
 CLEAR = 0.55  # from where a sign is clear; one half is ideal
@@ -38,9 +39,12 @@ RULES = {
         f"{FEWEST} rows to test on."
     ),
     "likeness": (
-        "The mean of the mean score of the columns and of the mean score of their pairs. "
-        f"Good from {ALIKE_GOOD}, fair from {ALIKE_FAIR}. Not known where it is lower, but "
-        "held-out real rows score no higher: there are too few rows then."
+        "The mean of two numbers: the mean score of the columns, and how much of what ties columns "
+        "together is kept. That is 0 if their pairs score as those of columns that have nothing "
+        "to do with each other, and 1 if they score as those of held-out real rows (without these: "
+        "of real rows drawn again). The second is left out where the two are less than "
+        f"{TIED} apart. Good from {ALIKE_GOOD}, fair from {ALIKE_FAIR}. Not known where it is "
+        "lower, but held-out real rows score no higher: there are too few rows then."
     ),
     "privacy": (
         "Three signs count: the share of synthetic rows nearer to a row learned from than to any "
