@@ -37,7 +37,7 @@ from combutab.model_selection import score_classifier, score_regressor
 
 DATA = {"california_housing": "regression", "PhishingWebsites": "classification"}
 MODELS = ("real", "ctgan CTGAN", "combutab CTGAN", "ctgan TVAE", "combutab TVAE")
-MORE_MODELS = ("combutab CTGAN combu", "combutab TVAE combu")
+MORE_MODELS = ("combutab TVAE argmax", "combutab CTGAN combu", "combutab TVAE combu")
 SCORES = {"regression": ("mae", "mse"), "classification": ("accuracy", "f1")}
 TARGET = "target"
 KEY = ("data", "model", "seed", "sample")
@@ -126,9 +126,10 @@ def _fit(trial: Trial, table: pd.DataFrame) -> Make:
         return lambda n: table
     package, name, *rest = trial.model.split()
     if package == "combutab":
-        kind = getattr(combutab, name)
-        activation = rest[0] if rest else "original"
-        ours = kind(epochs=trial.epochs, activation=activation, random_state=trial.seed)
+        ours = getattr(combutab, name)(epochs=trial.epochs, random_state=trial.seed)
+        if rest == ["argmax"]:  # as the ctgan package's TVAE samples
+            ours.set_params(argmax=True)
+        ours.set_params(activation="combu" if rest == ["combu"] else "original")
         return ours.fit(table).sample
     import ctgan
 
