@@ -121,6 +121,10 @@ def test_text_of_the_data_is_text(page):
     assert page.says(HOSTILE)
 
 
+def test_it_says_that_it_shows_real_values(page):
+    assert page.says("This page itself shows parts of the real table")
+
+
 def test_it_loads_nothing(page):
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     assert page.count("meta", content=policy) == 1
