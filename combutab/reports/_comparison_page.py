@@ -71,10 +71,10 @@ def _facts(found: ActivationComparison) -> list[tuple[str, str]]:
     first = found.results.iloc[0]
     names = found.results["activation"].nunique()
     return [
-        ("rows", f"{first['n_train'] + first['n_test']:,}"),
-        ("task", found.task),
-        ("compared by", found.measure.description),
-        ("trained", f"{len(found.results):,} networks: {names} activations, {found.design}"),
+        ("Rows", f"{first['n_train'] + first['n_test']:,}"),
+        ("Task", found.task),
+        ("Compared by", found.measure.description),
+        ("Trained", f"{len(found.results):,} networks: {names} activations, {found.design}"),
     ]
 
 

@@ -105,18 +105,18 @@ def _facts(found: SyntheticEvaluation) -> list[tuple[str, str]]:
     """What was compared, for the head of the page."""
     tables = [("real", found.train), ("synthetic", found.synthetic), ("test", found.test)]
     roles = {
-        "real": "real rows, learned from",
-        "synthetic": "synthetic rows",
-        "test": "held-out real rows",
+        "real": "Real rows, learned from",
+        "synthetic": "Synthetic rows",
+        "test": "Held-out real rows",
     }
     facts = [
         (roles[role], f"{len(table):,} in {found.names[role]}")
         for role, table in tables
         if table is not None
     ]
-    facts.append(("columns", f"{found.train.shape[1]:,}"))
+    facts.append(("Columns", f"{found.train.shape[1]:,}"))
     if found.target is not None:
-        facts.append(("to predict", f"{found.target} ({found.task})"))
+        facts.append(("To predict", f"{found.target} ({found.task})"))
     return facts
 
 
