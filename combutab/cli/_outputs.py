@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,8 @@ def check_file(path: Path, **others: Path) -> None:
     try:
         if path.is_dir():
             raise UserError(f"cannot write {path}: it is a directory")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise UserError(f"cannot write {path}: it is read-only")
         if not folder.is_dir():
             why = "is not a directory" if folder.exists() else "does not exist; create it first"
             raise UserError(f"cannot write {path}: {folder} {why}")

@@ -58,6 +58,16 @@ def test_bad_tables(folder, complaint, untrained, text, says):
     assert re.search(says, complaint("synth", "data.csv", "-o", "out.csv", *QUICK))
 
 
+def test_a_read_only_file_is_found_before_the_training(folder, complaint, untrained, monkeypatch):
+    Path("old.csv").write_text("kept")
+    access = os.access  # root may write anywhere, so the system is not asked
+    refused = {"old.csv": False}
+    monkeypatch.setattr(os, "access", lambda path, mode: refused.get(str(path), access(path, mode)))
+    says = complaint("synth", "t.csv", "-o", "old.csv", *QUICK)
+    assert says == "combutab: error: cannot write old.csv: it is read-only\n"
+    assert Path("old.csv").read_text() == "kept"
+
+
 @pytest.mark.parametrize("value", [[1, 2], {"x": 1}])
 def test_values_that_no_generator_takes(folder, complaint, untrained, value):
     pytest.importorskip("pyarrow")
