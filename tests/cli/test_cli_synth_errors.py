@@ -61,8 +61,10 @@ def test_bad_tables(folder, complaint, untrained, text, says):
 def test_a_read_only_file_is_found_before_the_training(folder, complaint, untrained, monkeypatch):
     Path("old.csv").write_text("kept")
     access = os.access  # root may write anywhere, so the system is not asked
-    refused = {"old.csv": False}
-    monkeypatch.setattr(os, "access", lambda path, mode: refused.get(str(path), access(path, mode)))
+    refused = {("old.csv", os.W_OK)}
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: (str(path), mode) not in refused and access(path, mode)
+    )
     says = complaint("synth", "t.csv", "-o", "old.csv", *QUICK)
     assert says == "combutab: error: cannot write old.csv: it is read-only\n"
     assert Path("old.csv").read_text() == "kept"
