@@ -70,7 +70,8 @@ class CategoryColumn:
 
     def decode(self, codes: np.ndarray) -> pd.Series:
         """The value of each code, as the fitted column had it."""
-        return self.values.take(codes).reset_index(drop=True)
+        # Series.take would look at all codes before it takes, and write them a row index
+        return pd.Series(self.values.array.take(codes), name=self.values.name, copy=False)
 
     def code(self, value: Any, label: str) -> int:
         """The code of one value; None or NaN for the missing one.
