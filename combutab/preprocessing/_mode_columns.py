@@ -70,8 +70,10 @@ class CategoryColumn:
 
     def decode(self, codes: np.ndarray) -> pd.Series:
         """The value of each code, as the fitted column had it."""
-        # Series.take would look at all codes before it takes, and write them a row index
-        return pd.Series(self.values.array.take(codes), name=self.values.name, copy=False)
+        values = self.values
+        # Series.take, and a Series of an object array without its dtype, look at every value first
+        held: Any = values.to_numpy() if isinstance(values.dtype, np.dtype) else values.array
+        return pd.Series(held.take(codes), dtype=values.dtype, name=values.name, copy=False)
 
     def code(self, value: Any, label: str) -> int:
         """The code of one value; None or NaN for the missing one.
