@@ -15,6 +15,7 @@ A run that was stopped goes on where it stood. The data come from OpenML, or fro
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 import warnings
@@ -225,6 +226,8 @@ def main() -> None:
                 flush=True,
             )
     words = ["python benchmarks/quality_generators.py", *["--quick"] * arguments.quick]
+    if arguments.models != list(MODELS):
+        words.append(f"--models {' '.join(map(shlex.quote, arguments.models))}")
     if not arguments.quick and arguments.epochs != parser.get_default("epochs"):
         words.append(f"--epochs {arguments.epochs}")
     report(store.read(), arguments.out, " ".join(words))
