@@ -56,6 +56,12 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
     ) -> Training:
         """The networks, ready to train."""
 
+    _of_many_categories: str  # what else can be done about them
+
+    @abstractmethod
+    def _n_outer_weights(self, spans: RowSpans) -> int:
+        """Weights of the layers that take or make encoded rows, which many categories widen."""
+
     @abstractmethod
     def _shape_of_network(self) -> SampledShape:
         """Of the network that makes rows."""

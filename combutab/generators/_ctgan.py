@@ -228,6 +228,15 @@ class CTGAN(BaseGenerator):
         )
         return GANTraining(rows, spans, plans, config, device)
 
+    # the generator has a weight for each pair of a category asked for and one made
+    _of_many_categories = ", or use TVAE, whose networks grow with the categories alone"
+
+    def _n_outer_weights(self, spans: RowSpans) -> int:
+        generator_dim, discriminator_dim = self._all_widths()
+        into = self.embedding_dim + spans.n_condition + sum(generator_dim)
+        seen = self.pac * (spans.width + spans.n_condition)
+        return into * spans.width + seen * (discriminator_dim or (1,))[0]
+
     def _shape_of_network(self) -> SampledShape:
         return SampledShape(
             embedding_dim=self.embedding_dim,

@@ -15,6 +15,7 @@ from combutab._device import Precision
 from combutab._random import fold_in, random_permutations, seed_from
 from combutab.generators._checkpoints import Checkpoint
 from combutab.generators._errors import data_error
+from combutab.generators._memory import check_memory
 from combutab.generators._records import GeneratorResult, TableRows, make_spans
 from combutab.generators._sampling import Sampler
 from combutab.generators._train import Curves, Training, train
@@ -141,6 +142,7 @@ def fit_generators(
     order = sorted(range(len(models)), key=lambda i: kinds.index(kinds[i]))
     owners = [i for i in order for _ in range(models[i].n_members)]
     results = [GeneratorResult({}) for _ in owners]
+    check_memory(first, encoder, spans, len(owners))
     if spans.width:  # all columns are constant otherwise: nothing to learn
         members = [
             Member(fold_in(seed, _MEMBER, j), models[i].activation)

@@ -186,6 +186,14 @@ class TVAE(BaseGenerator):
         )
         return VAETraining(rows, spans, plans, config, device)
 
+    _of_many_categories = ""
+
+    def _n_outer_weights(self, spans: RowSpans) -> int:
+        compress_dims, decompress_dims = self._all_widths()
+        first = (compress_dims or (2 * self.embedding_dim,))[0]
+        last = (decompress_dims or (self.embedding_dim,))[-1]
+        return (first + last) * spans.width
+
     def _shape_of_network(self) -> SampledShape:
         return SampledShape(
             embedding_dim=self.embedding_dim,
