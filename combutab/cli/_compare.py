@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from rich.text import Text
 
 from combutab._device import resolve_device
 from combutab.cli._console import UserError, interruptible, one_line_warnings
-from combutab.cli._outputs import cannot_write, check_folder
+from combutab.cli._outputs import cannot_write, check_file_with_folder, check_folder
 from combutab.datasets import TableError, make_formula, read_table, split_target
 from combutab.model_selection import (
     DEFAULT_ACTIVATIONS,
@@ -295,20 +295,8 @@ def _check_places(table: _Data, data: Path | None) -> None:
             raise UserError(f"cannot write {place}: it is a directory")
     check_folder(table.folder)
     if table.report is not None:
-        _check_report(table.report, files if data is None else {"DATA": data, **files})
-
-
-def _check_report(report: Path, others: Mapping[str, Path]) -> None:
-    """As `check_file`, but of a file whose folder is made, as that of the others is."""
-    try:
-        if report.is_dir():
-            raise UserError(f"cannot write {report}: it is a directory")
-        for name, other in others.items():
-            if report.resolve() == other.resolve():
-                raise UserError(f"cannot write {report}: that is {name} as well")
-    except OSError as error:  # of a name that no file can have
-        raise cannot_write(report, error) from error
-    check_folder(report.parent)
+        others = files if data is None else {"DATA": data, **files}
+        check_file_with_folder(table.report, **others)
 
 
 def _write(found: ActivationComparison, folder: Path) -> None:

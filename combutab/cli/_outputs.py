@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from combutab._whole_files import whole_file
@@ -43,20 +43,30 @@ def check_file(path: Path, **others: Path) -> None:
         It says which of the others it is, by their keywords.
     """
     folder = path.parent
+    _check_place(path, others)
+    if not folder.is_dir():
+        why = "is not a directory" if folder.exists() else "does not exist; create it first"
+        raise UserError(f"cannot write {path}: {folder} {why}")
+    check_folder(folder)
+
+
+def check_file_with_folder(path: Path, **others: Path) -> None:
+    """As `check_file`, of a file whose folder may have to be made."""
+    _check_place(path, others)
+    check_folder(path.parent)
+
+
+def _check_place(path: Path, others: Mapping[str, Path]) -> None:
     try:
         if path.is_dir():
             raise UserError(f"cannot write {path}: it is a directory")
         if path.exists() and not os.access(path, os.W_OK):
             raise UserError(f"cannot write {path}: it is read-only")
-        if not folder.is_dir():
-            why = "is not a directory" if folder.exists() else "does not exist; create it first"
-            raise UserError(f"cannot write {path}: {folder} {why}")
         for name, other in others.items():
             if path.resolve() == other.resolve():
                 raise UserError(f"cannot write {path}: that is {name} as well; choose another file")
     except OSError as error:  # of a name that no file can have
         raise cannot_write(path, error) from error
-    check_folder(folder)
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
