@@ -407,32 +407,3 @@ def test_a_fit_that_diverges_says_so_and_leaves_no_model(cls):
         model.set_params(**{rate: 1e30}, epochs=5).fit(TABLE)
     with pytest.raises(ValueError, match="not fitted"):
         model.sample(3)
-
-
-# ---- many categories ---------------------------------------------------------------------------
-
-
-@BOTH
-def test_networks_that_no_memory_holds_are_refused(cls, monkeypatch):
-    table = pd.DataFrame({"id": [f"u{i}" for i in range(3000)], "x": np.arange(3000.0)})
-    monkeypatch.setattr("combutab.generators._memory.memory_of", lambda device: 2**20)
-    model = make(cls, epochs=1)
-    with pytest.raises(ValueError, match=r"column 'id' has 3,000 categories: .* GiB .* leave the"):
-        model.fit(table)
-    assert not hasattr(model, "encoder_")
-    monkeypatch.setattr("combutab.generators._memory.memory_of", lambda device: None)
-    model.fit(table[:100])  # the system does not tell
-
-
-@BOTH
-def test_most_weights_of_many_categories_are_counted(cls, monkeypatch):
-    table = pd.DataFrame({"id": [f"u{i}" for i in range(3000)]})
-    counted = []
-    count = cls._n_outer_weights
-    monkeypatch.setattr(
-        cls, "_n_outer_weights", lambda *given: counted.append(count(*given)) or counted[-1]
-    )
-    model = make(cls, epochs=1, batch_size=1500).fit(table)
-    kept = sum(array.size for array in model._states[0].values())
-    other = 16 * (5 * 6000 if cls is CTGAN else 3000)  # of the critic, or of the encoder
-    assert 0.95 * (kept + other) < counted[0] <= kept + other
