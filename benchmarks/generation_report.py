@@ -107,18 +107,28 @@ def _learners(rows: pd.DataFrame) -> list[str]:
 
 def _design(rows: pd.DataFrame) -> str:
     made = rows[rows["model"] != REAL]
-    seeds = made["seed"].nunique()
-    spread = (
-        "the samples of a seed averaged first; ± is the standard deviation over seeds (ddof 1), "
-        "the paper's is over three samples."
-        if seeds > 1
-        else "± is the standard deviation over the samples, as the paper's is."
-    )
+    of_model = made.groupby(["model", "data"])["seed"].nunique()
+    counts = sorted(set(of_model), reverse=True)
+    over_samples = "± is the standard deviation over the samples, as the paper's is"
+    if counts == [1]:
+        spread = f"{over_samples}."
+    else:
+        spread = (
+            "the samples of a seed averaged first; ± is the standard deviation over seeds "
+            "(ddof 1), the paper's is over three samples."
+        )
+    if 1 in counts[1:]:
+        places = [
+            f"{LABELS[model]} on {data_label(data, TABLE)}"
+            for (model, data), n in of_model.items()
+            if n == 1
+        ]
+        spread += f" One seed alone: {', '.join(places)}; there {over_samples}."
     return (
-        f"Generator seeds: {seeds}; samples of each: {made['sample'].nunique()}; one 4:1 split, "
-        "without rows with missing values. Errors are in standard deviations of the real training "
-        "rows' target, accuracy and macro F1 in percent. Means are over seeds and samples, "
-        f"{spread} The best mean of a line is bold."
+        f"Generator seeds: {counts[0]}; samples of each: {made['sample'].nunique()}; one 4:1 "
+        "split, without rows with missing values. Errors are in standard deviations of the real "
+        "training rows' target, accuracy and macro F1 in percent. Means are over seeds and "
+        f"samples, {spread} The best mean of a line is bold."
     )
 
 
@@ -183,7 +193,7 @@ def _ranks(cells: pd.DataFrame) -> str:
 
 def _spread_words(cells: pd.DataFrame) -> str:
     """How much more generators of other seeds differ than samples of one generator do."""
-    made = cells[(cells["model"] != REAL) & cells["sd"].notna() & cells["sd_samples"].notna()]
+    made = cells[(cells["model"] != REAL) & (cells["splits"] > 1) & cells["sd_samples"].notna()]
     body = []
     for (model, data, metric), part in made.groupby(["model", "data", "metric"], sort=False):
         between, within = (float(np.sqrt((part[c] ** 2).mean())) for c in ("sd", "sd_samples"))

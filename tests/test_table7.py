@@ -333,3 +333,16 @@ def test_report_of_one_seed_says_what_it_lacks(tmp_path):
     assert "Two seeds that two activations finished are the least to compare." in text
     assert "**0.450 ± 0.071**" in text
     assert "± is the standard deviation over the samples, as the paper's is" in text
+
+
+def test_report_of_several_seeds_names_what_has_one(tmp_path):
+    several = {"relu": [[0.5, 0.6], [0.7, 0.6]], "combu": [[0.4, 0.5], [0.5, 0.5]]}
+    one = {"relu": [[0.5, 0.9]], "combu": [[0.4, 0.5]]}
+    rows = pd.concat([handmade(several), handmade(one, "tvae-patched")], ignore_index=True)
+    generation_report.write_report(rows, out=tmp_path, name="x", command="python x.py")
+    text = (tmp_path / "x.md").read_text()
+    assert "Generator seeds: 2;" in text
+    assert "One seed alone: TVAE, package patched on CH (california_housing); there ±" in text
+    spread = text.split("What the ± leaves out")[1].split("###")[0]
+    assert "TVAE, ours" in spread
+    assert "patched" not in spread, "one seed has no spread over seeds"
