@@ -24,6 +24,7 @@ from combutab.training._records import (
     MemberResult,
     MemberStart,
     Rows,
+    RowStream,
     StackedNetwork,
     TrainConfig,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "Pinball",
     "ProgressBar",
     "RowOptimizer",
+    "RowStream",
     "Rows",
     "StackedNetwork",
     "TimeLimit",

@@ -14,10 +14,20 @@ _SHUFFLE = 3  # purpose of a member's key
 
 
 class Batches:
-    """Row numbers of every member's batches, epoch after epoch."""
+    """Row numbers of every member's batches, epoch after epoch.
 
-    def __init__(self, plans: Sequence[MemberPlan], config: TrainConfig, device: torch.device):
+    ``part`` tells parts of a table that is streamed apart: each has its own order.
+    """
+
+    def __init__(
+        self,
+        plans: Sequence[MemberPlan],
+        config: TrainConfig,
+        device: torch.device,
+        part: int = 0,
+    ) -> None:
         self.batch_size, self.device = config.batch_size, device
+        self.purpose = (_SHUFFLE,) if part == 0 else (_SHUFFLE, part)
         self.lengths = [len(p.rows) for p in plans]
         # one batch holds all rows: their order does not matter, so none is drawn
         self.shuffled = [config.shuffle and n > config.batch_size for n in self.lengths]
@@ -36,7 +46,8 @@ class Batches:
         if not any(self.shuffled):
             return self.table
         keys = [
-            fold_in(s, _SHUFFLE, e + epoch) for s, e in zip(self.seeds, self.starts, strict=True)
+            fold_in(s, *self.purpose, e + epoch)
+            for s, e in zip(self.seeds, self.starts, strict=True)
         ]
         order = random_permutations(keys, self.lengths, self.device)
         if not all(self.shuffled):

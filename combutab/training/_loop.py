@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from combutab.training._records import (
     MemberResult,
     MemberStart,
     Rows,
+    RowStream,
     StackedNetwork,
     TrainConfig,
 )
@@ -39,13 +41,17 @@ class _Training:
         plans: Sequence[MemberPlan],
         config: TrainConfig,
         callbacks: Sequence[Callback],
+        stream: RowStream | None = None,
     ) -> None:
         self.net, self.data, self.config, self.callbacks = net, data, config, callbacks
         self.plans = list(plans)
         self.device = data.dense.device
         self.alive = list(range(len(plans)))  # positions in the stack as given
         self.optimizer = RowOptimizer(config.optimizer, net.flat.values, net.n_decayed)
-        self.batches = Batches(plans, config, self.device)
+        self.stream, self.scored = stream, data  # with a stream, data is a window while it trains
+        self.n_rows = [len(p.rows) if stream is None else stream.n_rows for p in plans]
+        if stream is None:
+            self.batches = Batches(plans, config, self.device)
         self.masks = net.mask_maker()
         starts = [p.start or MemberStart(0, 0) for p in plans]
         for i, start in enumerate(starts):
@@ -67,6 +73,20 @@ class _Training:
         self._cached: tuple[Rows, Tensor | None, Tensor | None] | None = None
 
     # ---- one epoch -------------------------------------------------------------------------
+
+    def _windows(self, epoch: int) -> Iterator[int]:
+        """Bring the epoch's rows into ``data``, part by part; yields the steps done before."""
+        if self.stream is None:
+            yield 0
+            return
+        before = 0
+        for window in self.stream.windows(epoch):
+            self.data, rows = window, torch.arange(len(window.dense))
+            plans = [replace(plan, rows=rows) for plan in self.plans]
+            self.batches = Batches(plans, self.config, self.device, part=before)
+            yield before
+            before += self.batches.n_steps
+        self.data = self.scored
 
     def _batch(self, index: Tensor, step: int) -> tuple[Rows, Tensor | None, Tensor | None]:
         """The step's rows (M, b, ...), weights (M, b) or None, and which rows are real or None."""
@@ -135,39 +155,42 @@ class _Training:
     def _epoch(self, epoch: int) -> Tensor:
         """Train one epoch; returns each member's mean penalised loss, (M,) on the device."""
         self.net.train(True)
-        config, batches = self.config, self.batches
-        order = batches.order(epoch)
+        config = self.config
         total = torch.zeros(len(self.plans), dtype=torch.float64, device=self.device)
         weights, metrics = torch.zeros_like(total), torch.zeros_like(total)
         decays = [p.weight_decay for p in self.plans]
-        for step in range(batches.n_steps):
-            start, stop = batches.span(step)
-            if self._cached is None:
-                batch = self._batch(order[:, start:stop], step)
-                if batches.n_steps == 1 and not any(batches.shuffled):
-                    self._cached = batch  # the same rows in the same order every epoch
-            else:
-                batch = self._cached
-            keys = [
-                fold_in(p.seed, _DROPOUT, s + epoch, step)
-                for p, s in zip(self.plans, batches.starts, strict=True)
-            ]
-            mean, mass = self._step(*batch, keys)
-            if config.learning_rate in PER_STEP:
-                self._set_rates(epoch, step)
-            rows = [m for m, count in enumerate(batches.counts(step)) if count]
-            self.optimizer.step(self.net.flat.values, self.net.flat.grads, rows, self.rates, decays)
-            total += mean * mass
-            weights += mass
-            if self.metric is not None:
-                metrics += self.metric * mass
+        for before in self._windows(epoch):
+            batches = self.batches
+            order = batches.order(epoch)
+            for step in range(batches.n_steps):
+                start, stop = batches.span(step)
+                if self._cached is None:
+                    batch = self._batch(order[:, start:stop], step)
+                    if batches.n_steps == 1 and not any(batches.shuffled) and self.stream is None:
+                        self._cached = batch  # the same rows in the same order every epoch
+                else:
+                    batch = self._cached
+                keys = [
+                    fold_in(p.seed, _DROPOUT, s + epoch, before + step)
+                    for p, s in zip(self.plans, batches.starts, strict=True)
+                ]
+                mean, mass = self._step(*batch, keys)
+                if config.learning_rate in PER_STEP:
+                    self._set_rates(epoch, before + step)
+                rows = [m for m, count in enumerate(batches.counts(step)) if count]
+                values, grads = self.net.flat.values, self.net.flat.grads
+                self.optimizer.step(values, grads, rows, self.rates, decays)
+                total += mean * mass
+                weights += mass
+                if self.metric is not None:
+                    metrics += self.metric * mass
         if self.metric is not None:
             self.metric = metrics / weights
         return total / weights + self._penalty(weights)
 
     def _set_rates(self, epoch: int, step: int) -> None:
         for m, plan in enumerate(self.plans):
-            n_steps = -(-self.batches.lengths[m] // self.config.batch_size)
+            n_steps = -(-self.n_rows[m] // self.config.batch_size)
             fraction = (epoch * n_steps + step) / (self.config.max_epochs * n_steps)
             factor = schedule_factor(self.config.learning_rate, fraction)
             self.rates[m] = plan.learning_rate * factor
@@ -209,7 +232,7 @@ class _Training:
             if metrics is not None:
                 metric_curve.append(metrics[m])
             rate_curve.append(self.rates[m])
-            self.t[m] += self.batches.lengths[m]
+            self.t[m] += self.n_rows[m]
             if scores is not None:
                 score_curve.append(scores[m])
                 idle = scores[m] < self.best_score[m] + self.config.tol
@@ -233,7 +256,7 @@ class _Training:
         squares = torch.linalg.vector_norm(decayed, dim=1).double().square()
         halves = [
             0.5 * alpha * -(-n // self.config.batch_size)
-            for alpha, n in zip(self.alphas, self.batches.lengths, strict=True)
+            for alpha, n in zip(self.alphas, self.n_rows, strict=True)
         ]
         return squares * torch.tensor(halves, dtype=torch.float64, device=self.device) / weights
 
@@ -290,7 +313,7 @@ class _Training:
         self.net.select(keep)
         self.optimizer.select(keep)
         self.batches.select(keep)
-        for name in ("plans", "alive", "rates", "t", "best_loss", "best_score", "n_idle"):
+        for name in ("plans", "alive", "n_rows", "rates", "t", "best_loss", "best_score", "n_idle"):
             values = getattr(self, name)
             setattr(self, name, [values[k] for k in keep])
         if self.best_values is not None and self.best_buffers is not None:
@@ -346,10 +369,13 @@ def train_stack(
     plans: Sequence[MemberPlan],
     config: TrainConfig,
     callbacks: Sequence[Callback] = (),
+    stream: RowStream | None = None,
 ) -> list[MemberResult]:
     """Train a stack; member i of the result is member i of ``plans``, as if trained alone.
+
+    With a ``stream``, all members train on its rows, and ``data`` holds the validation rows alone.
 
     A keyboard interrupt ends all members with the reason ``"interrupted"`` and their best weights
     so far. The network is consumed: members that finish are dropped from it.
     """
-    return _Training(net, data, plans, config, callbacks).run()
+    return _Training(net, data, plans, config, callbacks, stream).run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -56,6 +56,18 @@ class Rows:
     y: Tensor
     codes: Tensor | None = None
     weight: Tensor | None = None
+
+
+class RowStream(Protocol):
+    """Rows that come part by part, because not all fit in memory."""
+
+    n_rows: int
+
+    def windows(self, epoch: int) -> Iterator[Rows]:
+        """Each row once; every window but the last a whole number of batches.
+
+        A window is done with when the next one is asked for.
+        """
 
 
 @dataclass(frozen=True)
