@@ -4,6 +4,8 @@ from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
 from combutab.preprocessing._mode_columns import CategoryColumn, NumberColumn
 from combutab.preprocessing._mode_layout import ModeTable, RowLayout, RowSpan
 from combutab.preprocessing._modes import ModeEncoder
+from combutab.preprocessing._moments import Moments, RunningMoments
+from combutab.preprocessing._parquet import ParquetTable, RowGroup
 from combutab.preprocessing._task import infer_task
 
 __all__ = [
@@ -11,9 +13,13 @@ __all__ = [
     "EncodedTable",
     "ModeEncoder",
     "ModeTable",
+    "Moments",
     "NumberColumn",
+    "ParquetTable",
+    "RowGroup",
     "RowLayout",
     "RowSpan",
+    "RunningMoments",
     "Span",
     "TableEncoder",
     "infer_task",

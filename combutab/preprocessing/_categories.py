@@ -14,7 +14,7 @@ import pandas as pd
 from pandas.api import types
 
 from combutab.preprocessing._columns import narrow, raise_complex
-from combutab.preprocessing._numeric import raise_infinity
+from combutab.preprocessing._moments import raise_infinity
 
 # A category's key: a plain Python value, the same whatever dtype the column came in.
 Key = bool | int | float | str | bytes | pd.Timestamp | pd.Timedelta
@@ -64,20 +64,37 @@ class CategoryMap:
         return table[factors.codes]
 
 
-def fit_categories(column: int, factors: Factors, max_onehot: int) -> CategoryMap:
-    """Learn a column's categories, sorted so that the order of the rows does not matter.
+class CategoryCounts:
+    """How often each category of a column occurs, over the parts that were added."""
 
-    In a column of codes a category seen once shares the slot of the unseen ones: an embedding
-    cannot be learned from one row, and so that slot is trained at all.
-    """
-    counts = np.bincount(factors.codes + 1, minlength=len(factors.keys) + 1)
-    seen: dict[Key, int] = {}
-    for key, count in zip(factors.keys, counts[1:].tolist(), strict=True):
-        if count:
-            seen[key] = seen.get(key, 0) + count
-    onehot = bool(len(seen) <= max_onehot)  # max_onehot may be numpy's integer
-    keys = sorted((key for key, count in seen.items() if onehot or count > 1), key=_order)
-    return CategoryMap(column, tuple(keys), bool(counts[0]), onehot)
+    def __init__(self) -> None:
+        self.seen: dict[Key, int] = {}
+        self.n_missing = 0
+
+    def add(self, factors: Factors) -> None:
+        """Count the rows of one part."""
+        counts = np.bincount(factors.codes + 1, minlength=len(factors.keys) + 1).tolist()
+        self.n_missing += counts[0]
+        for key, count in zip(factors.keys, counts[1:], strict=True):
+            if count:
+                self.seen[key] = self.seen.get(key, 0) + count
+
+    def learn(self, column: int, max_onehot: int) -> CategoryMap:
+        """The column's categories, sorted so that the order of the rows does not matter.
+
+        In a column of codes a category seen once shares the slot of the unseen ones: an embedding
+        cannot be learned from one row, and so that slot is trained at all.
+        """
+        onehot = bool(len(self.seen) <= max_onehot)  # max_onehot may be numpy's integer
+        keys = sorted((key for key, n in self.seen.items() if onehot or n > 1), key=_order)
+        return CategoryMap(column, tuple(keys), bool(self.n_missing), onehot)
+
+
+def fit_categories(column: int, factors: Factors, max_onehot: int) -> CategoryMap:
+    """Learn a column's categories from all its rows."""
+    counts = CategoryCounts()
+    counts.add(factors)
+    return counts.learn(column, max_onehot)
 
 
 def factorize(column: pd.Series) -> Factors:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
@@ -16,10 +17,11 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from combutab.preprocessing._blocks import Block
 from combutab.preprocessing._categories import CategoryMap, Factors, factorize, fit_categories
 from combutab.preprocessing._columns import Kind
+from combutab.preprocessing._learner import TableLearner
 from combutab.preprocessing._numeric import NumericScaler, apply_numeric, fit_numeric
 from combutab.preprocessing._selection import categorical_mask
 from combutab.preprocessing._state import decoder_state, encoder_state
-from combutab.preprocessing._table import Table, read_table
+from combutab.preprocessing._table import FrameTable, Table, read_table
 
 SpanKind = Literal["numeric", "indicator", "onehot", "code"]
 
@@ -144,11 +146,72 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         columns speak of; it learns their names too.
         """
         table = read_table(self if owner is None else owner, X, reset=True)
-        if owner is not None:
-            self.n_features_in_ = owner.n_features_in_
-            if hasattr(owner, "feature_names_in_"):
-                self.feature_names_in_ = owner.feature_names_in_
+        self._take_names(self if owner is None else owner)
         return self._assemble(*self._learn(table, sample_weight))
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_batches(
+        self,
+        batches: Iterable[tuple[Any, np.ndarray | None]],
+        *,
+        header: pd.DataFrame | None = None,
+        n_sample: int = 100_000,
+        max_distinct: int | None = None,
+        seed: int = 0,
+        owner: BaseEstimator | None = None,
+    ) -> TableEncoder:
+        """Fit to a table that comes in parts, in one pass that holds one part at a time.
+
+        What is learned is what `fit` learns from all rows at once: means, standard deviations,
+        categories and indicators to rounding; the quantiles of "quantile" and "robust" from a
+        sample, where there are more rows than it holds.
+
+        Parameters
+        ----------
+        batches : iterable of (X, weight)
+            Parts of a table, of the same columns, and the positive weights of their rows or None.
+        header : DataFrame, optional
+            Its dtypes say what the columns hold; it needs no rows. By default the first part.
+        n_sample : int, default=100_000
+            Rows of that sample.
+        max_distinct : int, optional
+            Distinct categories, over all columns, that memory may hold.
+        seed : int, default=0
+            Of the sample.
+        owner : BaseEstimator, optional
+            As in `fit_encode`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there is no part, a value is infinite, or categories exceed `max_distinct`.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> parts = [pd.DataFrame({"x": [1.0, None]}), pd.DataFrame({"x": [3.0]})]
+        >>> encoder = TableEncoder().fit_batches((part, None) for part in parts)
+        >>> encoder.numeric_scaler_.centre, encoder.numeric_scaler_.scale
+        (array([2.]), array([1.]))
+        """
+        reader, learner = self if owner is None else owner, None
+        kinds: tuple[Kind, ...] = ()
+        for X, weight in batches:
+            table = read_table(reader, X, reset=learner is None)
+            if learner is None:
+                kinds = self._kinds(table if header is None else FrameTable(header))
+                labels = [table.label(j) for j in range(table.n_columns)]
+                learner = TableLearner(labels, kinds, self.numeric, n_sample, max_distinct, seed)
+            learner.add(table, weight)
+        if learner is None:
+            raise ValueError("there is no part of a table to fit to: batches are empty")
+        self._take_names(reader)
+        self._remember(kinds, learner.scaler(), learner.maps(self.max_onehot))
+        return self
 
     def encode(self, X: Any, *, owner: BaseEstimator | None = None) -> EncodedTable:
         """Encode a table with the columns that were fitted; `owner` as in `fit_encode`.
@@ -212,11 +275,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         encoder._remember(state.kinds, state.scaler, state.category_maps)
         return encoder
 
-    def _learn(self, table: Table, weight: np.ndarray | None = None) -> tuple[Block, list[Factors]]:
+    def _take_names(self, owner: Any) -> None:
+        self.n_features_in_ = owner.n_features_in_
+        if hasattr(owner, "feature_names_in_"):
+            self.feature_names_in_ = owner.feature_names_in_
+
+    def _kinds(self, table: Table) -> tuple[Kind, ...]:
         mask = categorical_mask(self.categorical_features, table.names, table.n_columns)
-        kinds = tuple(
+        return tuple(
             table.kind(j, None if mask is None else bool(mask[j])) for j in range(table.n_columns)
         )
+
+    def _learn(self, table: Table, weight: np.ndarray | None = None) -> tuple[Block, list[Factors]]:
+        kinds = self._kinds(table)
         numeric = [j for j, kind in enumerate(kinds) if kind != "category"]
         categorical = [j for j, kind in enumerate(kinds) if kind == "category"]
         block = table.block(numeric, kinds)

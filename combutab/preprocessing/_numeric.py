@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from combutab.preprocessing._blocks import Block, pieces
+from combutab.preprocessing._moments import Moments, RunningMoments, missing_mask
 
 Method = Literal["standard", "quantile", "robust", "none"]
 
@@ -53,88 +54,13 @@ class NumericScaler:
         return self.n_columns + int(self.missing.sum())
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Statistics of each column over its non-missing values; arrays of shape (n_columns,)."""
-
-    missing: np.ndarray  # bool: some are missing
-    mean: np.ndarray
-    std: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
-def raise_infinity() -> None:
-    """Raise scikit-learn's error for infinite input."""
-    raise ValueError("Input X contains infinity or a value too large for dtype('float64').")
-
-
-def _missing_mask(rows: np.ndarray) -> np.ndarray | None:
-    """Where rows are NaN, None if nowhere; inf is an error."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(rows.sum()):  # one cheap pass settles almost every piece
-            return None
-    if np.isinf(rows).any():
-        raise_infinity()
-    missing = np.isnan(rows)
-    return missing if missing.any() else None
-
-
 def moments(block: Block, weight: np.ndarray | None = None) -> Moments:
-    """Mean, standard deviation (weighted) and range of each column in one pass.
-
-    Each piece's mean and squared deviations are taken in the cache and merged by Chan's update,
-    which is as accurate as two passes.
-    """
-    result = _moments(block, np.ones(block.n_columns), weight)
-    # Squares of values beyond about 1e154 overflow and those under 1e-154 vanish: measure such
-    # columns in a power of two near their largest value.
-    size = np.fmax(np.abs(result.low), np.abs(result.high))
-    odd = (size > 1e140) | ((size < 1e-140) & (size > 0))
-    if odd.any():
-        unit = np.where(odd, np.exp2(np.frexp(size)[1] - 1.0), 1.0)
-        result = _moments(block, unit, weight)
-    return result
-
-
-def _moments(block: Block, unit: np.ndarray, weight: np.ndarray | None) -> Moments:
-    count = np.zeros(block.n_columns)
-    some_missing = np.zeros(block.n_columns, dtype=bool)
-    mean = np.zeros(block.n_columns)
-    squares = np.zeros(block.n_columns)
-    low = np.full(block.n_columns, np.nan)
-    high = np.full(block.n_columns, np.nan)
-    rescaled = bool((unit != 1).any())
-    with np.errstate(over="ignore", invalid="ignore"):
-        for piece in pieces(block):
-            rows = block.rows(piece.start, piece.stop)
-            missing = _missing_mask(rows)
-            low = np.fmin(low, np.fmin.reduce(rows, axis=0))
-            high = np.fmax(high, np.fmax.reduce(rows, axis=0))
-            if rescaled:
-                rows /= unit
-            share = None if weight is None else weight[piece]
-            here = np.full(block.n_columns, len(rows) if share is None else share.sum())
-            if missing is not None:
-                rows[missing] = 0.0
-                some_missing |= missing.any(axis=0)
-                here -= missing.sum(axis=0) if share is None else share @ missing
-            sums = rows.sum(axis=0) if share is None else share @ rows
-            piece_mean = sums / np.where(here > 0, here, 1)
-            rows -= piece_mean
-            if missing is not None:
-                rows[missing] = 0.0
-            total = np.where(count + here > 0, count + here, 1)
-            delta = piece_mean - mean
-            mean += delta * (here / total)
-            if share is None:
-                squares += np.einsum("ij,ij->j", rows, rows)
-            else:
-                squares += np.einsum("i,ij,ij->j", share, rows, rows)
-            squares += delta**2 * (count * here / total)
-            count += here
-        std = np.sqrt(squares / np.where(count > 0, count, 1))
-        return Moments(some_missing, mean * unit, std * unit, low, high)
+    """Mean, standard deviation (weighted) and range of each column."""
+    running = RunningMoments(block.n_columns)
+    for piece in pieces(block):
+        rows = block.rows(piece.start, piece.stop)
+        running.add(rows, None if weight is None else weight[piece])
+    return running.result()
 
 
 def fit_numeric(
@@ -144,12 +70,25 @@ def fit_numeric(
 
     Positive weights, (n_rows,), count in means, standard deviations and quantiles.
     """
-    stats = moments(block, weight)
+    return make_scaler(moments(block, weight), block, method, unscaled, weight)
+
+
+def make_scaler(
+    stats: Moments,
+    sample: Block,
+    method: Method,
+    unscaled: np.ndarray,
+    weight: np.ndarray | None = None,
+) -> NumericScaler:
+    """How to scale columns of these statistics; quantiles are those of the sample and its weights.
+
+    Where the sample is all rows, nothing is estimated.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         size = np.fmax(np.abs(stats.low), np.abs(stats.high))
-        constant = ~(stats.high - stats.low > block.tolerance * size)
+        constant = ~(stats.high - stats.low > sample.tolerance * size)
     constant &= ~unscaled
-    n_columns = block.n_columns
+    n_columns = sample.n_columns
     centre, scale = np.zeros(n_columns), np.ones(n_columns)
     fill = np.where(unscaled | (method == "none"), stats.mean, 0.0)
     knots = np.empty((0, n_columns))
@@ -158,19 +97,19 @@ def fit_numeric(
         constant = np.zeros(n_columns, dtype=bool)
     elif method == "standard":
         scale[scaled] = np.maximum(stats.std[scaled], _SMALLEST)
-        if block.centred:
+        if sample.centred:
             centre[scaled] = stats.mean[scaled]
         else:
             fill[scaled] = stats.mean[scaled] / scale[scaled]
     elif method == "robust":
         for j in scaled:
             centre[j], scale[j] = _median_and_spread(
-                block.column(j), weight, stats.low[j], stats.high[j]
+                sample.column(j), weight, stats.low[j], stats.high[j]
             )
     else:
         knots = np.zeros((_KNOTS, n_columns))
         for j in scaled:
-            knots[:, j] = _quantiles(block.column(j), weight, np.linspace(0, 1, _KNOTS))
+            knots[:, j] = _quantiles(sample.column(j), weight, np.linspace(0, 1, _KNOTS))
     return NumericScaler(method, centre, scale, fill, constant, unscaled, stats.missing, knots)
 
 
@@ -216,7 +155,7 @@ def apply_numeric(scaler: NumericScaler, block: Block, out: np.ndarray) -> None:
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         for piece in pieces(block):
             rows = block.rows(piece.start, piece.stop)
-            missing = _missing_mask(rows)
+            missing = missing_mask(rows)
             _scale(scaler, rows)
             np.clip(rows, -scaler.limit, scaler.limit, out=rows)
             if scaler.constant.any():

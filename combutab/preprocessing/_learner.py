@@ -1,0 +1,144 @@
+"""Scales and categories of a table that comes in parts, in one pass and bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from combutab.preprocessing._blocks import Block, ColumnsBlock, pieces
+from combutab.preprocessing._categories import CategoryCounts, CategoryMap, factorize
+from combutab.preprocessing._columns import Kind
+from combutab.preprocessing._moments import Moments, RunningMoments
+from combutab.preprocessing._numeric import Method, NumericScaler, make_scaler
+from combutab.preprocessing._table import Table
+
+
+class RowSample:
+    """A uniform sample of rows that come in parts: those of the smallest random numbers.
+
+    Parameters
+    ----------
+    n_rows : int
+        All rows are kept while there are no more.
+    seed : int
+        The sample depends on it and on the order of the rows, not on how they are parted.
+    """
+
+    def __init__(self, n_rows: int, seed: int) -> None:
+        self._n_rows = n_rows
+        self._random = np.random.default_rng(seed)
+        self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._held = 0
+
+    def add(self, rows: np.ndarray, weight: np.ndarray | None) -> None:
+        """Take rows, (n, n_columns), and their weights, (n,)."""
+        order = self._random.random(len(rows))
+        share = np.ones(len(rows)) if weight is None else weight
+        self._parts.append((order, rows.copy(), share))
+        self._held += len(rows)
+        if self._held > 2 * self._n_rows:
+            self._cut()
+
+    def _cut(self) -> None:
+        order, rows, share = (np.concatenate(part) for part in zip(*self._parts, strict=True))
+        if len(order) > self._n_rows:
+            kept = np.sort(np.argpartition(order, self._n_rows - 1)[: self._n_rows])
+            order, rows, share = order[kept], rows[kept], share[kept]
+        self._parts, self._held = [(order, rows, share)], len(order)
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows, (n, n_columns), and their weights, (n,)."""
+        self._cut()
+        return self._parts[0][1:]
+
+
+class TableLearner:
+    """Learns what `TableEncoder.fit` would, from the parts of a table one after another.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        How errors name the columns.
+    kinds : sequence of Kind
+    method : Method
+    n_sample : int
+        Rows from which "quantile" and "robust" take their quantiles.
+    max_distinct : int or None
+        Distinct categories that may be held, over all columns.
+    seed : int
+        Of the sample.
+    """
+
+    def __init__(
+        self,
+        labels: Sequence[str],
+        kinds: Sequence[Kind],
+        method: Method,
+        n_sample: int,
+        max_distinct: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._labels, self._kinds, self._method = labels, kinds, method
+        self._numeric = [j for j, kind in enumerate(kinds) if kind != "category"]
+        self._truths = np.array([kinds[j] == "bool" for j in self._numeric], dtype=bool)
+        self._moments = RunningMoments(len(self._numeric))
+        needed = method in ("quantile", "robust")
+        self._sample = RowSample(n_sample, seed) if needed else None
+        self._tolerance = np.zeros(len(self._numeric))
+        self._counts = {j: CategoryCounts() for j, k in enumerate(kinds) if k == "category"}
+        self._max_distinct = max_distinct
+
+    def add(self, table: Table, weight: np.ndarray | None = None) -> None:
+        """Take one part, and the positive weights of its rows."""
+        block: Block = table.block(self._numeric, self._kinds)
+        self._tolerance = np.maximum(self._tolerance, block.tolerance)
+        for piece in pieces(block):
+            rows = block.rows(piece.start, piece.stop)
+            share = None if weight is None else weight[piece]
+            if self._sample is not None:
+                self._sample.add(rows, share)
+            self._moments.add(rows, share)
+        for j, counts in self._counts.items():
+            counts.add(factorize(table.column(j)))
+        self._check_distinct()
+
+    def _check_distinct(self) -> None:
+        if self._max_distinct is None:
+            return
+        sizes = {j: len(counts.seen) for j, counts in self._counts.items()}
+        if sum(sizes.values()) > self._max_distinct:
+            worst = max(sizes, key=sizes.__getitem__)
+            raise ValueError(
+                f"{self._labels[worst]} has more than {sizes[worst]} distinct categories, "
+                f"and the memory allowed holds {self._max_distinct} of all columns; leave the "
+                "column out, or allow more memory"
+            )
+
+    def scaler(self) -> NumericScaler:
+        """How to scale the numeric columns."""
+        stats, weight = self._moments.result(), None
+        columns: list[np.ndarray] = [np.empty(0)] * len(self._numeric)
+        if self._sample is not None:
+            rows, weight = self._sample.result()
+            columns, weight = _filled(rows, weight, stats)
+        sample = ColumnsBlock(columns, len(columns[0]) if columns else 0)
+        sample.tolerance = self._tolerance
+        return make_scaler(stats, sample, self._method, self._truths, weight)
+
+    def maps(self, max_onehot: int) -> tuple[CategoryMap, ...]:
+        """The categories of the categorical columns."""
+        return tuple(counts.learn(j, max_onehot) for j, counts in self._counts.items())
+
+
+def _filled(
+    rows: np.ndarray, weight: np.ndarray, stats: Moments
+) -> tuple[list[np.ndarray], np.ndarray | None]:
+    """Columns of a sample; a column of which it has no value gets its smallest and largest."""
+    columns = list(rows.T)
+    empty = np.isnan(rows).all(axis=0) & ~np.isnan(stats.low)
+    if empty.any():
+        ends = np.where(empty, np.stack([stats.low, stats.high]), np.nan)
+        columns = list(np.concatenate([rows, ends]).T)
+        weight = np.append(weight, [1.0, 1.0])
+    return columns, None if (weight == 1).all() else weight
