@@ -1,5 +1,6 @@
-"""Whether differences between models are real, and how good and safe a synthetic table is."""
+"""Whether differences between models are real, what networks do, how good synthetic tables are."""
 
+from ._activation_stats import ActivationStats, activation_stats
 from ._alignment import AlignedTables, align_tables
 from ._detection import DetectionScorer, detection
 from ._efficacy import EfficacyScorer, ml_efficacy
@@ -7,12 +8,14 @@ from ._fidelity import FidelityScorer, fidelity
 from ._intervals import Interval, bootstrap_interval, corrected_interval, t_interval
 from ._nemenyi import NemenyiResult, nemenyi
 from ._pairs import compare_pairs
+from ._power import channelwise_linearity, power_decomposition
 from ._privacy import privacy
 from ._ranks import compare_with_best, mean_ranks
 from ._significance import Significance, corrected_resampled_ttest, friedman, holm, wilcoxon
 from ._words import summarise, summarise_nemenyi, summarise_pairs
 
 __all__ = [
+    "ActivationStats",
     "AlignedTables",
     "DetectionScorer",
     "EfficacyScorer",
@@ -20,8 +23,10 @@ __all__ = [
     "Interval",
     "NemenyiResult",
     "Significance",
+    "activation_stats",
     "align_tables",
     "bootstrap_interval",
+    "channelwise_linearity",
     "compare_pairs",
     "compare_with_best",
     "corrected_interval",
@@ -33,6 +38,7 @@ __all__ = [
     "mean_ranks",
     "ml_efficacy",
     "nemenyi",
+    "power_decomposition",
     "privacy",
     "summarise",
     "summarise_nemenyi",

@@ -1,0 +1,286 @@
+"""What passes through the layers of a network, seen by forward hooks."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from combutab import activations
+from combutab.nn import StackedActivation, StackedNorm
+
+Layers = str | Sequence[str] | type[nn.Module] | Sequence[type[nn.Module]] | None
+See = Callable[[str, nn.Module, Tensor, Tensor], None]  # name, module, its input, its output
+
+# Of torch.nn.modules.activation all but attention, gates that halve the width, and probabilities
+_OTHERS = {"MultiheadAttention", "GLU", "Softmin", "Softmax", "Softmax2d", "LogSoftmax"}
+ACTIVATION_KINDS: tuple[type[nn.Module], ...] = (
+    *(getattr(nn, name) for name in nn.modules.activation.__all__ if name not in _OTHERS),
+    *(
+        thing
+        for thing in (getattr(activations, name) for name in activations.__all__)
+        if isinstance(thing, type) and issubclass(thing, nn.Module)
+    ),
+    StackedActivation,
+)
+NORM_KINDS: tuple[type[nn.Module], ...] = (
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm),
+    *(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.RMSNorm,
+    StackedNorm,
+)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A network, and the arguments of its forward passes, a batch at a time.
+
+    ``members`` has the activation of each member of a stack, whose layers give (members, rows,
+    units); it is empty for a torch module.
+    """
+
+    network: nn.Module
+    batches: Iterable[tuple[Tensor, ...]]
+    members: tuple[str, ...] = ()
+
+
+def open_model(model: Any, X: Any, batch_size: int) -> Opened:
+    """The network of a fitted estimator, or a torch module, and X in batches.
+
+    Raises
+    ------
+    TypeError
+        The model is neither, or X is not what it takes.
+    ValueError
+        ``batch_size`` is less than 1, X has no rows, or the estimator is not fitted.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    if isinstance(model, nn.Module):
+        return Opened(model, _module_batches(model, X, batch_size))
+    from combutab.estimators import MLPClassifier, MLPRegressor
+
+    while not isinstance(model, MLPClassifier | MLPRegressor):
+        if hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        elif hasattr(model, "steps"):  # a pipeline
+            X = model[:-1].transform(X) if len(model.steps) > 1 else X
+            model = model.steps[-1][1]
+        else:
+            raise TypeError(
+                f"model must be a fitted MLPClassifier or MLPRegressor, a pipeline or search that "
+                f"ends in one, or a torch module, got {type(model).__name__}"
+            )
+    check_is_fitted(model)
+    table = model.encoder_.encode(X, owner=model)
+    network = model._network()
+    members = tuple(_name(member.activation) for member in network.members)
+    return Opened(network, _table_batches(network, table, batch_size), members)
+
+
+def _name(activation: Any) -> str:
+    return activation if isinstance(activation, str) else getattr(activation, "__name__", "custom")
+
+
+def _table_batches(network: Any, table: Any, batch_size: int) -> Iterator[tuple[Tensor, ...]]:
+    for start in range(0, len(table.dense), batch_size):
+        dense = torch.from_numpy(table.dense[start : start + batch_size])
+        dense = dense.to(network.device, network.dtype)
+        codes = torch.from_numpy(table.codes[start : start + batch_size]).to(network.device)
+        m = network.n_members
+        yield dense.expand(m, *dense.shape), codes.expand(m, *codes.shape)
+
+
+def _module_batches(model: nn.Module, X: Any, batch_size: int) -> Iterable[tuple[Tensor, ...]]:
+    like = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
+    if isinstance(X, pd.DataFrame):
+        raise TypeError(
+            "a torch module takes tensors or arrays, got a DataFrame; encode it first, as "
+            "TableEncoder().fit_transform does"
+        )
+    if isinstance(X, np.ndarray):
+        X = torch.from_numpy(X)
+    if not isinstance(X, Tensor):
+        if not isinstance(X, Iterable):
+            raise TypeError(
+                "X must be a tensor, an array, or an iterable of batches such as a DataLoader, "
+                f"got {type(X).__name__}"
+            )
+        return (_arguments(batch, like) for batch in X)
+    if not len(X):
+        raise ValueError("X has no rows")
+    return (_arguments(part, like) for part in X.split(batch_size))
+
+
+def _arguments(batch: Any, like: Tensor) -> tuple[Tensor, ...]:
+    """A batch of a DataLoader is its inputs, or a list that begins with them."""
+    inputs = batch[0] if isinstance(batch, list | tuple) else batch
+    if not isinstance(inputs, Tensor):
+        raise TypeError(f"a batch must be a tensor or begin with one, got {type(inputs).__name__}")
+    return (inputs.to(like.device, like.dtype if inputs.is_floating_point() else None),)
+
+
+def choose(
+    network: nn.Module, layers: Layers, kinds: tuple[type[nn.Module], ...]
+) -> dict[str, nn.Module]:
+    """The modules to look at, by their names in the network.
+
+    ``layers`` are names, or kinds of module; None takes ``kinds``, without those inside another
+    of them. The result is empty if None finds nothing. The network itself is named "-".
+
+    Raises
+    ------
+    ValueError
+        A name is not there, or no module is of the kind asked for.
+    """
+    named = {name or "-": module for name, module in network.named_modules()}
+    asked: Any = (layers,) if isinstance(layers, str | type) else layers
+    if asked is not None and not all(isinstance(each, type) for each in asked):
+        return {name: named[_known(name, named)] for name in asked}
+    wanted = kinds if asked is None else tuple(asked)
+    found: dict[str, nn.Module] = {}
+    for name, module in named.items():
+        inside = any(outer == "-" or name.startswith(f"{outer}.") for outer in found)
+        if isinstance(module, wanted) and not inside:
+            found[name] = module
+    if layers is not None and not found:
+        raise ValueError(
+            f"no module is a {layers}; give other classes, or names of named_modules()"
+        )
+    return found
+
+
+def _known(name: Any, named: Mapping[str, nn.Module]) -> str:
+    if name not in named:
+        near = difflib.get_close_matches(str(name), named, n=3, cutoff=0.0)
+        raise ValueError(
+            f"the network has no layer {name!r}; near it: {', '.join(map(repr, near))} "
+            "(named_modules() has all)"
+        )
+    return name
+
+
+@torch.no_grad()
+def run(
+    network: nn.Module, arguments: tuple[Tensor, ...], taps: Mapping[str, nn.Module], see: See
+) -> None:
+    """One forward pass in evaluation mode, with ``see`` at each call of a tapped module.
+
+    A module that is called several times in a pass is named ``relu``, ``relu[2]``, ``relu[3]``.
+    """
+    calls: Counter[str] = Counter()
+    inputs: list[Tensor] = []  # of the calls under way, the innermost last
+    seeing = False  # what ``see`` calls is no part of the pass
+
+    def before(name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
+            if not seeing:  # a copy, as the module may work in place
+                inputs.append(_tensor(args[0] if args else None, name, "is given").clone())
+
+        return hook
+
+    def after(name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            nonlocal seeing
+            if seeing:
+                return
+            calls[name] += 1
+            call = f"{name}[{calls[name]}]" if calls[name] > 1 else name
+            seeing = True
+            see(call, module, inputs.pop(), _tensor(output, name, "returns"))
+            seeing = False
+
+        return hook
+
+    modes = [(module, module.training) for module in network.modules()]
+    handles = []
+    try:
+        network.eval()
+        for name, module in taps.items():
+            handles.append(module.register_forward_pre_hook(before(name)))
+            handles.append(module.register_forward_hook(after(name)))
+        network(*arguments)
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module, mode in modes:
+            module.training = mode
+
+
+def _tensor(value: Any, name: str, what: str) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"layer {name!r} {what} {type(value).__name__}, not a tensor; choose others by layers="
+        )
+    return value
+
+
+def by_unit(values: Tensor, name: str, dim: int | None, *, members: bool) -> Tensor:
+    """What a layer gives as (members, rows, units, positions), float64.
+
+    Raises
+    ------
+    ValueError
+        The tensor has positions and ``dim`` does not say which axis holds the units, or it is
+        no axis of it.
+    """
+    n_axes = values.ndim - members
+    if n_axes < 2 or (dim is None and n_axes > 2):
+        raise ValueError(
+            f"layer {name!r} has values of shape {tuple(values.shape)}: say which axis holds the "
+            "features, dim=1 for channels as in a convolution, dim=-1 for the last axis"
+            if n_axes > 2
+            else f"layer {name!r} has values of shape {tuple(values.shape)}, not (rows, features)"
+        )
+    if not members:
+        values = values.unsqueeze(0)
+        axis = (1 if dim is None else dim) % n_axes if -n_axes <= (dim or 0) < n_axes else 0
+        if axis == 0:
+            raise ValueError(
+                f"dim={dim} is no feature axis of layer {name!r}, whose values have the shape "
+                f"{tuple(values.shape[1:])}, rows first"
+            )
+        values = values.movedim(axis + 1, 2)
+    return values.double().reshape(*values.shape[:3], -1)
+
+
+class RunningMoments:
+    """Mean and biased variance over the last axis of what comes in parts.
+
+    Merged as Chan, Golub and LeVeque (1983) do: as exact as over all at once.
+
+    >>> moments = RunningMoments()
+    >>> moments.add(torch.tensor([1.0, 2.0]))
+    >>> moments.add(torch.tensor([6.0]))
+    >>> moments.mean.item(), round(moments.variance.item(), 3)
+    (3.0, 4.667)
+    """
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.mean, self._squares = torch.zeros(()), torch.zeros(())
+
+    def add(self, values: Tensor) -> None:
+        """Take in a part, (..., n)."""
+        n, total = values.shape[-1], self.n + values.shape[-1]
+        mean = values.mean(-1)
+        squares = (values - mean.unsqueeze(-1)).square().sum(-1)
+        delta = mean - self.mean.to(mean)
+        self._squares = self._squares.to(mean) + squares + delta.square() * (self.n * n / total)
+        self.mean = self.mean.to(mean) + delta * (n / total)
+        self.n = total
+
+    @property
+    def variance(self) -> Tensor:
+        """Biased, (...)."""
+        return self._squares / self.n
