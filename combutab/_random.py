@@ -54,9 +54,10 @@ def _mix_(z: Tensor, scratch: Tensor) -> Tensor:
     return z
 
 
-def counters(n: int, device: torch.device | str = "cpu") -> Tensor:
+def counters(n: int, device: torch.device | str = "cpu", first: int = 0) -> Tensor:
     """The counter of each of n positions, int64: what ``random_int64_`` mixes with a key."""
-    return torch.arange(1, n + 1, dtype=torch.int64, device=device).mul_(_signed(_GOLDEN))
+    positions = torch.arange(first + 1, first + n + 1, dtype=torch.int64, device=device)
+    return positions.mul_(_signed(_GOLDEN))
 
 
 def random_int64_(keys: Sequence[int], positions: Tensor, out: Tensor, scratch: Tensor) -> Tensor:
@@ -66,20 +67,27 @@ def random_int64_(keys: Sequence[int], positions: Tensor, out: Tensor, scratch: 
     return _mix_(out, scratch)
 
 
-def random_int64(keys: Sequence[int], n: int, device: torch.device | str = "cpu") -> Tensor:
-    """Draw uniform 64-bit integers: row m, column i is a function of ``keys[m]`` and ``i``.
+def random_int64(
+    keys: Sequence[int], n: int, device: torch.device | str = "cpu", first: int = 0
+) -> Tensor:
+    """Draw uniform 64-bit integers: row m, column i is a function of ``keys[m]`` and ``first + i``.
 
     Returns
     -------
     Tensor of int64, shape (len(keys), n)
     """
     out = torch.empty(len(keys), n, dtype=torch.int64, device=device)
-    return random_int64_(keys, counters(n, device), out, torch.empty_like(out))
+    return random_int64_(keys, counters(n, device, first), out, torch.empty_like(out))
 
 
-def random_uniform(keys: Sequence[int], n: int, device: torch.device | str = "cpu") -> Tensor:
-    """Draw float64 uniforms in [0, 1), shape (len(keys), n), from the top 53 bits."""
-    bits = torch.bitwise_right_shift(random_int64(keys, n, device), 11)
+def random_uniform(
+    keys: Sequence[int], n: int, device: torch.device | str = "cpu", first: int = 0
+) -> Tensor:
+    """Draw float64 uniforms in [0, 1), shape (len(keys), n), from the top 53 bits.
+
+    Those of positions ``first`` on, so that a long row can be drawn in parts.
+    """
+    bits = torch.bitwise_right_shift(random_int64(keys, n, device, first), 11)
     return bits.bitwise_and_((1 << 53) - 1).to(torch.float64).mul_(2.0**-53)
 
 
