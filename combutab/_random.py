@@ -9,10 +9,14 @@ see alone (the idea behind JAX's keys). The generator is SplitMix64 (Steele, Lea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+
+Keys = Sequence[int] | Tensor  # 64-bit keys, or their ``starts`` on the device
+_Integers = TypeVar("_Integers", int, np.ndarray)
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
@@ -26,7 +30,8 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _mix(z: int) -> int:
+def _mix(z: _Integers) -> _Integers:
+    """SplitMix64's mixer, of an unsigned 64-bit integer or of an array of uint64."""
     z = ((z ^ (z >> 30)) * _MIX_1) & _MASK
     z = ((z ^ (z >> 27)) * _MIX_2) & _MASK
     return z ^ (z >> 31)
@@ -41,6 +46,21 @@ def fold_in(key: int, *data: int) -> int:
     for value in data:
         key = _mix((key + (value + 1) * _GOLDEN) & _MASK)
     return key & _MASK
+
+
+def fold_in_array(keys: np.ndarray, data: np.ndarray) -> np.ndarray:
+    """``fold_in`` of arrays of uint64, which broadcast against each other.
+
+    >>> keys = fold_in_array(np.uint64([0, 7]), np.uint64([[1], [2]]))
+    >>> keys.shape, int(keys[1, 0]) == fold_in(0, 2)
+    ((2, 2), True)
+    """
+    return _mix(keys + (data + np.uint64(1)) * np.uint64(_GOLDEN))
+
+
+def starts(keys: np.ndarray, device: torch.device | str = "cpu") -> Tensor:
+    """Where the counters of keys (uint64) begin, int64: with these a draw needs no host."""
+    return torch.from_numpy(_mix(keys).view(np.int64)).to(device)
 
 
 def _mix_(z: Tensor, scratch: Tensor) -> Tensor:
@@ -60,16 +80,15 @@ def counters(n: int, device: torch.device | str = "cpu", first: int = 0) -> Tens
     return positions.mul_(_signed(_GOLDEN))
 
 
-def random_int64_(keys: Sequence[int], positions: Tensor, out: Tensor, scratch: Tensor) -> Tensor:
+def random_int64_(keys: Keys, positions: Tensor, out: Tensor, scratch: Tensor) -> Tensor:
     """As ``random_int64``, in memory given: ``positions`` (n,), ``out`` and ``scratch`` (M, n)."""
-    starts = torch.tensor([_signed(_mix(k & _MASK)) for k in keys], dtype=torch.int64)
-    torch.add(positions, starts.to(out.device).unsqueeze(1), out=out)
+    if not isinstance(keys, Tensor):
+        keys = starts(np.array([k & _MASK for k in keys], dtype=np.uint64), out.device)
+    torch.add(positions, keys.unsqueeze(1), out=out)
     return _mix_(out, scratch)
 
 
-def random_int64(
-    keys: Sequence[int], n: int, device: torch.device | str = "cpu", first: int = 0
-) -> Tensor:
+def random_int64(keys: Keys, n: int, device: torch.device | str = "cpu", first: int = 0) -> Tensor:
     """Draw uniform 64-bit integers: row m, column i is a function of ``keys[m]`` and ``first + i``.
 
     Returns
@@ -81,7 +100,7 @@ def random_int64(
 
 
 def random_uniform(
-    keys: Sequence[int], n: int, device: torch.device | str = "cpu", first: int = 0
+    keys: Keys, n: int, device: torch.device | str = "cpu", first: int = 0
 ) -> Tensor:
     """Draw float64 uniforms in [0, 1), shape (len(keys), n), from the top 53 bits.
 
@@ -92,7 +111,7 @@ def random_uniform(
 
 
 def random_permutations(
-    keys: Sequence[int], lengths: Sequence[int], device: torch.device | str = "cpu"
+    keys: Keys, lengths: Sequence[int], device: torch.device | str = "cpu"
 ) -> Tensor:
     """Draw one permutation a key: row m permutes ``range(lengths[m])``.
 
@@ -103,12 +122,19 @@ def random_permutations(
     """
     n = max(lengths)
     draws = random_int64(keys, n, device)
+    places = torch.arange(n, device=draws.device)
     if min(lengths) < n:
-        past = torch.arange(n, device=device)[None, :] >= torch.tensor(
-            list(lengths), device=device
-        ).unsqueeze(1)
-        draws.masked_fill_(past, torch.iinfo(torch.int64).max)
-    return torch.sort(draws, dim=1, stable=True).indices
+        ends = torch.tensor(list(lengths), device=draws.device).unsqueeze(1)
+        draws.masked_fill_(places >= ends, torch.iinfo(torch.int64).max)
+    # A draw's low bits make way for its place, so that sorting the numbers alone is enough: on a
+    # CPU it takes a tenth of the time, and half the memory, of sorting them with their places.
+    low = (1 << max(1, (n - 1).bit_length())) - 1
+    draws.bitwise_and_(~low).bitwise_or_(places)
+    if draws.is_cuda:
+        draws = torch.sort(draws, dim=1).values
+    else:
+        draws.numpy().sort(axis=1)
+    return draws.bitwise_and_(low)
 
 
 def seed_from(random_state: object) -> int:

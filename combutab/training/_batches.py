@@ -1,22 +1,33 @@
-"""Which rows every member sees in which step."""
+"""Which rows every member sees in which step, and with which random numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from combutab._random import fold_in, random_permutations
+from combutab._random import fold_in, fold_in_array, random_permutations, starts
 from combutab.training._records import MemberPlan, TrainConfig
 
-_SHUFFLE = 3  # purpose of a member's key
+_SHUFFLE, _DROPOUT = 3, 4  # purposes of a member's key
+
+
+@dataclass(frozen=True)
+class Filling:
+    """How full the batches of a step are."""
+
+    rows: tuple[int, ...]  # members that have any row
+    valid: Tensor | None = None  # (M, b) which places hold one, None: all
 
 
 class Batches:
     """Row numbers of every member's batches, epoch after epoch.
 
-    ``part`` tells parts of a table that is streamed apart: each has its own order.
+    ``before`` is the number of steps done before these rows, which are a part of a table that is
+    streamed: each part has its own order.
     """
 
     def __init__(
@@ -24,51 +35,94 @@ class Batches:
         plans: Sequence[MemberPlan],
         config: TrainConfig,
         device: torch.device,
-        part: int = 0,
+        before: int = 0,
     ) -> None:
-        self.batch_size, self.device = config.batch_size, device
-        self.purpose = (_SHUFFLE,) if part == 0 else (_SHUFFLE, part)
+        self.batch_size, self.device, self.before = config.batch_size, device, before
         self.lengths = [len(p.rows) for p in plans]
         # one batch holds all rows: their order does not matter, so none is drawn
         self.shuffled = [config.shuffle and n > config.batch_size for n in self.lengths]
-        n_max = max(self.lengths)
-        self.table = torch.zeros(len(plans), n_max, dtype=torch.int64, device=device)
-        for m, plan in enumerate(plans):
-            self.table[m, : self.lengths[m]] = plan.rows.to(device)
-            # filling counts with weight 0, which only a row that the member can bear survives
-            self.table[m, self.lengths[m] :] = int(plan.rows[0])
-        self.seeds = [p.seed for p in plans]
-        self.starts = [p.start.epochs if p.start else 0 for p in plans]
-        self.n_steps = -(-n_max // config.batch_size)
+        self.table = _table([p.rows for p in plans], device)
+        self._identity = len(self.table) == 1 and _counts_up(self.table[0])
+        purpose = (_SHUFFLE,) if before == 0 else (_SHUFFLE, before)
+        self._shuffles = _keys(plans, *purpose)
+        self._dropouts = _keys(plans, _DROPOUT)
+        self._begun = np.array([p.start.epochs if p.start else 0 for p in plans], dtype=np.uint64)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self.n_steps = -(-self.table.shape[1] // self.batch_size)
+        self._full = Filling(tuple(range(len(self.lengths))))
+        self._fillings: dict[int, Filling] = {}
+        self._still = None
+        if any(self.shuffled) and not all(self.shuffled):
+            self._still = torch.tensor([not s for s in self.shuffled], device=self.device)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every step has the same rows in the same order."""
+        return self.n_steps == 1 and not any(self.shuffled)
 
     def order(self, epoch: int) -> Tensor:
         """(M, n_max) row numbers in this epoch's order; past a member's length, any."""
         if not any(self.shuffled):
             return self.table
-        keys = [
-            fold_in(s, *self.purpose, e + epoch)
-            for s, e in zip(self.seeds, self.starts, strict=True)
-        ]
+        keys = starts(fold_in_array(self._shuffles, self._begun + np.uint64(epoch)), self.device)
         order = random_permutations(keys, self.lengths, self.device)
-        if not all(self.shuffled):
-            still = torch.tensor([not s for s in self.shuffled], device=self.device)
-            order[still] = torch.arange(order.shape[1], device=self.device)
-        return self.table.gather(1, order)
+        if self._still is not None:
+            order[self._still] = torch.arange(order.shape[1], device=self.device)
+        return order if self._identity else self.table.gather(1, order)
+
+    def mask_keys(self, epoch: int) -> Tensor:
+        """(n_steps, M) int64: where the dropout masks' counters start in each step."""
+        keys = fold_in_array(self._dropouts, self._begun + np.uint64(epoch))
+        steps = np.arange(self.before, self.before + self.n_steps, dtype=np.uint64)[:, None]
+        return starts(fold_in_array(keys, steps), self.device)
 
     def span(self, step: int) -> tuple[int, int]:
         start = step * self.batch_size
         return start, min(start + self.batch_size, self.table.shape[1])
 
-    def counts(self, step: int) -> list[int]:
-        """Rows that each member has in this step's batch."""
+    def filling(self, step: int) -> Filling:
+        """Which members have rows in this step, and where."""
         start, stop = self.span(step)
-        return [max(0, min(stop, n) - start) for n in self.lengths]
+        if stop <= min(self.lengths):
+            return self._full
+        if step not in self._fillings:
+            counts = [max(0, min(stop, n) - start) for n in self.lengths]
+            places = torch.arange(stop - start, device=self.device)
+            valid = places < torch.tensor(counts, device=self.device).unsqueeze(1)
+            rows = tuple(m for m, count in enumerate(counts) if count)
+            self._fillings[step] = Filling(rows, valid)
+        return self._fillings[step]
 
     def select(self, keep: Sequence[int]) -> None:
+        """Keep these members (increasing)."""
         self.lengths = [self.lengths[k] for k in keep]
         self.shuffled = [self.shuffled[k] for k in keep]
-        self.seeds = [self.seeds[k] for k in keep]
-        self.starts = [self.starts[k] for k in keep]
+        kept = list(keep)
+        self._shuffles, self._dropouts = self._shuffles[kept], self._dropouts[kept]
+        self._begun = self._begun[kept]
         n_max = max(self.lengths)
-        self.table = self.table[torch.tensor(list(keep), device=self.device), :n_max]
-        self.n_steps = -(-n_max // self.batch_size)
+        self.table = self.table[torch.tensor(kept, device=self.device), :n_max]
+        self._refresh()
+
+
+def _keys(plans: Sequence[MemberPlan], *purpose: int) -> np.ndarray:
+    return np.array([fold_in(plan.seed, *purpose) for plan in plans], dtype=np.uint64)
+
+
+def _table(rows: Sequence[Tensor], device: torch.device) -> Tensor:
+    """(M, n_max) row numbers; one table in memory where all members have the same."""
+    if all(r is rows[0] for r in rows):
+        return rows[0].to(device).expand(len(rows), -1)
+    # filling counts with weight 0, which only a row that the member can bear survives
+    table = torch.stack([r[0] for r in rows]).to(device).unsqueeze(1)
+    table = table.repeat(1, max(len(r) for r in rows))
+    for m, own in enumerate(rows):
+        table[m, : len(own)] = own.to(device)
+    return table
+
+
+def _counts_up(rows: Tensor) -> bool:
+    """Whether the rows are 0, 1, 2, ...: a table as large as the data can then be spared."""
+    return torch.equal(rows, torch.arange(len(rows), device=rows.device))

@@ -18,6 +18,7 @@ from combutab.training._optimizers import OptimizerConfig
 class StackedNetwork(Protocol):
     """What the loop needs of a network: parameters as a matrix, a row a member."""
 
+    training: bool
     flat: Any
     flat_buffers: Any
     n_decayed: int
@@ -112,6 +113,7 @@ class TrainConfig:
     max_grad_norm: float | None = None
     track_metric: bool = False
     precision: Precision = field(default_factory=lambda: Precision("float32"))
+    cuda_graphs: bool = False  # replay the training step, on a GPU
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 SCHEDULES = (
     "constant",
@@ -43,3 +44,27 @@ def schedule_factor(name: str, fraction: float) -> float:
     if name == "coslog4":
         return 0.5 * (1 - math.cos(2 * math.pi * math.log2(1 + 15 * t)))
     raise ValueError(f"learning_rate must be one of {SCHEDULES}, got {name!r}")
+
+
+def rate_table(
+    name: str, rates: Sequence[float], n_steps: Sequence[int], epoch: int, max_epochs: int
+) -> list[list[float]]:
+    """An epoch's learning rates under a ``PER_STEP`` schedule: a row a step, a column a member.
+
+    Parameters
+    ----------
+    rates : sequence of float
+        Each member's rate at a factor of 1.
+    n_steps : sequence of int
+        Each member's steps an epoch.
+
+    >>> rate_table("cosine", [0.1, 0.2], [2, 2], epoch=0, max_epochs=1)
+    [[0.1, 0.2], [0.05, 0.1]]
+    """
+    longest = max(n_steps)
+    factors = {
+        n: [schedule_factor(name, (epoch * n + s) / (max_epochs * n)) for s in range(longest)]
+        for n in set(n_steps)
+    }
+    members = list(zip(rates, n_steps, strict=True))
+    return [[rate * factors[n][step] for rate, n in members] for step in range(longest)]

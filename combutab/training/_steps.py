@@ -1,0 +1,183 @@
+"""One step of a stack. Nothing in it waits for the host, so that a graph can replay it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from combutab.training._batches import Filling
+from combutab.training._losses import Loss
+from combutab.training._optimizers import RowOptimizer, clip_gradients
+from combutab.training._records import MemberPlan, Rows, StackedNetwork, TrainConfig
+
+
+@dataclass(frozen=True)
+class StepInputs:
+    """What differs from step to step."""
+
+    index: Tensor  # (M, b) int64, rows of the data
+    keys: Tensor | None  # (M,) int64, of the dropout masks
+    rates: Sequence[float] | Tensor  # (M,); a tensor on the device for steps that are replayed
+    filling: Filling
+    groups: tuple[tuple[int, ...], ...] = ()  # of members with one rate, where it is a tensor
+
+
+class Objective:
+    """Each member's mean loss over a batch, kept in ``mean``; and its derivatives.
+
+    Called, it gives the members' sum, a scalar for autograd; ``gradient`` gives the derivative
+    at once, by a formula where the loss has one.
+    """
+
+    def __init__(
+        self, loss: Loss, y: Tensor, weight: Tensor | None, dtype: torch.dtype, track_metric: bool
+    ) -> None:
+        self.loss, self.y, self.weight, self.dtype = loss, y, weight, dtype
+        self.track_metric = track_metric
+        self.mass: Tensor | float = float(y.shape[1])  # of each member's rows
+        if weight is not None:
+            self.mass = weight.sum(1)
+            tiny = torch.finfo(weight.dtype).tiny  # no row of a member may be in the batch
+            self._share = weight / self.mass.clamp_min(tiny).unsqueeze(1)
+        self.mean: Tensor | None = None
+        self.metric: Tensor | None = None
+
+    def _average(self, values: Tensor) -> Tensor:  # (M, b) -> (M,)
+        return values.mean(1) if self.weight is None else (values * self._share).sum(1)
+
+    def _keep(self, losses: Tensor, raw: Tensor) -> Tensor:
+        mean = self._average(losses)
+        self.mean = mean.detach()
+        if self.track_metric:
+            self.metric = self._average(self.loss.metric(raw.detach(), self.y))
+        return mean
+
+    def __call__(self, raw: Tensor) -> Tensor:  # (M, b, n_outputs) -> ()
+        raw = raw.to(self.dtype)
+        return self._keep(self.loss.rows(raw, self.y), raw).sum()
+
+    def gradient(self, raw: Tensor) -> Tensor:  # (M, b, n_outputs) -> the same
+        closed = self.loss.slopes(raw, self.y)
+        if closed is None:
+            with torch.enable_grad():
+                leaf = raw.detach().requires_grad_()
+                (slopes,) = torch.autograd.grad(self(leaf), leaf)
+            return slopes
+        losses, slopes = closed
+        self._keep(losses, raw)
+        if self.weight is None:
+            return slopes.div_(slopes.shape[1])
+        return slopes.mul_(self._share.unsqueeze(-1))
+
+
+class TrainingStep:
+    """Gather, forward, backward, penalty, clipping, optimiser: called with a step's inputs.
+
+    ``sums`` collects, over an epoch's steps, each member's loss, rows and metric, the first and
+    the last by the weight of the rows.
+    """
+
+    def __init__(
+        self,
+        net: StackedNetwork,
+        plans: Sequence[MemberPlan],
+        config: TrainConfig,
+        optimizer: RowOptimizer,
+    ) -> None:
+        self.net, self.config, self.optimizer = net, config, optimizer
+        self.device = net.flat.values.device
+        self._context = config.precision.context(self.device)
+        self._memory: dict[str, Tensor] = {}
+        self.refresh(plans)
+
+    def refresh(self, plans: Sequence[MemberPlan]) -> None:
+        """Look at the members anew, after some were dropped."""
+        flat, n = self.net.flat, self.net.n_decayed
+        self.values, self.grads = flat.values, flat.grads
+        self._decayed = self.values[:, :n], self.grads[:, :n]
+        self.masks = self.net.mask_maker()
+        self.decays = [p.weight_decay for p in plans]
+        self._alphas = [p.alpha for p in plans]
+        self._alpha_column = torch.tensor(
+            self._alphas, dtype=self.values.dtype, device=self.device
+        ).unsqueeze(1)
+        self.sums = torch.zeros(3, len(plans), dtype=torch.float64, device=self.device)
+        self._loss, self._mass, self._metric = self.sums
+
+    def gather(self, data: Rows, inputs: StepInputs) -> Rows:
+        """The step's rows (M, b, ...), and their weights (M, b), 0 for filling, or None."""
+        index, valid = inputs.index, inputs.filling.valid
+        flat = index.reshape(-1)
+        weight = None if data.weight is None else data.weight[index]
+        if valid is not None:
+            weight = valid.to(data.dense.dtype) if weight is None else weight * valid
+        return Rows(
+            self._take("dense", data.dense, flat).view(*index.shape, *data.dense.shape[1:]),
+            self._take("y", data.y, flat).view(*index.shape, *data.y.shape[1:]),
+            None if data.codes is None else data.codes[index],
+            weight,
+        )
+
+    def _take(self, name: str, table: Tensor, index: Tensor) -> Tensor:
+        """Rows of a table, in memory that the next step uses again."""
+        shape = (len(index), *table.shape[1:])
+        memory = self._memory.get(name)
+        if memory is None or len(memory) < len(index):
+            memory = self._memory[name] = table.new_empty(shape)
+        return torch.index_select(table, 0, index, out=memory[: len(index)])
+
+    def __call__(self, batch: Rows, inputs: StepInputs) -> None:
+        config, filling = self.config, inputs.filling
+        masks = None
+        if inputs.keys is not None:
+            masks = self.masks.draw(inputs.keys, batch.dense.shape[1])
+        objective = Objective(
+            config.loss, batch.y, batch.weight, config.precision.dtype, config.track_metric
+        )
+        self.net.gradients(batch.dense, objective, batch.codes, masks, filling.valid, self._context)
+        self._add_l2(objective.mass)
+        if config.max_grad_norm is not None:
+            clip_gradients(self.grads, config.max_grad_norm)
+        rates: Any = inputs.rates
+        self.optimizer.step(self.values, self.grads, filling.rows, rates, self.decays)
+        self._add_up(objective)
+
+    def _add_l2(self, mass: Tensor | float) -> None:
+        """Add the gradient of alpha / 2 |W|^2 / (weight of the batch), scikit-learn's penalty."""
+        if not any(self._alphas):
+            return
+        values, grads = self._decayed
+        if isinstance(mass, Tensor):
+            mass = mass.clamp_min(torch.finfo(values.dtype).tiny).unsqueeze(1)
+        elif len(set(self._alphas)) == 1:
+            grads.add_(values, alpha=self._alphas[0] / mass)
+            return
+        grads.addcmul_(values, self._alpha_column / mass)
+
+    def _add_up(self, objective: Objective) -> None:
+        assert objective.mean is not None
+        mass = objective.mass
+        self._mass.add_(mass)
+        for total, mean in ((self._loss, objective.mean), (self._metric, objective.metric)):
+            if mean is None:
+                continue
+            if isinstance(mass, Tensor):
+                total.add_(mean * mass)
+            else:
+                total.add_(mean, alpha=mass)
+
+    def penalty(self, n_rows: Sequence[int]) -> Tensor | float:
+        """alpha / 2 |W|^2 / (weight of a batch), at the weights after the epoch."""
+        if not any(self._alphas):
+            return 0.0
+        norms = torch.linalg.vector_norm(self._decayed[0], dim=1).double()
+        halves = [
+            0.5 * alpha * math.ceil(n / self.config.batch_size)
+            for alpha, n in zip(self._alphas, n_rows, strict=True)
+        ]
+        return norms.square() * norms.new_tensor(halves) / self._mass
