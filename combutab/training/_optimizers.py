@@ -38,64 +38,116 @@ class RowOptimizer:
         self.steps = [torch.zeros((), dtype=torch.float32) for _ in range(values.shape[0])]
         if values.is_cuda:
             self.steps = [s.to(values.device) for s in self.steps]
+        # a step's views of these matrices, by group of rows
+        self._seen: tuple[Tensor | None, Tensor | None] = (None, None)
+        self._rows: dict[tuple[int, ...], list[list[Tensor]]] = {}
 
     def step(
         self,
         values: Tensor,
         grads: Tensor,
         rows: Sequence[int],
-        rates: Sequence[float],
+        rates: Sequence[float] | Tensor,
         decays: Sequence[float],
+        groups: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """Update ``rows``; ``rates`` and ``decays`` are indexed by row, not by place in rows."""
+        """Update ``rows``.
+
+        Parameters
+        ----------
+        values, grads : Tensor, (M, P)
+        rows : sequence of int
+        rates : sequence of float, or Tensor, (M,)
+            By row, not by place in ``rows``. A tensor is never looked at by the host.
+        decays : sequence of float
+            By row, as ``rates``.
+        groups : sequence of sequence of int
+            The rows by equal rate; needed where ``rates`` is a tensor, found out otherwise.
+        """
         if any(decays[r] for r in rows):
             for r in rows:
                 if decays[r]:
                     values[r, : self.n_decayed].mul_(1 - rates[r] * decays[r])
-        by_rate: dict[float, list[int]] = {}
-        for r in rows:
-            by_rate.setdefault(rates[r], []).append(r)
-        for rate, group in by_rate.items():
+        if groups is None:
+            if isinstance(rates, Tensor):
+                raise ValueError("rates in a tensor need groups: the rows of each rate")
+            by_rate: dict[float, list[int]] = {}
+            for r in rows:
+                by_rate.setdefault(rates[r], []).append(r)
+            groups = list(by_rate.values())
+        for group in groups:
             if self.config.solver == "sgd":
-                self._sgd(values, grads, group, rate)
+                self._sgd(values, grads, group, rates[group[0]])
             else:
-                self._adam(values, grads, group, rate)
+                self._adam(values, grads, group, rates[group[0]])
 
-    def _adam(self, values: Tensor, grads: Tensor, group: list[int], rate: float) -> None:
+    def _adam(
+        self, values: Tensor, grads: Tensor, group: Sequence[int], rate: float | Tensor
+    ) -> None:
+        if values is not self._seen[0] or grads is not self._seen[1]:
+            self._seen, self._rows = (values, grads), {}
+        key = tuple(group)
+        if key not in self._rows:
+            matrices = (values, grads, self.state["mean"], self.state["square"])
+            self._rows[key] = [[matrix[r] for r in group] for matrix in matrices]
+        steps = [self.steps[r] for r in group]
+        config = self.config
+        if values.device.type in ("cpu", "cuda"):
+            # the call that torch.optim.Adam(fused=True) comes down to, without the way there
+            torch._foreach_add_(steps, 1)
+            torch._fused_adam_(
+                *self._rows[key],
+                [],
+                steps,
+                lr=rate,
+                beta1=config.beta_1,
+                beta2=config.beta_2,
+                weight_decay=0.0,
+                eps=config.epsilon,
+                amsgrad=False,
+                maximize=False,
+            )
+            return
         adam(
-            [values[r] for r in group],
-            [grads[r] for r in group],
-            [self.state["mean"][r] for r in group],
-            [self.state["square"][r] for r in group],
+            *self._rows[key],
             [],
-            [self.steps[r] for r in group],
+            steps,
             foreach=False,
-            fused=values.device.type in ("cpu", "cuda"),
             amsgrad=False,
             has_complex=False,
-            beta1=self.config.beta_1,
-            beta2=self.config.beta_2,
+            beta1=config.beta_1,
+            beta2=config.beta_2,
             lr=rate,
             weight_decay=0.0,
-            eps=self.config.epsilon,
+            eps=config.epsilon,
             maximize=False,
         )
 
-    def _sgd(self, values: Tensor, grads: Tensor, group: list[int], rate: float) -> None:
+    def _sgd(
+        self, values: Tensor, grads: Tensor, group: Sequence[int], rate: float | Tensor
+    ) -> None:
         momentum = self.config.momentum
         for r in group:
             velocity = self.state["velocity"][r]
-            velocity.mul_(momentum).add_(grads[r], alpha=-rate)
-            if self.config.nesterov:
-                values[r].add_(velocity, alpha=momentum).add_(grads[r], alpha=-rate)
+            if isinstance(rate, Tensor):
+                change = grads[r] * -rate
+                velocity.mul_(momentum).add_(change)
             else:
+                change = grads[r]
+                velocity.mul_(momentum).add_(change, alpha=-rate)
+            if not self.config.nesterov:
                 values[r].add_(velocity)
+            elif isinstance(rate, Tensor):
+                values[r].add_(velocity, alpha=momentum).add_(change)
+            else:
+                values[r].add_(velocity, alpha=momentum).add_(change, alpha=-rate)
 
     def select(self, keep: Sequence[int]) -> None:
         """Keep these rows' state (increasing)."""
         index = torch.tensor(list(keep), dtype=torch.int64)
         self.state = {n: s[index.to(s.device)] for n, s in self.state.items()}
         self.steps = [self.steps[k] for k in keep]
+        self._seen, self._rows = (None, None), {}
 
     def member(self, i: int) -> dict[str, Tensor]:
         """A copy of one row's state, to go on from later."""
