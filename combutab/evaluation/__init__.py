@@ -11,17 +11,22 @@ from ._pairs import compare_pairs
 from ._power import channelwise_linearity, power_decomposition
 from ._privacy import privacy
 from ._ranks import compare_with_best, mean_ranks
+from ._robustness import Robustness, robustness
+from ._robustness_corruptions import CORRUPTIONS, Corruption, corrupt
 from ._significance import Significance, corrected_resampled_ttest, friedman, holm, wilcoxon
 from ._words import summarise, summarise_nemenyi, summarise_pairs
 
 __all__ = [
+    "CORRUPTIONS",
     "ActivationStats",
     "AlignedTables",
+    "Corruption",
     "DetectionScorer",
     "EfficacyScorer",
     "FidelityScorer",
     "Interval",
     "NemenyiResult",
+    "Robustness",
     "Significance",
     "activation_stats",
     "align_tables",
@@ -31,6 +36,7 @@ __all__ = [
     "compare_with_best",
     "corrected_interval",
     "corrected_resampled_ttest",
+    "corrupt",
     "detection",
     "fidelity",
     "friedman",
@@ -40,6 +46,7 @@ __all__ = [
     "nemenyi",
     "power_decomposition",
     "privacy",
+    "robustness",
     "summarise",
     "summarise_nemenyi",
     "summarise_pairs",
