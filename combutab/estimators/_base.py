@@ -25,6 +25,8 @@ from combutab.estimators._jobs import Job, train_jobs
 from combutab.estimators._outcome import absorb
 from combutab.estimators._prefitted import take_prefitted
 from combutab.estimators._saving import load_estimator, save_estimator
+from combutab.estimators._streaming import FromParquet
+from combutab.estimators._streaming_targets import TargetLearner
 from combutab.nn import Member, MLPShape, StackedMLP
 from combutab.training import (
     PER_STEP,
@@ -48,7 +50,7 @@ _MIN_ROWS = 16
 _PREDICT_UNITS = 1 << 20  # units of a layer computed at a time: a few MB, within the caches
 
 
-class BaseMLP(BaseEstimator, metaclass=ABCMeta):
+class BaseMLP(FromParquet, BaseEstimator, metaclass=ABCMeta):
     """Fit and predict for both estimators; two hooks, ``_encode_target`` and ``_loss``."""
 
     _parameter_constraints = PARAMETER_CONSTRAINTS
@@ -64,6 +66,10 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _loss(self) -> Loss:
         """The loss of the fitted target."""
+
+    @abstractmethod
+    def _target_learner(self) -> TargetLearner:
+        """What learns a target that comes in parts."""
 
     @abstractmethod
     def _n_raw_outputs(self) -> int:
@@ -165,7 +171,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
         device = resolve_device(self.device)
         if fresh:
             self._seed = seed_from(self.random_state)
-            self._shape = self._make_shape(len(prepared.train))
+            self._shape = self._make_shape(prepared.n_train)
         seeds = [fold_in(self._seed, _MEMBER, i) for i in range(self.n_members)]
         scored = self._score_name if prepared.val is not None else None
         config = TrainConfig(
@@ -178,7 +184,7 @@ class BaseMLP(BaseEstimator, metaclass=ABCMeta):
                 self.momentum,
                 self.nesterovs_momentum,
             ),
-            batch_size=self._checked_batch_size(len(prepared.train)),
+            batch_size=self._checked_batch_size(prepared.n_train),
             max_epochs=epochs or self.max_iter,
             score=scored,
             learning_rate=self.learning_rate,

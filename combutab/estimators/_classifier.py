@@ -21,6 +21,7 @@ from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 from combutab._model_files import loadable
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._docs import document
+from combutab.estimators._streaming_targets import LabelCounts, TargetLearner
 from combutab.nn import ActivationSpec
 from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss
 
@@ -233,6 +234,9 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
 
     def _n_raw_outputs(self) -> int:
         return self.n_outputs_
+
+    def _target_learner(self) -> TargetLearner:
+        return LabelCounts()
 
     def _stratify(self, target: np.ndarray) -> np.ndarray | None:
         return None if self._multilabel else target

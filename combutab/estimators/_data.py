@@ -21,18 +21,27 @@ from torch import Tensor
 from combutab._device import Precision
 from combutab._random import fold_in, seed_from
 from combutab.preprocessing import EncodedTable, TableEncoder
-from combutab.training import Rows
+from combutab.training import Rows, RowStream
 
 _SPLIT = 2  # purpose of the estimator's seed
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Encoded data of one fit: all rows, and which of them train and which validate."""
+    """Encoded data of one fit: all rows, and which of them train and which validate.
+
+    With a stream, its rows train, and ``rows`` are the validation rows alone.
+    """
 
     rows: Rows
     train: Tensor
     val: Tensor | None
+    stream: RowStream | None = None
+
+    @property
+    def n_train(self) -> int:
+        """Training rows."""
+        return len(self.train) if self.stream is None else self.stream.n_rows
 
 
 def prepare(

@@ -21,6 +21,7 @@ from combutab.training import (
     MemberPlan,
     MemberResult,
     Rows,
+    RowStream,
     TrainConfig,
     train_lbfgs,
     train_stack,
@@ -45,6 +46,15 @@ class Job:
     device: torch.device
     max_fun: int = 15000
     start_states: tuple[dict[str, Tensor], ...] | None = None
+
+
+def train_streamed(
+    job: Job, stream: RowStream, callbacks: Sequence[Callback] = ()
+) -> list[MemberResult]:
+    """Train all members of a job in one stack, on rows that are read once for all of them."""
+    net = _build(job, job.members)
+    rows = _to_device(job.rows, job.device)
+    return train_stack(net, rows, job.plans, job.config, callbacks, stream)
 
 
 def activation_key(spec: ActivationSpec) -> object:

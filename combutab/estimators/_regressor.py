@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 from combutab._model_files import loadable
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._docs import document
+from combutab.estimators._streaming_targets import TargetLearner, TargetMoments
 from combutab.nn import ActivationSpec
 from combutab.training import GaussianNLL, Loss, Pinball, make_regression_loss
 
@@ -167,17 +168,11 @@ class MLPRegressor(RegressorMixin, BaseMLP):
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         targets = y.astype(np.float64).reshape(len(y), -1)
-        if self.loss == "poisson" and (targets < 0).any():
-            raise ValueError(
-                f"Some value(s) of y are out of the valid range of the loss 'poisson': it needs "
-                f"y >= 0, got {targets.min()}"
-            )
+        self._check_range(targets.min())
         if reset:
-            self._trained_loss = self._loss_parameters()
-            self._one_dimensional = y.ndim == 1
-            self.n_outputs_ = targets.shape[1]
-            self.out_activation_ = "exp" if self.loss == "poisson" else "identity"
-            self._y_mean, self._y_scale = self._target_scaling(targets, weight)
+            mean = np.average(targets, axis=0, weights=weight)
+            std = np.sqrt(np.average((targets - mean) ** 2, axis=0, weights=weight))
+            self._learn_target(y.ndim == 1, mean, std)
         if self._loss_parameters() != self._trained_loss:
             raise ValueError(
                 f"loss and quantiles are {self._loss_parameters()}, but the fitted estimator that "
@@ -185,20 +180,40 @@ class MLPRegressor(RegressorMixin, BaseMLP):
             )
         if targets.shape[1] != self.n_outputs_:
             raise ValueError(f"y has {targets.shape[1]} targets, fit saw {self.n_outputs_}")
-        return (targets - self._y_mean) / self._y_scale
+        return self._scale_target(targets)
 
-    def _target_scaling(
-        self, targets: np.ndarray, weight: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Shift and scale of each target, weighted."""
-        mean = np.average(targets, axis=0, weights=weight)
+    def _scale_target(self, targets: np.ndarray) -> np.ndarray:
+        """(n, T) in the target's units -> in training units; overwritten."""
+        targets -= self._y_mean
+        targets /= self._y_scale
+        return targets
+
+    def _check_range(self, smallest: float) -> None:
+        if self.loss == "poisson" and smallest < 0:
+            raise ValueError(
+                f"Some value(s) of y are out of the valid range of the loss 'poisson': it needs "
+                f"y >= 0, got {smallest}"
+            )
+
+    def _learn_target(self, one_dimensional: bool, mean: np.ndarray, std: np.ndarray) -> None:
+        """Set what follows from each target's mean and standard deviation, (T,)."""
+        self._trained_loss = self._loss_parameters()
+        self._one_dimensional = one_dimensional
+        self.n_outputs_ = len(mean)
+        self.out_activation_ = "exp" if self.loss == "poisson" else "identity"
+        self._y_mean, self._y_scale = self._target_scaling(mean, std)
+
+    def _target_scaling(self, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Shift and scale of each target."""
         if not self.scale_target:
             return np.zeros_like(mean), np.ones_like(mean)
         if self._loss().scaling == "mean":
             return np.zeros_like(mean), np.where(mean > 0, mean, 1.0)
-        std = np.sqrt(np.average((targets - mean) ** 2, axis=0, weights=weight))
         # a constant target, up to rounding, is only shifted
         return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)
+
+    def _target_learner(self) -> TargetLearner:
+        return TargetMoments()
 
     def _loss(self) -> Loss:
         if self.loss == "quantile":

@@ -110,6 +110,23 @@ class ParquetTable:
         """The column's Arrow type."""
         return self._schema.field(column).type
 
+    def dtype_kind(self, column: str) -> str:
+        """One letter for what a column holds: numpy's for numbers, truth values and times.
+
+        "C" stands for text and categories, "O" for what has no place in a table.
+        """
+        types, type_ = _arrow()[0].types, self.type_of(column)
+        tests = (
+            ("b", types.is_boolean),
+            ("i", types.is_integer),
+            ("f", types.is_floating),
+            ("f", types.is_decimal),
+            ("M", types.is_temporal),
+            ("O", types.is_nested),
+            ("O", types.is_null),
+        )
+        return next((kind for kind, test in tests if test(type_)), "C")
+
     def check_columns(self, columns: Sequence[str]) -> None:
         """Refuse columns that are not there, or whose type no column of a table can have."""
         types = _arrow()[0].types
@@ -187,7 +204,10 @@ class ParquetTable:
         for group in self.groups if groups is None else groups:
             first = group.first_row
             # With a buffer, and not read ahead, a column of any length takes little memory.
-            with pq.ParquetFile(group.path, buffer_size=_BUFFER, pre_buffer=False) as file:
+            metadata = self._metadata[group.path]
+            with pq.ParquetFile(
+                group.path, metadata=metadata, buffer_size=_BUFFER, pre_buffer=False
+            ) as file:
                 batches = file.iter_batches(
                     n_rows, row_groups=[group.index], columns=list(columns), use_threads=False
                 )

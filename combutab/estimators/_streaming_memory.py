@@ -1,0 +1,117 @@
+"""How a memory limit is shared out among what a streamed fit holds."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+from combutab.estimators._jobs import Job
+
+_UNITS = {"": 1, **{p: 1000 ** (i + 1) for i, p in enumerate("kmgt")}}
+_UNITS |= {f"{p}i": 1024 ** (i + 1) for i, p in enumerate("kmgt")}
+_PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?|)b\s*", re.IGNORECASE)
+
+# Copies of the weights: themselves, gradients, two moments of Adam, the optimiser's scratch, the
+# best so far, and at the end the results with their optimiser.
+_NETWORK_COPIES = 10
+_STEP_COPIES = 6  # of a batch's activations: forward, backward, masks and their like
+_ORDER_BYTES = 40  # a row and member: random numbers, sorted, and their places, as int64
+_FEWEST = 1024  # rows that are read at a time, at least
+_MOST = 1 << 16  # and at most: more rows are no faster
+_LANES = 8
+
+
+def parse_bytes(limit: Any) -> int:
+    """A number of bytes, or text such as "500MB" or "1.5 GiB", as bytes.
+
+    >>> parse_bytes("500MB"), parse_bytes("1.5 GiB"), parse_bytes(4096)
+    (500000000, 1610612736, 4096)
+    """
+    if isinstance(limit, str):
+        match = _PATTERN.fullmatch(limit)
+        if match is not None:
+            return int(float(match[1]) * _UNITS[match[2].lower()])
+    elif isinstance(limit, Integral) and not isinstance(limit, bool) and int(limit) > 0:
+        return int(limit)
+    raise ValueError(
+        "memory_limit must be a positive number of bytes or text such as '500MB', '2GB' or "
+        f"'1.5GiB', got {limit!r}"
+    )
+
+
+@dataclass(frozen=True)
+class RowCosts:
+    """Bytes that rows take."""
+
+    open_group: int
+    """Of a row group that is being read, whatever is read of it."""
+    read: int
+    """Of a row while it is read."""
+    encoded: int = 0
+    """Of a row as the network takes it."""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What a limit allows; all counts are of rows but the lanes."""
+
+    read: int
+    """Rows read at a time."""
+    lanes: int
+    """Row groups read by turns."""
+    window: int
+    """Rows that are trained on before others are read, a whole number of batches."""
+
+
+def rows_read(limit: int, costs: RowCosts) -> int:
+    """How many rows to read at a time from one row group at a time.
+
+    Raises
+    ------
+    ValueError
+        If the limit is too small for the smallest number.
+    """
+    needed = costs.open_group + _FEWEST * costs.read
+    if needed > limit // 2:
+        _refuse(limit, 2 * needed, f"{_FEWEST} rows of the file")
+    return min(_MOST, (limit // 4 - min(costs.open_group, limit // 8)) // costs.read)
+
+
+def plan_memory(limit: int, costs: RowCosts, job: Job, n_val: int) -> MemoryPlan:
+    """Share out what the network and the validation rows leave to the window and to reading.
+
+    Raises
+    ------
+    ValueError
+        If the limit is too small; it says how much is needed.
+    """
+    shape, n_members, batch_size = job.shape, len(job.members), job.config.batch_size
+    itemsize = job.config.precision.dtype.itemsize
+    widths = (shape.n_inputs, *shape.hidden, shape.n_outputs)
+    weights = sum((a + 1) * b for a, b in itertools.pairwise(widths))
+    weights += sum(c * min(shape.embedding_dim, c) for c in shape.cardinalities)
+    network = n_members * itemsize * weights * _NETWORK_COPIES
+    network += n_members * itemsize * batch_size * sum(widths) * _STEP_COPIES
+    network += n_val * costs.encoded
+    row = costs.encoded + _ORDER_BYTES * n_members
+    read = costs.read + costs.encoded
+    smallest_read = costs.open_group + _FEWEST * read
+    smallest_window = 2 * batch_size * row
+    needed = network + max(6 * smallest_read, smallest_window * 2)
+    if needed > limit:
+        _refuse(limit, needed, "one block of rows and the network")
+    rest = limit - network
+    lanes = max(1, min(_LANES, rest // 6 // max(1, costs.open_group)))
+    n_read = min(_MOST, (rest // 6 - min(costs.open_group, rest // 12)) // read)
+    window = rest // 2 // row // batch_size * batch_size
+    return MemoryPlan(n_read, lanes, window)
+
+
+def _refuse(limit: int, needed: int, what: str) -> None:
+    raise ValueError(
+        f"memory_limit of {limit} bytes is too small for {what}: at least {needed} bytes "
+        f"({-(-needed // 10**6)}MB) are needed; raise it, or use fewer columns, members or units"
+    )

@@ -1,0 +1,213 @@
+"""The rows of Parquet files as a training loop takes them: encoded, shuffled, window by window."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from combutab._device import Precision, resolve_device
+from combutab._random import fold_in, random_permutations, random_uniform
+from combutab.estimators._streaming_memory import MemoryPlan
+from combutab.estimators._streaming_targets import TargetLearner
+from combutab.preprocessing import ParquetTable, RowGroup
+from combutab.training import Rows
+
+_SPLIT, _BLOCKS = 2, 5  # purposes of the estimator's seed
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A table in files: which of its columns are what, and which of its rows validate."""
+
+    table: ParquetTable
+    features: list[str]
+    targets: list[str]
+    weight: str | None
+    seed: int
+    held_out: float
+    """Share of rows that validate."""
+
+    @property
+    def columns(self) -> list[str]:
+        """All that is read."""
+        return [*self.features, *self.targets, *([] if self.weight is None else [self.weight])]
+
+    def parts(
+        self, n_rows: int, groups: Sequence[RowGroup] | None = None
+    ) -> Iterator[tuple[pd.DataFrame, np.ndarray | None, np.ndarray]]:
+        """Rows of weight above 0, at most n_rows at a time: all columns, weights, which train."""
+        for first, frame in self.table.batches(self.columns, n_rows, groups):
+            draws = random_uniform([fold_in(self.seed, _SPLIT)], len(frame), first=first)[0]
+            trains = draws.numpy() >= self.held_out
+            weight = None
+            if self.weight is not None:
+                weight = self._weights(frame, first)
+                if not weight.all():
+                    kept = weight > 0
+                    frame, weight, trains = frame[kept], weight[kept], trains[kept]
+            if len(frame):
+                yield frame, weight, trains
+
+    def _weights(self, frame: pd.DataFrame, first: int) -> np.ndarray:
+        weight = frame[self.weight].to_numpy(np.float64, na_value=np.nan)
+        wrong = ~(np.isfinite(weight) & (weight >= 0))
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ValueError(
+                f"the weights in column {self.weight!r} must be at least 0 and finite, got "
+                f"{weight[row]} in row {first + row} (counted from 0)"
+            )
+        return weight
+
+
+@dataclass(frozen=True, eq=False)
+class _Encoded:
+    """Rows as arrays: what ``Rows`` holds as tensors."""
+
+    dense: np.ndarray
+    codes: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray | None
+
+    def __len__(self) -> int:
+        return len(self.dense)
+
+
+class ParquetRows:
+    """Training rows of Parquet files, as ``combutab.training.RowStream``.
+
+    An epoch opens row groups in a random order, several at a time, and takes a few rows of each
+    by turns until a window is full. A table that one window holds is read once, in its order.
+
+    Parameters
+    ----------
+    source : Source
+    estimator : MLPClassifier or MLPRegressor, with its encoding and target learned
+    learner : TargetLearner, which learned the target
+    n_rows : int
+        Training rows in all.
+    n_read : int
+        Rows to read at a time, until ``plan`` is set.
+    """
+
+    def __init__(
+        self, source: Source, estimator: Any, learner: TargetLearner, n_rows: int, n_read: int
+    ) -> None:
+        self.source, self.estimator, self.learner = source, estimator, learner
+        self.n_rows, self.plan = n_rows, MemoryPlan(n_read, 1, n_rows)
+        self.device = resolve_device(estimator.device)
+        self.dtype = Precision(estimator.precision).dtype
+        self._buffer: Rows | None = None
+        self._whole = False
+
+    def windows(self, epoch: int) -> Iterator[Rows]:
+        """Each training row once, in windows whose memory is used again."""
+        if self._whole and self._buffer is not None:
+            yield self._buffer
+            return
+        size = min(self.plan.window, self.n_rows)
+        fits, filled = size == self.n_rows, 0
+        in_order = fits or not self.estimator.shuffle
+        parts = self._in_order() if in_order else self._by_turns(epoch)
+        for part in self._encoded(parts, validation=False):
+            taken = 0
+            while taken < len(part):
+                self._buffer = self._buffer or _empty(part, size, self.dtype)
+                n = min(len(part) - taken, size - filled)
+                _copy(part, taken, self._buffer, filled, n)
+                taken, filled = taken + n, filled + n
+                if filled == size:
+                    self._whole = fits
+                    yield self._to_device(self._buffer, size)
+                    filled = 0
+        if filled and self._buffer is not None:
+            yield self._to_device(self._buffer, filled)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of an encoded row."""
+        encoder = self.estimator.encoder_
+        n_numbers = encoder.n_dense_ + len(self.source.targets) + 1
+        return self.dtype.itemsize * n_numbers + 8 * len(encoder.cardinalities_)
+
+    def validation(self, n_rows: int) -> Rows:
+        """The validation rows, in the table's order; none where there are none."""
+        rows, filled = None, 0
+        for part in self._encoded(self._in_order(), validation=bool(n_rows)):
+            rows = rows or _empty(part, n_rows, self.dtype)
+            if not n_rows:
+                break
+            _copy(part, 0, rows, filled, len(part))
+            filled += len(part)
+        assert rows is not None
+        return self._to_device(rows, n_rows)
+
+    def _in_order(self) -> Iterator[Any]:
+        return self.source.parts(self.plan.read)
+
+    def _by_turns(self, epoch: int) -> Iterator[Any]:
+        """Parts of several row groups by turns, the groups in a random order."""
+        groups = self.source.table.groups
+        key = fold_in(self.source.seed, _BLOCKS, epoch)
+        order = random_permutations([key], [len(groups)])[0].tolist()
+        n_lanes = min(self.plan.lanes, len(groups))
+        shuffled = [groups[i] for i in order]
+        lanes = deque(
+            self.source.parts(self.plan.read, shuffled[lane::n_lanes]) for lane in range(n_lanes)
+        )
+        while lanes:
+            lane = lanes.popleft()
+            part = next(lane, None)
+            if part is not None:
+                yield part
+                lanes.append(lane)
+
+    def _encoded(self, parts: Iterator[Any], *, validation: bool) -> Iterator[_Encoded]:
+        source = self.source
+        for frame, weight, trains in parts:
+            kept = ~trains if validation else trains
+            if not kept.all():
+                if not kept.any():
+                    continue
+                frame, weight = frame[kept], None if weight is None else weight[kept]
+            table = self.estimator.encoder_.encode(frame[source.features], owner=self.estimator)
+            y = self.learner.encode(self.estimator, frame[source.targets])
+            if not validation:
+                weight = self.learner.weigh(y, weight)
+            yield _Encoded(table.dense, table.codes, y, weight)
+
+    def _to_device(self, rows: Rows, n: int) -> Rows:
+        tensors = (rows.dense, rows.y, rows.codes, rows.weight)
+        return Rows(*(None if t is None else t[:n].to(self.device) for t in tensors))  # type: ignore[arg-type]
+
+
+def _empty(part: _Encoded, n_rows: int, dtype: torch.dtype) -> Rows:
+    """Room for rows like those of a part."""
+    labels = part.y.dtype == np.int64
+    return Rows(
+        torch.empty(n_rows, part.dense.shape[1], dtype=dtype),
+        torch.empty(n_rows, *part.y.shape[1:], dtype=torch.int64 if labels else dtype),
+        torch.empty(n_rows, part.codes.shape[1], dtype=torch.int64)
+        if part.codes.shape[1]
+        else None,
+        None if part.weight is None else torch.empty(n_rows, dtype=dtype),
+    )
+
+
+def _copy(part: _Encoded, start: int, rows: Rows, at: int, n: int) -> None:
+    """Copy n rows of a part, from ``start`` on, to ``rows``, from ``at`` on."""
+    pairs = (
+        (part.dense, rows.dense),
+        (part.y, rows.y),
+        (part.codes, rows.codes),
+        (part.weight, rows.weight),
+    )
+    for array, tensor in pairs:
+        if array is not None and tensor is not None:
+            tensor[at : at + n] = torch.from_numpy(array[start : start + n])

@@ -1,0 +1,127 @@
+"""What a target that comes in parts teaches: classes and their counts, or means and deviations."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from combutab.preprocessing import RunningMoments
+
+
+class TargetLearner(Protocol):
+    """Takes a target part by part; then the estimator can encode it."""
+
+    kinds: str
+    """Of numpy dtypes that a target may have, "C" for text and categories."""
+    single: bool
+    """Whether there can be one target only."""
+
+    def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
+        """Take complete targets, (n, n_targets), their weights, and which rows train."""
+
+    def finish(self, estimator: Any, names: list[str]) -> None:
+        """Set what the estimator learns of its target."""
+
+    def encode(self, estimator: Any, y: pd.DataFrame) -> np.ndarray:
+        """Targets -> what the loss takes."""
+
+    def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
+        """The weights of training rows of these encoded targets."""
+
+
+def _factor(y: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct labels, not all of which need occur, and each row's place among them."""
+    if isinstance(y.dtype, pd.CategoricalDtype):
+        return np.asarray(y.cat.categories), y.cat.codes.to_numpy(np.int64)
+    labels, places = np.unique(y.to_numpy(), return_inverse=True)
+    return labels, places
+
+
+class LabelCounts:
+    """The classes of one column, and how many training rows each has."""
+
+    kinds, single = "biufC", True
+
+    def __init__(self) -> None:
+        self._counts: dict[Any, int] = {}
+        self._by_class: np.ndarray | None = None
+
+    def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
+        """Take complete targets, (n, 1), and which rows train."""
+        labels, places = _factor(y.iloc[:, 0])
+        check_classification_targets(labels)
+        occurs = np.bincount(places, minlength=len(labels)) > 0
+        counts = np.bincount(places[trains], minlength=len(labels))
+        for label, count in zip(labels[occurs].tolist(), counts[occurs].tolist(), strict=True):
+            self._counts[label] = self._counts.get(label, 0) + count
+
+    def finish(self, estimator: Any, names: list[str]) -> None:
+        """Set the estimator's classes."""
+        labels = np.unique(np.array(list(self._counts)))
+        if labels.dtype.kind in "US":  # as those of a column of a DataFrame
+            labels = labels.astype(object)
+        if len(labels) < 2:
+            raise ValueError(
+                f"the target {names[0]!r} is {labels[0]!r} in all rows: one class, nothing to learn"
+            )
+        # repeated, since scikit-learn doubts targets that are all different
+        estimator._encode_target(np.repeat(labels, 3), None, reset=True)
+        counts = np.array([self._counts[label] for label in labels.tolist()])
+        if estimator.class_weight == "balanced":
+            present = counts > 0
+            self._by_class = counts.sum() / (present.sum() * np.where(present, counts, 1))
+        elif estimator.class_weight is not None:
+            self._by_class = compute_class_weight(
+                estimator.class_weight, classes=estimator.classes_, y=estimator.classes_
+            )
+
+    def encode(self, estimator: Any, y: pd.DataFrame) -> np.ndarray:
+        """Labels -> (n,) class numbers, or (n, 1) floats for two classes."""
+        labels, places = _factor(y.iloc[:, 0])
+        known = np.isin(labels, estimator.classes_)
+        numbers = np.searchsorted(estimator.classes_, labels[known])
+        table = np.zeros(len(labels), dtype=np.int64)  # labels of no row stay 0
+        table[known] = numbers
+        target = table[places]
+        return target if len(estimator.classes_) > 2 else target.astype(np.float64)[:, None]
+
+    def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
+        """Weights times those of the classes."""
+        if self._by_class is None:
+            return weight
+        by_row = self._by_class[target.reshape(-1).astype(np.int64)]
+        return by_row if weight is None else by_row * weight
+
+
+class TargetMoments:
+    """Means and standard deviations of one or several targets."""
+
+    kinds, single = "biuf", False
+
+    def __init__(self) -> None:
+        self._running: RunningMoments | None = None
+
+    def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
+        """Take complete targets, (n, n_targets), and their weights."""
+        if self._running is None:
+            self._running = RunningMoments(y.shape[1])
+        self._running.add(np.array(y, dtype=np.float64, order="C"), weight)
+
+    def finish(self, estimator: Any, names: list[str]) -> None:
+        """Set the estimator's shift and scale."""
+        assert self._running is not None
+        stats = self._running.result()
+        estimator._check_range(stats.low.min())
+        estimator._learn_target(len(names) == 1, stats.mean, stats.std)
+
+    def encode(self, estimator: Any, y: pd.DataFrame) -> np.ndarray:
+        """Targets -> (n, n_targets), scaled."""
+        return estimator._scale_target(np.array(y, dtype=np.float64))
+
+    def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
+        """The weights as they are."""
+        return weight
