@@ -1,4 +1,4 @@
-"""Figures, as matplotlib ``Figure`` objects that touch no global state."""
+"""Figures of comparisons: models with their intervals, and their ranks."""
 
 from __future__ import annotations
 

@@ -1,0 +1,14 @@
+"""Figures, as matplotlib ``Figure`` objects that touch no global state."""
+
+from combutab.plotting._comparison import plot_comparison, plot_critical_difference
+from combutab.plotting._layers import plot_activation_means, plot_fluctuation, plot_power
+from combutab.plotting._robustness import plot_robustness
+
+__all__ = [
+    "plot_activation_means",
+    "plot_comparison",
+    "plot_critical_difference",
+    "plot_fluctuation",
+    "plot_power",
+    "plot_robustness",
+]
