@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,7 +119,7 @@ def robustness(
     corruptions c. ``relative_mce`` has the errors minus those of the clean table. Both are 1 for
     the baseline; smaller is better.
 
-    At any time one corrupted table is held, of which only columns that change are copies.
+    One corrupted table is held at a time, of which only the columns that change are copies.
 
     References
     ----------
@@ -165,12 +166,9 @@ def robustness(
         for severity in asked:
             wrong = given(corrupter(table, corruption, way, severity))
             for name, model in models.items():
-                try:
-                    score = scorers[name](model, wrong, y_test)
-                except Exception as error:
-                    error.add_note(_note(name, corruption, severity))
-                    raise
-                rows.append((name, corruption, severity, score))
+                with _noting(name, corruption, severity):
+                    rows.append((name, corruption, severity, scorers[name](model, wrong, y_test)))
+            del wrong  # before the next is made
     scores = pd.DataFrame(rows, columns=["estimator", "corruption", "severity", "score"])
     summary = _summarise(scores, baseline, perfect_score)
     return Robustness(scores, summary, _scoring_name(scoring, next(iter(models.values()))))
@@ -225,19 +223,22 @@ def _probe(
     for corruption, way in chosen.items():
         wrong = given(corrupter(rows, corruption, way, severity))
         for name, model in models.items():
-            try:
+            with _noting(name, corruption, severity):
                 model.predict(wrong)
-            except Exception as error:
-                error.add_note(_note(name, corruption, severity))
-                raise
 
 
-def _note(name: str, corruption: str, severity: int) -> str:
-    return (
-        f"The estimator {name!r}, at the corruption {corruption!r} of severity {severity}. If it "
-        "cannot take such tables, name the other corruptions in corruptions=, or put what it lacks "
-        "(an imputer, say) before it in a pipeline."
-    )
+@contextmanager
+def _noting(name: str, corruption: str, severity: int) -> Iterator[None]:
+    """Say of errors where they happened, and the way out."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(
+            f"The estimator {name!r}, at the corruption {corruption!r} of severity {severity}. If "
+            "it cannot take such tables, name the other corruptions in corruptions=, or put what "
+            "it lacks (an imputer, say) before it in a pipeline."
+        )
+        raise
 
 
 def _scoring_name(scoring: Any, model: Any) -> str:
