@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -102,7 +103,8 @@ def _table_batches(network: Any, table: Any, batch_size: int) -> Iterator[tuple[
 
 
 def _module_batches(model: nn.Module, X: Any, batch_size: int) -> Iterable[tuple[Tensor, ...]]:
-    like = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
+    tensors = itertools.chain(model.parameters(), model.buffers())
+    like = next((tensor for tensor in tensors if tensor.is_floating_point()), None)
     if isinstance(X, pd.DataFrame):
         raise TypeError(
             "a torch module takes tensors or arrays, got a DataFrame; encode it first, as "
@@ -122,11 +124,13 @@ def _module_batches(model: nn.Module, X: Any, batch_size: int) -> Iterable[tuple
     return (_arguments(part, like) for part in X.split(batch_size))
 
 
-def _arguments(batch: Any, like: Tensor) -> tuple[Tensor, ...]:
+def _arguments(batch: Any, like: Tensor | None) -> tuple[Tensor, ...]:
     """A batch of a DataLoader is its inputs, or a list that begins with them."""
     inputs = batch[0] if isinstance(batch, list | tuple) else batch
     if not isinstance(inputs, Tensor):
         raise TypeError(f"a batch must be a tensor or begin with one, got {type(inputs).__name__}")
+    if like is None:  # no weights to say where, and how exact
+        return (inputs,)
     return (inputs.to(like.device, like.dtype if inputs.is_floating_point() else None),)
 
 
