@@ -1,0 +1,28 @@
+"""Networks whose weights are written down: the papers' theorems as modules."""
+
+from combutab.constructions._expression import expression_network
+from combutab.constructions._laws import (
+    compose,
+    exp_network,
+    linear_combination,
+    log_network,
+    monomial_network,
+    polynomial_network,
+    product,
+)
+from combutab.constructions._lipschitz import lipschitz_network, relu_hard_function
+from combutab.constructions._network import ConstructedNetwork
+
+__all__ = [
+    "ConstructedNetwork",
+    "compose",
+    "exp_network",
+    "expression_network",
+    "linear_combination",
+    "lipschitz_network",
+    "log_network",
+    "monomial_network",
+    "polynomial_network",
+    "product",
+    "relu_hard_function",
+]

@@ -1,0 +1,205 @@
+"""A network from a formula: every node of the SymPy expression becomes a plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from combutab.constructions import _plan
+from combutab.constructions._network import ConstructedNetwork
+from combutab.constructions._plan import Plan
+from combutab.constructions._ranges import as_domain
+from combutab.constructions._terms import Base, Terms, sum_of_products
+from combutab.datasets import parse_formula
+
+if TYPE_CHECKING:
+    import sympy
+
+Domain = Mapping[str, tuple[float, float]] | pd.DataFrame
+
+
+def expression_network(expression: str | sympy.Expr, domain: Domain) -> ConstructedNetwork:
+    """Network that equals a formula of sums, products, quotients, powers, exp and ln.
+
+    Theorem 0.3 and the law of composition (theorem .7). Also built are abs (of two ReLU units)
+    and sinh, cosh and tanh (of exponentials).
+
+    Parameters
+    ----------
+    expression : str or sympy.Expr
+        Text is parsed by ``combutab.datasets.parse_formula``: numbers, the variables, ``pi``,
+        ``+ - * / **`` and functions; nothing in it is executed.
+    domain : mapping of str to (float, float), or DataFrame
+        The inputs, in their order, and the lowest and highest value of each. Of a DataFrame: its
+        columns, and their smallest and largest values. Inputs that the expression does not use
+        are allowed (lemma .6).
+
+    Returns
+    -------
+    ConstructedNetwork, (..., n_inputs) -> (..., 1)
+
+    Raises
+    ------
+    ValueError
+        If the text is no formula, a variable is not in the domain, a function has no such
+        network (sin, ...), a part has no value on the domain (ln or a root of what may be
+        negative, a pole), or weights overflow. Parts are bounded each alone (interval
+        arithmetic), so that ``x - x`` may be thought negative: simplify the expression first.
+    ImportError
+        Without SymPy: ``pip install 'combutab[formulas]'``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> network = expression_network(
+    ...     "x1**2 * exp(-x2) / x3", {"x1": (1, 5), "x2": (0, 3), "x3": (0.1, 1)}
+    ... )
+    >>> network.hidden_layer_sizes
+    (3, 2)
+    >>> x = torch.tensor([2.0, 1.0, 0.5], dtype=torch.float64)
+    >>> print(f"{network(x).item():.12f}, {8 * math.exp(-1):.12f}")
+    2.943035529372, 2.943035529372
+    >>> expression_network("sin(x)", {"x": (0, 1)})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    ValueError: sin(x) cannot be built of ReLU, ELU and NLReLU units; ...
+    """
+    if isinstance(domain, pd.DataFrame):
+        domain = {str(name): (column.min(), column.max()) for name, column in domain.items()}
+    if not domain:
+        raise ValueError("domain must name at least one input, got none")
+    ranges = as_domain(list(domain.values()))
+    names = [str(name) for name in domain]
+    if isinstance(expression, str):
+        expression = parse_formula(expression, names)
+    plan = _Builder(dict(zip(names, range(len(names)), strict=True)), ranges).value(expression)
+    return ConstructedNetwork(plan, names)
+
+
+class _Builder:
+    """Plans of the nodes of one expression, each made once."""
+
+    def __init__(self, places: Mapping[str, int], ranges: np.ndarray) -> None:
+        self.places, self.inputs = places, _plan.identity(ranges)
+        self.values: dict[Any, Plan] = {}
+        self.logs: dict[Any, Plan] = {}
+
+    def value(self, node: sympy.Expr) -> Plan:
+        if node not in self.values:
+            self.values[node] = self._value(node)
+        return self.values[node]
+
+    def log(self, node: sympy.Expr) -> Plan:
+        """The logarithm of a positive node, without the exponential that it may end in."""
+        if node not in self.logs:
+            self.logs[node] = self._log(node)
+        return self.logs[node]
+
+    def _value(self, node: Any) -> Plan:
+        import sympy
+
+        if node.is_number:
+            return self._constant(node)
+        if node.is_Symbol:
+            if str(node) not in self.places:
+                raise ValueError(
+                    f"the expression has the variable {node}, and domain has only "
+                    f"{', '.join(self.places)}; give its interval"
+                )
+            row = np.eye(len(self.places))[self.places[str(node)]]
+            return _plan.affine(self.inputs, row, np.zeros(1))
+        if isinstance(node, sympy.exp):
+            return self._named(node, lambda: _plan.exponential(self.value(node.args[0])))
+        if isinstance(node, sympy.log):
+            return self.log(node.args[0])
+        if isinstance(node, sympy.Abs):
+            return _plan.absolute(self.value(node.args[0]))
+        if isinstance(node, sympy.tanh):  # in a form that its bounds are those of
+            return self.value(1 - 2 / (sympy.exp(2 * node.args[0]) + 1))
+        if isinstance(node, sympy.sinh | sympy.cosh):
+            return self.value(node.rewrite(sympy.exp))
+        if node.is_Pow and not node.exp.is_number:  # b^e = exp(e ln b)
+            return self.value(sympy.exp(node.exp * sympy.log(node.base), evaluate=False))
+        if node.is_Add or node.is_Mul or node.is_Pow:
+            return self._sum(node)
+        raise ValueError(
+            f"{node} cannot be built of ReLU, ELU and NLReLU units; what can: + - * / ** exp ln "
+            f"sqrt abs sinh cosh tanh. Compute {node.func.__name__} as a column of the table and "
+            "name that column in the expression"
+        )
+
+    def _log(self, node: Any) -> Plan:
+        import sympy
+
+        if isinstance(node, sympy.exp):
+            return self.value(node.args[0])
+        if node.is_Pow and node.exp.is_number and self._is_positive(node.base):
+            return _plan.affine(self.log(node.base), np.array([[_number(node.exp)]]), np.zeros(1))
+        if node.is_Pow and not node.exp.is_number:
+            return self.value(node.exp * sympy.log(node.base))
+        if node.is_Mul and all(self._is_positive(factor) for factor in node.args):
+            logs = _plan.stack([self.log(factor) for factor in node.args])
+            return _plan.affine(logs, np.ones((1, len(node.args))), np.zeros(1))
+        if node.is_number and _number(node) > 0:
+            return self._constant(sympy.log(node))
+        return self._named(f"ln({node})", lambda: _plan.logarithm(self.value(node)))
+
+    def _is_positive(self, node: Any) -> bool:
+        return bool(self.value(node).ranges[0, 0] > 0)
+
+    def _constant(self, node: Any) -> Plan:
+        nothing = np.zeros((1, len(self.places)))
+        return _plan.affine(self.inputs, nothing, np.array([_number(node)]))
+
+    def _sum(self, node: Any) -> Plan:
+        """Eq. 9: the node as a sum of products of powers of its parts."""
+        import sympy
+
+        parts: dict[Any, int] = {}
+        rows: list[tuple[Fraction, dict[int, float]]] = []
+        for term in sympy.Add.make_args(node):
+            coefficient = Fraction(1)
+            factors: dict[int, float] = {}
+            for factor in sympy.Mul.make_args(term):
+                if factor.is_number:
+                    coefficient *= Fraction(_number(factor))
+                    continue
+                base, exponent = factor, 1.0
+                if factor.is_Pow and factor.exp.is_number:
+                    base, exponent = factor.base, _number(factor.exp)
+                place = parts.setdefault(base, len(parts))
+                factors[place] = factors.get(place, 0.0) + exponent
+            rows.append((coefficient, factors))
+        terms: Terms = {}
+        for coefficient, factors in rows:
+            powers = tuple(factors.get(j, 0.0) for j in range(len(parts)))
+            terms[powers] = terms.get(powers, Fraction(0)) + coefficient
+        bases = [Base(self.value(p), partial(self.log, p), str(p)) for p in parts]
+        return self._named(node, lambda: sum_of_products(bases, terms))
+
+    @staticmethod
+    def _named(part: Any, make: Callable[[], Plan]) -> Plan:
+        """What goes wrong is said with the innermost part of the expression in which it does."""
+        try:
+            return make()
+        except ValueError as error:
+            if str(error).startswith("in "):
+                raise
+            raise ValueError(f"in {part}: {error}") from None
+
+
+def _number(node: Any) -> float:
+    """A constant of the expression in float64."""
+    try:
+        value = float(node)
+    except TypeError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{node} is not a finite real number")
+    return value

@@ -1,0 +1,194 @@
+"""The module that a construction returns, and how far rounding takes it from what it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from combutab.activations import CombU
+from combutab.constructions._plan import KINDS, Affine, Plan, merged
+
+
+class ConstructedNetwork(nn.Module):
+    """Linear layers and CombU layers whose weights were written down, not trained.
+
+    Made by the functions of this package, in float64. ``layers`` is an ordinary
+    ``nn.Sequential`` of ``nn.Linear`` and ``CombU``; it can be trained, cast and moved, and it can
+    start an estimator: ``MLPRegressor(init=network)``. Outside of its domain the network stays
+    defined, but no longer equals what it was made for: above it exponentials go on as constants,
+    below it logarithms do.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of this package.
+    inputs : sequence of str
+        Names of the inputs.
+
+    Attributes
+    ----------
+    layers : nn.Sequential
+    inputs : tuple of str
+    domain : tuple of (float, float)
+        Of each input: where the network equals what it was made for, but for rounding.
+    output_range : tuple of (float, float)
+        Of each output: bounds of its values on the domain, not always reached.
+    hidden_layer_sizes : tuple of int
+
+    Shape
+    -----
+    (..., n_inputs) -> (..., n_outputs)
+
+    References
+    ----------
+    "CombU: a combined unit activation for fitting mathematical expressions with neural
+    networks", lemmas 0.1 and 0.2, theorem 0.3, appendix A.
+
+    Examples
+    --------
+    >>> from combutab.constructions import monomial_network
+    >>> network = monomial_network([2, -1], domain=[(1, 10), (1, 10)])
+    >>> x = torch.tensor([3.0, 2.0], dtype=torch.float64)
+    >>> print(f"{network(x).item():.12f}")
+    4.500000000000
+    >>> network.hidden_layer_sizes, network.domain
+    ((2, 2), ((1.0, 10.0), (1.0, 10.0)))
+    """
+
+    def __init__(self, plan: Plan, inputs: Sequence[str]) -> None:
+        super().__init__()
+        self._plan = merged(plan)
+        self.inputs = tuple(inputs)
+        self.domain = _pairs(plan.domain)
+        self.output_range = _pairs(plan.ranges)
+        modules: list[nn.Module] = []
+        for layer in self._plan.hidden:
+            width = len(layer.kinds)
+            counts = np.bincount(layer.kinds, minlength=len(KINDS)).tolist()
+            ratios = {kind: n / width for kind, n in zip(KINDS, counts, strict=True)}
+            modules += [_linear(layer.affine), CombU(width, ratios)]
+        self.layers = nn.Sequential(*modules, _linear(self._plan.last))
+
+    @property
+    def hidden_layer_sizes(self) -> tuple[int, ...]:
+        return tuple(len(layer.kinds) for layer in self._plan.hidden)
+
+    @property
+    def plan(self) -> Plan:
+        """The weights as written down, for the laws of appendix A.
+
+        Raises
+        ------
+        ValueError
+            If the weights are not those any more: the network was trained.
+        """
+        linears = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+        maps = [*(layer.affine for layer in self._plan.hidden), self._plan.last]
+        for linear, made in zip(linears, maps, strict=True):
+            for parameter, written in ((linear.weight, made.weight), (linear.bias, made.bias)):
+                if not torch.equal(parameter.cpu(), torch.from_numpy(written).to(parameter.dtype)):
+                    raise ValueError(
+                        "the network was changed since it was made, so that its ranges and "
+                        "rounding errors are not known; construct it anew"
+                    )
+        return self._plan
+
+    def forward(self, x: Tensor) -> Tensor:  # (..., n_inputs) -> (..., n_outputs)
+        return self.layers(x)
+
+    @torch.no_grad()
+    def rounding_error(self, x: Tensor) -> Tensor:
+        """How far rounding may take the outputs from the exact values, at these inputs.
+
+        A rigorous running bound: of the weights, which are rounded themselves, and of every
+        operation, in the precision of the network. It tells what a domain costs: exp(x) on
+        (m, M) is known to about ``2**-53 * exp(M)`` everywhere, so that values far below exp(M)
+        have few right digits or none.
+
+        Parameters
+        ----------
+        x : Tensor, (..., n_inputs)
+            Of the network's dtype.
+
+        Returns
+        -------
+        Tensor, (..., n_outputs)
+            Bounds of the absolute error; inf for inputs outside of the domain, where the network
+            stands for nothing.
+
+        Raises
+        ------
+        ValueError
+            If the network was trained since it was made.
+
+        Examples
+        --------
+        >>> from combutab.constructions import exp_network
+        >>> network = exp_network((0, 30))
+        >>> x = torch.tensor([[0.0], [30.0]], dtype=torch.float64)
+        >>> (network.rounding_error(x) / torch.exp(x)).log10().round().flatten().tolist()
+        [-2.0, -13.0]
+        """
+        plan = self.plan
+        unit = torch.finfo(x.dtype).eps / 2
+        exact = x.double()
+        low, high = torch.as_tensor(self.domain, dtype=torch.float64, device=x.device).T
+        inside = ((exact >= low) & (exact <= high)).all(-1, keepdim=True)
+        h, error = exact, torch.zeros_like(exact)
+        maps = [*(layer.affine for layer in plan.hidden), plan.last]
+        for i, made in enumerate(maps):
+            h, error = _affine_error(made, h, error, unit)
+            if i < plan.depth:
+                h, error = _unit_error(plan.hidden[i].kinds, h, error, unit)
+        return torch.where(inside, error, torch.inf)
+
+    def extra_repr(self) -> str:
+        intervals = zip(self.inputs, self.domain, strict=True)
+        return ", ".join(f"{name} in ({low:g}, {high:g})" for name, (low, high) in intervals)
+
+
+def _linear(made: Affine) -> nn.Linear:
+    n_out, n_in = made.weight.shape
+    # skip_init: nothing is drawn, the caller's random numbers stay as they are
+    linear = nn.utils.skip_init(nn.Linear, n_in, n_out, dtype=torch.float64)
+    with torch.no_grad():
+        linear.weight.copy_(torch.from_numpy(made.weight))
+        linear.bias.copy_(torch.from_numpy(made.bias))
+    return linear
+
+
+def _pairs(ranges: np.ndarray) -> tuple[tuple[float, float], ...]:
+    return tuple((low, high) for low, high in ranges.tolist())
+
+
+def _affine_error(made: Affine, h: Tensor, error: Tensor, unit: float) -> tuple[Tensor, Tensor]:
+    """Result of a linear layer and its error, for inputs known up to ``error``."""
+
+    def tensor(array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(h.device)
+
+    weight, bias = tensor(made.weight), tensor(made.bias)
+    z = h @ weight.T + bias
+    # n + 3 roundings: n products with n - 1 sums, the bias, the weights in the network's dtype
+    rounding = (len(made.weight[0]) + 3) * unit
+    size = (h.abs() + error) @ weight.abs().T + bias.abs()
+    error = error @ weight.abs().T + (h.abs() + error) @ tensor(made.weight_error).T
+    return z, error + tensor(made.bias_error) + rounding * size
+
+
+def _unit_error(kinds: np.ndarray, z: Tensor, error: Tensor, unit: float) -> tuple[Tensor, Tensor]:
+    """Result of ReLU, ELU and NLReLU units and its error: steepest slope near z, 4 roundings."""
+    kind = torch.from_numpy(kinds).to(z.device)
+    above = z.clamp_min(0)
+    value = torch.where(
+        kind == 0, above, torch.where(kind == 1, above + z.clamp_max(0).expm1(), above.log1p())
+    )
+    slope = torch.where(
+        kind == 0,
+        (z + error > 0).double(),
+        torch.where(kind == 1, (z + error).clamp_max(0).exp(), 1 / (1 + (z - error).clamp_min(0))),
+    )
+    return value, slope * error + 4 * unit * value.abs()

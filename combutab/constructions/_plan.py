@@ -1,0 +1,242 @@
+"""Networks of ReLU, ELU and NLReLU units as arrays, and the laws that make one of others.
+
+A plan is a network before it becomes a module: layers of units whose kinds are chosen freely, the
+range of each output, and how far its weights may be from what they stand for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import block_diag
+
+from combutab.constructions._ranges import Ranges, combination, widened
+
+KINDS = ("relu", "elu", "nlrelu")  # in the order of CombU's parts
+UNIT_ROUNDOFF = 2.0**-53
+LARGEST_EXPONENT = math.log(np.finfo(np.float64).max)  # 709.78...
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """``weight @ h + bias``, and bounds of the rounding errors in both.
+
+    weight, weight_error : (n_out, n_in); bias, bias_error : (n_out,)
+    """
+
+    weight: np.ndarray
+    bias: np.ndarray
+    weight_error: np.ndarray
+    bias_error: np.ndarray
+
+    @classmethod
+    def of(cls, weight: np.ndarray, bias: np.ndarray) -> Affine:
+        """Of numbers that were themselves rounded (1/delta, exp(M)) by two units at most."""
+        weight, bias = np.asarray(weight, np.float64), np.asarray(bias, np.float64)
+        unit = 2 * UNIT_ROUNDOFF
+        return cls(weight, bias, unit * np.abs(weight), unit * np.abs(bias))
+
+    def after(self, inner: Affine) -> Affine:
+        """This map of what the inner map gives, as one map (lemma .4)."""
+        size, inner_size = np.abs(self.weight), np.abs(inner.weight)
+        unit = (inner.weight.shape[0] + 2) * UNIT_ROUNDOFF
+        outer_size = size + self.weight_error
+        return Affine(
+            self.weight @ inner.weight,
+            self.weight @ inner.bias + self.bias,
+            outer_size @ inner.weight_error
+            + self.weight_error @ inner_size
+            + unit * size @ inner_size,
+            outer_size @ inner.bias_error
+            + self.weight_error @ np.abs(inner.bias)
+            + self.bias_error
+            + unit * (size @ np.abs(inner.bias) + np.abs(self.bias)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Hidden:
+    """A hidden layer: unit i gives ``kinds[i]`` of row i of the map."""
+
+    affine: Affine
+    kinds: np.ndarray  # (n_units,) positions in KINDS
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Hidden layers, the last linear map, the range of each output and the domain of each input."""
+
+    hidden: tuple[Hidden, ...]
+    last: Affine
+    ranges: Ranges
+    domain: Ranges
+
+    @property
+    def depth(self) -> int:
+        return len(self.hidden)
+
+
+def identity(domain: Ranges) -> Plan:
+    """The inputs as they are: no hidden layer."""
+    n = len(domain)
+    exact = Affine(np.eye(n), np.zeros(n), np.zeros((n, n)), np.zeros(n))
+    return Plan((), exact, domain, domain)
+
+
+def affine(plan: Plan, weight: np.ndarray, bias: np.ndarray) -> Plan:
+    """Linear combinations of the outputs (lemma .4)."""
+    weight, bias = np.atleast_2d(np.asarray(weight, np.float64)), np.asarray(bias, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ranges = combination(weight, bias, plan.ranges)
+    if not np.isfinite(ranges).all():
+        raise ValueError(
+            "a linear combination reaches beyond float64 on the domain; narrow the domain, or "
+            "measure the variables in other units"
+        )
+    return replace(plan, last=Affine.of(weight, bias).after(plan.last), ranges=ranges)
+
+
+def deepen(plan: Plan, depth: int) -> Plan:
+    """The same outputs from more hidden layers (theorem .5).
+
+    NOTE[DIFF]: theorem .5 takes R(z) - R(-z) always; we take R(z) or R(-z) alone where the range
+    tells the sign.
+    """
+    while plan.depth < depth:
+        low, high = plan.ranges.T
+        eye = np.eye(len(low))
+        signs = np.concatenate([eye[high > 0], -eye[(low < 0) | (high <= 0)]])
+        plan = _layer(plan, signs, np.zeros(len(signs)), "relu")
+        exact = Affine(signs.T, np.zeros(len(low)), 0 * signs.T, np.zeros(len(low)))
+        plan = replace(plan, last=exact, ranges=np.stack([low, high], axis=1))
+    return plan
+
+
+def stack(plans: Sequence[Plan]) -> Plan:
+    """All outputs of networks of the same inputs side by side (lemma .6, theorem .5)."""
+    depth = max(plan.depth for plan in plans)
+    plans = [deepen(plan, depth) for plan in plans]
+    layers = []
+    for i in range(depth):
+        parts = [plan.hidden[i] for plan in plans]
+        maps = _side_by_side([part.affine for part in parts], first=i == 0)
+        layers.append(Hidden(maps, np.concatenate([part.kinds for part in parts])))
+    last = _side_by_side([plan.last for plan in plans], first=depth == 0)
+    ranges = np.concatenate([plan.ranges for plan in plans])
+    return merged(Plan(tuple(layers), last, ranges, plans[0].domain))
+
+
+def compose(outer: Plan, inner: Plan) -> Plan:
+    """The outer network of the inner one's outputs (theorem .7).
+
+    NOTE[DIFF]: theorem .7 puts a layer of ReLU between the two; what goes from one to the other
+    is a linear combination already, so that none is needed.
+    """
+    maps = [*(layer.affine for layer in outer.hidden), outer.last]
+    maps[0] = maps[0].after(inner.last)
+    hidden = [replace(layer, affine=m) for layer, m in zip(outer.hidden, maps, strict=False)]
+    return merged(Plan((*inner.hidden, *hidden), maps[-1], outer.ranges, inner.domain))
+
+
+def exponential(plan: Plan) -> Plan:
+    """exp of every output (lemma 0.1)."""
+    low, high = plan.ranges.T
+    if high.max() > LARGEST_EXPONENT:
+        worst = int(high.argmax())
+        raise ValueError(
+            f"exp(z) for z in ({low[worst]:.6g}, {high[worst]:.6g}) overflows: its weights are "
+            f"exp({high[worst]:.6g}), and float64 ends at exp({LARGEST_EXPONENT:.2f}); narrow "
+            "the domain, or measure the variables in larger units"
+        )
+    # (E(z - M) - R(z - M) + 1) exp(M), Eqs. 2 to 6, with M the upper end of the range
+    n, scale = len(high), np.exp(high)
+    both = np.concatenate([np.eye(n)] * 2)
+    inner = Affine(both, -np.tile(high, 2), 0 * both, np.zeros(2 * n))  # M is exact
+    plan = _append(plan, inner, np.repeat([KINDS.index("elu"), KINDS.index("relu")], n))
+    last = Affine.of(np.concatenate([np.diag(scale), -np.diag(scale)], axis=1), scale)
+    return replace(plan, last=last, ranges=widened(np.stack([np.exp(low), scale], axis=1)))
+
+
+def logarithm(plan: Plan) -> Plan:
+    """Natural logarithm of every output (lemma 0.2)."""
+    low, high = plan.ranges.T
+    for delta, top in zip(low.tolist(), high.tolist(), strict=True):
+        if not delta > 0:
+            raise ValueError(
+                f"ln(z) needs z > 0, but z reaches {delta:.6g} on the domain, by the bounds of "
+                "its parts; narrow the domain to where it is positive"
+            )
+        if not math.isfinite(top / delta) or not math.isfinite(1 / delta):
+            raise ValueError(
+                f"ln(z) for z in ({delta:.6g}, {top:.6g}) cannot be represented: its weight is "
+                f"1/{delta:.6g}, and z times that overflows float64; narrow the domain"
+            )
+    # Eq. 7 with the erratum: ln z = N(z/delta - 1) PLUS ln(delta), delta the range's lower end
+    plan = _layer(plan, np.diag(1 / low), -np.ones(len(low)), "nlrelu")
+    last = Affine.of(np.eye(len(low)), np.log(low))
+    return replace(plan, last=last, ranges=widened(np.log(np.stack([low, high], axis=1))))
+
+
+def absolute(plan: Plan) -> Plan:
+    """Absolute value of every output: R(z) + R(-z)."""
+    eye = np.eye(len(plan.ranges))
+    plan = _layer(plan, np.concatenate([eye, -eye]), np.zeros(2 * len(eye)), "relu")
+    low, high = plan.ranges.T
+    least = np.maximum(np.maximum(low, -high), 0)
+    ranges = np.stack([least, np.maximum(np.abs(low), np.abs(high))], axis=1)
+    return replace(plan, last=Affine.of(np.hstack([eye, eye]), np.zeros(len(eye))), ranges=ranges)
+
+
+def _layer(plan: Plan, weight: np.ndarray, bias: np.ndarray, kind: str) -> Plan:
+    return _append(plan, Affine.of(weight, bias), np.full(len(weight), KINDS.index(kind)))
+
+
+def _append(plan: Plan, inner: Affine, kinds: np.ndarray) -> Plan:
+    """Add a hidden layer over the outputs; the caller sets ``last`` and ``ranges``."""
+    return replace(plan, hidden=(*plan.hidden, Hidden(inner.after(plan.last), kinds)))
+
+
+def _side_by_side(maps: Sequence[Affine], *, first: bool) -> Affine:
+    joined = (
+        np.concatenate if first else lambda blocks: block_diag(*blocks)
+    )  # shared inputs, or own
+    return Affine(
+        joined([m.weight for m in maps]),
+        np.concatenate([m.bias for m in maps]),
+        joined([m.weight_error for m in maps]),
+        np.concatenate([m.bias_error for m in maps]),
+    )
+
+
+def merged(plan: Plan) -> Plan:
+    """Equal units of a layer as one, each layer sorted by kind, the outputs unchanged.
+
+    What an expression says twice is so computed once.
+    """
+    maps = [*(layer.affine for layer in plan.hidden), plan.last]
+    hidden = []
+    for i, layer in enumerate(plan.hidden):
+        own, following = maps[i], maps[i + 1]
+        rows = np.column_stack([layer.kinds, own.weight, own.bias])
+        _, kept, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        order = np.lexsort([kept, layer.kinds[kept]])  # by kind, as CombU has them, then as before
+        kept, group = kept[order], np.argsort(order)[group.reshape(-1)]
+        gather = (group[:, None] == np.arange(len(kept))).astype(np.float64)
+        error = np.zeros((len(kept), own.weight.shape[1]))
+        np.maximum.at(error, group, own.weight_error)
+        bias_error = np.zeros(len(kept))
+        np.maximum.at(bias_error, group, own.bias_error)
+        hidden.append(
+            Hidden(Affine(own.weight[kept], own.bias[kept], error, bias_error), layer.kinds[kept])
+        )
+        summed_error = following.weight_error @ gather
+        summed_error += (
+            len(rows) * UNIT_ROUNDOFF * (np.abs(following.weight) @ gather) * (gather.sum(0) > 1)
+        )
+        maps[i + 1] = replace(
+            following, weight=following.weight @ gather, weight_error=summed_error
+        )
+    return replace(plan, hidden=tuple(hidden), last=maps[-1])

@@ -1,0 +1,65 @@
+"""Intervals that hold all values of an expression: arrays (n, 2) of lowest and highest values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+Ranges = np.ndarray  # (n, 2) float64
+
+_UNIT = 2.0**-53
+
+
+def as_domain(domain: Sequence[Sequence[float]]) -> Ranges:
+    """Check a domain: a pair (low, high) of finite numbers for each variable."""
+    ranges = np.asarray(domain, dtype=np.float64)
+    if ranges.ndim != 2 or ranges.shape[1] != 2:
+        raise ValueError(f"domain must hold one pair (low, high) for each variable, got {domain!r}")
+    for low, high in ranges.tolist():
+        if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+            raise ValueError(
+                f"domain must be of finite intervals with low <= high, got ({low}, {high})"
+            )
+    return ranges
+
+
+def widened(ranges: Ranges, size: np.ndarray | float = 0.0) -> Ranges:
+    """Make room for the rounding of a result, made of terms of this size: 8 units of it."""
+    margin = 8 * _UNIT * np.maximum(np.abs(ranges), np.reshape(size, (-1, 1)))
+    return ranges + margin * [-1, 1]
+
+
+def combination(weight: np.ndarray, bias: np.ndarray, ranges: Ranges) -> Ranges:
+    """Range of ``weight @ x + bias`` for x in ``ranges``."""
+    above, below = np.maximum(weight, 0), np.minimum(weight, 0)
+    low = above @ ranges[:, 0] + below @ ranges[:, 1] + bias
+    high = above @ ranges[:, 1] + below @ ranges[:, 0] + bias
+    size = np.abs(weight) @ np.abs(ranges).max(1, initial=0) + np.abs(bias)
+    ranges = np.stack([low, high], axis=1)
+    exact = (np.abs(weight).sum(1) == np.abs(weight).max(1, initial=0)) & (bias == 0)
+    exact &= np.isin(weight, [-1, 0, 1]).all(1)  # an input as it is, or its negative
+    return np.where(exact[:, None], ranges, widened(ranges, weight.shape[1] * size))
+
+
+def power(range_: np.ndarray, exponent: float) -> np.ndarray:
+    """Range of x^exponent, (2,); x is positive, or the exponent a whole number."""
+    ends = [_end(float(x), exponent) for x in range_]
+    if exponent > 0 and range_[0] <= 0 <= range_[1]:
+        ends.append(0.0)
+    return np.array([min(ends), max(ends)])
+
+
+def _end(x: float, exponent: float) -> float:
+    try:
+        return x**exponent
+    except OverflowError:
+        return math.inf if x > 0 or exponent % 2 == 0 else -math.inf
+
+
+def product(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Range of a product, (2,)."""
+    with np.errstate(invalid="ignore"):
+        corners = np.nan_to_num(np.outer(one, other), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    return np.array([corners.min(), corners.max()])
