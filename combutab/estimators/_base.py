@@ -21,6 +21,7 @@ from combutab._device import Precision, resolve_device
 from combutab._random import fold_in, seed_from
 from combutab.estimators._constraints import PARAMETER_CONSTRAINTS, check_parameters
 from combutab.estimators._data import Prepared, prepare
+from combutab.estimators._initial import initial_states, initial_widths
 from combutab.estimators._jobs import Job, train_jobs
 from combutab.estimators._outcome import absorb
 from combutab.estimators._prefitted import take_prefitted
@@ -38,6 +39,7 @@ from combutab.training import (
     OptimizerConfig,
     TrainConfig,
     VerboseLines,
+    graphs_wanted,
 )
 
 _DEFAULT_BATCH = 500  # the CombU paper's
@@ -74,6 +76,10 @@ class BaseMLP(FromParquet, BaseEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _n_raw_outputs(self) -> int:
         """Width of the network's last layer."""
+
+    def _output_units(self) -> tuple[np.ndarray, np.ndarray]:
+        """Shift and scale that a raw output has been rid of: none for logits."""
+        return np.zeros(self._n_raw_outputs()), np.ones(self._n_raw_outputs())
 
     _score_name: str  # of the validation score: "accuracy" or "r2"
     _data_parameters: tuple[str, ...] = (  # all that ``_prepare`` depends on
@@ -195,6 +201,7 @@ class BaseMLP(FromParquet, BaseEstimator, metaclass=ABCMeta):
             max_grad_norm=self.max_grad_norm,
             track_metric=self.track_metric,
             precision=Precision(self.precision),
+            cuda_graphs=graphs_wanted(),
         )
         starts: Sequence[MemberStart | None] = [None] * self.n_members
         states = None
@@ -210,6 +217,8 @@ class BaseMLP(FromParquet, BaseEstimator, metaclass=ABCMeta):
             )
             starts = self._starts(continued=epochs is not None)
         members = tuple(Member(seed, self.activation, self.dropout) for seed in seeds)
+        if fresh:
+            states = initial_states(self, self._shape, members)
         plans = tuple(
             MemberPlan(
                 seed=seed,
@@ -234,14 +243,19 @@ class BaseMLP(FromParquet, BaseEstimator, metaclass=ABCMeta):
             embedding_dim=self.embedding_dim,
             normalization=self.normalization,
             proxy_norm=self.proxy_norm,
-            init=self.init,
+            init=self.init if isinstance(self.init, str) else "torch",
         )
 
     def _hidden_layer_sizes(self, n_rows: int) -> tuple[int, ...]:
         sizes = self.hidden_layer_sizes
-        if isinstance(sizes, str):
+        auto = isinstance(sizes, str)
+        if auto and isinstance(self.init, str):
             return _SMALL if n_rows < _SMALL_TABLE else _LARGE
-        return tuple(int(s) for s in sizes) if hasattr(sizes, "__iter__") else (int(sizes),)
+        if not auto:
+            sizes = tuple(int(s) for s in sizes) if hasattr(sizes, "__iter__") else (int(sizes),)
+        if isinstance(self.init, str):
+            return sizes
+        return initial_widths(self.init, self.activation, None if auto else sizes)
 
     def _checked_batch_size(self, n_rows: int) -> int:
         if self.batch_size == "auto" or self.solver == "lbfgs":

@@ -264,6 +264,11 @@ def _train_together(
             tables.append(rows)
     members, plans = [], []
     canonical: dict[object, ActivationSpec] = {}
+
+    @functools.cache  # one tensor for all members of a job
+    def shifted(rows: Tensor, offset: int) -> Tensor:
+        return rows + offset if offset else rows
+
     for place in stack:
         job = jobs[place.job]
         member, plan = job.members[place.member], job.plans[place.member]
@@ -274,8 +279,8 @@ def _train_together(
         plans.append(
             replace(
                 plan,
-                rows=plan.rows + offset,
-                val_rows=None if plan.val_rows is None else plan.val_rows + offset,
+                rows=shifted(plan.rows, offset),
+                val_rows=None if plan.val_rows is None else shifted(plan.val_rows, offset),
             )
         )
     net = _build(head, members)

@@ -8,6 +8,7 @@ from combutab.training._callbacks import (
     VerboseLines,
 )
 from combutab.training._conditions import Conditions, ConditionSampler
+from combutab.training._graphs import cuda_graphs, graphs_wanted
 from combutab.training._lbfgs import train_lbfgs
 from combutab.training._loop import train_stack
 from combutab.training._losses import (
@@ -56,6 +57,8 @@ __all__ = [
     "TrainConfig",
     "VerboseLines",
     "clip_gradients",
+    "cuda_graphs",
+    "graphs_wanted",
     "make_regression_loss",
     "schedule_factor",
     "train_lbfgs",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +23,13 @@ class StepInputs:
     keys: Tensor | None  # (M,) int64, of the dropout masks
     rates: Sequence[float] | Tensor  # (M,); a tensor on the device for steps that are replayed
     filling: Filling
-    groups: tuple[tuple[int, ...], ...] = ()  # of members with one rate, where it is a tensor
+    groups: tuple[tuple[int, ...], ...] = ()  # of members with one rate
+
+    def groups_of(self, rows: Sequence[int]) -> list[tuple[int, ...]]:
+        """The groups, of these members alone."""
+        wanted = set(rows)
+        found = [tuple(m for m in group if m in wanted) for group in self.groups]
+        return [group for group in found if group]
 
 
 class Objective:
@@ -125,11 +130,11 @@ class TrainingStep:
 
     def _take(self, name: str, table: Tensor, index: Tensor) -> Tensor:
         """Rows of a table, in memory that the next step uses again."""
-        shape = (len(index), *table.shape[1:])
+        n = index.numel()
         memory = self._memory.get(name)
-        if memory is None or len(memory) < len(index):
-            memory = self._memory[name] = table.new_empty(shape)
-        return torch.index_select(table, 0, index, out=memory[: len(index)])
+        if memory is None or memory.shape[0] < n:
+            memory = self._memory[name] = table.new_empty(n, *table.shape[1:])
+        return torch.index_select(table, 0, index, out=memory[:n])
 
     def __call__(self, batch: Rows, inputs: StepInputs) -> None:
         config, filling = self.config, inputs.filling
@@ -143,8 +148,14 @@ class TrainingStep:
         self._add_l2(objective.mass)
         if config.max_grad_norm is not None:
             clip_gradients(self.grads, config.max_grad_norm)
-        rates: Any = inputs.rates
-        self.optimizer.step(self.values, self.grads, filling.rows, rates, self.decays)
+        self.optimizer.step(
+            self.values,
+            self.grads,
+            filling.rows,
+            inputs.rates,
+            self.decays,
+            inputs.groups_of(filling.rows) if isinstance(inputs.rates, Tensor) else None,
+        )
         self._add_up(objective)
 
     def _add_l2(self, mass: Tensor | float) -> None:
