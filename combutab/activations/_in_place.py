@@ -120,6 +120,39 @@ class _GELU(InPlace):
         _aten.gelu_backward.grad_input(grad, kept, approximate=self.approximate, grad_input=grad)
 
 
+class _Mish(InPlace):
+    keeps_input = True
+
+    def forward_(self, x: Tensor) -> None:
+        _aten.mish_.default(x)
+
+    def backward_(self, kept: Tensor, grad: Tensor) -> None:
+        grad.copy_(_aten.mish_backward.default(grad, kept))
+
+
+class _HardSiLU(InPlace):
+    keeps_input = True
+
+    def forward_(self, x: Tensor) -> None:
+        _aten.hardswish_.default(x)
+
+    def backward_(self, kept: Tensor, grad: Tensor) -> None:
+        grad.copy_(_aten.hardswish_backward.default(grad, kept))
+
+
+@dataclass(frozen=True)
+class _Softplus(InPlace):
+    beta: float = 1.0
+    threshold: float = 20.0
+    keeps_input = True
+
+    def forward_(self, x: Tensor) -> None:
+        _aten.softplus.out(x, self.beta, self.threshold, out=x)
+
+    def backward_(self, kept: Tensor, grad: Tensor) -> None:
+        _aten.softplus_backward.grad_input(grad, kept, self.beta, self.threshold, grad_input=grad)
+
+
 @dataclass(frozen=True)
 class _Parts(InPlace):
     """Each part on its own slice of the features."""
@@ -167,6 +200,12 @@ def in_place(module: nn.Module) -> InPlace | None:
         return _SiLU()
     if isinstance(module, nn.GELU):
         return _GELU(module.approximate)
+    if isinstance(module, nn.Mish):
+        return _Mish()
+    if isinstance(module, nn.Hardswish):
+        return _HardSiLU()
+    if isinstance(module, nn.Softplus):
+        return _Softplus(module.beta, module.threshold)
     if isinstance(module, CombU) and module.partition is None and module.dim == -1:
         kernels = [in_place(part) for part in module.parts]
         if all(kernel is not None and not kernel.keeps_input for kernel in kernels):

@@ -58,6 +58,16 @@ class _MemberModules(nn.Module):
             self._names.append((name, key))
         self._vmap_works = self._probe_vmap(width, dtype)
 
+    @property
+    def skeleton(self) -> nn.Module:
+        """One member's module; the values of its tensors are not used."""
+        return self._skeleton[0]
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """The name of each tensor in the skeleton, and of its stack here."""
+        return self._names
+
     def _probe_vmap(self, width: int, dtype: torch.dtype) -> bool:
         if self._broadcasts or self._n_members() == 1:
             return False

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -112,7 +113,6 @@ class StackedMLP(StackedNetwork):
         )
         self.to(device)
         self._flatten(dtype, torch.device(device))
-        self._gradient_views: list[tuple[Tensor, Tensor]] | None = None
         self._step = self._make_step()
 
     def mask_maker(self) -> MaskMaker:
@@ -131,10 +131,7 @@ class StackedMLP(StackedNetwork):
         masks: Sequence[Tensor] | None = None,
         valid: Tensor | None = None,
     ) -> Tensor:
-        h = dense
-        if codes is not None and len(self.embeddings):
-            vectors = [table(codes[..., i]) for i, table in enumerate(self.embeddings)]
-            h = torch.cat([h, *vectors], dim=-1)
+        h = self._join(dense, codes)
         layers = zip(self.linears, self.norms, self.activations, strict=False)
         for i, (linear, norm, activation) in enumerate(layers):
             h = linear(h)
@@ -143,6 +140,13 @@ class StackedMLP(StackedNetwork):
             if masks is not None:
                 h = h * masks[i]
         return self.linears[-1](h)
+
+    def _join(self, dense: Tensor, codes: Tensor | None) -> Tensor:
+        """The first linear layer's input: dense columns, then embeddings."""
+        if codes is None or not len(self.embeddings):
+            return dense
+        vectors = [table(codes[..., i]) for i, table in enumerate(self.embeddings)]
+        return torch.cat([dense, *vectors], dim=-1)
 
     def gradients(
         self,
@@ -155,12 +159,14 @@ class StackedMLP(StackedNetwork):
     ) -> None:
         """Set ``flat.grads`` to the derivatives of ``objective(raw outputs)``, a scalar.
 
-        Plain networks (no normalisation, no embeddings, activations whose derivative follows from
-        their output) take the allocation-free path; the others go through autograd within
-        ``context`` (an autocast, say).
+        Networks on a CPU, and plain ones on any device, take steps in memory of their own; the
+        others go through autograd within ``context`` (an autocast, say). ``masks`` are used up.
         """
-        if self._step is not None and codes is None and context is nullcontext:
-            self._step.run(dense, masks, objective)
+        if self._step is not None and context is nullcontext:
+            rows = self._join(dense, codes)
+            by_rows = self._step.run(rows, masks, objective, valid)
+            if by_rows is not None:
+                self._embeddings_backward(rows, by_rows)
             return
         with context():
             raw = self(dense, codes, masks, valid)
@@ -182,41 +188,39 @@ class StackedMLP(StackedNetwork):
         -----
         dense : (n, n_dense), codes : (n, n_codes) int64 -> (M, n, n_outputs)
         """
-        step = self._make_step() if context is nullcontext else None
+        step = self._make_step(training=False) if context is nullcontext else None
         outputs = []
         for start in range(0, len(dense), chunk):
             part = dense[start : start + chunk].to(self.device)
             part = part.expand(self.n_members, *part.shape)
-            if step is not None:
-                outputs.append(step.outputs(part))
-                continue
             part_codes = None
             if codes is not None:
                 part_codes = codes[start : start + chunk].to(self.device)
                 part_codes = part_codes.expand(self.n_members, *part_codes.shape)
+            if step is not None:
+                outputs.append(step.outputs(self._join(part, part_codes)))
+                continue
             with context():
                 outputs.append(self(part, part_codes).to(self.dtype))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
 
-    def _make_step(self) -> InPlaceStep | None:
-        slots = [slot for slot in self.activations if isinstance(slot, StackedActivation)]
-        plain = self.shape.normalization == "none" and not self.shape.cardinalities
-        if not plain or any(InPlaceStep.kernels(slot) is None for slot in slots):
-            return None
-        linears = [layer for layer in self.linears if isinstance(layer, StackedLinear)]
-        return InPlaceStep(linears, slots, self._linear_gradients)
+    def _make_step(self, *, training: bool = True) -> InPlaceStep | None:
+        step = InPlaceStep(
+            [cast(StackedLinear, layer) for layer in self.linears],
+            list(self.norms),
+            [cast(StackedActivation, slot) for slot in self.activations],
+            self.flat if training else None,
+        )
+        return step if self.device.type == "cpu" or step.plain else None
 
-    def _linear_gradients(self) -> list[tuple[Tensor, Tensor]]:
-        if self._gradient_views is None:
-            self._gradient_views = [
-                (self.flat.gradient_of(layer, "weight"), self.flat.gradient_of(layer, "bias"))
-                for layer in self.linears
-            ]
-        return self._gradient_views
+    def _embeddings_backward(self, rows: Tensor, by_rows: Tensor) -> None:
+        tables = [cast(StackedEmbedding, table) for table in self.embeddings]
+        grads = torch.autograd.grad(rows, [table.weight for table in tables], by_rows)
+        for table, grad in zip(tables, grads, strict=True):
+            self.flat.gradient_of(table, "weight").copy_(grad)
 
     def select(self, keep: Sequence[int]) -> None:
         """Drop all members but these (increasing positions)."""
         super().select(keep)
-        self._gradient_views = None
         if self._step is not None:
             self._step.refresh()

@@ -1,90 +1,110 @@
-"""Forward and backward of a plain stack in buffers of its own: no allocation in a step.
+"""Forward and backward of a stack in memory of its own, step after step.
 
 On a CPU the temporaries of autograd cost as much as the matrix products: each is fresh memory
-that the system must map and clear. Here every layer's output, mask product and gradient has its
-place, and the matrix products of the backward pass write into the gradient matrix itself.
-The numbers are those of the autograd path.
+that the system must map and clear. Here every layer's output and gradient has its place, and the
+matrix products of the backward pass write into the gradient matrix itself. The numbers are those
+of the autograd path.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from combutab.activations import InPlace, in_place
 from combutab.nn._activation import StackedActivation
-from combutab.nn._layers import StackedLinear
+from combutab.nn._flat import FlatTensors
+from combutab.nn._layers import StackedLinear, StackedNorm
+from combutab.nn._scratch import Scratch
+from combutab.nn._step_products import affine, input_gradient, weight_gradient
+from combutab.nn._step_stages import (
+    AutogradStage,
+    GradientOf,
+    NormStage,
+    PointwiseStage,
+    Stage,
+    StageMemory,
+    activation_stage,
+    parameters_of,
+)
 
 
-def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """a @ b for each member, into ``out``."""
-    # With a single column bmm takes up to ten times as long on a CPU as mm does, which knows
-    # matrix times vector.
-    if a.device.type == "cpu" and 1 in (a.shape[2], b.shape[2]):
-        for i in range(a.shape[0]):
-            torch.mm(a[i], b[i], out=out[i])
-    else:
-        torch.bmm(a, b, out=out)
+@dataclass(frozen=True)
+class _Layer:
+    """A hidden layer: its normalisation, and each activation with its members."""
 
+    norm: Stage | None
+    parts: list[tuple[int, int, Stage]]  # first member, past the last, stage
 
-class _Buffer:
-    """Memory that grows to the largest shape asked for, and is reused for smaller ones."""
-
-    def __init__(self) -> None:
-        self._memory = torch.empty(0)
-
-    def view(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        n = math.prod(shape)
-        if self._memory.numel() < n or self._memory.dtype != like.dtype:
-            self._memory = torch.empty(n, dtype=like.dtype, device=like.device)
-        return self._memory[:n].view(shape)
+    @property
+    def pointwise(self) -> bool:
+        """Whether all it does after the linear map is to multiply the gradient by a slope."""
+        return self.norm is None and all(isinstance(p, PointwiseStage) for _, _, p in self.parts)
 
 
 class InPlaceStep:
-    """The gradients of a stack of linear layers, in-place activations and dropout masks.
+    """The gradients of a stack of linear layers, normalisations, activations and dropout masks.
 
     Parameters
     ----------
     linears : sequence of StackedLinear
+    norms : sequence of nn.Module
+        ``StackedNorm`` or ``nn.Identity``, one less than the linears.
     slots : sequence of StackedActivation
         One less than the linears.
-    gradients : callable
-        ``gradients()`` gives, for each linear layer, the views of the gradient matrix that its
-        weight's and its bias's gradients go to.
+    flat : FlatTensors, optional
+        Where gradients go; without, the step is for ``outputs`` alone.
     """
 
     def __init__(
         self,
         linears: Sequence[StackedLinear],
+        norms: Sequence[nn.Module],
         slots: Sequence[StackedActivation],
-        gradients: Callable[[], list[tuple[Tensor, Tensor]]],
+        flat: FlatTensors | None = None,
     ) -> None:
-        self.linears, self.slots, self.gradients = linears, slots, gradients
-        n_layers = len(linears)
-        self._outputs = [_Buffer() for _ in range(n_layers)]
-        self._inputs = [_Buffer() for _ in range(n_layers)]
-        self._dropped = [_Buffer() for _ in range(n_layers)]
-        self._upstream = [_Buffer(), _Buffer()]
-        self._weights = _Buffer()
+        self.linears, self.norms, self.slots = linears, norms, slots
+        # who only predicts writes no gradients: any place will do
+        self._at: GradientOf = getattr if flat is None else flat.gradient_of
         self.refresh()
 
     def refresh(self) -> None:
-        """Look the kernels up anew, after members were dropped."""
-        self._kernels = [self.kernels(slot) or [] for slot in self.slots]
+        """Look at members and memory anew, after members were dropped."""
+        like, at = self.linears[0].weight, self._at
+        self._scratch = Scratch(like.dtype, like.device)
+        self._valid: Tensor | None = None  # for batch normalisation
+        self._targets = [(at(layer, "weight"), at(layer, "bias")) for layer in self.linears]
+        self._weights = [layer.weight.data for layer in self.linears]
+        self._biases = [layer.bias.data for layer in self.linears]
+        self._layers = [self._layer(i) for i in range(len(self.slots))]
 
-    @staticmethod
-    def kernels(slot: StackedActivation) -> list[tuple[int, int, InPlace]] | None:
-        """(first member, past the last, kernels) of a slot, None if an activation has none."""
-        found = []
+    def _layer(self, i: int) -> _Layer:
+        norm, slot, like = self.norms[i], self.slots[i], self.linears[0].weight
+        at = self._at
+        stage: Stage | None = None
+        if isinstance(norm, StackedNorm):
+            stage = NormStage.of(norm, StageMemory(self._scratch, f"{i}.norm"), at, like)
+            if stage is None:
+                call = partial(self._normalize, norm)
+                stage = AutogradStage(call, parameters_of(norm, at))
+        parts = []
         for group in slot.groups:
-            kernels = in_place(slot.kinds[group.index])
-            if kernels is None:
-                return None
-            found.append((group.start, group.stop, kernels))
-        return found
+            memory = StageMemory(self._scratch, f"{i}.{group.index}")
+            part = activation_stage(slot.kinds[group.index], memory, at, like)
+            parts.append((group.start, group.stop, part))
+        return _Layer(stage, parts)
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing but linear layers and activations of single units."""
+        return all(layer.pointwise for layer in self._layers)
+
+    def _normalize(self, norm: StackedNorm, x: Tensor) -> Tensor:
+        return cast(Tensor, norm(x, self._valid))
 
     @torch.no_grad()
     def run(
@@ -92,76 +112,87 @@ class InPlaceStep:
         x: Tensor,
         masks: Sequence[Tensor] | None,
         objective: Callable[[Tensor], Tensor],
-    ) -> None:
-        """Fill the gradient matrix with the derivatives of ``objective(raw outputs)``."""
-        inputs, kept, out = self._forward(x, masks, training=True)
-        with torch.enable_grad():
-            raw = out.detach().requires_grad_()
-            (grad,) = torch.autograd.grad(objective(raw), raw)
-        targets = self.gradients()
+        valid: Tensor | None = None,
+    ) -> Tensor | None:
+        """Set the gradients to the derivatives of ``objective(raw outputs)``, a scalar.
+
+        Returns that by x, if x requires it.
+
+        An objective may have a method ``gradient`` that gives the derivative by the raw outputs,
+        in memory that may be overwritten. ``masks`` are overwritten.
+        """
+        self._valid = valid
+        inputs, slopes, raw = self._forward(x.detach(), masks)
+        gradient = getattr(objective, "gradient", None)
+        if gradient is not None:
+            grad = gradient(raw)
+        else:
+            with torch.enable_grad():
+                leaf = raw.detach().requires_grad_()
+                (grad,) = torch.autograd.grad(objective(leaf), leaf)
         for i in reversed(range(len(self.linears))):
-            linear, (weight_grad, bias_grad) = self.linears[i], targets[i]
-            self._weight_gradient(inputs[i], grad, linear.scale, weight_grad)
+            weight_grad, bias_grad = self._targets[i]
+            scale = self.linears[i].scale
+            weight_gradient(inputs[i], grad, weight_grad, scale)
             torch.sum(grad, dim=1, keepdim=True, out=bias_grad)
             if i == 0:
-                return
-            below = self._upstream[i % 2].view(tuple(inputs[i].shape), x)
-            _product(grad, linear.weight.transpose(1, 2), below)
-            if linear.scale != 1:
-                below.mul_(linear.scale)
-            if masks is not None:
-                below.mul_(masks[i - 1])
-            for (start, stop, kernel), values in zip(
-                self._kernels[i - 1], kept[i - 1], strict=True
-            ):
-                kernel.backward_(values, below[start:stop])
-            grad = below
+                break
+            below = self._scratch(f"below{i % 2}", *inputs[i].shape)
+            grad = input_gradient(grad, self._weights[i], below, slopes[i - 1], scale)
+            layer = self._layers[i - 1]
+            if masks is None or not layer.pointwise:
+                out = self._scratch(f"a{i - 1}", *grad.shape)
+                for start, stop, part in layer.parts:
+                    part.backward_(out[start:stop], grad[start:stop])
+                if layer.norm is not None:
+                    layer.norm.backward_(out, grad)
+        if x.requires_grad:
+            below = self._scratch("below0", *x.shape)
+            input_gradient(grad, self._weights[0], below, None, self.linears[0].scale)
+            return below
+        return None
 
     def _forward(
-        self, x: Tensor, masks: Sequence[Tensor] | None, training: bool
-    ) -> tuple[list[Tensor], list[list[Tensor]], Tensor]:
-        """Inputs of the linear layers, what each activation's derivative needs, raw outputs."""
-        inputs, kept = [x], []
-        for i, linear in enumerate(self.linears):
-            shape = (*inputs[-1].shape[:2], linear.weight.shape[2])
-            out = self._outputs[i].view(shape, x)
-            if shape[2] == 1 and linear.scale == 1:
-                _product(inputs[-1], linear.weight, out)
-                out.add_(linear.bias)
+        self, x: Tensor, masks: Sequence[Tensor] | None
+    ) -> tuple[list[Tensor], list[Tensor | None], Tensor]:
+        """Inputs of the linear layers, what each gradient is multiplied by, raw outputs."""
+        inputs: list[Tensor] = [x]
+        slopes: list[Tensor | None] = []
+        for i, layer in enumerate(self._layers):
+            # where the slope is kept, the activation itself is not needed again
+            name = "a" if masks is not None and layer.pointwise else f"a{i}"
+            a = self._linear(i, inputs[-1], name)
+            if masks is None:
+                self._activate(layer, a)
+                slopes.append(None)
+                inputs.append(a)
+                continue
+            mask, h = masks[i], self._scratch(f"h{i}", *a.shape)
+            if layer.pointwise:
+                for start, stop, part in layer.parts:
+                    cast(PointwiseStage, part).drop_(a[start:stop], mask[start:stop], h[start:stop])
             else:
-                torch.baddbmm(linear.bias, inputs[-1], linear.weight, alpha=linear.scale, out=out)
-            if i < len(self._kernels):
-                kept.append(self._activate(i, out, training))
-                if masks is None:
-                    inputs.append(out)
-                else:
-                    dropped = self._dropped[i].view(shape, x)
-                    inputs.append(torch.mul(out, masks[i], out=dropped))
-        return inputs, kept, out
+                self._activate(layer, a)
+                torch.mul(a, mask, out=h)
+            slopes.append(mask)
+            inputs.append(h)
+        return inputs, slopes, self._linear(len(self._layers), inputs[-1], "raw")
 
-    def _activate(self, i: int, out: Tensor, training: bool) -> list[Tensor]:
-        """Apply layer i's activations to ``out``; returns what their derivatives need."""
-        kept = []
-        for start, stop, kernel in self._kernels[i]:
-            part = out[start:stop]
-            if kernel.keeps_input and training:
-                kept.append(self._inputs[i].view(tuple(out.shape), out)[start:stop].copy_(part))
-            else:
-                kept.append(part)
-            kernel.forward_(part)
-        return kept
+    def _linear(self, i: int, x: Tensor, name: str) -> Tensor:
+        out = self._scratch(name, *x.shape[:2], self._weights[i].shape[2])
+        return affine(x, self._weights[i], self._biases[i], out, self.linears[i].scale)
+
+    @staticmethod
+    def _activate(layer: _Layer, a: Tensor, keep: bool = True) -> None:
+        if layer.norm is not None:
+            layer.norm.forward_(a, keep)
+        for start, stop, part in layer.parts:
+            part.forward_(a[start:stop], keep)
 
     @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:
         """The raw outputs, (M, batch, n_outputs), without dropout."""
-        return self._forward(x, None, training=False)[2].clone()
-
-    def _weight_gradient(self, x: Tensor, grad: Tensor, scale: float, target: Tensor) -> None:
-        if target.is_contiguous():
-            _product(x.transpose(1, 2), grad, target)
-        else:  # rows of a wider matrix: bmm would allocate its result and copy
-            result = self._weights.view(tuple(target.shape), x)
-            _product(x.transpose(1, 2), grad, result)
-            target.copy_(result)
-        if scale != 1:
-            target.mul_(scale)
+        for i, layer in enumerate(self._layers):
+            x = self._linear(i, x, f"a{i % 2}")
+            self._activate(layer, x, keep=False)
+        return self._linear(len(self._layers), x, "raw").clone()
