@@ -21,6 +21,7 @@ from safetensors.numpy import save_file
 import combutab.activations as activations
 from combutab._version import __version__
 from combutab._whole_files import whole_file
+from combutab.constructions import ConstructedNetwork
 
 _FORMAT = 1
 _KEY = "combutab"  # of the JSON in the file's header
@@ -155,6 +156,8 @@ def encode(value: Any, name: str) -> Any:
         return str(value)
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return None  # its state is not part of the model
+    if isinstance(value, ConstructedNetwork):
+        return {"construction": encode(value.to_state(), name)}
     if isinstance(value, functools.partial) and _is_ours(value.func):
         return {
             "partial": value.func.__name__,
@@ -188,6 +191,8 @@ def decode(value: Any) -> Any:
         return {decode(k): decode(v) for k, v in value["dict"]}
     if "array" in value:
         return np.array([decode(v) for v in value["array"]], dtype=np.dtype(value["dtype"]))
+    if "construction" in value:
+        return ConstructedNetwork.from_state(decode(value["construction"]))
     name = value["partial"]
     if name not in activations.__all__:
         raise ValueError(f"{name!r} is not a class of combutab.activations")

@@ -16,17 +16,26 @@ ROOT = Path(__file__).parents[1]
 
 # Every arrow that may be drawn, from a module or package directly below combutab to the others.
 _BASE = {"_random", "_device"}
-_NETS = {"activations", "nn", "training", "preprocessing", "_model_files", *_BASE, "_version"}
+_NETS = {
+    "activations",
+    "constructions",
+    "nn",
+    "training",
+    "preprocessing",
+    "_model_files",
+    *_BASE,
+    "_version",
+}
 ALLOWED = {
     "_version": set(),
     "_random": set(),
     "_device": set(),
     "_whole_files": set(),
     "activations": set(),
-    "_model_files": {"activations", "_whole_files", "_version"},
-    "preprocessing": set(),
     "datasets": set(),
     "constructions": {"activations", "datasets"},  # formulas are parsed there
+    "_model_files": {"activations", "constructions", "_whole_files", "_version"},
+    "preprocessing": set(),
     "nn": {"activations", *_BASE},
     "training": _BASE,
     "estimators": _NETS,

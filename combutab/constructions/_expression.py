@@ -16,7 +16,6 @@ from combutab.constructions._network import ConstructedNetwork
 from combutab.constructions._plan import Plan
 from combutab.constructions._ranges import as_domain
 from combutab.constructions._terms import Base, Terms, sum_of_products
-from combutab.datasets import parse_formula
 
 if TYPE_CHECKING:
     import sympy
@@ -77,6 +76,8 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
     ranges = as_domain(list(domain.values()))
     names = [str(name) for name in domain]
     if isinstance(expression, str):
+        from combutab.datasets import parse_formula  # what a fit does not need is loaded here
+
         expression = parse_formula(expression, names)
     plan = _Builder(dict(zip(names, range(len(names)), strict=True)), ranges).value(expression)
     return ConstructedNetwork(plan, names)

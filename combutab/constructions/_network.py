@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from combutab.activations import CombU
-from combutab.constructions._plan import KINDS, Affine, Plan, merged
+from combutab.constructions._plan import (
+    KINDS,
+    Affine,
+    Plan,
+    merged,
+    plan_from_state,
+    plan_state,
+)
 
 
 class ConstructedNetwork(nn.Module):
@@ -144,6 +152,28 @@ class ConstructedNetwork(nn.Module):
             if i < plan.depth:
                 h, error = _unit_error(plan.hidden[i].kinds, h, error, unit)
         return torch.where(inside, error, torch.inf)
+
+    def to_state(self) -> dict[str, Any]:
+        """What the network was made of, as lists of numbers, for files without code.
+
+        Raises
+        ------
+        ValueError
+            If the network was trained since it was made.
+        """
+        return {"plan": plan_state(self.plan), "inputs": list(self.inputs)}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> ConstructedNetwork:
+        """The network, in float64, that ``to_state`` described.
+
+        Examples
+        --------
+        >>> from combutab.constructions import log_network
+        >>> ConstructedNetwork.from_state(log_network((1, 2)).to_state()).domain
+        ((1.0, 2.0),)
+        """
+        return cls(plan_from_state(state["plan"]), state["inputs"])
 
     def extra_repr(self) -> str:
         intervals = zip(self.inputs, self.domain, strict=True)

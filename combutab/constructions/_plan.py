@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -240,3 +241,32 @@ def merged(plan: Plan) -> Plan:
             following, weight=following.weight @ gather, weight_error=summed_error
         )
     return replace(plan, hidden=tuple(hidden), last=maps[-1])
+
+
+def plan_state(plan: Plan) -> dict[str, Any]:
+    """A plan as dicts and lists of numbers."""
+
+    def lists(affine: Affine) -> list[Any]:
+        arrays = (affine.weight, affine.bias, affine.weight_error, affine.bias_error)
+        return [array.tolist() for array in arrays]
+
+    return {
+        "hidden": [[lists(layer.affine), layer.kinds.tolist()] for layer in plan.hidden],
+        "last": lists(plan.last),
+        "ranges": plan.ranges.tolist(),
+        "domain": plan.domain.tolist(),
+    }
+
+
+def plan_from_state(state: dict[str, Any]) -> Plan:
+    """The plan that ``plan_state`` described."""
+
+    def affine_of(lists: list[Any]) -> Affine:
+        return Affine(*(np.array(values, np.float64) for values in lists))
+
+    return Plan(
+        tuple(Hidden(affine_of(lists), np.array(kinds)) for lists, kinds in state["hidden"]),
+        affine_of(state["last"]),
+        np.array(state["ranges"], np.float64),
+        np.array(state["domain"], np.float64),
+    )

@@ -248,14 +248,14 @@ class BaseMLP(FromParquet, BaseEstimator, metaclass=ABCMeta):
 
     def _hidden_layer_sizes(self, n_rows: int) -> tuple[int, ...]:
         sizes = self.hidden_layer_sizes
-        auto = isinstance(sizes, str)
-        if auto and isinstance(self.init, str):
+        widths = None  # of "auto"
+        if not isinstance(sizes, str):
+            widths = tuple(int(s) for s in sizes) if hasattr(sizes, "__iter__") else (int(sizes),)
+        if not isinstance(self.init, str):
+            return initial_widths(self.init, self.activation, widths)
+        if widths is None:
             return _SMALL if n_rows < _SMALL_TABLE else _LARGE
-        if not auto:
-            sizes = tuple(int(s) for s in sizes) if hasattr(sizes, "__iter__") else (int(sizes),)
-        if isinstance(self.init, str):
-            return sizes
-        return initial_widths(self.init, self.activation, None if auto else sizes)
+        return widths
 
     def _checked_batch_size(self, n_rows: int) -> int:
         if self.batch_size == "auto" or self.solver == "lbfgs":
@@ -347,12 +347,19 @@ class BaseMLP(FromParquet, BaseEstimator, metaclass=ABCMeta):
         table = self.encoder_.encode(X, owner=self)
         net = self._network()
         precision = Precision(self._trained[1])
-        dense, codes = _padded(table.dense), _padded(table.codes)
         width = max((self._shape.n_inputs, *self._shape.hidden))
         chunk = _PREDICT_UNITS // (width * net.n_members) // _MIN_ROWS * _MIN_ROWS or _MIN_ROWS
         context = precision.context(net.device)
-        raw = net.predict(dense.to(net.dtype), codes, chunk, context).cpu()
-        return raw[:, : len(table.dense)]
+        n_rows = len(table.dense)
+        whole = n_rows // chunk * chunk  # of these rows no copy is made
+        parts = []
+        for dense, codes in (
+            (torch.from_numpy(table.dense[:whole]), torch.from_numpy(table.codes[:whole])),
+            (_padded(table.dense[whole:]), _padded(table.codes[whole:])),
+        ):
+            if len(dense):
+                parts.append(net.predict(dense.to(net.dtype), codes, chunk, context).cpu())
+        return torch.cat(parts, 1)[:, :n_rows]
 
     # ---- files ---------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ import torch
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from combutab._device import PRECISIONS, resolve_device
+from combutab.constructions import ConstructedNetwork
+from combutab.estimators._initial import check_initial
 from combutab.nn import INITIALISATIONS, NORMALIZATIONS, MLPShape, StackedActivation, StackedNorm
 from combutab.training import SCHEDULES, SOLVERS
 
@@ -49,7 +51,7 @@ PARAMETER_CONSTRAINTS: dict[str, list[Any]] = {
     "max_grad_norm": [None, Interval(Real, 0, None, closed="neither")],
     "normalization": [StrOptions(set(NORMALIZATIONS))],
     "proxy_norm": ["boolean"],
-    "init": [StrOptions(set(INITIALISATIONS))],
+    "init": [StrOptions(set(INITIALISATIONS)), ConstructedNetwork],
     "n_members": [Interval(Integral, 1, None, closed="left")],
     "categorical_features": [StrOptions({"from_dtype"}), "array-like", None],
     "numeric_encoding": [StrOptions({"standard", "quantile", "robust", "none"})],
@@ -70,6 +72,8 @@ def check_parameters(estimator: Any) -> None:
         as_list = list(sizes) if hasattr(sizes, "__iter__") else [sizes]
         if any(not isinstance(s, Integral) or s <= 0 for s in as_list):
             raise ValueError(f"hidden_layer_sizes must be > 0, got {as_list}.")
+    if not isinstance(estimator.init, str):
+        check_initial(estimator)
     for width in set(estimator._hidden_layer_sizes(0)):
         StackedActivation([estimator.activation], width, [0], proxy_norm=estimator.proxy_norm)
         if estimator.normalization != "none":

@@ -63,8 +63,11 @@ normalization : {"none", "batch", "layer", "group", "rms", "pln", "pls"}, defaul
     Between each linear layer and its activation; groups are of 8 units.
 proxy_norm : bool, default=False
     Follow layer or group normalisation by proxy normalisation of the activation.
-init : {"torch", "kaiming", "xavier", "lecun", "ntk"}, default="torch"
-    Initial weights.
+init : {"torch", "kaiming", "xavier", "lecun", "ntk"} or ConstructedNetwork, default="torch"
+    Initial weights. A network of ``combutab.constructions``, in the units of the table and the
+    target, is where the training starts: a known law is fitted further, not learned anew. It
+    needs ``dropout=0``, CombU, and room in the hidden layers (``"auto"``: as much as it takes);
+    units left over start as usual, unread. Its outputs are the target (classifier: the logits).
 n_members : int, default=1
     Networks trained from different seeds as one stack, whose predictions are averaged.
 categorical_features : "from_dtype", array-like or None, default="from_dtype"

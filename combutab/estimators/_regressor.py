@@ -232,6 +232,14 @@ class MLPRegressor(RegressorMixin, BaseMLP):
     def _n_raw_outputs(self) -> int:
         return self.n_outputs_ * self._loss().n_per_target
 
+    def _output_units(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.loss not in ("squared_error", "absolute_error", "huber"):
+            raise ValueError(
+                "init=network needs a loss whose raw output is the target: 'squared_error', "
+                f"'absolute_error' or 'huber', got {self.loss!r}"
+            )
+        return self._y_mean, self._y_scale
+
     @available_if(lambda self: self._supports_partial_fit())
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> MLPRegressor:
