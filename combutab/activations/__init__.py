@@ -2,6 +2,7 @@
 
 from combutab.activations._combu import CombU
 from combutab.activations._elementwise import PELU, NLReLU, PReLU, Swish
+from combutab.activations._fused import fused_kernels
 from combutab.activations._in_place import InPlace, in_place
 from combutab.activations._in_place_groups import (
     GroupKernel,
@@ -34,6 +35,7 @@ __all__ = [
     "ProxyNorm",
     "Standardize",
     "Swish",
+    "fused_kernels",
     "in_place",
     "in_place_group",
     "make_activation",

@@ -8,11 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from combutab.activations._fused import FusedLayerAct, use_fused
 from combutab.activations._standardize import standardize
 
 
 def _hard_sigmoid(n: Tensor) -> Tensor:
     return F.hardtanh(n, -3.0, 3.0) / 6 + 0.5  # F.hardsigmoid has no second derivative
+
+
+_FUSED_SCALES = {torch.sigmoid: "sigmoid", _hard_sigmoid: "hard_sigmoid"}
 
 
 class LayerAct(nn.Module):
@@ -74,6 +78,8 @@ class LayerAct(nn.Module):
         # biased one's derivative backward; we take Eq. (6)'s biased variance in both, because
         # only then is the gradient that of the function.
         dim = self.dim if self.dim < 0 else self.dim - x.ndim
+        if use_fused(x) and dim == -1 and self.scale in _FUSED_SCALES:
+            return FusedLayerAct.apply(x, self.alpha, _FUSED_SCALES[self.scale], self.scale)
         return x * self.scale(standardize(x, dim, self.alpha))
 
     def extra_repr(self) -> str:
