@@ -214,7 +214,10 @@ def plot_power(power: pd.DataFrame | Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def _models(stats: Any) -> dict[str, ActivationStats]:
-    return {"": stats} if isinstance(stats, ActivationStats) else dict(stats)
+    models = {"": stats} if isinstance(stats, ActivationStats) else dict(stats)
+    if not models:
+        raise ValueError("nothing to draw: no statistics are given")
+    return models
 
 
 def _layers(tables: Mapping[str, pd.DataFrame], asked: Sequence[str] | None) -> list[str]:
