@@ -47,10 +47,10 @@ class FrameTable(Table):
 
     def __init__(self, frame: pd.DataFrame) -> None:
         super().__init__(len(frame), list(frame.columns), frame.shape[1])
-        self.frame = frame
+        self._columns = [column for _, column in frame.items()]  # a third of the time of iloc
 
     def column(self, j: int) -> pd.Series:
-        return self.frame.iloc[:, j]
+        return self._columns[j]
 
 
 class PolarsTable(Table):
@@ -192,8 +192,8 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Table:
 
 def _frame_table(frame: pd.DataFrame) -> Table:
     # A frame of one numeric dtype is an array with names, without a step for each column.
-    dtype: Any = frame.dtypes.iloc[0] if frame.shape[1] else None
-    if isinstance(dtype, np.dtype) and dtype.kind in "biuf" and (frame.dtypes == dtype).all():
+    dtypes = set(frame.dtypes)
+    if len(dtypes) == 1 and all(isinstance(d, np.dtype) and d.kind in "biuf" for d in dtypes):
         return ArrayTable(frame.to_numpy(), list(frame.columns))
     return FrameTable(frame)
 
