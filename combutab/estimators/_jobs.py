@@ -53,6 +53,8 @@ def train_streamed(
 ) -> list[MemberResult]:
     """Train all members of a job in one stack, on rows that are read once for all of them."""
     net = _build(job, job.members)
+    for i, state in enumerate(job.start_states or ()):
+        net.load_member(i, state)
     rows = _to_device(job.rows, job.device)
     return train_stack(net, rows, job.plans, job.config, callbacks, stream)
 

@@ -239,6 +239,11 @@ def _learn(
                 X, weight = X[trains], None if weight is None else weight[trains]
             if len(X):
                 yield X, weight
+        if not n_rows[0]:
+            raise ValueError(
+                f"the weights in column {source.weight!r} are zero for every row: nothing is left "
+                "to fit"
+            )
 
     header = source.table.header(source.features)
     estimator.encoder_ = TableEncoder(

@@ -18,10 +18,11 @@ _PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?|)b\s*", re.IGNORECASE)
 # best so far, and at the end the results with their optimiser.
 _NETWORK_COPIES = 10
 _STEP_COPIES = 6  # of a batch's activations: forward, backward, masks and their like
-_ORDER_BYTES = 40  # a row and member: random numbers, sorted, and their places, as int64
+_ORDER_BYTES = 56  # a row and member: random numbers, sorted, and their places, as int64
 _FEWEST = 1024  # rows that are read at a time, at least
-_MOST = 1 << 16  # and at most: more rows are no faster
+_MOST = 1 << 14  # and at most: more rows are no faster
 _LANES = 8
+_RESERVE = 32 << 20  # what allocators keep for themselves
 
 
 def parse_bytes(limit: Any) -> int:
@@ -74,10 +75,10 @@ def rows_read(limit: int, costs: RowCosts) -> int:
     ValueError
         If the limit is too small for the smallest number.
     """
-    needed = costs.open_group + _FEWEST * costs.read
-    if needed > limit // 2:
-        _refuse(limit, 2 * needed, f"{_FEWEST} rows of the file")
-    return min(_MOST, (limit // 4 - min(costs.open_group, limit // 8)) // costs.read)
+    needed = _RESERVE + costs.open_group + _FEWEST * costs.read
+    if needed > limit:
+        _refuse(limit, needed, f"{_FEWEST} rows of the file")
+    return min(_MOST, max(_FEWEST, (limit - needed) // 4 // costs.read))
 
 
 def plan_memory(limit: int, costs: RowCosts, job: Job, n_val: int) -> MemoryPlan:
@@ -93,21 +94,19 @@ def plan_memory(limit: int, costs: RowCosts, job: Job, n_val: int) -> MemoryPlan
     widths = (shape.n_inputs, *shape.hidden, shape.n_outputs)
     weights = sum((a + 1) * b for a, b in itertools.pairwise(widths))
     weights += sum(c * min(shape.embedding_dim, c) for c in shape.cardinalities)
-    network = n_members * itemsize * weights * _NETWORK_COPIES
-    network += n_members * itemsize * batch_size * sum(widths) * _STEP_COPIES
-    network += n_val * costs.encoded
+    fixed = _RESERVE + n_val * costs.encoded
+    fixed += n_members * itemsize * weights * _NETWORK_COPIES
+    fixed += n_members * itemsize * batch_size * sum(widths) * _STEP_COPIES
     row = costs.encoded + _ORDER_BYTES * n_members
-    read = costs.read + costs.encoded
-    smallest_read = costs.open_group + _FEWEST * read
-    smallest_window = 2 * batch_size * row
-    needed = network + max(6 * smallest_read, smallest_window * 2)
+    read = costs.read + 2 * costs.encoded
+    needed = fixed + costs.open_group + _FEWEST * read + 2 * batch_size * row
     if needed > limit:
         _refuse(limit, needed, "one block of rows and the network")
-    rest = limit - network
-    lanes = max(1, min(_LANES, rest // 6 // max(1, costs.open_group)))
-    n_read = min(_MOST, (rest // 6 - min(costs.open_group, rest // 12)) // read)
-    window = rest // 2 // row // batch_size * batch_size
-    return MemoryPlan(n_read, lanes, window)
+    rest = limit - fixed
+    lanes = min(_LANES, max(1, rest // 4 // costs.open_group))
+    n_read = min(_MOST, max(_FEWEST, rest // 8 // read))
+    left = rest - lanes * costs.open_group - n_read * read
+    return MemoryPlan(n_read, lanes, max(2, left // row // batch_size) * batch_size)
 
 
 def _refuse(limit: int, needed: int, what: str) -> None:

@@ -124,6 +124,7 @@ class ParquetRows:
                 taken, filled = taken + n, filled + n
                 if filled == size:
                     self._whole = fits
+                    self.source.table.release()
                     yield self._to_device(self._buffer, size)
                     filled = 0
         if filled and self._buffer is not None:
