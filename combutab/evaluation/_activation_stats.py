@@ -125,6 +125,8 @@ def activation_stats(
 
     Memory: one batch, and in ``samples`` a row for each sample, layer and noise.
 
+    For the statistics by epoch, call this between calls of an estimator's ``partial_fit``.
+
     References
     ----------
     "LayerAct: advanced activation mechanism for robust inference of CNNs", Definitions 2.1 to 2.3
@@ -152,7 +154,7 @@ def activation_stats(
         if not value >= 0:
             raise ValueError(f"{name} must not be negative, got {value}")
     opened = open_model(model, X, batch_size)
-    taps = choose(opened.network, layers, ACTIVATION_KINDS)
+    taps = choose(opened, layers, ACTIVATION_KINDS)
     if not taps:
         raise ValueError(
             "the network has no activation modules; name layers by layers=, and use modules such "

@@ -135,19 +135,22 @@ def _arguments(batch: Any, like: Tensor | None) -> tuple[Tensor, ...]:
 
 
 def choose(
-    network: nn.Module, layers: Layers, kinds: tuple[type[nn.Module], ...]
+    opened: Opened, layers: Layers, kinds: tuple[type[nn.Module], ...]
 ) -> dict[str, nn.Module]:
     """The modules to look at, by their names in the network.
 
     ``layers`` are names, or kinds of module; None takes ``kinds``, without those inside another
-    of them. The result is empty if None finds nothing. The network itself is named "-".
+    of them, and in a stack its own slots alone. The result is empty if None finds nothing. The
+    network itself is named "-".
 
     Raises
     ------
     ValueError
         A name is not there, or no module is of the kind asked for.
     """
-    named = {name or "-": module for name, module in network.named_modules()}
+    named = {name or "-": module for name, module in opened.network.named_modules()}
+    if opened.members:
+        kinds = tuple(kind for kind in kinds if kind in (StackedActivation, StackedNorm))
     asked: Any = (layers,) if isinstance(layers, str | type) else layers
     if asked is not None and not all(isinstance(each, type) for each in asked):
         return {name: named[_known(name, named)] for name in asked}

@@ -97,9 +97,9 @@ def power_decomposition(
     if at not in (None, "input", "output"):
         raise ValueError(f"at must be 'input' or 'output', got {at!r}")
     opened = open_model(model, X, batch_size)
-    taps = choose(opened.network, layers, NORM_KINDS)
+    taps = choose(opened, layers, NORM_KINDS)
     if not taps:
-        taps, at = choose(opened.network, None, ACTIVATION_KINDS), at or "input"
+        taps, at = choose(opened, None, ACTIVATION_KINDS), at or "input"
     _check_found(taps, "normalisation or activation")
     found: dict[str, _Power] = {}
 
@@ -163,7 +163,7 @@ def channelwise_linearity(
     1       0      1     -        1           0.0  2.5
     """
     opened = open_model(model, X, batch_size)
-    taps = choose(opened.network, layers, ACTIVATION_KINDS)
+    taps = choose(opened, layers, ACTIVATION_KINDS)
     _check_found(taps, "activation")
     found: dict[str, _Products] = {}
 

@@ -240,6 +240,25 @@ def test_members_are_the_networks_that_the_ensemble_has(table):
     np.testing.assert_allclose(first["mean"], alone.units["mean"], atol=2e-3)  # it trained alone
 
 
+def test_a_normalisation_is_no_activation(table):
+    model = fitted(MLPClassifier, table, normalization="pln", hidden_layer_sizes=(8,))
+    found = activation_stats(model, table)
+    assert found.layers[["layer", "activation"]].to_numpy().tolist() == [["activations.0", "combu"]]
+    assert activation_stats(model, table, layers=PLN).layers["activation"].tolist() == ["PLN"]
+
+
+def test_epoch_by_epoch(table):
+    model = MLPClassifier(hidden_layer_sizes=(6,), activation="tanh", random_state=0)
+    means = []
+    for _ in range(3):
+        model.partial_fit(table, TARGET, classes=[0, 1])
+        y = model.encoder_.transform(table) @ model.coefs_[0] + model.intercepts_[0]
+        found = activation_stats(model, table, noises=[]).units["mean"]
+        np.testing.assert_allclose(found, np.tanh(y).mean(0), atol=1e-5)
+        means.append(found.sum())
+    assert len(set(means)) == 3
+
+
 def test_pipelines_and_searches(table):
     numbers = table[["x", "y"]].fillna(0.0)
     model = fitted(MLPClassifier, StandardScaler().fit_transform(numbers))
