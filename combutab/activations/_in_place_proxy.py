@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -40,66 +40,122 @@ class InPlaceProxyNorm:
         work: Memory,
     ) -> None:
         self.module, self.kernel = module, kernel
-        self._parameters, self._gradients = parameters, gradients
+        self.parameters, self.gradients = parameters, gradients
         self._kept, self._work = kept, work
+        self._moments = _SharedMoments([self])
 
     @staticmethod
     def kernel_of(module: ProxyNorm) -> InPlace | None:
         """The kernels of phi, if the module is one that these kernels know."""
         return in_place(module.activation) if module.scale and module.dim == -1 else None
 
+    @staticmethod
+    def share(stages: Sequence[InPlaceProxyNorm]) -> None:
+        """Let layers that are alike compute their moments together: stages in forward order.
+
+        Moments take some sixty operations on a few hundred numbers, for five layers as for one.
+        """
+        alike: dict[object, list[InPlaceProxyNorm]] = {}
+        for stage in stages:
+            module, shapes = stage.module, [(n, p.shape) for n, p in stage.parameters.items()]
+            alike.setdefault(f"{module!r} {module.closed_form} {shapes}", []).append(stage)
+        for group in alike.values():
+            shared = _SharedMoments(group)
+            for stage in group:
+                stage._moments = shared
+
     def forward_(self, x: Tensor, keep: bool = True) -> None:
         """x becomes the result, of shape (M, rows, width)."""
-        own = self._parameters
-        if not keep:
-            torch.addcmul(own["beta"], x, own["gamma"], out=x)
-            self.kernel.forward_(x)
-            scale, shift = self._moments(**own)
-            torch.addcmul(shift, x, scale, out=x)
-            return
-        self._y = self._kept("y", *x.shape).copy_(x)
-        z = torch.addcmul(own["beta"], x, own["gamma"], out=self._kept("z", *x.shape))
-        self._phi = self._kept("input", *x.shape).copy_(z) if self.kernel.keeps_input else z
+        self._moments.begin(self, keep)
+        scale, shift = self._moments.affine(self)
+        own = self.parameters
+        if keep:
+            self._y = self._kept("y", *x.shape).copy_(x)
+        z = self._kept("z", *x.shape) if keep else x
+        torch.addcmul(own["beta"], x, own["gamma"], out=z)
+        self._phi = z
+        if keep and self.kernel.keeps_input:
+            self._phi = self._kept("input", *x.shape).copy_(z)
         self.kernel.forward_(z)
         self._z = z
-        with torch.enable_grad():
-            self._leaves = {n: p.detach().requires_grad_() for n, p in own.items()}
-            self._affine = self._moments(**self._leaves)
-        scale, shift = (t.detach() for t in self._affine)
         torch.addcmul(shift, z, scale, out=x)
 
-    def _moments(
+    def backward_(self, out: Tensor, grad: Tensor) -> None:
+        """The gradient of the result becomes that of x; the parameters' are written."""
+        scale, _ = self._moments.affine(self)
+        work = torch.mul(grad, self._z, out=self._work("work", *grad.shape))
+        by_scale, by_shift = work.sum(1, keepdim=True), grad.sum(1, keepdim=True)
+        grad.mul_(scale)
+        self.kernel.backward_(self._phi, grad)
+        torch.sum(grad, 1, keepdim=True, out=self.gradients["beta"])
+        torch.mul(grad, self._y, out=work)
+        torch.sum(work, 1, keepdim=True, out=self.gradients["gamma"])
+        grad.mul_(self.parameters["gamma"])
+        self._moments.backward(self, by_scale, by_shift)
+
+
+class _SharedMoments:
+    """Scale and shift of phi's outputs, for some layers at once."""
+
+    def __init__(self, stages: Sequence[InPlaceProxyNorm]) -> None:
+        self._stages = list(stages)
+        self._grads: list[tuple[Tensor, Tensor]] = []  # by scale and shift, last layer first
+
+    def begin(self, stage: InPlaceProxyNorm, keep: bool) -> None:
+        """Compute the moments of all layers, when the first of them is reached."""
+        if stage is not self._stages[0]:
+            return
+        self._grads.clear()
+        self._leaves = {
+            name: torch.stack([s.parameters[name].detach() for s in self._stages])
+            for name in stage.parameters
+        }
+        with torch.set_grad_enabled(keep):
+            if keep:
+                for leaf in self._leaves.values():
+                    leaf.requires_grad_()
+            self._scale_shift = self._compute(**self._leaves)
+
+    def affine(self, stage: InPlaceProxyNorm) -> tuple[Tensor, Tensor]:
+        """The scale and shift of one layer, (M, 1, width) each."""
+        i = self._stages.index(stage)
+        scale, shift = self._scale_shift
+        return scale[i].detach(), shift[i].detach()
+
+    def _compute(
         self,
         gamma: Tensor,
         beta: Tensor,
         proxy_beta: Tensor | None = None,
         proxy_gamma: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Scale and shift of phi's output."""
+    ) -> tuple[Tensor, Tensor]:  # (layers, M, 1, width) each
         mean, std = beta, gamma.abs()
         if proxy_beta is not None and proxy_gamma is not None:
             mean = torch.addcmul(beta, gamma, proxy_beta)
             std = (gamma * (1 + proxy_gamma)).abs()
-        module = self.module
+        module = self._stages[0].module
         mean, var = moments(module.activation, mean, std, module.n_samples, module.closed_form)
         scale = torch.rsqrt(var.clamp_min(0) + module.eps)
         return scale, -mean * scale
 
-    def backward_(self, out: Tensor, grad: Tensor) -> None:
-        """The gradient of the result becomes that of x; the parameters' are written."""
-        work = torch.mul(grad, self._z, out=self._work("work", *grad.shape))
-        by_affine = work.sum(1, keepdim=True), grad.sum(1, keepdim=True)
-        small = torch.autograd.grad(
-            self._affine, list(self._leaves.values()), by_affine, allow_unused=True
+    def backward(self, stage: InPlaceProxyNorm, by_scale: Tensor, by_shift: Tensor) -> None:
+        """Collect the layers' gradients; the first of the layers, done last, passes them on."""
+        self._grads.append((by_scale, by_shift))
+        if stage is not self._stages[0]:
+            return
+        upstream = [torch.stack(grads[::-1]) for grads in zip(*self._grads, strict=True)]
+        self._grads.clear()
+        names = list(self._leaves)
+        grads = torch.autograd.grad(
+            self._scale_shift, [self._leaves[n] for n in names], upstream, allow_unused=True
         )
-        for name, by_moments in zip(self._leaves, small, strict=True):
-            if by_moments is None:
-                self._gradients[name].zero_()
-            else:
-                self._gradients[name].copy_(by_moments)
-        grad.mul_(self._affine[0].detach())
-        self.kernel.backward_(self._phi, grad)
-        self._gradients["beta"].add_(grad.sum(1, keepdim=True))
-        torch.mul(grad, self._y, out=work)
-        self._gradients["gamma"].add_(work.sum(1, keepdim=True))
-        grad.mul_(self._parameters["gamma"])
+        for name, grad in zip(names, grads, strict=True):
+            for i, own in enumerate(self._stages):
+                target = own.gradients[name]
+                if name in ("gamma", "beta"):
+                    if grad is not None:
+                        target.add_(grad[i])
+                elif grad is None:
+                    target.zero_()
+                else:
+                    target.copy_(grad[i])

@@ -16,6 +16,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from combutab.activations import InPlaceProxyNorm
 from combutab.nn._activation import StackedActivation
 from combutab.nn._flat import FlatTensors
 from combutab.nn._layers import StackedLinear, StackedNorm
@@ -81,6 +82,8 @@ class InPlaceStep:
         self._weights = [layer.weight.data for layer in self.linears]
         self._biases = [layer.bias.data for layer in self.linears]
         self._layers = [self._layer(i) for i in range(len(self.slots))]
+        stages = [stage for layer in self._layers for _, _, stage in layer.parts]
+        InPlaceProxyNorm.share([s for s in stages if isinstance(s, InPlaceProxyNorm)])
 
     def _layer(self, i: int) -> _Layer:
         norm, slot, like = self.norms[i], self.slots[i], self.linears[0].weight

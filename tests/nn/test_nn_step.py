@@ -141,7 +141,7 @@ def test_every_normalization(kind, activation, dropout):
 @pytest.mark.parametrize("kind", ["layer", "group"])
 def test_proxy_norm(kind, activation, dropout):
     members = [Member(i, activation, dropout) for i in range(2)] + [Member(2, "elu", dropout)]
-    shape = MLPShape(5, (32, 24), 3, normalization=kind, proxy_norm=True)
+    shape = MLPShape(5, (32, 32, 24), 3, normalization=kind, proxy_norm=True)
     net = StackedMLP(shape, members, dtype=torch.float64)
     with torch.no_grad():
         net.flat.values.add_(draw(*net.flat.values.shape, seed=5), alpha=0.1)
