@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
@@ -41,9 +42,23 @@ def test_there_are_benchmarks():
 def test_quick_form(script, tmp_path):
     if script == "speed_generators.py" and not find_spec("ctgan"):
         pytest.skip("compares with ctgan")
-    run_quick(script, tmp_path)
+    run_quick(script, tmp_path, *(["--device", "cpu"] if script == "speed_gpu.py" else []))
     stem = script.removesuffix(".py")
     assert list(tmp_path.glob(f"{stem}*")), "results are written"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_nothing_is_measured(tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "speed_gpu.py"), "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert done.stdout.startswith("no GPU here")
+    assert done.stdout.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_quick_quality(tmp_path):

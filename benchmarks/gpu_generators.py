@@ -1,0 +1,90 @@
+"""Epochs of CTGAN and TVAE beside the ctgan package's, on one device."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import torch
+from gpu_timing import Line, synchronize
+from speed_generators import Clock, make_table
+
+import combutab
+
+TARGETS = {"CTGAN": 15.0, "TVAE": 8.0}
+TOLERANCE = 2e-2  # of losses after a few steps, in float32
+ROWS, COLUMNS = 20_000, 10
+
+
+class DeviceClock(Clock):
+    """Marks moments when all that was queued is done."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device
+
+    def _mark(self) -> None:
+        synchronize(self.device)
+        super()._mark()
+
+
+def ours(model: str, table: pd.DataFrame, device: torch.device, epochs: int) -> Any:
+    """A fitted model of ours, the original networks; ``clock_`` has its epochs' moments."""
+    clock = DeviceClock(device)
+    fitted = getattr(combutab, model)(
+        epochs=epochs, activation="original", random_state=0, device=device, callbacks=[clock]
+    ).fit(table)
+    fitted.clock_ = clock
+    return fitted
+
+
+def theirs(model: str, table: pd.DataFrame, device: torch.device, epochs: int) -> Any:
+    """The same of the ctgan package."""
+    import ctgan
+
+    clock = DeviceClock(device)
+    fitted = getattr(ctgan, model)(epochs=epochs, enable_gpu=device.type == "cuda")
+    fitted.set_random_state(0)
+    with mock.patch(f"ctgan.synthesizers.{model.lower()}.tqdm", clock.progress_bar):
+        fitted.fit(table, list(table.select_dtypes(object)))
+    fitted.clock_ = clock
+    return fitted
+
+
+def epoch(fitted: Any) -> float:
+    """Median seconds of the epochs but for the first two, which warm up."""
+    epochs = np.diff(fitted.clock_.moments)
+    return statistics.median(epochs[min(2, len(epochs) - 1) :])
+
+
+def measure(device: torch.device, quick: bool) -> Iterator[Line]:
+    """An epoch's seconds by both packages."""
+    table = make_table(300, 4) if quick else make_table(ROWS, COLUMNS)
+    small = make_table(1000, 4)
+    n_epochs = 3 if quick else 8
+    for model, target in TARGETS.items():
+        losses = [
+            ours(model, small, d, 2).history_.select_dtypes("number").to_numpy(float)
+            for d in (device, torch.device("cpu"))
+        ]
+        wrong = float(np.abs(losses[0] - losses[1]).max() / np.abs(losses[1]).max())
+        what = f"{model}, an epoch of {len(table)} x {table.shape[1]}"
+        seconds = epoch(ours(model, table, device, 2 * n_epochs))
+        yield Line(
+            "generators", what, "ours", seconds, "s", difference=wrong, tolerance=TOLERANCE
+        ).judged()
+        if find_spec("ctgan") is None:
+            note = "the ctgan package is not installed"
+            yield Line("generators", what, "ctgan package", math.nan, "s", note=note)
+            continue
+        other = epoch(theirs(model, table, device, n_epochs))
+        yield Line(
+            "generators", what, "ctgan package", other, "s", share=other / seconds, target=target,
+            note="share: these / ours",
+        )  # fmt: skip
