@@ -1,0 +1,241 @@
+"""What does a training step cost, in units of its matrix products, and how much memory?
+
+The floor is three ``torch.mm`` for each of 6 linear layers of 256 and a batch of 500 (forward,
+gradient of the input, gradient of the weight). Ours is a step as ``fit`` takes it: batch gathered,
+masks drawn, forward, loss, backward, Adam, by ``train_stack`` over an epoch. Plain torch does the
+same with autograd and fused Adam. All take turns in one process, on the same threads.
+
+    python benchmarks/speed_step.py [--quick] [--threads 1] [--out benchmarks/results]
+    python benchmarks/speed_step.py --profile combu    # the ten ops that take longest
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from machine import describe_machine
+from speed_fit import IndexedCombU
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+from combutab.activations import ACTIVATIONS
+from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.training import (
+    MemberPlan,
+    OptimizerConfig,
+    Rows,
+    TrainConfig,
+    make_regression_loss,
+    train_stack,
+)
+
+DEPTH, RATE, DROPOUT = 6, 5e-4, 0.1
+ALIASES = {"swish", "sigmoid", "pln", "pls"}  # in ACTIVATIONS under another name as well
+PROXY = "layer norm + proxy norm, "
+LEAST = {"combu": 1.6, "relu": 1.6, "elu": 1.6, "gelu": 1.6, "silu": 1.6, "nlrelu": 1.6}
+MORE = {"pln-8": 1.9, "pls-8": 1.9, "la-silu": 1.9, "la-hardsilu": 1.9}
+NORMED = {f"{PROXY}relu": 2.1, f"{PROXY}combu": 2.1}
+TARGETS = {True: LEAST | MORE | NORMED, False: {"combu": 1.35}}  # by whether units drop out
+
+
+@dataclass(frozen=True)
+class Size:
+    """The shapes of a step, and how many of them make an epoch."""
+
+    width: int = 256
+    batch: int = 500
+    steps: int = 16
+
+
+Runs = Callable[[], None]  # ``size.steps`` steps
+
+
+def products_alone(size: Size) -> Runs:
+    """The floor, in memory that exists."""
+    x, weight = torch.ones(size.batch, size.width), torch.ones(size.width, size.width)
+    out, of_weight = torch.empty_like(x), torch.empty_like(weight)
+
+    def run() -> None:
+        for _ in range(size.steps * DEPTH):
+            torch.mm(x, weight, out=out)
+            torch.mm(x, weight.t(), out=out)
+            torch.mm(x.t(), x, out=of_weight)
+
+    return run
+
+
+def _data(size: Size) -> tuple[Tensor, Tensor]:
+    rows = size.batch * size.steps
+    X = torch.randn(rows, size.width, generator=torch.Generator().manual_seed(0))
+    return X, X.sin()
+
+
+def plain_torch(size: Size, activation: Callable[[int], nn.Module], dropout: float) -> Runs:
+    """The usual loop: modules, autograd, Adam."""
+    X, y = _data(size)
+    layers: list[nn.Module] = []
+    for _ in range(DEPTH - 1):
+        layers += [nn.Linear(size.width, size.width), activation(size.width)]
+        if dropout:
+            layers.append(nn.Dropout(dropout))
+    net = nn.Sequential(*layers, nn.Linear(size.width, size.width))
+    optimizer = torch.optim.Adam(net.parameters(), lr=RATE, fused=True)
+
+    def run() -> None:
+        order = torch.randperm(len(X))
+        for start in range(0, len(X), size.batch):
+            rows = order[start : start + size.batch]
+            optimizer.zero_grad()
+            nn.functional.mse_loss(net(X[rows]), y[rows]).backward()
+            optimizer.step()
+
+    return run
+
+
+def ours(size: Size, name: str, dropout: float) -> Runs:
+    """One member in the library's own loop."""
+    X, y = _data(size)
+    shape = MLPShape(size.width, (size.width,) * (DEPTH - 1), size.width)
+    if name.startswith(PROXY):
+        shape = MLPShape(
+            shape.n_dense, shape.hidden, shape.n_outputs, normalization="layer", proxy_norm=True
+        )
+    net = StackedMLP(shape, [Member(0, name.removeprefix(PROXY), dropout)])
+    plans = [MemberPlan(0, torch.arange(len(X)), RATE)]
+    config = TrainConfig(
+        loss=make_regression_loss("squared_error", ()),
+        optimizer=OptimizerConfig(),
+        batch_size=size.batch,
+        max_epochs=1,
+        n_iter_no_change=np.inf,
+    )
+
+    def run() -> None:
+        train_stack(net, Rows(X, y), plans, config)
+
+    return run
+
+
+def contenders(dropout: float) -> dict[str, Callable[[Size], Runs]]:
+    """What makes each, by name."""
+    names = [*TARGETS[True], *(n for n in ACTIVATIONS if n not in {*TARGETS[True], *ALIASES})]
+    return {
+        "torch relu": lambda size: plain_torch(size, lambda width: nn.ReLU(), dropout),
+        "torch combu, paper's loop": lambda size: plain_torch(size, IndexedCombU, dropout),
+        **{name: partial(ours, name=name, dropout=dropout) for name in names},
+    }
+
+
+def milliseconds(size: Size, turns: int) -> dict[str, list[float]]:
+    """Milliseconds of a step, a list over turns; all contenders take part in every turn."""
+    runs = {"floor": products_alone(size)}
+    for dropout in (DROPOUT, 0.0):
+        for name, make in contenders(dropout).items():
+            runs[f"{name}|{dropout}"] = make(size)
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(turns + 1):
+        for name, run in runs.items():
+            started = time.perf_counter()
+            run()
+            if turn:  # the first warms up
+                taken[name].append((time.perf_counter() - started) / size.steps * 1000)
+    return taken
+
+
+def peak_megabytes(make: Callable[[Size], Runs], size: Size) -> float:
+    """Most bytes that live at once from the network's making to the end of its third step.
+
+    Counted by the profiler of torch's allocator; data, parameters, gradients and Adam's two
+    moments, which no step can do without, are taken off.
+    """
+    size = Size(size.width, size.batch, 3)
+    n_parameters = DEPTH * (size.width + 1) * size.width
+    data = sum(x.nbytes for x in _data(size))
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        make(size)()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        events = json.loads(path.read_text())["traceEvents"]
+    memory = sorted((e["ts"], e["args"]["Bytes"]) for e in events if e["name"] == "[memory]")
+    live = np.cumsum([n for _, n in memory])
+    return float(live.max() - data - 4 * 4 * n_parameters) / 2**20
+
+
+def report(size: Size, turns: int) -> pd.DataFrame:
+    """Ratios to the floor of the same turn, their quartiles, targets, and peak memory."""
+    taken = milliseconds(size, turns)
+    floor = np.array(taken.pop("floor"))
+    rows = [{"contender": "floor", "milliseconds": statistics.median(floor), "ratio": 1.0}]
+    for name, values in taken.items():
+        contender, dropout = name.split("|")
+        ratios = np.array(values) / floor
+        make = contenders(float(dropout))[contender]
+        rows.append(
+            {
+                "contender": contender,
+                "dropout": float(dropout),
+                "milliseconds": statistics.median(values),
+                "ratio": np.median(ratios),
+                "first_quartile": np.quantile(ratios, 0.25),
+                "third_quartile": np.quantile(ratios, 0.75),
+                "target": TARGETS[float(dropout) > 0].get(contender, np.nan),
+                "peak_mb": peak_megabytes(make, size),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def print_profile(name: str) -> None:
+    """The ten ops that take longest in steps with dropout."""
+    run = ours(Size(), name, DROPOUT)
+    run()
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        run()
+    averages = profiler.key_averages()
+    print(f"{Size().steps} steps of {name}, dropout {DROPOUT}:")
+    print(averages.table(sort_by="self_cpu_time_total", row_limit=10, max_name_column_width=40))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="tiny shapes, once")
+    parser.add_argument("--threads", type=int, help="torch threads; default: as they are")
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--profile", metavar="NAME", help="print the ops of this activation's step")
+    parser.add_argument("--out", type=Path, help="folder for speed_step.csv and speed_step.md")
+    arguments = parser.parse_args()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    print(describe_machine())
+    if arguments.profile:
+        print_profile(arguments.profile)
+        return
+    size = Size(16, 20, 2) if arguments.quick else Size()
+    table = report(size, 1 if arguments.quick else arguments.turns)
+    text = table.round(2).to_string(index=False, na_rep="")
+    print(f"\nA step in units of its matrix products, and its peak memory:\n{text}")
+    if arguments.out:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        table.to_csv(arguments.out / "speed_step.csv", index=False)
+        about = (
+            f"{DEPTH} linear layers of {size.width}, batch {size.batch}; one step: median "
+            f"milliseconds, the median of its ratio to the floor with quartiles, MiB at the peak"
+        )
+        page = f"# speed_step\n\n{describe_machine()}\n\n{about}.\n\n```\n{text}\n```\n"
+        (arguments.out / "speed_step.md").write_text(page)
+
+
+if __name__ == "__main__":
+    main()
