@@ -19,6 +19,7 @@ from ._layer_taps import (
     Layers,
     Opened,
     RunningMoments,
+    as_samples,
     by_unit,
     choose,
     open_model,
@@ -182,16 +183,16 @@ class _LayerTotals:
 
     def add(self, given: Tensor, gives: Tensor, slope: Tensor | None, tol: float) -> None:
         """Take in a batch, each (members, rows, units, positions)."""
-        values = _along_samples(gives)
-        low, high = values.amin(-1), values.amax(-1)
+        values = as_samples(gives)
+        low, high = values.amin(1), values.amax(1)
         self.low = torch.minimum(self.low, low) if self.values.n else low
         self.high = torch.maximum(self.high, high) if self.values.n else high
         self.values.add(values)
         if given.shape == gives.shape:
             # LayerAct, Definition 2.1: a = y s(y) with s(y) near zero
-            self.saturated.add(_along_samples((gives.abs() < tol * given.abs()).double()))
+            self.saturated.add(as_samples((gives.abs() < tol * given.abs()).double()))
         if slope is not None:
-            self.flat.add(_along_samples((slope.abs() < tol).double()))
+            self.flat.add(as_samples((slope.abs() < tol).double()))
 
 
 class _Watch:
@@ -335,11 +336,6 @@ class _Watch:
 
 _KEYS = ["member", "layer", "noise_mean", "noise_sd"]
 _NO_SAMPLES = pd.DataFrame(columns=[*_KEYS, "sample", "fluctuation", "input_fluctuation"])
-
-
-def _along_samples(values: Tensor) -> Tensor:
-    """(members, rows, units, positions) -> (members, units, rows x positions)."""
-    return values.transpose(1, 2).flatten(2)
 
 
 def _summary(units: pd.DataFrame, activation: str) -> dict[str, Any]:

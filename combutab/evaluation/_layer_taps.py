@@ -242,33 +242,39 @@ def by_unit(values: Tensor, name: str, dim: int | None, *, members: bool) -> Ten
         no axis of it.
     """
     n_axes = values.ndim - members
-    if n_axes < 2 or (dim is None and n_axes > 2):
+    if n_axes < 2:
+        raise ValueError(
+            f"layer {name!r} has values of shape {tuple(values.shape)}, not (rows, features)"
+        )
+    if n_axes > 2 and dim is None:
         raise ValueError(
             f"layer {name!r} has values of shape {tuple(values.shape)}: say which axis holds the "
             "features, dim=1 for channels as in a convolution, dim=-1 for the last axis"
-            if n_axes > 2
-            else f"layer {name!r} has values of shape {tuple(values.shape)}, not (rows, features)"
         )
     if not members:
-        values = values.unsqueeze(0)
-        axis = (1 if dim is None else dim) % n_axes if -n_axes <= (dim or 0) < n_axes else 0
-        if axis == 0:
+        dim = -1 if dim is None else dim
+        if not -n_axes < dim < n_axes or dim == 0:
             raise ValueError(
                 f"dim={dim} is no feature axis of layer {name!r}, whose values have the shape "
-                f"{tuple(values.shape[1:])}, rows first"
+                f"{tuple(values.shape)}, rows first"
             )
-        values = values.movedim(axis + 1, 2)
+        values = values.movedim(dim, 1).unsqueeze(0)
     return values.double().reshape(*values.shape[:3], -1)
 
 
+def as_samples(values: Tensor) -> Tensor:
+    """(members, rows, units, positions) -> (members, rows x positions, units)."""
+    return values.movedim(3, 2).flatten(1, 2)
+
+
 class RunningMoments:
-    """Mean and biased variance over the last axis of what comes in parts.
+    """Mean and biased variance over the rows of what comes in parts, for each unit.
 
     Merged as Chan, Golub and LeVeque (1983) do: as exact as over all at once.
 
     >>> moments = RunningMoments()
-    >>> moments.add(torch.tensor([1.0, 2.0]))
-    >>> moments.add(torch.tensor([6.0]))
+    >>> moments.add(torch.tensor([[1.0], [2.0]]))
+    >>> moments.add(torch.tensor([[6.0]]))
     >>> moments.mean.item(), round(moments.variance.item(), 3)
     (3.0, 4.667)
     """
@@ -278,10 +284,10 @@ class RunningMoments:
         self.mean, self._squares = torch.zeros(()), torch.zeros(())
 
     def add(self, values: Tensor) -> None:
-        """Take in a part, (..., n)."""
-        n, total = values.shape[-1], self.n + values.shape[-1]
-        mean = values.mean(-1)
-        squares = (values - mean.unsqueeze(-1)).square().sum(-1)
+        """Take in a part, (..., rows, units)."""
+        n, total = values.shape[-2], self.n + values.shape[-2]
+        mean = values.mean(-2)
+        squares = (values - mean.unsqueeze(-2)).square().sum(-2)
         delta = mean - self.mean.to(mean)
         self._squares = self._squares.to(mean) + squares + delta.square() * (self.n * n / total)
         self.mean = self.mean.to(mean) + delta * (n / total)
@@ -289,5 +295,5 @@ class RunningMoments:
 
     @property
     def variance(self) -> Tensor:
-        """Biased, (...)."""
+        """Biased, (..., units)."""
         return self._squares / self.n

@@ -12,6 +12,7 @@ from ._layer_taps import (
     NORM_KINDS,
     Layers,
     RunningMoments,
+    as_samples,
     by_unit,
     choose,
     open_model,
@@ -192,10 +193,10 @@ class _Power:
 
     def add(self, values: Tensor) -> None:
         """Take in a batch, (members, rows, channels, positions)."""
-        rows_last = values.movedim(1, -1)  # (members, channels, positions, rows)
-        self.means.add(rows_last.mean(2))
-        self.sds.add(rows_last.std(2, correction=0))
-        self.squares.add(rows_last.square().mean(2))
+        means = values.mean(-1, keepdim=True)
+        self.means.add(means.squeeze(-1))
+        self.sds.add((values - means).square().mean(-1).sqrt())  # std() is slow on few positions
+        self.squares.add(values.square().mean(-1))
 
     def terms(self) -> dict[str, Tensor]:
         """Each (members, channels)."""
@@ -218,7 +219,7 @@ class _Products:
     def add(self, y: Tensor, z: Tensor) -> None:
         """Take in a batch, each (members, rows, channels, positions)."""
         for sums, product in ((self.yy, y * y), (self.yz, y * z), (self.zz, z * z)):
-            sums.add(product.transpose(1, 2).flatten(2))
+            sums.add(as_samples(product))
 
     def terms(self) -> dict[str, Tensor]:
         """Each (members, channels)."""
