@@ -13,6 +13,7 @@ from combutab._random import fold_in, fold_in_array, random_permutations, starts
 from combutab.training._records import MemberPlan, TrainConfig
 
 _SHUFFLE, _DROPOUT = 3, 4  # purposes of a member's key
+_AHEAD = 1 << 16  # row numbers drawn at once: several epochs' of a small table
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class Filling:
 class Batches:
     """Row numbers of every member's batches, epoch after epoch.
 
-    ``before`` is the number of steps done before these rows, which are a part of a table that is
-    streamed: each part has its own order.
+    They are asked for in the epochs before ``until``. ``before`` is the number of steps done
+    before these rows, which are a part of a table that is streamed: each part has its own order.
     """
 
     def __init__(
@@ -35,9 +36,11 @@ class Batches:
         plans: Sequence[MemberPlan],
         config: TrainConfig,
         device: torch.device,
+        until: int,
         before: int = 0,
     ) -> None:
-        self.batch_size, self.device, self.before = config.batch_size, device, before
+        self.batch_size, self.device = config.batch_size, device
+        self.until, self.before = until, before
         self.lengths = [len(p.rows) for p in plans]
         # one batch holds all rows: their order does not matter, so none is drawn
         self.shuffled = [config.shuffle and n > config.batch_size for n in self.lengths]
@@ -53,6 +56,7 @@ class Batches:
         self.n_steps = -(-self.table.shape[1] // self.batch_size)
         self._full = Filling(tuple(range(len(self.lengths))))
         self._fillings: dict[int, Filling] = {}
+        self._orders: tuple[int, Sequence[Tensor] | Tensor] = (0, ())  # first epoch, of each
         self._still = None
         if any(self.shuffled) and not all(self.shuffled):
             self._still = torch.tensor([not s for s in self.shuffled], device=self.device)
@@ -66,11 +70,25 @@ class Batches:
         """(M, n_max) row numbers in this epoch's order; past a member's length, any."""
         if not any(self.shuffled):
             return self.table
-        keys = starts(fold_in_array(self._shuffles, self._begun + np.uint64(epoch)), self.device)
-        order = random_permutations(keys, self.lengths, self.device)
+        first, orders = self._orders
+        if not 0 <= epoch - first < len(orders):
+            first, orders = epoch, self._draw_orders(epoch)
+            if len(orders) > 1:  # that of a large table is not kept
+                self._orders = first, orders
+        return orders[epoch - first]
+
+    def _draw_orders(self, epoch: int) -> Tensor:
+        """(n_epochs, M, n_max) row numbers, of this epoch and as many more as are cheap."""
+        n_members, n = self.table.shape
+        n_epochs = max(1, min(_AHEAD // (n_members * n), self.until - epoch))
+        epochs = np.arange(epoch, epoch + n_epochs, dtype=np.uint64)[:, None]
+        keys = fold_in_array(self._shuffles, self._begun + epochs).reshape(-1)
+        order = random_permutations(
+            starts(keys, self.device), self.lengths * n_epochs, self.device
+        ).view(n_epochs, n_members, n)
         if self._still is not None:
-            order[self._still] = torch.arange(order.shape[1], device=self.device)
-        return order if self._identity else self.table.gather(1, order)
+            order[:, self._still] = torch.arange(n, device=self.device)
+        return order if self._identity else self.table.expand_as(order).gather(2, order)
 
     def mask_keys(self, epoch: int) -> Tensor:
         """(n_steps, M) int64: where the dropout masks' counters start in each step."""

@@ -50,7 +50,7 @@ class _Training:
         self.stream = stream
         self.n_rows = [len(p.rows) if stream is None else stream.n_rows for p in plans]
         if stream is None:
-            self.batches = Batches(plans, config, self.device)
+            self.batches = Batches(plans, config, self.device, config.max_epochs)
         self.step = TrainingStep(net, plans, config, self.optimizer)
         self.scorer = Scorer(data, plans, config) if config.score else None
         self.graphed: GraphedStep | None = None
@@ -86,7 +86,7 @@ class _Training:
         for window in self.stream.windows(epoch):
             self.data, rows = window, torch.arange(len(window.dense))
             plans = [replace(plan, rows=rows) for plan in self.plans]
-            batches = Batches(plans, self.config, self.device, before)
+            batches = Batches(plans, self.config, self.device, epoch + 1, before)
             yield batches
             before += batches.n_steps
         self.data = scored

@@ -60,8 +60,10 @@ class SquaredError(Loss):
         return (raw - y).square().mean(-1) * 0.5
 
     def slopes(self, raw: Tensor, y: Tensor) -> tuple[Tensor, Tensor] | None:
-        error = raw - y
-        return error.square().mean(-1).mul_(0.5), error.div_(error.shape[-1])
+        error, n_targets = raw - y, raw.shape[-1]
+        if n_targets == 1:
+            return error.squeeze(-1).square().mul_(0.5), error
+        return error.square().mean(-1).mul_(0.5), error.div_(n_targets)
 
 
 @dataclass(frozen=True)
