@@ -27,7 +27,9 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
     """Network that equals a formula of sums, products, quotients, powers, exp and ln.
 
     Theorem 0.3 and the law of composition (theorem .7). Also built are abs (of two ReLU units)
-    and sinh, cosh and tanh (of exponentials).
+    and sinh, cosh and tanh (of exponentials). An exponential is exact to about ``2**-53`` of its
+    largest value, so that ``1 / (1 + exp(-x))`` needs a narrow domain; tanh is built so that it
+    does not: write ``(1 + tanh(x/2)) / 2``.
 
     Parameters
     ----------
@@ -36,8 +38,8 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
         ``+ - * / **`` and functions; nothing in it is executed.
     domain : mapping of str to (float, float), or DataFrame
         The inputs, in their order, and the lowest and highest value of each. Of a DataFrame: its
-        columns, and their smallest and largest values. Inputs that the expression does not use
-        are allowed (lemma .6).
+        columns of numbers, and their smallest and largest values. Inputs that the expression does
+        not use are allowed (lemma .6).
 
     Returns
     -------
@@ -48,8 +50,9 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
     ValueError
         If the text is no formula, a variable is not in the domain, a function has no such
         network (sin, ...), a part has no value on the domain (ln or a root of what may be
-        negative, a pole), or weights overflow. Parts are bounded each alone (interval
-        arithmetic), so that ``x - x`` may be thought negative: simplify the expression first.
+        negative, a pole), weights overflow, or rounding leaves no digit of the result. Parts are
+        bounded each alone (interval arithmetic), so that ``x - x*y`` may be thought negative
+        where it is not: write ``x*(1 - y)``, in which each variable stands once.
     ImportError
         Without SymPy: ``pip install 'combutab[formulas]'``.
 
@@ -70,7 +73,8 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
     ValueError: sin(x) cannot be built of ReLU, ELU and NLReLU units; ...
     """
     if isinstance(domain, pd.DataFrame):
-        domain = {str(name): (column.min(), column.max()) for name, column in domain.items()}
+        numbers = domain.select_dtypes("number")
+        domain = {str(name): (column.min(), column.max()) for name, column in numbers.items()}
     if not domain:
         raise ValueError("domain must name at least one input, got none")
     ranges = as_domain(list(domain.values()))
@@ -121,8 +125,8 @@ class _Builder:
             return self.log(node.args[0])
         if isinstance(node, sympy.Abs):
             return _plan.absolute(self.value(node.args[0]))
-        if isinstance(node, sympy.tanh):  # in a form that its bounds are those of
-            return self.value(1 - 2 / (sympy.exp(2 * node.args[0]) + 1))
+        if isinstance(node, sympy.tanh):
+            return _plan.hyperbolic_tangent(self.value(node.args[0]))
         if isinstance(node, sympy.sinh | sympy.cosh):
             return self.value(node.rewrite(sympy.exp))
         if node.is_Pow and not node.exp.is_number:  # b^e = exp(e ln b)

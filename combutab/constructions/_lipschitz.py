@@ -28,10 +28,11 @@ def lipschitz_network(
 ) -> nn.Sequential:
     """Network of one hidden layer within epsilon of a Lipschitz function on [0, 1].
 
-    Propositions 1 to 3: with ``n = floor(L / (2 epsilon)) + 1``, n groups of PLN or PLS, n
-    sigmoid or tanh units, or n + 1 ReLU units suffice. PLN, PLS, sigmoid and tanh make n - 1
-    steps between the values at the middles of n equal intervals, so steep that what they lack of
-    steps stays below what L / 2n leaves of epsilon; ReLU joins n + 1 points by straight lines.
+    Propositions 1 to 3: with ``n = floor(L / (2 epsilon)) + 1`` (a quotient that is whole but for
+    rounding counts as whole), n groups of PLN or PLS, n sigmoid or tanh units, or n + 1 ReLU
+    units suffice. PLN, PLS, sigmoid and tanh make n - 1 steps between the values at the middles
+    of n equal intervals, so steep that what they lack of steps stays below what L / 2n leaves of
+    epsilon; ReLU joins n + 1 points by straight lines.
 
     NOTE[DIFF]: Eq. 56 has N ReLU units for lines over N intervals, which take N + 1. Lines over
     N - 1 = n intervals are within L / 2n < epsilon too, so that proposition 3 holds as it stands.

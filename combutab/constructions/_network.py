@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from combutab.constructions._plan import (
     plan_from_state,
     plan_state,
 )
+
+_NEGLIGIBLE = 1e-12  # absolute error that is never refused
 
 
 class ConstructedNetwork(nn.Module):
@@ -79,6 +82,7 @@ class ConstructedNetwork(nn.Module):
             ratios = {kind: n / width for kind, n in zip(KINDS, counts, strict=True)}
             modules += [_linear(layer.affine), CombU(width, ratios)]
         self.layers = nn.Sequential(*modules, _linear(self._plan.last))
+        self.check_rounding()
 
     @property
     def hidden_layer_sizes(self) -> tuple[int, ...]:
@@ -141,8 +145,8 @@ class ConstructedNetwork(nn.Module):
         [-2.0, -13.0]
         """
         plan = self.plan
-        unit = torch.finfo(x.dtype).eps / 2
-        exact = x.double()
+        unit = torch.finfo(self._dtype).eps / 2
+        exact = x.double()  # the arithmetic of the bound itself; its errors are far below it
         low, high = torch.as_tensor(self.domain, dtype=torch.float64, device=x.device).T
         inside = ((exact >= low) & (exact <= high)).all(-1, keepdim=True)
         h, error = exact, torch.zeros_like(exact)
@@ -152,6 +156,48 @@ class ConstructedNetwork(nn.Module):
             if i < plan.depth:
                 h, error = _unit_error(plan.hidden[i].kinds, h, error, unit)
         return torch.where(inside, error, torch.inf)
+
+    def check_rounding(self) -> None:
+        """Refuse the network if rounding, in its precision, leaves no digit of an output.
+
+        Looks at 64 places all over the domain; every network is checked when it is made, in
+        float64. Errors up to 1e-12 are never refused.
+
+        Raises
+        ------
+        ValueError
+            With the numbers; or if the network was trained since it was made.
+
+        Examples
+        --------
+        >>> from combutab.constructions import expression_network
+        >>> network = expression_network("1/(1 + exp(-x))", {"x": (-20, 20)})
+        >>> network.check_rounding()
+        >>> network.float().check_rounding()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ValueError: rounding in float32 may move the output by ..., and it is 1 at most ...
+        """
+        low, high = np.array(self.domain).T
+        shares = np.random.default_rng(0).random((61, len(low)))
+        shares = np.vstack([np.zeros_like(low), np.full_like(low, 0.5), np.ones_like(low), shares])
+        x = torch.from_numpy(np.clip(low + shares * (high - low), low, high))
+        with torch.no_grad():
+            values = copy.deepcopy(self).cpu().double()(x)
+        largest, error = values.abs().amax(0), self.rounding_error(x).amax(0)
+        for output, bound in zip(largest.tolist(), error.tolist(), strict=True):
+            # what is zero but for rounding is no mistake
+            if bound > max(output, _NEGLIGIBLE):
+                raise ValueError(
+                    f"rounding in {str(self._dtype).removeprefix('torch.')} may move the output "
+                    f"by {bound:.3g}, and it is {output:.3g} at most in {len(x)} places of the "
+                    "domain: terms in the formula are much larger than their sum; narrow the "
+                    "domain, write the formula without them, or use a higher precision"
+                )
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
 
     def to_state(self) -> dict[str, Any]:
         """What the network was made of, as lists of numbers, for files without code.
@@ -204,9 +250,11 @@ def _affine_error(made: Affine, h: Tensor, error: Tensor, unit: float) -> tuple[
     z = h @ weight.T + bias
     # n + 3 roundings: n products with n - 1 sums, the bias, the weights in the network's dtype
     rounding = (len(made.weight[0]) + 3) * unit
-    size = (h.abs() + error) @ weight.abs().T + bias.abs()
-    error = error @ weight.abs().T + (h.abs() + error) @ tensor(made.weight_error).T
-    return z, error + tensor(made.bias_error) + rounding * size
+    size = h.abs() + error
+    error = error @ weight.abs().T + size @ tensor(made.weight_error).T
+    # the factor first: weights near the largest float64 would overflow
+    error += (rounding * size) @ weight.abs().T + rounding * bias.abs()
+    return z, error + tensor(made.bias_error)
 
 
 def _unit_error(kinds: np.ndarray, z: Tensor, error: Tensor, unit: float) -> tuple[Tensor, Tensor]:

@@ -191,6 +191,27 @@ def absolute(plan: Plan) -> Plan:
     return replace(plan, last=Affine.of(np.hstack([eye, eye]), np.zeros(len(eye))), ranges=ranges)
 
 
+def hyperbolic_tangent(plan: Plan) -> Plan:
+    """tanh of the one output, of exponentials that are at most 1, whatever its range."""
+    low, high = plan.ranges[0].tolist()
+    one = np.ones(1)
+    halves, signs = [], []
+    for sign, top in ((1.0, high), (-1.0, -low)):
+        if top > 0:  # tanh(u) = 2 / (1 + exp(-2 u)) - 1 for u = R(z) and for u = R(-z)
+            half = _layer(plan, np.array([[sign]]), np.zeros(1), "relu")
+            least = max(low if sign > 0 else -high, 0.0)
+            half = replace(
+                half, last=Affine.of(one[:, None], np.zeros(1)), ranges=np.array([[least, top]])
+            )
+            below = affine(exponential(affine(half, -2 * one, np.zeros(1))), one, one)
+            halves.append(exponential(affine(logarithm(below), -one, np.zeros(1))))
+            signs.append(sign)
+    if not halves:
+        return affine(plan, np.zeros((1, 1)), np.zeros(1))
+    total = affine(stack(halves), np.array([2 * s for s in signs]), np.array([-sum(signs)]))
+    return replace(total, ranges=widened(np.tanh([[low, high]])))
+
+
 def _layer(plan: Plan, weight: np.ndarray, bias: np.ndarray, kind: str) -> Plan:
     return _append(plan, Affine.of(weight, bias), np.full(len(weight), KINDS.index(kind)))
 

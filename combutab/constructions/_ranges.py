@@ -25,22 +25,21 @@ def as_domain(domain: Sequence[Sequence[float]]) -> Ranges:
     return ranges
 
 
-def widened(ranges: Ranges, size: np.ndarray | float = 0.0) -> Ranges:
-    """Make room for the rounding of a result, made of terms of this size: 8 units of it."""
-    margin = 8 * _UNIT * np.maximum(np.abs(ranges), np.reshape(size, (-1, 1)))
+def widened(ranges: np.ndarray, size: np.ndarray | float = 0.0) -> np.ndarray:
+    """Make room for the rounding of ends, made of terms of these sizes: 8 units of them."""
+    margin = 8 * _UNIT * np.maximum(np.abs(ranges), size)
     return ranges + margin * [-1, 1]
 
 
 def combination(weight: np.ndarray, bias: np.ndarray, ranges: Ranges) -> Ranges:
     """Range of ``weight @ x + bias`` for x in ``ranges``."""
     above, below = np.maximum(weight, 0), np.minimum(weight, 0)
-    low = above @ ranges[:, 0] + below @ ranges[:, 1] + bias
-    high = above @ ranges[:, 1] + below @ ranges[:, 0] + bias
-    size = np.abs(weight) @ np.abs(ranges).max(1, initial=0) + np.abs(bias)
-    ranges = np.stack([low, high], axis=1)
+    swapped = ranges[:, ::-1]
+    ends = above @ ranges + below @ swapped + bias[:, None]  # (n, 2)
+    sizes = above @ np.abs(ranges) - below @ np.abs(swapped) + np.abs(bias)[:, None]
     exact = (np.abs(weight).sum(1) == np.abs(weight).max(1, initial=0)) & (bias == 0)
     exact &= np.isin(weight, [-1, 0, 1]).all(1)  # an input as it is, or its negative
-    return np.where(exact[:, None], ranges, widened(ranges, weight.shape[1] * size))
+    return np.where(exact[:, None], ends, widened(ends, weight.shape[1] * sizes))
 
 
 def power(range_: np.ndarray, exponent: float) -> np.ndarray:

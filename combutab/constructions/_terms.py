@@ -41,7 +41,7 @@ def sum_of_products(bases: Sequence[Base], terms: Terms) -> Plan:
         for range_, exponent, base in zip(ranges, powers, bases, strict=True):
             _check(base, range_, exponent)
             part = _ranges.product(part, _ranges.power(range_, exponent))
-        true_range = _ranges.widened((true_range + part)[None], np.abs(part).max())[0]
+        true_range = _ranges.widened(true_range + part, np.abs(part))
     if not np.isfinite(true_range).all():
         raise ValueError(
             f"the sum over {', '.join(base.name for base in bases)} reaches beyond float64 on the "
@@ -62,15 +62,16 @@ def _check(base: Base, range_: np.ndarray, exponent: float) -> None:
     low, high = range_.tolist()
     if low > 0 or exponent == 0:
         return
+    name = base.name if base.name.isidentifier() else f"({base.name})"
     bounds = f"{base.name} lies in ({low:.6g}, {high:.6g}) on the domain"
     if exponent != int(exponent):
         raise ValueError(
-            f"{base.name}**{exponent:g} needs a positive base, and {bounds}, by the bounds of its "
+            f"{name}**{exponent:g} needs a positive base, and {bounds}, by the bounds of its "
             "parts; narrow the domain to where it is positive"
         )
     if exponent < 0 and high >= 0:
         raise ValueError(
-            f"{base.name}**{exponent:g} has a pole in the domain: {bounds}, by the bounds of its "
+            f"{name}**{exponent:g} has a pole in the domain: {bounds}, by the bounds of its "
             "parts; narrow the domain so that it keeps away from zero"
         )
 

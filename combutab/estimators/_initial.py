@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from combutab._device import Precision
 from combutab.activations import CombU, make_activation
 from combutab.constructions import ConstructedNetwork
 from combutab.nn import ActivationSpec, Member, MLPShape, StackedMLP
@@ -58,6 +60,11 @@ def check_initial(estimator: Any) -> None:
             "init=network needs numeric_encoding='standard' or 'none', which are linear, got "
             f"{estimator.numeric_encoding!r}"
         )
+    network = copy.deepcopy(estimator.init).to(Precision(estimator.precision).dtype)
+    try:
+        network.check_rounding()
+    except ValueError as error:
+        raise ValueError(f"init=network cannot start the fit: {error}") from None
 
 
 def initial_states(

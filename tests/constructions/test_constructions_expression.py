@@ -85,6 +85,9 @@ def test_random_formulas_are_exact_to_rounding(text):
         ("exp(-((x-m)/s)**2/2)/(sqrt(2*pi)*s)", {"x": (-3, 3), "m": (-1, 1), "s": (0.5, 2)}),
         ("1/(1 + exp(-x))", {"x": (-10, 10)}),
         ("sinh(x) + cosh(x)*tanh(x)", {"x": (-2, 2)}),
+        ("(1 + tanh(x/2))/2", {"x": (-500, 500)}),
+        ("tanh(x)", {"x": (1, 40)}),
+        ("y*tanh(-x)", {"x": (0, 1000), "y": (0, 1)}),
         ("2**x * x**2", {"x": (-3, 3)}),
         ("ln(x*y**2) - abs(x - y)", {"x": (0.5, 2), "y": (1, 3)}),
         ("x*0 + 3", {"x": (0, 1)}),
@@ -98,6 +101,19 @@ def test_laws_of_textbooks(text, domain):
     check(network, parse_formula(text, domain), domain, sample(domain))
     assert network.inputs == tuple(domain)
     assert network.domain == tuple((float(a), float(b)) for a, b in domain.values())
+
+
+def test_tanh_has_all_its_digits_on_any_domain():
+    network = expression_network("tanh(x)", {"x": (-700, 700)})
+    x = torch.linspace(-700, 700, 1401, dtype=torch.float64)[:, None]
+    assert network.rounding_error(x).max() < 1e-12
+
+
+def test_a_domain_on_which_rounding_leaves_nothing_is_refused():
+    narrow = expression_network("1/(1 + exp(-x))", {"x": (-10, 10)})
+    assert narrow.rounding_error(torch.full((1, 1), 10.0, dtype=torch.float64)) < 1e-6
+    with pytest.raises(ValueError, match=r"may move the output by .* narrow the domain, write"):
+        expression_network("1/(1 + exp(-x))", {"x": (-60, 60)})
 
 
 def test_the_issue_s_formula_takes_two_layers():
@@ -116,11 +132,14 @@ def test_what_is_said_twice_is_computed_once():
 def test_a_sympy_expression_and_a_table_s_domain():
     x, y = sympy.symbols("x y", positive=True)
     table = pd.DataFrame({"y": [1.0, 4.0, 2.0], "x": [3, 1, 2], "unused": [0.0, -1.0, 1.0]})
+    table["name"] = ["a", "b", "c"]
     network = expression_network(sympy.sqrt(x) / y, table)
     assert network.inputs == ("y", "x", "unused")
     assert network.domain == ((1.0, 4.0), (1.0, 3.0), (-1.0, 1.0))
     with torch.no_grad():
-        outputs = network(torch.tensor(table.to_numpy(), dtype=torch.float64))[:, 0]
+        outputs = network(
+            torch.tensor(table[["y", "x", "unused"]].to_numpy(), dtype=torch.float64)
+        )[:, 0]
     np.testing.assert_allclose(outputs, [math.sqrt(3), 1 / 4, math.sqrt(2) / 2], rtol=1e-13)
 
 

@@ -216,6 +216,15 @@ def test_what_would_take_the_law_apart_is_refused(parameters, message):
         untrained(**parameters).fit(*table())
 
 
+def test_a_law_that_single_precision_does_not_hold_is_refused():
+    init = expression_network("1/(1 + exp(-x))", {"x": (-20, 20)})
+    X = np.linspace(-20, 20, 50)[:, None]
+    y = 1 / (1 + np.exp(-X[:, 0]))
+    with pytest.raises(ValueError, match=r"init=network cannot start.*rounding in float32"):
+        untrained(init=init, precision="float32").fit(X, y)
+    assert_the_law(untrained(init=init).fit(X, y), X, y)
+
+
 def test_columns_that_cannot_be_its_inputs_are_refused():
     X, y = table()
     with pytest.raises(ValueError, match="init takes x3, which is constant"):
