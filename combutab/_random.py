@@ -22,6 +22,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _MASK = (1 << 64) - 1
+_PIECE = 1 << 20  # numbers of a row that are drawn at a time
 
 
 def _signed(value: int) -> int:
@@ -96,7 +97,11 @@ def random_int64(keys: Keys, n: int, device: torch.device | str = "cpu", first: 
     Tensor of int64, shape (len(keys), n)
     """
     out = torch.empty(len(keys), n, dtype=torch.int64, device=device)
-    return random_int64_(keys, counters(n, device, first), out, torch.empty_like(out))
+    for start in range(0, n, _PIECE):  # so that counters and scratch take little memory
+        part = out[:, start : start + _PIECE]
+        positions = counters(part.shape[1], device, first + start)
+        random_int64_(keys, positions, part, torch.empty_like(part))
+    return out
 
 
 def random_uniform(
