@@ -154,10 +154,10 @@ def milliseconds(size: Size, turns: int) -> dict[str, list[float]]:
 
 
 def peak_megabytes(make: Callable[[Size], Runs], size: Size) -> float:
-    """Most bytes that live at once from the network's making to the end of its third step.
+    """Most bytes that live at once from the network's making to its third step of Adam.
 
-    Counted by the profiler of torch's allocator; data, parameters, gradients and Adam's two
-    moments, which no step can do without, are taken off.
+    Counted by the profiler of torch's allocator; data, parameters and Adam's two moments, which
+    are there between steps as well, are taken off.
     """
     size = Size(size.width, size.batch, 3)
     n_parameters = DEPTH * (size.width + 1) * size.width
@@ -168,9 +168,10 @@ def peak_megabytes(make: Callable[[Size], Runs], size: Size) -> float:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
         events = json.loads(path.read_text())["traceEvents"]
+    end = max(e["ts"] for e in events if e["name"] == "aten::_fused_adam_")
     memory = sorted((e["ts"], e["args"]["Bytes"]) for e in events if e["name"] == "[memory]")
-    live = np.cumsum([n for _, n in memory])
-    return float(live.max() - data - 4 * 4 * n_parameters) / 2**20
+    live = np.cumsum([n for ts, n in memory if ts < end])
+    return float(live.max() - data - 3 * 4 * n_parameters) / 2**20
 
 
 def report(size: Size, turns: int) -> pd.DataFrame:

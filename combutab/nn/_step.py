@@ -125,7 +125,8 @@ class InPlaceStep:
         in memory that may be overwritten. ``masks`` are overwritten.
         """
         self._valid = valid
-        inputs, slopes, raw = self._forward(x.detach(), masks)
+        inputs, outs, slopes = self._forward(x.detach(), masks)
+        raw = self._linear(len(self._layers), inputs[-1], "raw")
         gradient = getattr(objective, "gradient", None)
         if gradient is not None:
             grad = gradient(raw)
@@ -133,33 +134,37 @@ class InPlaceStep:
             with torch.enable_grad():
                 leaf = raw.detach().requires_grad_()
                 (grad,) = torch.autograd.grad(objective(leaf), leaf)
+            del leaf
+        del raw
         for i in reversed(range(len(self.linears))):
             weight_grad, bias_grad = self._targets[i]
             scale = self.linears[i].scale
-            weight_gradient(inputs[i], grad, weight_grad, scale)
+            shape = inputs[i].shape
+            weight_gradient(inputs.pop(), grad, weight_grad, scale)
             torch.sum(grad, dim=1, keepdim=True, out=bias_grad)
+            if i == 0 and not x.requires_grad:
+                return None
+            room = partial(self._scratch, f"below{i % 2}", *shape)
+            factor = slopes[i - 1] if i else None
+            grad = input_gradient(grad, self._weights[i], room, factor, scale)
             if i == 0:
                 break
-            below = self._scratch(f"below{i % 2}", *inputs[i].shape)
-            grad = input_gradient(grad, self._weights[i], below, slopes[i - 1], scale)
-            layer = self._layers[i - 1]
-            if masks is None or not layer.pointwise:
-                out = self._scratch(f"a{i - 1}", *grad.shape)
+            layer, out = self._layers[i - 1], outs.pop()
+            if out is not None:
                 for start, stop, part in layer.parts:
                     part.backward_(out[start:stop], grad[start:stop])
                 if layer.norm is not None:
                     layer.norm.backward_(out, grad)
-        if x.requires_grad:
-            below = self._scratch("below0", *x.shape)
-            input_gradient(grad, self._weights[0], below, None, self.linears[0].scale)
-            return below
-        return None
+        return grad
 
     def _forward(
         self, x: Tensor, masks: Sequence[Tensor] | None
-    ) -> tuple[list[Tensor], list[Tensor | None], Tensor]:
-        """Inputs of the linear layers, what each gradient is multiplied by, raw outputs."""
+    ) -> tuple[list[Tensor], list[Tensor | None], list[Tensor | None]]:
+        """Inputs of the linear layers; what the stages left, if they are to be called again;
+        and what each gradient is multiplied by.
+        """
         inputs: list[Tensor] = [x]
+        outs: list[Tensor | None] = []
         slopes: list[Tensor | None] = []
         for i, layer in enumerate(self._layers):
             # where the slope is kept, the activation itself is not needed again
@@ -169,6 +174,7 @@ class InPlaceStep:
                 self._activate(layer, a)
                 slopes.append(None)
                 inputs.append(a)
+                outs.append(a)
                 continue
             mask, h = masks[i], self._scratch(f"h{i}", *a.shape)
             if layer.pointwise:
@@ -179,11 +185,12 @@ class InPlaceStep:
                 torch.mul(a, mask, out=h)
             slopes.append(mask)
             inputs.append(h)
-        return inputs, slopes, self._linear(len(self._layers), inputs[-1], "raw")
+            outs.append(None if layer.pointwise else a)
+        return inputs, outs, slopes
 
     def _linear(self, i: int, x: Tensor, name: str) -> Tensor:
-        out = self._scratch(name, *x.shape[:2], self._weights[i].shape[2])
-        return affine(x, self._weights[i], self._biases[i], out, self.linears[i].scale)
+        room = partial(self._scratch, name, *x.shape[:2], self._weights[i].shape[2])
+        return affine(x, self._weights[i], self._biases[i], room, self.linears[i].scale)
 
     @staticmethod
     def _activate(layer: _Layer, a: Tensor, keep: bool = True) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import platform
+from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -40,7 +42,16 @@ def _serves(x: Tensor) -> bool:
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x @ weight.t() + bias, by oneDNN."""
-    return torch.ops.mkldnn._linear_pointwise.default(x, weight, bias, "none", [], "")
+    by = torch.ops.mkldnn._linear_pointwise.default
+    return cast(Tensor, by(x, weight, bias, "none", [], ""))
+
+
+def _linear_times(x: Tensor, weight: Tensor, factor: Tensor | None) -> Tensor:
+    """x @ weight.t() * factor, in one pass of oneDNN."""
+    if factor is None:
+        return _linear(x, weight, None)
+    by = torch.ops.mkldnn._linear_pointwise.binary
+    return cast(Tensor, by(x, factor, weight, None, "mul"))
 
 
 def _by_member(a: Tensor, b: Tensor, out: Tensor) -> None:
@@ -53,8 +64,14 @@ def _by_member(a: Tensor, b: Tensor, out: Tensor) -> None:
         torch.bmm(a, b, out=out)
 
 
-def affine(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor, scale: float = 1.0) -> Tensor:
-    """scale * x @ weight + bias for each member, into ``out``.
+Room = Callable[[], Tensor]  # asks for memory of the result's shape
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor, room: Room, scale: float = 1.0) -> Tensor:
+    """scale * x @ weight + bias for each member.
+
+    The result is in ``room()``, or in memory of its own where the library allocates it: then it
+    is one member's, and goes back to the allocator as soon as nobody holds it.
 
     Shape
     -----
@@ -63,20 +80,23 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor, scale: float = 
     n, k, m = *x.shape[1:], weight.shape[2]
     if (n * k * m >= _ENOUGH or (1 < m <= _NARROW and n * k >= _LONG)) and _serves(x):
         weight = weight if scale == 1 else weight * scale
+        if len(x) == 1:
+            return _linear(x[0], weight[0].t(), bias[0, 0]).unsqueeze(0)
+        out = room()
         for i in range(len(out)):
             out[i].copy_(_linear(x[i], weight[i].t(), bias[i, 0]))
-    elif m == 1 and scale == 1:
+        return out
+    out = room()
+    if m == 1 and scale == 1:
         _by_member(x, weight, out)
-        out.add_(bias)
-    else:
-        torch.baddbmm(bias, x, weight, alpha=scale, out=out)
-    return out
+        return out.add_(bias)
+    return torch.baddbmm(bias, x, weight, alpha=scale, out=out)
 
 
 def input_gradient(
-    grad: Tensor, weight: Tensor, out: Tensor, factor: Tensor | None, scale: float = 1.0
+    grad: Tensor, weight: Tensor, room: Room, factor: Tensor | None, scale: float = 1.0
 ) -> Tensor:
-    """scale * grad @ weight' * factor for each member, into ``out``.
+    """scale * grad @ weight' * factor for each member, in memory as ``affine``'s.
 
     Shape
     -----
@@ -85,13 +105,13 @@ def input_gradient(
     n, m, k = *grad.shape[1:], weight.shape[1]
     if n * k * m >= _ENOUGH and _serves(grad):
         weight = weight if scale == 1 else weight * scale
+        if len(grad) == 1:
+            return _linear_times(grad[0], weight[0], factor if factor is None else factor[0])[None]
+        out = room()
         for i in range(len(out)):
-            if factor is None:
-                out[i].copy_(_linear(grad[i], weight[i], None))
-            else:
-                by = torch.ops.mkldnn._linear_pointwise.binary
-                out[i].copy_(by(grad[i], factor[i], weight[i], None, "mul"))
+            out[i].copy_(_linear_times(grad[i], weight[i], factor if factor is None else factor[i]))
         return out
+    out = room()
     _by_member(grad, weight.transpose(1, 2), out)
     if scale != 1:
         out.mul_(scale)

@@ -90,13 +90,17 @@ class RowOptimizer:
         if key not in self._rows:
             matrices = (values, grads, self.state["mean"], self.state["square"])
             self._rows[key] = [[matrix[r] for r in group] for matrix in matrices]
+        params, slopes, means, squares = self._rows[key]
         steps = [self.steps[r] for r in group]
         config = self.config
         if values.device.type in ("cpu", "cuda"):
             # the call that torch.optim.Adam(fused=True) comes down to, without the way there
             torch._foreach_add_(steps, 1)
-            torch._fused_adam_(
-                *self._rows[key],
+            torch._fused_adam_(  # type: ignore[call-overload]
+                params,
+                slopes,
+                means,
+                squares,
                 [],
                 steps,
                 lr=rate,
@@ -109,7 +113,10 @@ class RowOptimizer:
             )
             return
         adam(
-            *self._rows[key],
+            params,
+            slopes,
+            means,
+            squares,
             [],
             steps,
             foreach=False,
