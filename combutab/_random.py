@@ -9,7 +9,7 @@ see alone (the idea behind JAX's keys). The generator is SplitMix64 (Steele, Lea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -128,18 +128,23 @@ def random_permutations(
     n = max(lengths)
     draws = random_int64(keys, n, device)
     places = torch.arange(n, device=draws.device)
-    if min(lengths) < n:
-        ends = torch.tensor(list(lengths), device=draws.device).unsqueeze(1)
-        draws.masked_fill_(places >= ends, torch.iinfo(torch.int64).max)
     # A draw's low bits make way for its place, so that sorting the numbers alone is enough: on a
     # CPU it takes a tenth of the time, and half the memory, of sorting them with their places.
-    low = (1 << max(1, (n - 1).bit_length())) - 1
+    masks = [(1 << max(1, (length - 1).bit_length())) - 1 for length in lengths]
+    low: Any = masks[0]
+    past = None
+    if min(lengths) < n:  # a row's own mask: it has the order that it has alone
+        low = torch.tensor(masks, device=draws.device).unsqueeze(1)
+        past = places >= torch.tensor(list(lengths), device=draws.device).unsqueeze(1)
     draws.bitwise_and_(~low).bitwise_or_(places)
+    if past is not None:
+        draws.masked_fill_(past, torch.iinfo(torch.int64).max)
     if draws.is_cuda:
         draws = torch.sort(draws, dim=1).values
     else:
         draws.numpy().sort(axis=1)
-    return draws.bitwise_and_(low)
+    draws.bitwise_and_(low)
+    return draws if past is None else torch.where(past, places, draws)
 
 
 def seed_from(random_state: object) -> int:

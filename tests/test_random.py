@@ -11,10 +11,12 @@ from scipy import stats
 
 from combutab._random import (
     fold_in,
+    fold_in_array,
     random_int64,
     random_permutations,
     random_uniform,
     seed_from,
+    starts,
 )
 
 MASK = (1 << 64) - 1
@@ -81,6 +83,34 @@ def test_permutations():
     assert sorted(table[1].tolist()) == list(range(10))
     alone = random_permutations([5], [4])
     assert torch.equal(table[0, :4], alone[0])
+
+
+@pytest.mark.parametrize("lengths", [(1,), (2, 1), (614, 614), (5, 4096, 4097), (100_000,)])
+def test_permutations_sort_the_draws(lengths):
+    keys = [fold_in(9, i) for i in range(len(lengths))]
+    table, draws = random_permutations(keys, lengths), random_int64(keys, max(lengths))
+    for row, drawn, n in zip(table, draws, lengths, strict=True):
+        order = np.argsort(drawn[:n].numpy(), kind="stable")
+        np.testing.assert_array_equal(row, [*order, *range(n, max(lengths))])
+
+
+def test_a_permutation_does_not_depend_on_longer_ones_beside_it(monkeypatch):
+    # of draws with few bits, so that many agree in all but their places
+    monkeypatch.setattr(
+        "combutab._random.random_int64",
+        lambda keys, n, device: torch.arange(n).mul(7).remainder(64).repeat(len(keys), 1),
+    )
+    together = random_permutations([1, 2, 3], [20, 200, 5])
+    assert torch.equal(together[0, :20], random_permutations([1], [20])[0])
+    assert torch.equal(together[2, :5], random_permutations([3], [5])[0])
+
+
+@given(st.lists(st.integers(0, MASK), min_size=1, max_size=5), st.integers(0, 10**6))
+def test_arrays_of_keys_are_keys(keys, value):
+    array = np.array(keys, dtype=np.uint64)
+    folded = fold_in_array(array, np.uint64([value]))
+    assert folded.tolist() == [fold_in(key, value) for key in keys]
+    assert torch.equal(random_int64(starts(array), 3), random_int64(keys, 3))
 
 
 def test_permutations_are_uniform():

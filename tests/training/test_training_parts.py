@@ -18,16 +18,22 @@ from combutab.training import (
     CrossEntropy,
     EpochReport,
     GaussianNLL,
+    MemberPlan,
+    MemberStart,
     OptimizerConfig,
     Pinball,
     ProgressBar,
     RowOptimizer,
+    TrainConfig,
     VerboseLines,
     clip_gradients,
     make_regression_loss,
     schedule_factor,
 )
+from combutab.training._batches import Batches
 from combutab.training._losses import accuracy, r2
+from combutab.training._schedules import rate_table
+from combutab.training._steps import Objective
 
 RNG = np.random.default_rng(0)
 RAW = RNG.normal(size=(2, 30, 3))
@@ -110,6 +116,36 @@ def test_binary_cross_entropy():
         expected = -(target * np.log(p) + (1 - target) * np.log(1 - p)).sum(-1)
         got = rows(BinaryCrossEntropy(label_smoothing=smoothing), RAW, labels)
         np.testing.assert_allclose(got, expected)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("loss", "n_outputs", "y"),
+    [
+        (make_regression_loss("squared_error", ()), 1, torch.from_numpy(Y[..., :1])),
+        (make_regression_loss("squared_error", ()), 3, torch.from_numpy(Y)),
+        (make_regression_loss("huber", ()), 3, torch.from_numpy(Y)),
+        (BinaryCrossEntropy(label_smoothing=0.1), 3, torch.from_numpy(Y > 0).double()),
+        (BinaryCrossEntropy(), 1, torch.from_numpy(Y[..., :1] > 0).double()),
+        (CrossEntropy(), 3, torch.from_numpy(Y[..., 0] > 0).long()),
+        (CrossEntropy(label_smoothing=0.2), 3, torch.from_numpy(Y[..., 0] > 0).long()),
+    ],
+    ids=str,
+)
+def test_the_objectives_derivative_is_autograds(loss, n_outputs, y, weighted):
+    weight = torch.from_numpy(RNG.random((2, 30))) if weighted else None
+    raw = torch.from_numpy(RAW[..., :n_outputs].copy())
+    by_formula = Objective(loss, y, weight, torch.float64, track_metric=True)
+    gradient = by_formula.gradient(raw)
+    leaf = raw.clone().requires_grad_()
+    by_autograd = Objective(loss, y, weight, torch.float64, track_metric=True)
+    (expected,) = torch.autograd.grad(by_autograd(leaf), leaf)
+    torch.testing.assert_close(gradient, expected)
+    losses = loss.rows(raw, y).numpy()
+    means = np.average(losses, axis=1, weights=None if weight is None else weight.numpy())
+    for objective in (by_formula, by_autograd):
+        np.testing.assert_allclose(objective.mean, means)
+        assert objective.metric.shape == (2,)
 
 
 def test_scores_against_scikit_learn():
@@ -196,6 +232,38 @@ def test_schedules_at_known_points():
     assert schedule_factor("coslog4", middle) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="got 'linear'"):
         schedule_factor("linear", 0.5)
+
+
+def test_rates_of_an_epoch():
+    """A member's rates follow its own number of steps, whatever the stack's longest is."""
+    table = np.array(rate_table("cosine", [0.1, 0.3], [2, 4], epoch=1, max_epochs=3))
+    assert table.shape == (4, 2)
+    for member, (rate, n_steps) in enumerate([(0.1, 2), (0.3, 4)]):
+        fractions = (n_steps + np.arange(4)) / (3 * n_steps)
+        expected = rate * 0.5 * (1 + np.cos(np.pi * np.minimum(fractions, 1)))
+        np.testing.assert_allclose(table[:, member], expected, atol=1e-15)
+
+
+def test_orders_drawn_ahead_are_those_of_their_epochs():
+    config = TrainConfig(
+        make_regression_loss("squared_error", ()), OptimizerConfig(), batch_size=64, max_epochs=9
+    )
+    plans = [
+        MemberPlan(7, torch.arange(100, 400), 0.1),
+        MemberPlan(8, torch.arange(30), 0.1),  # one batch: not shuffled
+        MemberPlan(9, torch.arange(200), 0.1, start=MemberStart(5, 0)),
+    ]
+    batches = Batches(plans, config, torch.device("cpu"), until=9)
+    together = [batches.order(epoch) for epoch in (0, 1, 8, 3)]
+    assert len({tuple(order[0].tolist()) for order in together}) == 4
+    for epoch, order in zip((0, 1, 8, 3), together, strict=True):
+        assert sorted(order[0].tolist()) == list(range(100, 400))
+        assert order[1, :30].tolist() == list(range(30))
+        for m, plan in enumerate(plans):  # of this epoch and this member alone
+            alone = Batches([plan], config, torch.device("cpu"), until=epoch + 1).order(epoch)
+            assert torch.equal(order[m, : alone.shape[1]], alone[0])
+    batches.select([0, 2])
+    assert torch.equal(batches.order(3), together[3][[0, 2]])
 
 
 def test_one_cycle_is_torchs():
