@@ -2,7 +2,7 @@
 
 from combutab.activations._combu import CombU
 from combutab.activations._elementwise import PELU, NLReLU, PReLU, Swish
-from combutab.activations._fused import fused_kernels
+from combutab.activations._fused import fused_kernels, fused_masks_, fused_wanted
 from combutab.activations._in_place import InPlace, in_place
 from combutab.activations._in_place_groups import (
     GroupKernel,
@@ -36,6 +36,8 @@ __all__ = [
     "Standardize",
     "Swish",
     "fused_kernels",
+    "fused_masks_",
+    "fused_wanted",
     "in_place",
     "in_place_group",
     "make_activation",

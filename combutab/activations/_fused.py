@@ -33,8 +33,9 @@ def fused_kernels() -> Iterator[None]:
     write memory once, forward and backward, in float32, float16 and bfloat16. Elsewhere (on a
     CPU, in float64, along another axis than the last, under ``torch.compile`` and ``torch.func``)
     nothing changes, and the numbers are the same to rounding everywhere. The setting holds for
-    the whole process. It does not reach the plain networks of the estimators, which have kernels
-    of their own.
+    the whole process. Networks of ReLU, ELU,
+    NLReLU and CombU units, which train and predict in memory of their own, take them where a fit
+    or prediction begins within the block.
 
     Raises
     ------
@@ -58,6 +59,11 @@ def fused_kernels() -> Iterator[None]:
         _asked_for = before
 
 
+def fused_wanted() -> bool:
+    """Whether ``fused_kernels`` is entered."""
+    return _asked_for
+
+
 def use_fused(x: Tensor) -> bool:
     """Whether the fused kernels are asked for, and serve this tensor along its last axis."""
     return (
@@ -75,6 +81,33 @@ def _kernels() -> Any:
     from combutab.activations import _fused_kernels  # needs triton
 
     return _fused_kernels
+
+
+def step_kernels() -> Any:
+    """The kernels of ``_fused_step_kernels``."""
+    from combutab.activations import _fused_step_kernels  # needs triton
+
+    return _fused_step_kernels
+
+
+def fused_masks_(starts: Tensor, dropped: Tensor, scale: Tensor, out: Tensor) -> bool:
+    """Draw dropout masks by a kernel, where kernels are asked for; returns whether it did.
+
+    Parameters
+    ----------
+    starts : Tensor of int64, (M,)
+        Where the counters of the members' keys begin.
+    dropped : Tensor of uint8, (M,) or (M, 1, 1)
+        A byte below it drops its unit.
+    scale : Tensor, as ``dropped``
+        What kept units are multiplied by.
+    out : Tensor, (M, rows, units), contiguous
+        Becomes 0 or ``scale``, the units of a row counted in eights from its first.
+    """
+    if not use_fused(out) or not out.is_contiguous():
+        return False
+    step_kernels().masks_(starts, dropped, scale, out)
+    return True
 
 
 class FusedCombU(ContiguousFunction):

@@ -105,16 +105,19 @@ def _combu_kernel(
 
 def combu(x: Tensor, spans: Sequence[Span]) -> Tensor:
     """ReLU, ELU and NLReLU on spans of the last axis of a contiguous tensor."""
-    return _combu(x, x, spans, backward=False)
+    return run_combu(x, x, torch.empty_like(x), spans, backward=False)
 
 
 def combu_backward(grad: Tensor, out: Tensor, spans: Sequence[Span]) -> Tensor:
     """The gradient by the input, given that by the output and the output, both contiguous."""
-    return _combu(out, grad, spans, backward=True)
+    return run_combu(out, grad, torch.empty_like(grad), spans, backward=True)
 
 
-def _combu(x: Tensor, grad: Tensor, spans: Sequence[Span], backward: bool) -> Tensor:
-    result, width = torch.empty_like(grad), x.shape[-1]
+def run_combu(
+    x: Tensor, grad: Tensor, result: Tensor, spans: Sequence[Span], backward: bool
+) -> Tensor:
+    """``combu`` or ``combu_backward`` (x is then the output) into ``result``, which may be x."""
+    width = x.shape[-1]
     bounds, columns = _bounds(spans), _columns(spans, width)
     n_rows, rows = x.numel() // width, _TILE // columns
     grid = (triton.cdiv(n_rows, rows) * triton.cdiv(width, columns),)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from combutab._random import counters, random_int64_
+from combutab.activations import fused_masks_, fused_wanted
 
 
 class MaskMaker:
@@ -53,6 +54,7 @@ class MaskMaker:
         ).view(shape)
         self.active = total > 0 and any(dropped)
         self._positions = torch.empty(0, dtype=torch.int64)
+        self._masks = torch.empty(0, dtype=dtype, device=self.device)
 
     def draw(self, keys: Sequence[int], n_rows: int) -> list[Tensor]:
         """Masks of (M, n_rows, width), 0 or 1 / keep probability, one a layer.
@@ -61,6 +63,13 @@ class MaskMaker:
         """
         if not self._total:
             return []
+        if isinstance(keys, Tensor) and fused_wanted():
+            n_units = len(keys) * n_rows * self._total
+            if self._masks.numel() < n_units:
+                self._masks = torch.empty(n_units, dtype=self.dtype, device=self.device)
+            masks = self._masks[:n_units].view(len(keys), n_rows, self._total)
+            if fused_masks_(keys, self._dropped, self._scale, masks):
+                return [masks[..., start:stop] for start, stop in self._offsets]
         n_draws = n_rows * (self._total // 8)
         if self._positions.numel() < n_draws:
             self._positions = counters(n_draws, self.device)

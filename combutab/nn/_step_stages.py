@@ -70,9 +70,10 @@ class PointwiseStage:
 
     def drop_(self, x: Tensor, mask: Tensor, out: Tensor) -> None:
         """``out`` becomes phi(x) mask, and mask becomes the slope: mask phi'(x)."""
-        kept = x
-        if self.kernel.keeps_input:
-            kept = self._memory.work("input", *x.shape).copy_(x)
+        if not self.kernel.keeps_input:
+            self.kernel.drop_(x, mask, out)
+            return
+        kept = self._memory.work("input", *x.shape).copy_(x)
         self.kernel.forward_(x)
         torch.mul(x, mask, out=out)
         self.kernel.backward_(kept, mask)
