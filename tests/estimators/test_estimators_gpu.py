@@ -1,6 +1,7 @@
 """The same on a GPU."""
 
 import pickle
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_diabetes, load_iris
 
 from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, load
+from combutab.activations import fused_kernels
+from combutab.training import cuda_graphs
 
 pytestmark = [
     pytest.mark.gpu,
@@ -100,3 +103,28 @@ def test_global_state_is_left_alone():
     before = torch.cuda.get_rng_state()
     MLPClassifier(**QUICK, activation="combu-random", device="cuda").fit(X, Y).predict(X)
     assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("contexts", [[cuda_graphs], [fused_kernels], [cuda_graphs, fused_kernels]])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"activation": "combu", "dropout": 0.2},
+        {"activation": "combu", "n_members": 3, "batch_size": 64},
+        {"activation": "pln-8", "dropout": 0.2},
+        {"activation": "la-silu"},
+        {"activation": "combu", "normalization": "layer", "proxy_norm": True},
+        {"activation": "nlrelu", "precision": "bf16-mixed"},
+    ],
+    ids=str,
+)
+def test_graphs_and_fused_kernels_give_the_same_fit(parameters, contexts):
+    if fused_kernels in contexts:
+        pytest.importorskip("triton")
+    model = MLPRegressor(**{**QUICK, **parameters}, device="cuda")
+    expected = model.fit(X_REG, Y_REG).loss_curve_
+    with ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context())
+        found = model.fit(X_REG, Y_REG).loss_curve_
+    assert_allclose(found, expected, rtol=5e-2 if "precision" in parameters else 1e-3)
