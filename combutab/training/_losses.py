@@ -63,7 +63,8 @@ class SquaredError(Loss):
         error, n_targets = raw - y, raw.shape[-1]
         if n_targets == 1:
             return error.squeeze(-1).square().mul_(0.5), error
-        return error.square().mean(-1).mul_(0.5), error.div_(n_targets)
+        norms = torch.linalg.vector_norm(error, dim=-1)  # with no temporary as large as error
+        return norms.square_().mul_(0.5 / n_targets), error.div_(n_targets)
 
 
 @dataclass(frozen=True)
