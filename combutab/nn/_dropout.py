@@ -40,10 +40,11 @@ class MaskMaker:
     ) -> None:
         self.device, self.dtype = torch.device(device), dtype
         # each layer starts on a multiple of 8 units: a draw is never split between layers
-        self._offsets, total = [], 0
+        self._spans, total = [], 0
         for width in widths:
-            self._offsets.append((total, total + width))
-            total += -(-width // 8) * 8
+            end = total + -(-width // 8) * 8
+            self._spans.append((total, end, width))
+            total = end
         self._total = total
         dropped = [min(255, max(1, round(256 * r))) if r > 0 else 0 for r in rates]
         self.keep_probabilities = [(256 - d) / 256 for d in dropped]
@@ -53,7 +54,8 @@ class MaskMaker:
             [1 / k for k in self.keep_probabilities], dtype=dtype, device=self.device
         ).view(shape)
         self.active = total > 0 and any(dropped)
-        self._positions = torch.empty(0, dtype=torch.int64)
+        self._positions: dict[int, Tensor] = {}  # by the number of rows
+        self._draws = torch.empty(0, dtype=torch.int64, device=self.device)
         self._masks = torch.empty(0, dtype=dtype, device=self.device)
 
     def draw(self, keys: Sequence[int], n_rows: int) -> list[Tensor]:
@@ -69,23 +71,36 @@ class MaskMaker:
                 self._masks = torch.empty(n_units, dtype=self.dtype, device=self.device)
             masks = self._masks[:n_units].view(len(keys), n_rows, self._total)
             if fused_masks_(keys, self._dropped, self._scale, masks):
-                return [masks[..., start:stop] for start, stop in self._offsets]
-        n_draws = n_rows * (self._total // 8)
-        if self._positions.numel() < n_draws:
-            self._positions = counters(n_draws, self.device)
-            shape = (len(keys) * n_draws,)
+                return [masks[..., start : start + width] for start, _, width in self._spans]
+        positions = self._positions_of(n_rows)
+        n_members, n_units = len(keys), n_rows * self._total
+        if self._masks.numel() < n_members * n_units:
+            self._masks = torch.empty(n_members * n_units, dtype=self.dtype, device=self.device)
+        if self._draws.numel() < n_members * len(positions):
+            shape = (n_members * len(positions),)
             self._draws = torch.empty(shape, dtype=torch.int64, device=self.device)
-            self._scratch = torch.empty_like(self._draws)
-            self._masks = torch.empty(8 * shape[0], dtype=self.dtype, device=self.device)
-        n = len(keys) * n_draws
-        draws = random_int64_(
-            keys,
-            self._positions[:n_draws],
-            self._draws[:n].view(len(keys), n_draws),
-            self._scratch[:n].view(len(keys), n_draws),
-        )
-        units = draws.view(torch.uint8).view(len(keys), n_rows, self._total)
-        masks = self._masks[: 8 * n].view(units.shape)
+        masks = self._masks[: n_members * n_units]
+        draws = self._draws[: n_members * len(positions)].view(n_members, -1)
+        scratch = masks.view(torch.int64)[: draws.numel()].view(draws.shape)
+        random_int64_(keys, positions, draws, scratch)
+        units = draws.view(torch.uint8).view(n_members, 1, n_units)
+        masks = masks.view(units.shape)
         torch.ge(units, self._dropped, out=units)  # bytes become 0 or 1
         masks.copy_(units).mul_(self._scale)
-        return [masks[..., start:stop] for start, stop in self._offsets]
+        return [
+            masks[:, 0, n_rows * start : n_rows * end].view(n_members, n_rows, -1)[..., :width]
+            for start, end, width in self._spans
+        ]
+
+    def _positions_of(self, n_rows: int) -> Tensor:
+        """Counters of all units, layer by layer, so that each layer's masks are contiguous.
+
+        A draw's counter follows from its row and its place among the units of all layers.
+        """
+        if n_rows not in self._positions:
+            if len(self._positions) > 3:  # a full batch and an epoch's last one, usually
+                self._positions.clear()
+            every = counters(n_rows * self._total // 8, self.device).view(n_rows, -1)
+            parts = [every[:, start // 8 : end // 8].reshape(-1) for start, end, _ in self._spans]
+            self._positions[n_rows] = torch.cat(parts)
+        return self._positions[n_rows]

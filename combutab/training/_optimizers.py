@@ -96,7 +96,7 @@ class RowOptimizer:
         if values.device.type in ("cpu", "cuda"):
             # the call that torch.optim.Adam(fused=True) comes down to, without the way there
             torch._foreach_add_(steps, 1)
-            torch._fused_adam_(  # type: ignore[call-overload]
+            torch._fused_adam_(
                 params,
                 slopes,
                 means,

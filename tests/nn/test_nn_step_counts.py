@@ -1,0 +1,144 @@
+"""What a training step asks of torch: operators called, tensors allocated, bytes of them.
+
+The clock is not looked at: an operator or a temporary too many in a step shows here, on any
+machine. Where a number has to grow, say in the commit what for; where it shrank, write it down:
+
+    COMBUTAB_PRINT_COUNTS=1 pytest -s tests/nn/test_nn_step_counts.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn._step_products import _has_one_dnn
+from combutab.training import OptimizerConfig, RowOptimizer
+
+ROWS, WIDTH, HIDDEN, RATE = 500, 256, 2, 0.1
+VIEWS = {
+    *("aten::" + name for name in ("alias", "as_strided", "detach", "expand", "narrow", "select")),
+    *("aten::" + name for name in ("slice", "split", "squeeze", "t", "transpose", "unsqueeze")),
+    *("aten::" + name for name in ("view", "_unsafe_view", "unbind", "unflatten", "flatten")),
+    *("aten::" + name for name in ("reshape", "view_as", "movedim", "permute", "detach_")),
+}
+# activation, normalisation, dropout -> operators, allocations, KiB allocated. Most allocations are
+# the products themselves, which oneDNN puts into memory of their own.
+COUNTS = {
+    ("relu", "none", 0.1): (40, 24, 3108),
+    ("leaky_relu", "none", 0.1): (40, 24, 3108),
+    ("prelu", "none", 0.1): (52, 66, 13364),
+    ("elu", "none", 0.1): (40, 24, 3108),
+    ("selu", "none", 0.1): (40, 24, 3108),
+    ("celu", "none", 0.1): (40, 24, 3108),
+    ("pelu", "none", 0.1): (72, 114, 22390),
+    ("silu", "none", 0.1): (42, 24, 3108),
+    ("gelu", "none", 0.1): (42, 24, 3108),
+    ("mish", "none", 0.1): (44, 26, 4108),
+    ("tanh", "none", 0.1): (40, 24, 3108),
+    ("logistic", "none", 0.1): (40, 24, 3108),
+    ("hardsilu", "none", 0.1): (44, 26, 4108),
+    ("softplus", "none", 0.1): (42, 24, 3108),
+    ("nlrelu", "none", 0.1): (48, 24, 3108),
+    ("identity", "none", 0.1): (36, 24, 3108),
+    ("combu", "none", 0.1): (56, 24, 3108),
+    ("combu-random", "none", 0.1): (50, 58, 14113),
+    ("pln-4", "none", 0.1): (66, 36, 3108),
+    ("pln-8", "none", 0.1): (66, 36, 3108),
+    ("pls-2", "none", 0.1): (54, 28, 3108),
+    ("la-silu", "none", 0.1): (80, 48, 3116),
+    ("la-hardsilu", "none", 0.1): (90, 68, 3116),
+    ("relu", "none", 0.0): (20, 16, 3108),
+    ("leaky_relu", "none", 0.0): (20, 16, 3108),
+    ("prelu", "none", 0.0): (32, 58, 13364),
+    ("elu", "none", 0.0): (20, 16, 3108),
+    ("selu", "none", 0.0): (20, 16, 3108),
+    ("celu", "none", 0.0): (20, 16, 3108),
+    ("pelu", "none", 0.0): (52, 106, 22390),
+    ("silu", "none", 0.0): (22, 16, 3108),
+    ("gelu", "none", 0.0): (22, 16, 3108),
+    ("mish", "none", 0.0): (24, 18, 4108),
+    ("tanh", "none", 0.0): (20, 16, 3108),
+    ("logistic", "none", 0.0): (20, 16, 3108),
+    ("hardsilu", "none", 0.0): (24, 18, 4108),
+    ("softplus", "none", 0.0): (22, 16, 3108),
+    ("nlrelu", "none", 0.0): (28, 16, 3108),
+    ("identity", "none", 0.0): (16, 16, 3108),
+    ("combu", "none", 0.0): (36, 16, 3108),
+    ("combu-random", "none", 0.0): (30, 50, 14113),
+    ("pln-4", "none", 0.0): (46, 28, 3108),
+    ("pln-8", "none", 0.0): (46, 28, 3108),
+    ("pls-2", "none", 0.0): (34, 20, 3108),
+    ("la-silu", "none", 0.0): (60, 40, 3116),
+    ("la-hardsilu", "none", 0.0): (70, 60, 3116),
+    ("relu", "layer", 0.1): (144, 244, 3363),
+    ("combu", "layer", 0.1): (242, 616, 4682),
+    ("gelu", "layer", 0.1): (125, 127, 7814),
+    ("relu", "batch", 0.1): (100, 162, 21145),
+    ("relu", "pln", 0.1): (72, 36, 3108),
+}
+
+
+class Squares:
+    """Half the sum of squares, whose derivative is the output."""
+
+    def __call__(self, raw):
+        return 0.5 * raw.square().sum()
+
+    def gradient(self, raw):
+        return raw
+
+
+def counts_of(step, folder):
+    """(operators, allocations, kibibytes) of a step that has run before."""
+    for _ in range(2):
+        step()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        step()
+    operators = [
+        event.name
+        for event in profiler.events()
+        if event.cpu_parent is None and event.name.startswith(("aten::", "mkldnn::"))
+    ]
+    path = folder / "trace.json"
+    profiler.export_chrome_trace(str(path))
+    events = json.loads(path.read_text())["traceEvents"]
+    sizes = [e["args"]["Bytes"] for e in events if e["name"] == "[memory]"]
+    taken = [n for n in sizes if n > 0]
+    return sum(name not in VIEWS for name in operators), len(taken), sum(taken) // 1024
+
+
+def step_of(name, normalization="none", dropout=RATE):
+    shape = MLPShape(
+        WIDTH,
+        (WIDTH,) * HIDDEN,
+        1,
+        normalization=normalization,
+        proxy_norm=normalization == "layer",
+    )
+    net = StackedMLP(shape, [Member(0, name, dropout)])
+    masks = net.mask_maker()
+    optimizer = RowOptimizer(OptimizerConfig(), net.flat.values, net.n_decayed)
+    x = torch.randn(1, ROWS, WIDTH, generator=torch.Generator().manual_seed(0))
+    keys, rates, decays, objective = [1], [1e-3], [0.0], Squares()
+
+    def step():
+        drawn = masks.draw(keys, ROWS) if dropout else None
+        net.gradients(x, objective, masks=drawn)
+        optimizer.step(net.flat.values, net.flat.grads, [0], rates, decays)
+
+    return step
+
+
+@pytest.mark.skipif(not _has_one_dnn(), reason="counts are those of a CPU with oneDNN")
+@pytest.mark.parametrize("case", COUNTS, ids=str)
+def test_a_step_asks_for_no_more(case, tmp_path):
+    counts = counts_of(step_of(*case), tmp_path)
+    if os.environ.get("COMBUTAB_PRINT_COUNTS"):
+        print(f"\n    {case}: {counts},")
+    for count, most in zip(counts, COUNTS[case], strict=True):
+        assert count <= most, f"operators, allocations, KiB: {counts}, at most {COUNTS[case]}"
