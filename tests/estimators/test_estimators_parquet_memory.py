@@ -13,8 +13,8 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-LIMIT = 96_000_000
-ROWS = 9_000_000
+LIMIT = 64_000_000
+ROWS = 3_200_000
 SCRIPT = """
 import json, resource, sys
 import numpy as np, pandas as pd
@@ -26,9 +26,9 @@ def status(field):
 
 folder, limit = sys.argv[1], int(sys.argv[2])
 settings = dict(hidden_layer_sizes=(8,), max_iter=1, n_iter_no_change=np.inf, random_state=0,
-                batch_size=5000, device="cpu", early_stopping=True)
+                batch_size=2000, device="cpu", early_stopping=True)
 small = folder + "/small.parquet"
-frame = pd.DataFrame({"x": np.arange(9e3), "s": ["a", "b"] * 4500, "y": np.arange(9e3)})
+frame = pd.DataFrame({"x": np.arange(4e3), "s": ["a", "b"] * 2000, "y": np.arange(4e3)})
 frame.to_parquet(small)
 MLPRegressor(**settings).fit_parquet(small, "y")  # all libraries are loaded
 base = status("VmRSS")
@@ -47,14 +47,14 @@ def test_a_file_of_eight_times_the_limit(tmp_path):
         pytest.skip("measures memory by /proc")
     rng = np.random.default_rng(0)
     writer, size = None, 0
-    for _ in range(0, ROWS, 1_000_000):
-        columns = {f"x{i}": rng.normal(size=1_000_000).astype(np.float32) for i in range(20)}
-        columns["s"] = pa.array(["u", "v", "w"] * 333_333 + ["u"])
+    for _ in range(0, ROWS, 200_000):
+        columns = {f"x{i}": rng.normal(size=200_000) for i in range(20)}
+        columns["s"] = pa.array(["u", "v"] * 100_000)
         columns["y"] = columns["x0"] - columns["x1"]
         part = pa.table(columns)
         size += part.nbytes
         writer = writer or pq.ParquetWriter(tmp_path / "large.parquet", part.schema)
-        writer.write_table(part, row_group_size=100_000)
+        writer.write_table(part, row_group_size=20_000)
     writer.close()
     assert size > 8 * LIMIT
     done = subprocess.run(
