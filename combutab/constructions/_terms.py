@@ -41,7 +41,7 @@ def sum_of_products(bases: Sequence[Base], terms: Terms) -> Plan:
         for range_, exponent, base in zip(ranges, powers, bases, strict=True):
             _check(base, range_, exponent)
             part = _ranges.product(part, _ranges.power(range_, exponent))
-        true_range = _ranges.widened(true_range + part, np.abs(part))
+        true_range = _ranges.widened(true_range + part, (1 + len(ranges)) * np.abs(part))
     if not np.isfinite(true_range).all():
         raise ValueError(
             f"the sum over {', '.join(base.name for base in bases)} reaches beyond float64 on the "

@@ -1,5 +1,7 @@
 """Estimators that start from a constructed network: predictions, units, files, refusals."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -178,6 +180,8 @@ def test_clone_search_and_files(tmp_path):
     assert torch.equal(loaded.init(x), again.init(x))
     assert loaded.init.inputs == ("x1", "x2", "x3")
     assert torch.equal(loaded.init.rounding_error(x), again.init.rounding_error(x))
+    pickled = pickle.loads(pickle.dumps(again))
+    np.testing.assert_array_equal(pickled.predict(X), again.predict(X))
     search = StackedGridSearchCV(untrained(), {"init": ["torch", network()]}, cv=2, refit=False)
     search.fit(X, y)
     scores = search.cv_results_["mean_test_score"]
