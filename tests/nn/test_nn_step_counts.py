@@ -20,14 +20,14 @@ from combutab.nn._step_products import _has_one_dnn
 from combutab.training import OptimizerConfig, RowOptimizer
 
 ROWS, WIDTH, HIDDEN, RATE = 500, 256, 2, 0.1
+SLACK = 256  # KiB: oneDNN's own scratch differs by processor; a layer's temporary has 500
 VIEWS = {
     *("aten::" + name for name in ("alias", "as_strided", "detach", "expand", "narrow", "select")),
     *("aten::" + name for name in ("slice", "split", "squeeze", "t", "transpose", "unsqueeze")),
     *("aten::" + name for name in ("view", "_unsafe_view", "unbind", "unflatten", "flatten")),
     *("aten::" + name for name in ("reshape", "view_as", "movedim", "permute", "detach_")),
 }
-# activation, normalisation, dropout -> operators, allocations, KiB allocated. Most allocations are
-# the products themselves, which oneDNN puts into memory of their own.
+# activation, normalisation, dropout -> operators, allocations, KiB allocated
 COUNTS = {
     ("relu", "none", 0.1): (40, 24, 3108),
     ("leaky_relu", "none", 0.1): (40, 24, 3108),
@@ -137,8 +137,14 @@ def step_of(name, normalization="none", dropout=RATE):
 @pytest.mark.skipif(not _has_one_dnn(), reason="counts are those of a CPU with oneDNN")
 @pytest.mark.parametrize("case", COUNTS, ids=str)
 def test_a_step_asks_for_no_more(case, tmp_path):
-    counts = counts_of(step_of(*case), tmp_path)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        counts = counts_of(step_of(*case), tmp_path)
+    finally:
+        torch.set_num_threads(threads)
     if os.environ.get("COMBUTAB_PRINT_COUNTS"):
         print(f"\n    {case}: {counts},")
-    for count, most in zip(counts, COUNTS[case], strict=True):
+    operators, allocations, kibibytes = COUNTS[case]
+    for count, most in zip(counts, (operators, allocations, kibibytes + SLACK), strict=True):
         assert count <= most, f"operators, allocations, KiB: {counts}, at most {COUNTS[case]}"
