@@ -51,7 +51,7 @@ class _Training:
         self.n_rows = [len(p.rows) if stream is None else stream.n_rows for p in plans]
         if stream is None:
             self.batches = Batches(plans, config, self.device, config.max_epochs)
-        self.step = TrainingStep(net, plans, config, self.optimizer)
+        self.step = TrainingStep(net, plans, config, self.optimizer, self.n_rows)
         self.scorer = Scorer(data, plans, config) if config.score else None
         self.graphed: GraphedStep | None = None
         if config.cuda_graphs and self.device.type in RECORDERS and stream is None:
@@ -117,7 +117,7 @@ class _Training:
         loss, mass, metric = self.step.sums
         if self.config.track_metric:
             self.metric = metric / mass
-        return loss / mass + self.step.penalty(self.n_rows)
+        return loss / mass + self.step.penalty()
 
     def _step(self, inputs: StepInputs) -> None:
         batch = self._cached
@@ -236,7 +236,7 @@ class _Training:
         if self.best_values is not None and self.best_buffers is not None:
             index = torch.tensor(keep, device=self.device)
             self.best_values, self.best_buffers = self.best_values[index], self.best_buffers[index]
-        self.step.refresh(self.plans)
+        self.step.refresh(self.plans, self.n_rows)
         if self.graphed is not None:
             self.graphed.reset()
         self._cached = None

@@ -93,15 +93,16 @@ class TrainingStep:
         plans: Sequence[MemberPlan],
         config: TrainConfig,
         optimizer: RowOptimizer,
+        n_rows: Sequence[int],
     ) -> None:
         self.net, self.config, self.optimizer = net, config, optimizer
         self.device = net.flat.values.device
         self._context = config.precision.context(self.device)
         self._memory: dict[str, Tensor] = {}
-        self.refresh(plans)
+        self.refresh(plans, n_rows)
 
-    def refresh(self, plans: Sequence[MemberPlan]) -> None:
-        """Look at the members anew, after some were dropped."""
+    def refresh(self, plans: Sequence[MemberPlan], n_rows: Sequence[int]) -> None:
+        """Look at the members anew, after some were dropped; ``n_rows`` is of their epochs."""
         flat, n = self.net.flat, self.net.n_decayed
         self.values, self.grads = flat.values, flat.grads
         self._decayed = self.values[:, :n], self.grads[:, :n]
@@ -111,6 +112,11 @@ class TrainingStep:
         self._alpha_column = torch.tensor(
             self._alphas, dtype=self.values.dtype, device=self.device
         ).unsqueeze(1)
+        halves = [
+            0.5 * alpha * math.ceil(n / self.config.batch_size)
+            for alpha, n in zip(self._alphas, n_rows, strict=True)
+        ]
+        self._half_alphas = torch.tensor(halves, dtype=torch.float64, device=self.device)
         self.sums = torch.zeros(3, len(plans), dtype=torch.float64, device=self.device)
         self._loss, self._mass, self._metric = self.sums
 
@@ -182,13 +188,9 @@ class TrainingStep:
             else:
                 total.add_(mean, alpha=mass)
 
-    def penalty(self, n_rows: Sequence[int]) -> Tensor | float:
+    def penalty(self) -> Tensor | float:
         """alpha / 2 |W|^2 / (weight of a batch), at the weights after the epoch."""
         if not any(self._alphas):
             return 0.0
         norms = torch.linalg.vector_norm(self._decayed[0], dim=1).double()
-        halves = [
-            0.5 * alpha * math.ceil(n / self.config.batch_size)
-            for alpha, n in zip(self._alphas, n_rows, strict=True)
-        ]
-        return norms.square() * norms.new_tensor(halves) / self._mass
+        return norms.square_().mul_(self._half_alphas).div_(self._mass)
