@@ -50,13 +50,16 @@ def test_python_blocks_run(tmp_path, monkeypatch, capsys):
         code = compile("\n" * line + text, str(ROOT / "README.md"), "exec")
         exec(code, namespace)
     assert {path.name for path in tmp_path.iterdir()} == {
-        *("comparison.png", "ranks.png", "rent.safetensors", "flats.safetensors", "report.html")
+        *("comparison.png", "ranks.png", "rent.safetensors", "flats.safetensors", "report.html"),
+        "flats.parquet",
     }
     assert "torch.Size([5, 10])" in capsys.readouterr().out
     # the quick start's models have learned something
     flats, test = namespace["flats"], namespace["test"]
     assert namespace["clf"].score(flats[test], namespace["segment"][test]) > 0.8
     assert namespace["reg"].score(flats[test], namespace["rent"][test]) > 0.7
+    rows, energy = namespace["rows"], namespace["energy"]
+    assert namespace["tuned"].score(rows, energy) > 0.99
     near = namespace["near"].set_params(max_iter=1, n_iter_no_change=float("inf"))
     assert near.fit([[0.0], [1.0]] * 100, [0.0, 1.0] * 100).n_layers_ == 3
 
