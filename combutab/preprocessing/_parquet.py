@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 _BUFFER = 1 << 16  # bytes of a column that are read at a time
-_PAGES = 2 << 20  # bytes that a column's reader holds: a page and a dictionary of 1 MB, the usual
+# What a column's reader holds: a page of (usually) 1 MB, compressed and not, and a dictionary.
+_PAGES = 7 << 19
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class ParquetTable:
             for index in range(metadata.num_row_groups):
                 group = metadata.row_group(index)
                 held = (group.column(i).total_uncompressed_size for i in places)
-                largest = max(largest, sum(min(size, _PAGES) + _BUFFER for size in held))
+                largest = max(largest, sum(min(7 * size // 4, _PAGES) + _BUFFER for size in held))
         return largest
 
     def row_bytes(self, columns: Sequence[str]) -> int:
@@ -189,6 +190,10 @@ class ParquetTable:
     def header(self, columns: Sequence[str]) -> pd.DataFrame:
         """A DataFrame without rows, whose dtypes say what the columns hold."""
         return _frame(self._schema.empty_table().select(list(columns)))
+
+    def release(self) -> None:
+        """Give back memory that Arrow keeps for its next allocations."""
+        _arrow()[0].default_memory_pool().release_unused()
 
     def batches(
         self, columns: Sequence[str], n_rows: int, groups: Sequence[RowGroup] | None = None
