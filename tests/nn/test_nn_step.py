@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from combutab.activations import ACTIVATIONS, CombU, PReLU, in_place
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPShape, StackedMLP, _step_products
 
 IN_PLACE = [n for n in ACTIVATIONS if in_place(ACTIVATIONS[n](16)) is not None]
 
@@ -198,6 +198,19 @@ def test_float32_products_of_any_size(name, sizes):
     _, exact = both_ways(nets[1], x, dropout=True)
     error = (fast - exact).abs().amax() / exact.abs().amax()
     assert error < 1e-5
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_without_one_dnn_the_numbers_are_the_same_to_rounding(dropout, monkeypatch):
+    net = StackedMLP(MLPShape(256, (256, 256), 3), [Member(0, "combu", dropout)])
+    x = draw(1, 500, 256, dtype=torch.float32)
+    by_one_dnn, _ = both_ways(net, x, dropout=bool(dropout))
+    by_one_dnn = by_one_dnn.clone()
+    monkeypatch.setattr(_step_products, "_has_one_dnn", lambda: False)
+    fast, slow = both_ways(net, x, dropout=bool(dropout))
+    scale = slow.abs().amax()
+    assert (fast - slow).abs().amax() < 1e-5 * scale
+    assert (by_one_dnn - slow).abs().amax() < 1e-5 * scale
 
 
 @pytest.mark.parametrize("name", ["combu", "silu", "pln-8", "la-silu", "prelu"])
