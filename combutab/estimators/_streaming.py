@@ -57,7 +57,7 @@ class FromParquet:
         on as `fit` does. What is learned is what `fit` learns, but that the quantiles of
         ``numeric_encoding="quantile"`` and ``"robust"`` are those of a sample of 100,000 rows (of
         fewer under a small limit), and that ``early_stopping`` holds out a random share of the
-        rows that is not stratified, at most as many as an eighth of the limit holds.
+        rows that is not stratified, at most as many as a sixteenth of the limit holds.
 
         Parameters
         ----------

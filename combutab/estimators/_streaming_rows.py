@@ -104,12 +104,12 @@ class ParquetRows:
         self.device = resolve_device(estimator.device)
         self.dtype = Precision(estimator.precision).dtype
         self._buffer: Rows | None = None
-        self._whole = False
+        self._whole: Rows | None = None
 
     def windows(self, epoch: int) -> Iterator[Rows]:
         """Each training row once, in windows whose memory is used again."""
-        if self._whole and self._buffer is not None:
-            yield self._buffer
+        if self._whole is not None:
+            yield self._whole
             return
         size = min(self.plan.window, self.n_rows)
         fits, filled = size == self.n_rows, 0
@@ -123,9 +123,10 @@ class ParquetRows:
                 _copy(part, taken, self._buffer, filled, n)
                 taken, filled = taken + n, filled + n
                 if filled == size:
-                    self._whole = fits
                     self.source.table.release()
-                    yield self._to_device(self._buffer, size)
+                    window = self._to_device(self._buffer, size)
+                    self._whole = window if fits else None
+                    yield window
                     filled = 0
         if filled and self._buffer is not None:
             yield self._to_device(self._buffer, filled)
