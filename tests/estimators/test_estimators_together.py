@@ -88,7 +88,7 @@ def test_an_interrupt_ends_the_threads_too(two_threads, monkeypatch):
     slow[0].estimator.max_iter = 1  # a stack of its own, whose end brings the interrupt
     with pytest.raises(KeyboardInterrupt):
         fit_stacked(slow, n_jobs=2, on_done=interrupt)
-    for _ in range(500):
+    for _ in range(3000):  # a minute, on a busy machine
         if len(ended) > 1:
             break
         time.sleep(0.02)
