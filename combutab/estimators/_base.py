@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from abc import ABCMeta, abstractmethod
@@ -25,9 +24,9 @@ from combutab.estimators._initial import initial_states, initial_widths
 from combutab.estimators._jobs import Job, train_jobs
 from combutab.estimators._outcome import absorb
 from combutab.estimators._prefitted import take_prefitted
-from combutab.estimators._saving import load_estimator, save_estimator
 from combutab.estimators._streaming import FromParquet
 from combutab.estimators._streaming_targets import TargetLearner
+from combutab.estimators._weights import Weights
 from combutab.nn import Member, MLPShape, StackedMLP
 from combutab.training import (
     PER_STEP,
@@ -52,7 +51,7 @@ _MIN_ROWS = 16
 _PREDICT_UNITS = 1 << 20  # units of a layer computed at a time: a few MB, within the caches
 
 
-class BaseMLP(FromParquet, BaseEstimator, metaclass=ABCMeta):
+class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
     """Fit and predict for both estimators; two hooks, ``_encode_target`` and ``_loss``."""
 
     _parameter_constraints = PARAMETER_CONSTRAINTS
@@ -361,64 +360,7 @@ class BaseMLP(FromParquet, BaseEstimator, metaclass=ABCMeta):
                 parts.append(net.predict(dense.to(net.dtype), codes, chunk, context).cpu())
         return torch.cat(parts, 1)[:, :n_rows]
 
-    # ---- files ---------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to one file (safetensors with JSON in its header).
-
-        The file holds no training data and no optimiser state, and loads on any device. It is
-        written beside its place and moved there, so a failure leaves no half-written file.
-
-        Raises
-        ------
-        ValueError
-            If a parameter cannot be written without code (a custom activation, say).
-        """
-        save_estimator(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Self:
-        """Read an estimator that ``save`` wrote; no code of the file's is run.
-
-        Parameters
-        ----------
-        path : str or path
-        device : str or torch.device, default="auto"
-            Where it predicts; independent of where it was trained.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If the file is not a model of this class.
-        """
-        return load_estimator(cls, path, device)
-
-    @property
-    def coefs_(self) -> list[np.ndarray]:
-        """Weight matrices (in, out) of the first member; the first acts on encoded features."""
-        return self._layer_arrays("weight")
-
-    @property
-    def intercepts_(self) -> list[np.ndarray]:
-        """Bias vectors (out,) of the first member's layers."""
-        return self._layer_arrays("bias")
-
-    def _layer_arrays(self, name: str) -> list[np.ndarray]:
-        if not hasattr(self, "_states"):
-            raise AttributeError(f"{type(self).__name__} is not fitted: call fit first")
-        state = self._states[0]
-        arrays = [state[f"linears.{i}.{name}"] for i in range(self.n_layers_ - 1)]
-        if name == "bias":
-            views = [a.reshape(-1) for a in arrays]
-        elif self._shape.init == "ntk":
-            views = [a / np.sqrt(a.shape[0]) for a in arrays]
-        else:
-            views = [a.view() for a in arrays]
-        for view in views:
-            view.flags.writeable = False  # what was written there, predict would not see
-        return views
+    # ---- scikit-learn's questions --------------------------------------------------------------
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_states")

@@ -37,7 +37,7 @@ _FITTED = {
 
 
 def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted estimator; see ``BaseMLP.save``."""
+    """Write a fitted estimator; see ``Weights.save``."""
     check_is_fitted(model)
     arrays, encoder = model.encoder_.to_state()
     tensors = {f"encoder.{name}": array for name, array in arrays.items()}
@@ -66,7 +66,7 @@ def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load_estimator(cls: Any, path: str | os.PathLike[str], device: str | torch.device) -> Any:
-    """Read a fitted estimator of this class; see ``BaseMLP.load``."""
+    """Read a fitted estimator of this class; see ``Weights.load``."""
     header, tensors = read_model(path)
     resolve_device(device)
     try:
