@@ -59,8 +59,12 @@ class Standardize:
         if self.center:
             self._center_(x, work)
         torch.mul(x, x, out=work)
-        self._rstd = self._mean(work, self._kept("rstd", *self._shape(x)), self.eps).rsqrt_()
-        x.mul_(self._rstd)
+        rstd = self._mean(work, self._work("mean", *self._shape(x)), self.eps).rsqrt_()
+        x.mul_(rstd)
+        if keep:
+            size = self.blocks.size if self.blocks else 1
+            kept = self._kept("rstd", *x.shape[:-1], rstd.shape[-1] // size)
+            self._rstd = kept.copy_(rstd[..., ::size])  # a group has one
 
     def backward_(self, out: Tensor, grad: Tensor) -> None:
         """The gradient of the result becomes that of x."""
@@ -69,7 +73,8 @@ class Standardize:
         along = self._mean(work, self._work("mean", *self._shape(grad)))
         if self.center:
             self._center_(grad, work)
-        grad.addcmul_(out, along, value=-1).mul_(self._rstd)
+        grad.addcmul_(out, along, value=-1)
+        grad.unflatten(-1, (self._rstd.shape[-1], -1)).mul_(self._rstd.unsqueeze(-1))
 
     def _shape(self, x: Tensor) -> tuple[int, ...]:
         return tuple(x.shape) if self.blocks else (*x.shape[:-1], 1)
@@ -101,17 +106,17 @@ class InPlaceLayerAct:
     def __init__(self, alpha: float, hard: bool, kept: Memory, work: Memory) -> None:
         self._standardize = Standardize(alpha, True, None, kept, work)
         self.hard, self._kept, self._work = hard, kept, work
-        self._saved: tuple[Tensor, Tensor] | None = None
+        self._y: Tensor | None = None
 
     def forward_(self, x: Tensor, keep: bool = True) -> None:
-        y, n = self._kept("y", *x.shape).copy_(x), self._kept("n", *x.shape).copy_(x)
-        self._standardize.forward_(n)
-        self._saved = y, n
-        x.mul_(self._scale(n))
+        if keep:
+            self._y = self._kept("y", *x.shape).copy_(x)
+        x.mul_(self._scale(self._standardized(x, keep)))
 
     def backward_(self, out: Tensor, grad: Tensor) -> None:
-        assert self._saved is not None
-        y, n = self._saved
+        assert self._y is not None
+        y = self._y
+        n = self._standardized(y, True)  # once more: cheaper than memory for each layer
         through_scale = y.mul_(grad)
         grad.mul_(self._scale(n))
         if self.hard:
@@ -122,6 +127,11 @@ class InPlaceLayerAct:
             _aten.sigmoid_backward.grad_input(through_scale, scale, grad_input=through_scale)
         self._standardize.backward_(n, through_scale)
         grad.add_(through_scale)
+
+    def _standardized(self, y: Tensor, keep: bool) -> Tensor:
+        n = self._work("n", *y.shape).copy_(y)
+        self._standardize.forward_(n, keep)
+        return n
 
     def _scale(self, n: Tensor) -> Tensor:
         scale = self._work("scale", *n.shape)

@@ -21,6 +21,7 @@ from combutab.nn._activation import StackedActivation
 from combutab.nn._flat import FlatTensors
 from combutab.nn._layers import StackedLinear, StackedNorm
 from combutab.nn._scratch import Scratch
+from combutab.nn._step_loan import GradientLoan
 from combutab.nn._step_products import affine, input_gradient, weight_gradient
 from combutab.nn._step_stages import (
     AutogradStage,
@@ -45,6 +46,53 @@ class _Layer:
     def pointwise(self) -> bool:
         """Whether all it does after the linear map is to multiply the gradient by a slope."""
         return self.norm is None and all(isinstance(p, PointwiseStage) for _, _, p in self.parts)
+
+    @property
+    def keeps_input(self) -> bool:
+        """Whether a slope is a function of the input of the activation, not of its output."""
+        return any(isinstance(p, PointwiseStage) and p.kernel.keeps_input for _, _, p in self.parts)
+
+    def apply(self, a: Tensor, h: Tensor, again: bool = False) -> None:
+        """h becomes the output of a pointwise layer, and a what ``derive_`` is given."""
+        for start, stop, part in self.parts:
+            cast(PointwiseStage, part).apply(a[start:stop], h[start:stop], again)
+
+    def derive_(self, a: Tensor, grad: Tensor) -> None:
+        for start, stop, part in self.parts:
+            cast(PointwiseStage, part).derive_(a[start:stop], grad[start:stop])
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """What a layer leaves for the backward pass."""
+
+    layer: _Layer
+    h: Tensor  # the next linear layer's input
+    a: Tensor | None  # what the stages left, if they are to be called again
+    slope: Tensor | None  # what the gradient is multiplied by
+    shared: bool  # whether h is in memory that the next layer overwrites
+
+    def remake(self) -> Tensor:
+        """h, written once more."""
+        assert self.a is not None
+        if self.slope is None:
+            self.layer.apply(self.a, self.h, again=True)
+        else:
+            torch.mul(self.a, self.slope, out=self.h)
+        return self.h
+
+    def backward_(self, grad: Tensor) -> None:
+        """The gradient of h over the slope becomes that of the linear layer's output."""
+        layer, a = self.layer, self.a
+        if a is None:
+            return
+        if layer.pointwise and self.shared:
+            layer.derive_(a, grad)
+            return
+        for start, stop, part in layer.parts:
+            part.backward_(a[start:stop], grad[start:stop])
+        if layer.norm is not None:
+            layer.norm.backward_(a, grad)
 
 
 class InPlaceStep:
@@ -79,6 +127,7 @@ class InPlaceStep:
         self._scratch = Scratch(like.dtype, like.device)
         self._valid: Tensor | None = None  # for batch normalisation
         self._targets = [(at(layer, "weight"), at(layer, "bias")) for layer in self.linears]
+        self._loan = GradientLoan([weight for weight, _ in self._targets])
         self._weights = [layer.weight.data for layer in self.linears]
         self._biases = [layer.bias.data for layer in self.linears]
         self._layers = [self._layer(i) for i in range(len(self.slots))]
@@ -125,8 +174,9 @@ class InPlaceStep:
         in memory that may be overwritten. ``masks`` are overwritten.
         """
         self._valid = valid
-        inputs, outs, slopes = self._forward(x.detach(), masks)
-        raw = self._linear(len(self._layers), inputs[-1], "raw")
+        places = self._loan.places(x.shape[1])
+        passed = self._forward(x.detach(), masks, places)
+        raw = self._linear(len(passed), passed[-1].h if passed else x.detach(), "raw", places[-1])
         gradient = getattr(objective, "gradient", None)
         if gradient is not None:
             grad = gradient(raw)
@@ -136,61 +186,66 @@ class InPlaceStep:
                 (grad,) = torch.autograd.grad(objective(leaf), leaf)
             del leaf
         del raw
+        if self._loan.holds(grad):
+            grad = grad.clone()
         for i in reversed(range(len(self.linears))):
             weight_grad, bias_grad = self._targets[i]
-            scale = self.linears[i].scale
-            shape = inputs[i].shape
-            weight_gradient(inputs.pop(), grad, weight_grad, scale)
+            scale, top = self.linears[i].scale, i == len(self._layers)
+            below = passed.pop() if i else None
+            if below is None:
+                h = x.detach()
+            else:
+                h = below.remake() if below.shared and not top else below.h
+            # at the top all outputs are in memory: there it is that memory is saved
+            weight_gradient(h, grad, weight_grad, scale, parts=2 if top else 1)
             torch.sum(grad, dim=1, keepdim=True, out=bias_grad)
             if i == 0 and not x.requires_grad:
                 return None
-            room = partial(self._scratch, f"below{i % 2}", *shape)
-            factor = slopes[i - 1] if i else None
-            grad = input_gradient(grad, self._weights[i], room, factor, scale)
-            if i == 0:
-                break
-            layer, out = self._layers[i - 1], outs.pop()
-            if out is not None:
-                for start, stop, part in layer.parts:
-                    part.backward_(out[start:stop], grad[start:stop])
-                if layer.norm is not None:
-                    layer.norm.backward_(out, grad)
+            room = partial(self._scratch, f"below{i % 2}", *h.shape)
+            factor = None if below is None else below.slope
+            over = top and gradient is not None  # autograd's may be expanded, or anybody's
+            grad = input_gradient(grad, self._weights[i], room, factor, scale, over=over)
+            if below is not None:
+                below.backward_(grad)
         return grad
 
     def _forward(
-        self, x: Tensor, masks: Sequence[Tensor] | None
-    ) -> tuple[list[Tensor], list[Tensor | None], list[Tensor | None]]:
-        """Inputs of the linear layers; what the stages left, if they are to be called again;
-        and what each gradient is multiplied by.
-        """
-        inputs: list[Tensor] = [x]
-        outs: list[Tensor | None] = []
-        slopes: list[Tensor | None] = []
+        self, x: Tensor, masks: Sequence[Tensor] | None, places: Sequence[Tensor | None]
+    ) -> list[_Passed]:
+        passed: list[_Passed] = []
         for i, layer in enumerate(self._layers):
-            # where the slope is kept, the activation itself is not needed again
-            name = "a" if masks is not None and layer.pointwise else f"a{i}"
-            a = self._linear(i, inputs[-1], name)
-            if masks is None:
-                self._activate(layer, a)
-                slopes.append(None)
-                inputs.append(a)
-                outs.append(a)
-                continue
-            mask, h = masks[i], self._scratch(f"h{i}", *a.shape)
-            if layer.pointwise:
+            if masks is not None and layer.pointwise:
+                # the slope is kept: the activation itself is not needed again
+                a, mask = self._linear(i, x, "a"), masks[i]
+                place = places[i]
+                x = self._scratch(f"h{i}", *a.shape) if place is None else place
                 for start, stop, part in layer.parts:
-                    cast(PointwiseStage, part).drop_(a[start:stop], mask[start:stop], h[start:stop])
+                    cast(PointwiseStage, part).drop_(a[start:stop], mask[start:stop], x[start:stop])
+                passed.append(_Passed(layer, x, None, mask, False))
+                continue
+            a = self._linear(i, x, f"a{i}", places[i])
+            if masks is not None:
+                self._activate(layer, a)
+                x = torch.mul(a, masks[i], out=self._scratch("h", *a.shape))
+                passed.append(_Passed(layer, x, a, masks[i], True))
+            elif layer.pointwise and layer.keeps_input:
+                x = self._scratch("h", *a.shape)
+                layer.apply(a, x)
+                passed.append(_Passed(layer, x, a, None, True))
             else:
                 self._activate(layer, a)
-                torch.mul(a, mask, out=h)
-            slopes.append(mask)
-            inputs.append(h)
-            outs.append(None if layer.pointwise else a)
-        return inputs, outs, slopes
+                x = a
+                passed.append(_Passed(layer, x, a, None, False))
+        return passed
 
-    def _linear(self, i: int, x: Tensor, name: str) -> Tensor:
-        room = partial(self._scratch, name, *x.shape[:2], self._weights[i].shape[2])
-        return affine(x, self._weights[i], self._biases[i], room, self.linears[i].scale)
+    def _linear(self, i: int, x: Tensor, name: str, place: Tensor | None = None) -> Tensor:
+        def room() -> Tensor:
+            if place is not None:
+                return place
+            return self._scratch(name, *x.shape[:2], self._weights[i].shape[2])
+
+        out = affine(x, self._weights[i], self._biases[i], room, self.linears[i].scale)
+        return out if place is None or out is place else place.copy_(out)
 
     @staticmethod
     def _activate(layer: _Layer, a: Tensor, keep: bool = True) -> None:

@@ -68,6 +68,19 @@ class PointwiseStage:
     def backward_(self, out: Tensor, grad: Tensor) -> None:
         self.kernel.backward_(out if self._input is None else self._input, grad)
 
+    def apply(self, x: Tensor, out: Tensor, again: bool = False) -> None:
+        """``out`` becomes phi(x), and x what ``derive_`` is given; ``again`` if x is that."""
+        if self.kernel.keeps_input:
+            self.kernel.forward_(out.copy_(x))
+            return
+        if not again:
+            self.kernel.forward_(x)
+        out.copy_(x)
+
+    def derive_(self, x: Tensor, grad: Tensor) -> None:
+        """The gradient of ``apply``'s result becomes that of its input."""
+        self.kernel.backward_(x, grad)
+
     def drop_(self, x: Tensor, mask: Tensor, out: Tensor) -> None:
         """``out`` becomes phi(x) mask, and mask becomes the slope: mask phi'(x)."""
         if not self.kernel.keeps_input:
@@ -103,7 +116,7 @@ class NormStage:
         return None if kernels is None else NormStage(norm, kernels, memory, at)
 
     def forward_(self, x: Tensor, keep: bool = True) -> None:
-        self._standardize.forward_(x)
+        self._standardize.forward_(x, keep)
         if keep:
             self._n = self._memory.kept("n", *x.shape).copy_(x)  # what follows overwrites x
         if self._gain is not None:

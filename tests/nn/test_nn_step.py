@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 
 from combutab.activations import ACTIVATIONS, CombU, PReLU, in_place
 from combutab.nn import Member, MLPShape, StackedMLP, _step_products
+from combutab.nn._step_loan import GradientLoan
 
 IN_PLACE = [n for n in ACTIVATIONS if in_place(ACTIVATIONS[n](16)) is not None]
 
@@ -252,3 +254,61 @@ def test_predictions_are_the_forward_pass_from_several_threads(names):
         got = list(pool.map(lambda x: net.predict(x, None, 16), tables))
     for one, other in zip(got, expected, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("kind", ["none", "layer", "pln"])
+@pytest.mark.parametrize("name", ["relu", "gelu", "combu", "pln-8", "la-silu", "prelu"])
+def test_outputs_in_the_gradients_memory(name, kind, dropout):
+    shape = MLPShape(16, (16, 24, 16, 16), 5, normalization=kind)
+    net = StackedMLP(shape, [Member(0, name, dropout)], dtype=torch.float64)
+    for n_rows in (4, 16, 40, 4):  # of many rows, not all outputs find a place
+        lent = net._step._loan.places(n_rows)
+        assert any(place is not None for place in lent)
+        assert (None in lent) == (n_rows == 40)
+        net.flat.grads.fill_(torch.nan)
+        close(*both_ways(net, draw(1, n_rows, 16), dropout=bool(dropout)))
+
+
+def test_a_place_is_free_until_the_next_layers_gradient_is_written():
+    widths, n_rows = (7, 30, 3, 20, 5), 4
+    matrix = torch.zeros(1, 1000)
+    targets, start = [], 0
+    for n_in, n_out in pairwise(widths):
+        targets.append(matrix[:, start : start + n_in * n_out].view(1, n_in, n_out))
+        start += n_in * n_out
+    places = GradientLoan(targets).places(n_rows)
+    assert all(place is not None for place in places)
+    for i, place in enumerate(places):
+        place.fill_(i + 1)
+    for i in reversed(range(len(targets))):
+        assert all((places[j] == j + 1).all() for j in range(i + 1))
+        targets[i].fill_(-1)
+    assert GradientLoan([t.expand(2, -1, -1) for t in targets]).places(n_rows) == [None] * 4
+    assert GradientLoan(targets[::2]).places(n_rows) == [None] * 2
+
+
+def test_slopes_in_the_memory_of_the_outputs():
+    class Squares:
+        def gradient(self, raw):
+            return raw
+
+    net = StackedMLP(MLPShape(8, (16, 16), 2), [Member(0, "combu")], dtype=torch.float64)
+    x = draw(1, 4, 8)
+    net.gradients(x, Squares())  # the outputs lie where gradients will
+    fast = net.flat.grads.clone()
+    net.flat.backward(0.5 * net(x).square().sum())
+    close(fast, net.flat.grads)
+
+
+@pytest.mark.parametrize("sizes", [(1, 2048), (500, 128), (501, 128), (4, 8)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_input_gradients_written_over_the_gradient(sizes, masked):
+    n_rows, width = sizes
+    grad, weight = draw(2, n_rows, width).float(), draw(2, width, width, seed=2).float()
+    factor = draw(2, n_rows, width, seed=3).float() if masked else None
+    expected = grad.double() @ weight.double().mT * 0.5
+    expected = expected if factor is None else expected * factor.double()
+    room = partial(torch.empty_like, grad.clone())
+    got = _step_products.input_gradient(grad, weight, room, factor, 0.5, over=True)
+    torch.testing.assert_close(got.double(), expected, rtol=1e-4, atol=1e-3)
