@@ -203,7 +203,8 @@ class InPlaceStep:
                 return None
             room = partial(self._scratch, f"below{i % 2}", *h.shape)
             factor = None if below is None else below.slope
-            over = top and gradient is not None  # autograd's may be expanded, or anybody's
+            # autograd's may be anybody's, and what a method gets from autograd be expanded
+            over = top and gradient is not None and grad.is_contiguous()
             grad = input_gradient(grad, self._weights[i], room, factor, scale, over=over)
             if below is not None:
                 below.backward_(grad)

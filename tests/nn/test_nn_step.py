@@ -301,6 +301,19 @@ def test_slopes_in_the_memory_of_the_outputs():
     close(fast, net.flat.grads)
 
 
+def test_slopes_that_are_one_number():
+    class Sum:
+        def gradient(self, raw):
+            return torch.ones(()).expand_as(raw)
+
+    net = StackedMLP(MLPShape(256, (256,), 256), [Member(0, "combu")])
+    x = draw(1, 500, 256, dtype=torch.float32)
+    net.gradients(x, Sum())
+    fast = net.flat.grads.clone()
+    net.flat.backward(net(x).sum())
+    torch.testing.assert_close(fast, net.flat.grads, rtol=1e-4, atol=2e-3)
+
+
 @pytest.mark.parametrize("sizes", [(1, 2048), (500, 128), (501, 128), (4, 8)])
 @pytest.mark.parametrize("masked", [False, True])
 def test_input_gradients_written_over_the_gradient(sizes, masked):
