@@ -18,6 +18,13 @@ from combutab.activations import InPlace, in_place
 from combutab.nn._activation import StackedActivation
 from combutab.nn._generative import BlockNetwork
 from combutab.nn._layers import StackedLinear, StackedNorm
+from combutab.nn._member_products import (
+    add_product,
+    affine,
+    affine_columns,
+    product,
+    weight_gradient,
+)
 from combutab.nn._scratch import Scratch
 
 
@@ -178,13 +185,13 @@ class BlockPass:
         if columns_first:
             out = self._scratch("out", n_outputs, n_rows)
             last = self._input(len(self.widths), n_rows)
-            return torch.addmm(linear.bias.unsqueeze(1), linear.weight.t(), last.t(), out=out)
+            return affine_columns(last, linear.weight, linear.bias, out)
         return self._linear(-1, n_rows, self._scratch("out", n_rows, n_outputs))
 
     def _linear(self, i: int, n_rows: int, out: Tensor) -> Tensor:
         linear = self._linears[i]
         inputs = self._input(i % len(self._linears), n_rows)
-        return torch.addmm(linear.bias, inputs, linear.weight, out=out)
+        return affine(inputs, linear.weight, linear.bias, out)
 
     def _normalize(self, i: int, n_rows: int) -> Tensor:
         norm, before = self._norms[i], self._scratch(f"a{i}", n_rows, self.widths[i])
@@ -213,14 +220,14 @@ class BlockPass:
             torch.sum(grad, 0, out=self._linears[-1].bias_grad)
         n_rows = grad.shape[0]
         depth = len(self.widths)
-        torch.mm(self._input(depth, n_rows).t(), grad, out=self._linears[-1].weight_grad)
+        weight_gradient(self._input(depth, n_rows), grad, self._linears[-1].weight_grad)
         below = self._below(depth, grad)
         for i in reversed(range(depth)):
             grad = self._gradient_of_units(i, below)
             self._kernels[i].backward_(self._kept[i], grad)
             if self._norms:
                 grad = self._normalize_backward(i, grad)
-            torch.mm(self._input(i, n_rows).t(), grad, out=self._linears[i].weight_grad)
+            weight_gradient(self._input(i, n_rows), grad, self._linears[i].weight_grad)
             torch.sum(grad, 0, out=self._linears[i].bias_grad)
             if i or to_inputs:
                 below = self._below(i, grad, below)
@@ -231,14 +238,14 @@ class BlockPass:
         weight, n_rows = self._linears[i].weight, grad.shape[0]
         if not self._residual:
             out = self._scratch(f"d{i}", n_rows, weight.shape[0])
-            return torch.mm(grad, weight.t(), out=out)
+            return product(grad, weight.t(), out)
         if not self.widths:
             return None
         weight = weight[self.n_inputs :]
         if so_far is None:
             out = self._scratch("d", n_rows, weight.shape[0])
-            return torch.mm(grad, weight.t(), out=out)
-        so_far[:, : self._ends[i]].addmm_(grad, weight.t())
+            return product(grad, weight.t(), out)
+        add_product(grad, weight.t(), so_far[:, : self._ends[i]])
         return so_far
 
     def _gradient_of_units(self, i: int, below: Tensor | None) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from combutab.nn._block_pass import activations_of, has_kernels, linears_of
 from combutab.nn._generative import StackedCritic
+from combutab.nn._member_products import affine, product, weight_gradient
 from combutab.nn._scratch import Scratch
 
 _LEAST_NORM = 1e-30  # of a gradient: that of a norm of zero is taken as zero, as autograd does
@@ -81,7 +82,7 @@ class CriticPass:
         slopes = []
         for i, (kernel, mask) in enumerate(zip(self._kernels, masks, strict=True)):
             out = self._scratch(f"a{i}", n, self.widths[i])
-            torch.addmm(self._biases[i], self._input(i, n), self._weights[i], out=out)
+            affine(self._input(i, n), self._weights[i], self._biases[i], out)
             if between is not None:
                 between.keep(self._input(i, n), out)
             kept = self._scratch(f"x{i}", *out.shape).copy_(out) if kernel.keeps_input else out
@@ -100,7 +101,7 @@ class CriticPass:
             if i == depth - 1:
                 torch.mul(weights, self._weights[-1].t(), out=v)
             else:
-                torch.mm(grads[-1], self._weights[i + 1].t(), out=v)
+                product(grads[-1], self._weights[i + 1].t(), v)
             grads.append(torch.mul(v, slopes[i], out=self._scratch(f"u{i}", *v.shape)))
         return grads[::-1]
 
@@ -111,7 +112,7 @@ class CriticPass:
         loss = -(self._input(len(self.widths), n).mean(0) @ self._weights[-1] + self._biases[-1])
         weights = self._scratch("weights", n, 1).fill_(-1 / n)
         first = self._backward(weights, slopes)[0]
-        gradient = torch.mm(first, self._weights[0].t(), out=self._scratch("g", n, self.n_inputs))
+        gradient = product(first, self._weights[0].t(), self._scratch("g", n, self.n_inputs))
         return loss.squeeze(0), gradient
 
     @torch.no_grad()
@@ -141,18 +142,17 @@ class CriticPass:
         weights[:n], weights[n : 2 * n], weights[2 * n :] = -1 / n, 1 / n, 1.0
         grads = self._backward(weights, slopes)
 
-        gradient = torch.mm(
-            grads[0][2 * n :], self._weights[0].t(), out=self._scratch("g", n, self.n_inputs)
-        )
+        into = self._scratch("g", n, self.n_inputs)
+        gradient = product(grads[0][2 * n :], self._weights[0].t(), into)
         norms = torch.linalg.vector_norm(gradient, dim=1)
         penalty = weight * (norms - 1).square().mean()
         factor = (norms - 1).div_(norms.clamp_min(_LEAST_NORM)).mul_(2 * weight / n)
         down = torch.mul(gradient, factor.unsqueeze(1), out=x[2 * n :])
         upstream: list[Tensor] = []
         for i in range(depth):
-            torch.mm(self._input(i, 3 * n).t(), grads[i], out=self._weight_grads[i])
+            weight_gradient(self._input(i, 3 * n), grads[i], self._weight_grads[i])
             torch.sum(grads[i][: 2 * n], 0, out=self._bias_grads[i])
-            du = torch.mm(down, self._weights[i], out=self._scratch(f"du{i}", n, self.widths[i]))
+            du = product(down, self._weights[i], self._scratch(f"du{i}", n, self.widths[i]))
             upstream.append(du)
             down = torch.mul(du, slopes[i][2 * n :], out=self._input(i + 1, 3 * n)[2 * n :])
         last, out = self._input(depth, 3 * n), self._weight_grads[-1]

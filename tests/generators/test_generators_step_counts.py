@@ -21,7 +21,7 @@ from combutab.preprocessing import ModeEncoder
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"amount": RNG.normal(size=200), "kind": RNG.choice(["a", "b", "c"], 200)})
 CASES = {  # training, settings, steps in an epoch, operators in an epoch
-    "gan": (GANTraining, GANConfig(batch_size=40, pac=5), 5, 2484),
+    "gan": (GANTraining, GANConfig(batch_size=40, pac=5), 5, 2504),
     "vae": (VAETraining, VAEConfig(batch_size=40), 5, 1161),
 }
 
