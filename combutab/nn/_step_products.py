@@ -1,57 +1,20 @@
 """The matrix products of a step, each by the library that is quickest for its shape on a CPU.
 
-Measured on two Zen 5 cores, 500 x 256 times 256 x 256 in float32: torch.mm (MKL) 350 us, oneDNN
-165 us. torch takes oneDNN's products in code that it compiles; here its operator is called by
-name. Which library serves a product follows from shapes alone, and oneDNN's are one call a
+Which library serves a product follows from shapes alone, and oneDNN's are one call a
 member, so that a member of a stack has the numbers that it has alone.
 """
 
 from __future__ import annotations
 
-import functools
-import platform
 from collections.abc import Callable
-from typing import cast
 
 import torch
 from torch import Tensor
 
-_ENOUGH = 2**21  # multiply-adds from which oneDNN wins
-_ENOUGH_TRANSPOSED = 2**23  # where the left factor is transposed, which oneDNN has to copy
+from combutab.nn._one_dnn import ENOUGH, ENOUGH_TRANSPOSED, linear, linear_times, serves
+
 _NARROW = 16  # columns of a result up to which it is a case of its own
 _LONG = 2**15  # rows times depth from which a narrow result is slow by MKL
-
-
-@functools.cache
-def _has_one_dnn() -> bool:
-    return (
-        platform.machine() in ("x86_64", "AMD64")
-        and torch.backends.mkldnn.is_available()
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    )
-
-
-def _serves(x: Tensor) -> bool:
-    return (
-        x.dtype is torch.float32
-        and x.device.type == "cpu"
-        and _has_one_dnn()
-        and bool(torch.backends.mkldnn.enabled)
-    )
-
-
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x @ weight.t() + bias, by oneDNN."""
-    by = torch.ops.mkldnn._linear_pointwise.default
-    return cast(Tensor, by(x, weight, bias, "none", [], ""))
-
-
-def _linear_times(x: Tensor, weight: Tensor, factor: Tensor | None) -> Tensor:
-    """x @ weight.t() * factor, in one pass of oneDNN."""
-    if factor is None:
-        return _linear(x, weight, None)
-    by = torch.ops.mkldnn._linear_pointwise.binary
-    return cast(Tensor, by(x, factor, weight, None, "mul"))
 
 
 def _by_member(a: Tensor, b: Tensor, out: Tensor) -> None:
@@ -78,13 +41,13 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor, room: Room, scale: float = 1
     x : (M, n, k), weight : (M, k, m), bias : (M, 1, m) -> (M, n, m)
     """
     n, k, m = *x.shape[1:], weight.shape[2]
-    if (n * k * m >= _ENOUGH or (1 < m <= _NARROW and n * k >= _LONG)) and _serves(x):
+    if (n * k * m >= ENOUGH or (1 < m <= _NARROW and n * k >= _LONG)) and serves(x):
         weight = weight if scale == 1 else weight * scale
         if len(x) == 1:
-            return _linear(x[0], weight[0].t(), bias[0, 0]).unsqueeze(0)
+            return linear(x[0], weight[0].t(), bias[0, 0]).unsqueeze(0)
         out = room()
         for i in range(len(out)):
-            out[i].copy_(_linear(x[i], weight[i].t(), bias[i, 0]))
+            out[i].copy_(linear(x[i], weight[i].t(), bias[i, 0]))
         return out
     out = room()
     if m == 1 and scale == 1:
@@ -112,20 +75,20 @@ def input_gradient(
     grad : (M, n, m), weight : (M, k, m), factor : (M, n, k) -> (M, n, k)
     """
     n, m, k = *grad.shape[1:], weight.shape[1]
-    if n * k * m >= _ENOUGH and _serves(grad):
+    if n * k * m >= ENOUGH and serves(grad):
         weight = weight if scale == 1 else weight * scale
         if over and k == m:
             for i in range(len(grad)):
                 half = -(-n // 2)
                 for rows in (slice(half), slice(half, n)):
                     by = None if factor is None else factor[i, rows]
-                    grad[i, rows].copy_(_linear_times(grad[i, rows], weight[i], by))
+                    grad[i, rows].copy_(linear_times(grad[i, rows], weight[i], by))
             return grad
         if len(grad) == 1:
-            return _linear_times(grad[0], weight[0], factor if factor is None else factor[0])[None]
+            return linear_times(grad[0], weight[0], factor if factor is None else factor[0])[None]
         out = room()
         for i in range(len(out)):
-            out[i].copy_(_linear_times(grad[i], weight[i], factor if factor is None else factor[i]))
+            out[i].copy_(linear_times(grad[i], weight[i], factor if factor is None else factor[i]))
         return out
     out = room()
     _by_member(grad, weight.transpose(1, 2), out)
@@ -148,11 +111,11 @@ def weight_gradient(
     n, k, m = *x.shape[1:], grad.shape[2]
     if 1 < m <= _NARROW and n * k >= _LONG and x.device.type == "cpu":
         out.copy_(torch.bmm(grad.transpose(1, 2), x).transpose(1, 2))
-    elif n * k * m >= _ENOUGH_TRANSPOSED and _serves(x):
+    elif n * k * m >= ENOUGH_TRANSPOSED and serves(x):
         for i in range(len(out)):
             columns, rows = x[i].chunk(parts, dim=1), out[i].chunk(parts)
             for some, target in zip(columns, rows, strict=True):
-                target.copy_(_linear(some.t(), grad[i].t(), None))
+                target.copy_(linear(some.t(), grad[i].t(), None))
     elif out.is_contiguous():
         _by_member(x.transpose(1, 2), grad, out)
     else:  # bmm would allocate its result and copy

@@ -5,9 +5,6 @@ a GPU these tests run in a process that ``test_in_the_interpreter`` starts.
 """
 
 import copy
-import os
-import subprocess
-import sys
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -15,6 +12,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 import torch
+from triton_interpreter import DEVICE, SERVED, check_in_interpreter, served
 
 from combutab.activations import (
     ACTIVATIONS,
@@ -31,12 +29,6 @@ from combutab.activations import (
 # the interpreter computes with numpy, which warns of infinite values
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
-SERVED = find_spec("triton") is not None and (INTERPRETED or DEVICE == "cuda")
-served = pytest.mark.skipif(
-    not SERVED, reason="needs triton and a GPU; test_in_the_interpreter runs it without one"
-)
 MAKERS = {
     **{name: ACTIVATIONS[name] for name in ("combu", "pln", "pln-4", "pls", "pls-2")},
     **{name: ACTIVATIONS[name] for name in ("la-silu", "la-hardsilu")},
@@ -261,18 +253,8 @@ def test_without_triton_the_error_says_what_to_do(calls):
         CombU(8)(draw(3, 8))
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs triton")
-@pytest.mark.skipif(INTERPRETED, reason="this is that process")
 def test_in_the_interpreter():
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " passed" in done.stdout
+    check_in_interpreter(__file__)
 
 
 # ---- on a GPU alone ----------------------------------------------------------------------------

@@ -3,16 +3,13 @@
 As in ``test_activations_fused``, Triton's interpreter serves where there is no GPU.
 """
 
-import os
-import subprocess
-import sys
 from functools import partial
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from triton_interpreter import DEVICE, check_in_interpreter, served
 
 from combutab import MLPRegressor
 from combutab.activations import CombU, NLReLU, _fused, fused_kernels, in_place
@@ -20,12 +17,6 @@ from combutab.nn import MaskMaker
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, in the interpreter
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
-SERVED = find_spec("triton") is not None and (INTERPRETED or DEVICE == "cuda")
-served = pytest.mark.skipif(
-    not SERVED, reason="needs triton and a GPU; test_in_the_interpreter runs it without one"
-)
 MODULES = {
     "relu": nn.ReLU,
     "elu": nn.ELU,
@@ -162,15 +153,5 @@ def test_a_fit(activation, dropout, calls):
     assert len(calls) == n_calls
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs triton")
-@pytest.mark.skipif(INTERPRETED, reason="this is that process")
 def test_in_the_interpreter():
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " passed" in done.stdout
+    check_in_interpreter(__file__)

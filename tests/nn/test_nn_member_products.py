@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from combutab.nn import BlockPass, Member, Scratch, StackedGenerator, _step_products
+from combutab.nn import BlockPass, Member, Scratch, StackedGenerator, _one_dnn
 from combutab.nn._member_products import (
     add_product,
     affine,
@@ -35,7 +35,7 @@ def columns(x):
 @pytest.fixture(params=["oneDNN", "MKL"])
 def library(request, monkeypatch):
     if request.param == "MKL":
-        monkeypatch.setattr(_step_products, "_has_one_dnn", lambda: False)
+        monkeypatch.setattr(_one_dnn, "_has_one_dnn", lambda: False)
 
 
 def close(actual, expected):

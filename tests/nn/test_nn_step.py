@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from combutab.activations import ACTIVATIONS, CombU, PReLU, in_place
-from combutab.nn import Member, MLPShape, StackedMLP, _step_products
+from combutab.nn import Member, MLPShape, StackedMLP, _one_dnn, _step_products
 from combutab.nn._step_loan import GradientLoan
 
 IN_PLACE = [n for n in ACTIVATIONS if in_place(ACTIVATIONS[n](16)) is not None]
@@ -208,7 +208,7 @@ def test_without_one_dnn_the_numbers_are_the_same_to_rounding(dropout, monkeypat
     x = draw(1, 500, 256, dtype=torch.float32)
     by_one_dnn, _ = both_ways(net, x, dropout=bool(dropout))
     by_one_dnn = by_one_dnn.clone()
-    monkeypatch.setattr(_step_products, "_has_one_dnn", lambda: False)
+    monkeypatch.setattr(_one_dnn, "_has_one_dnn", lambda: False)
     fast, slow = both_ways(net, x, dropout=bool(dropout))
     scale = slow.abs().amax()
     assert (fast - slow).abs().amax() < 1e-5 * scale
