@@ -86,7 +86,7 @@ def write_report(rows: pd.DataFrame, *, out: Path, name: str, command: str) -> l
         report.add(*_advantages(rows[rows["learner"] == learner]))
         figure = plot_generation(part, expected)
         report.add_figure(
-            figure, f"_{learner}", f"Learned by {LEARNER_LABELS[learner]}; ± over generator seeds"
+            figure, f"_{learner}", f"Learned by {LEARNER_LABELS[learner]}; ± as in the tables"
         )
     report.add("## The paper's cells", _notes(expected))
     report.add("## Seconds to train a generator", _seconds(rows))
