@@ -1,0 +1,389 @@
+"""The report of `layeract_robustness.py`: tables beside the paper's, verdicts, a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from layeract_robustness_numbers import (
+    ALPHA,
+    COUNTERPARTS,
+    ELEMENT_LEVEL,
+    GROUPS,
+    LAYER_LEVEL,
+    MEAN,
+    SCORES,
+    by_seed,
+    compare,
+    counts,
+    interactions,
+    paper_accuracies,
+    paper_gain,
+    paper_pvalues,
+    scored,
+    verdict,
+)
+from machine import describe_machine
+from report_text import NOTHING, markdown_table
+
+from combutab.evaluation import friedman
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "layeract_robustness"
+NORMS = {"batch": "batch norm", "layer": "layer norm", "none": "no normalisation"}
+_LOOKS = {  # Okabe and Ito's colours; markers say it again
+    "batch": ("#0072B2", "o"),
+    "layer": ("#D55E00", "s"),
+    "none": ("#009E73", "^"),
+}
+_MEANINGS = {
+    "clean": "clean",
+    "corrupted": "corrupted",
+    "kept": "corrupted minus clean",
+}
+
+
+def write_report(rows: pd.DataFrame, folder: Path, command: str) -> None:
+    """The Markdown, the tests as CSV, and the figure."""
+    table = scored(rows)
+    activations = list(dict.fromkeys(table["activation"]))
+    tests = compare(table, activations)
+    tests.to_csv(folder / f"{NAME}_tests.csv", index=False, float_format="%.5g")
+    plot_differences(tests).savefig(folder / f"{NAME}.png", dpi=110)
+    text = "\n\n".join(_page(rows, table, tests, command)) + "\n"
+    (folder / f"{NAME}.md").write_text(text)
+    print(text[text.index("## Verdicts") : text.index("## Accuracies")])
+
+
+def _page(
+    rows: pd.DataFrame, table: pd.DataFrame, tests: pd.DataFrame, command: str
+) -> Iterator[str]:
+    yield "# LayerAct: accuracies on clean and corrupted tables"
+    yield f"`{command}`"
+    yield describe_machine()
+    yield _what_was_done(rows, table)
+    yield "## Verdicts"
+    yield _verdicts(tests)
+    yield from _claims(table, tests)
+    yield "## Accuracies"
+    for normalization in dict.fromkeys(table["normalization"]):
+        yield f"### With {NORMS[normalization]}"
+        yield _accuracies(table, normalization)
+        yield _friedman(table, normalization)
+    yield "### The paper's"
+    yield (
+        "Means over its networks (ResNet20, 32, 44) and over CIFAR10 and CIFAR100, of the cells "
+        "that it has; without normalisation CIFAR10 alone, as its Table 7 repeats Table 6."
+    )
+    yield _papers()
+    yield "## Gains over the other activations"
+    yield from _gains(tests)
+    yield f"![Differences]({NAME}.png)"
+    yield (
+        "Means over the seeds and sets, with 95 % intervals that allow for overlapping training "
+        "sets. Right of the line the LayerAct function is better."
+    )
+    yield "## As Tables 20 to 23"
+    yield (
+        "Difference in points, and the p-value of the paper's procedure (a paired t-test, or "
+        f"Wilcoxon's where Shapiro and Wilk's test rejects normality), uncorrected; \\* is p < "
+        f"{ALPHA:g} of the corrected resampled t-test after Holm's correction over the row."
+    )
+    for normalization in dict.fromkeys(tests["normalization"]):
+        for name in LAYER_LEVEL:
+            for score in SCORES[:2]:
+                yield f"### {name}, {score}, {NORMS[normalization]}"
+                yield _cells(tests, normalization, name, score)
+
+
+def _what_was_done(rows: pd.DataFrame, table: pd.DataFrame) -> str:
+    first = rows.iloc[0]
+    failed = rows[rows["error"] != ""]
+    sizes = rows.groupby("data", sort=False)[["n_train", "n_test"]].mean().round().astype(int)
+    sets = ", ".join(f"{d} ({a} + {b} rows)" for d, a, b in sizes.itertuples())
+    lost = ", ".join(
+        f"{a} with {NORMS[n]} on {d}"
+        for a, n, d in failed[["activation", "normalization", "data"]]
+        .drop_duplicates()
+        .itertuples(index=False)
+    )
+    return (
+        f"Perceptrons of hidden layers {first['hidden']}, {first['epochs']} epochs of Adam (rate "
+        f"{first['learning_rate_init']:g}, batches of {first['batch_size']}), normalisation before "
+        f"each activation; {rows['seed'].nunique()} seeds, each a split (4:1, equal rows on one "
+        "side) and initial weights, which all activations and normalisations share. Training and "
+        f"test rows: {sets}; {first['n_rows']} rows at most are used of a set. Corrupted: the mean "
+        "over the corruptions of `combutab.evaluation.CORRUPTIONS` that a set's columns can "
+        f"suffer, severities {first['severities']}.\n\n"
+        "The paper trains ResNets of 20 to 44 layers on CIFAR10 and CIFAR100, 10 to 30 seeds on "
+        "one split, and tests on CIFAR-C (19 corruptions, 5 severities); on ImageNet two seeds. "
+        "Neither can be had here: tables and 8 x 8 digits stand in, so numbers differ and only the "
+        "order of activations can be compared."
+        + (f"\n\nFailed to train: {lost} ({len(failed)} networks)." if len(failed) else "")
+    )
+
+
+def _verdicts(tests: pd.DataFrame) -> str:
+    """Is a LayerAct function better than the paper's element-level ones, by the pooled test?"""
+    pooled = tests[(tests["data"] == MEAN) & tests["other"].isin(ELEMENT_LEVEL)]
+    body = []
+    keys = ["activation", "score", "normalization"]
+    for (name, score, norm), part in pooled.groupby(keys, sort=False):
+        better, worse = counts(part)
+        n_paper = counts(part.assign(paper=part["p_paper"]), "paper")
+        body.append(
+            [
+                f"{name}, {_MEANINGS[score]}, {NORMS[norm]}",
+                _named(better),
+                _named(worse),
+                f"{len(n_paper[0])} / {len(n_paper[1])}",
+                f"{part['difference'].min():+.2f} to {part['difference'].max():+.2f}",
+                verdict(len(better), len(worse), len(part)),
+            ]
+        )
+    head = ["", "better than", "worse than", "uncorrected", "difference", "better than all?"]
+    return (
+        f"Over the mean of the {tests['data'].nunique() - 1} sets, corrected resampled t-test over "
+        "the seeds, Holm's correction over the others; beside it the count of the paper's "
+        "uncorrected test, better / worse. It speaks of these sets, not of others.\n\n"
+        + markdown_table(head, sorted(body), left=3)
+    )
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(names) if names else NOTHING
+
+
+def _claims(table: pd.DataFrame, tests: pd.DataFrame) -> Iterator[str]:
+    yield "### The claims, one by one"
+    body = []
+    for name, other in COUNTERPARTS.items():
+        for score in SCORES:
+            for norm in dict.fromkeys(tests["normalization"]):
+                own = _row(tests, name, other, score, norm)
+                if own is None:
+                    continue
+                paper = NOTHING
+                if score != "kept":
+                    gain = paper_gain(name, other, norm, score)
+                    paper = NOTHING if np.isnan(gain) else f"{gain:+.2f}"
+                body.append(
+                    [
+                        f"{name} - {other}",
+                        _MEANINGS[score],
+                        NORMS[norm],
+                        f"{own['difference']:+.2f} ({own['low']:+.2f} to {own['high']:+.2f})",
+                        f"{own['effect']:+.1f}",
+                        _p(own["p_holm"]),
+                        paper,
+                    ]
+                )
+    head = ["", "accuracy", "", "points (95 %)", "in sd of seeds", "p, Holm", "paper's points"]
+    yield "Against the function that shares its scale, over the mean of the sets:\n\n" + (
+        markdown_table(head, body, left=3)
+    )
+    found = interactions(table)
+    if len(found):
+        yield (
+            "Batch norm is said to bring LayerAct's advantage out, layer norm to take it away. The "
+            "advantage over the same counterpart with batch norm, minus that with the other:\n\n"
+            + markdown_table(
+                ["", "accuracy", "other", "points", "p"],
+                [
+                    [r.activation, r.score, NORMS[r.than], f"{r.difference:+.2f}", _p(r.p)]
+                    for r in found.itertuples()
+                ],
+                left=3,
+            )
+        )
+    yield from _sets(tests)
+
+
+def _sets(tests: pd.DataFrame) -> Iterator[str]:
+    own = tests[(tests["data"] != MEAN) & tests["other"].isin(ELEMENT_LEVEL)]
+    papers = paper_pvalues()
+    body = []
+    for (name, score, norm), part in own[own["score"] != "kept"].groupby(
+        ["activation", "score", "normalization"], sort=False
+    ):
+        raw = counts(part, "p_paper")
+        strict = counts(part)
+        theirs = papers[(papers["activation"] == name) & (papers["score"] == score)]
+        paper = NOTHING
+        if norm == "batch" and len(theirs):
+            paper = f"{theirs['significant'].sum()} of {len(theirs)}"
+        body.append(
+            [
+                f"{name}, {score}, {NORMS[norm]}",
+                len(part),
+                f"{len(raw[0])} / {len(raw[1])}",
+                f"{len(strict[0])} / {len(strict[1])}",
+                paper,
+            ]
+        )
+    head = ["", "comparisons", "the paper's test", "corrected", "paper: p < 0.05"]
+    yield (
+        "Set by set, comparisons in which it is better / worse (p < 0.05). In the paper's Tables "
+        "20 to 23 nearly all differences that are significant are gains, but for ELU and the "
+        "clean accuracies of LA-HardSiLU, which it does not test:\n\n"
+        + markdown_table(head, sorted(body))
+    )
+
+
+def _row(tests: pd.DataFrame, name: str, other: str, score: str, norm: str) -> pd.Series | None:
+    own = tests[
+        (tests["data"] == MEAN)
+        & (tests["activation"] == name)
+        & (tests["other"] == other)
+        & (tests["score"] == score)
+        & (tests["normalization"] == norm)
+    ]
+    return None if own.empty else own.iloc[0]
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _accuracies(table: pd.DataFrame, normalization: str) -> str:
+    own = table[table["normalization"] == normalization]
+    sets = list(dict.fromkeys(own["data"]))
+    columns = {score: by_seed(table, score, MEAN, normalization) for score in SCORES[:2]}
+    means = own.groupby(["activation", "data"])[["clean", "corrupted", *GROUPS]].mean()
+    body = []
+    for name in columns["clean"]:
+        cells = [f"{wide[name].mean():.2f} ± {wide[name].std():.2f}" for wide in columns.values()]
+        groups = means.loc[name][list(GROUPS)].mean()
+        by_set = [f"{means.loc[(name, d), 'corrupted']:.1f}" for d in sets]
+        body.append([name, *cells, *(f"{value:.1f}" for value in groups), *by_set])
+    head = ["", "clean", "corrupted", *GROUPS, *sets]
+    return (
+        "Percent, means over the sets ± standard deviation over the seeds; the groups of "
+        "corruptions; and corrupted by set.\n\n" + markdown_table(head, body)
+    )
+
+
+def _friedman(table: pd.DataFrame, normalization: str) -> str:
+    own = table[table["normalization"] == normalization]
+    parts = []
+    for score in SCORES[:2]:
+        wide = own.pivot_table(index="data", columns="activation", values=score).dropna()
+        if wide.shape[0] > 1 and wide.shape[1] > 2:
+            parts.append(f"{score} p = {friedman(wide).pvalue:.2g}")
+    return f"Friedman's test over the sets that all activations are alike: {', '.join(parts)}."
+
+
+def _papers() -> str:
+    table = paper_accuracies()
+    names = list(dict.fromkeys(table["activation"]))
+    keys = list(dict.fromkeys(table["normalization"]))
+    means = table.groupby(["activation", "normalization"])[["clean", "total"]].mean()
+    body = [
+        [name]
+        + [
+            f"{means.loc[(name, norm), score]:.2f}" if (name, norm) in means.index else NOTHING
+            for norm in keys
+            for score in ("clean", "total")
+        ]
+        for name in names
+    ]
+    head = ["", *(f"{score}, {NORMS[n]}" for n in keys for score in ("clean", "corrupted"))]
+    return (
+        markdown_table(head, body)
+        + "\n\nELU is in Tables 1 and 2 alone, PReLU with fewer networks: their means are of other "
+        "cells. Differences below are of the cells that both have."
+    )
+
+
+def _gains(tests: pd.DataFrame) -> Iterator[str]:
+    pooled = tests[(tests["data"] == MEAN) & (tests["normalization"] == "batch")]
+    for name in LAYER_LEVEL:
+        own = pooled[pooled["activation"] == name]
+        body = []
+        for other in dict.fromkeys(own["other"]):
+            cells = []
+            for score in SCORES[:2]:
+                ours = own[(own["other"] == other) & (own["score"] == score)].iloc[0]
+                gain = paper_gain(name, other, "batch", score)
+                cells += [
+                    f"{ours['difference']:+.2f} ({_p(ours['p_holm'])})",
+                    NOTHING if np.isnan(gain) else f"{gain:+.2f}",
+                ]
+            body.append([other, *cells])
+        head = ["", "clean: ours (p, Holm)", "the paper's", "corrupted: ours (p, Holm)"]
+        yield f"{name} with batch norm, points over\n\n" + markdown_table(
+            [*head, "the paper's"], body
+        )
+
+
+def _cells(tests: pd.DataFrame, normalization: str, name: str, score: str) -> str:
+    own = tests[
+        (tests["normalization"] == normalization)
+        & (tests["activation"] == name)
+        & (tests["score"] == score)
+    ]
+    others = list(dict.fromkeys(own["other"]))
+    body = []
+    for data, part in own.groupby("data", sort=False):
+        rows = part.set_index("other")
+        cells = [
+            f"{rows.loc[o, 'difference']:+.1f} ({_p(rows.loc[o, 'p_paper'])})"
+            + "\\*" * int(rows.loc[o, "p_holm"] < ALPHA)
+            for o in others
+        ]
+        body.append([data, *cells])
+    return markdown_table(["", *others], body)
+
+
+def plot_differences(tests: pd.DataFrame) -> Figure:
+    """Differences over the mean of the sets with intervals; panels: function x score."""
+    from matplotlib.figure import Figure
+
+    pooled = tests[tests["data"] == MEAN]
+    others = list(dict.fromkeys(pooled["other"]))
+    figure = Figure(figsize=(9.0, 1.6 + 0.66 * len(others)), layout="constrained")
+    grid = figure.subplots(2, 2, sharey=True, sharex="col")
+    norms = list(dict.fromkeys(pooled["normalization"]))
+    handles = []
+    for (i, name), (j, score) in (
+        (a, b) for a in enumerate(LAYER_LEVEL) for b in enumerate(SCORES[:2])
+    ):
+        axes = grid[i, j]
+        axes.axvline(0, color="0.7", linewidth=0.8)
+        handles = []
+        for k, norm in enumerate(norms):
+            own = pooled[
+                (pooled["activation"] == name)
+                & (pooled["score"] == score)
+                & (pooled["normalization"] == norm)
+            ].set_index("other")
+            own = own.reindex(others)
+            color, marker = _LOOKS[norm]
+            sides = np.abs(own[["low", "high"]].to_numpy().T - own["difference"].to_numpy())
+            handles.append(
+                axes.errorbar(
+                    own["difference"],
+                    np.arange(len(others)) + 0.22 * (k - 1),
+                    xerr=sides,
+                    fmt=marker,
+                    color=color,
+                    markersize=4.5,
+                    linewidth=1.1,
+                    label=NORMS[norm],
+                )
+            )
+        axes.set_title(f"{name}, {score}", loc="left", fontsize=10)
+        axes.set_yticks(range(len(others)), others, fontsize=9)
+        axes.set_ylim(len(others) - 0.5, -0.5)
+        axes.grid(axis="y", color="0.93", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.tick_params(axis="y", length=0)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("points of accuracy over the activation named at the left", fontsize=10)
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+    return figure
