@@ -86,7 +86,8 @@ track_metric : bool, default=False
     Also record, in ``history_``, the accuracy (regressor: the mean absolute error, in the units
     of the scaled target) on each epoch's training batches, as trained, dropout included.
 callbacks : list of combutab.training.Callback or None, default=None
-    Told of every epoch; may stop the training.
+    Told of every epoch; may stop the training. `combutab.evaluation.ActivationRecorder` records
+    what the units do.
 """
 
 _ATTRIBUTES = """

@@ -1,5 +1,6 @@
 """Whether differences between models are real, what networks do, how good synthetic tables are."""
 
+from ._activation_recorder import ActivationRecorder
 from ._activation_stats import ActivationStats, activation_stats
 from ._alignment import AlignedTables, align_tables
 from ._detection import DetectionScorer, detection
@@ -18,6 +19,7 @@ from ._words import summarise, summarise_nemenyi, summarise_pairs
 
 __all__ = [
     "CORRUPTIONS",
+    "ActivationRecorder",
     "ActivationStats",
     "AlignedTables",
     "Corruption",

@@ -126,7 +126,8 @@ def activation_stats(
 
     Memory: one batch, and in ``samples`` a row for each sample, layer and noise.
 
-    For the statistics by epoch, call this between calls of an estimator's ``partial_fit``.
+    For the statistics by epoch, give an estimator an `ActivationRecorder` in ``callbacks``, or call
+    this between calls of its ``partial_fit``.
 
     References
     ----------
@@ -146,28 +147,52 @@ def activation_stats(
     1     1     1   2.0        0.5  False
     2     1     2   0.0        1.0   True
     """
-    noises = [(float(mean), float(sd)) for mean, sd in noises]
-    if any(sd < 0 or not math.isfinite(mean + sd) for mean, sd in noises):
-        raise ValueError(f"noises must be (mean, sd >= 0), all finite, got {noises}")
-    if noise_at not in ("layer", "input"):
-        raise ValueError(f"noise_at must be 'layer' or 'input', got {noise_at!r}")
-    for name, value in (("scale_tol", scale_tol), ("dead_tol", dead_tol)):
-        if not value >= 0:
-            raise ValueError(f"{name} must not be negative, got {value}")
-    opened = open_model(model, X, batch_size)
-    taps = choose(opened, layers, ACTIVATION_KINDS)
-    if not taps:
-        raise ValueError(
-            "the network has no activation modules; name layers by layers=, and use modules such "
-            "as nn.ReLU for functions such as F.relu, which cannot be seen"
-        )
-    seed = seed_from(random_state)
-    watch = _Watch(opened, dim, noises, noise_at, seed, scale_tol)
-    for arguments in opened.batches:
-        watch.batch(arguments, taps)
-    if not watch.found:
-        raise ValueError(f"X gave no rows to the layers {list(taps)}")
-    return watch.result(dead_tol)
+    look = Look(noises, noise_at, scale_tol, dead_tol, seed_from(random_state))
+    return look(open_model(model, X, batch_size), layers, dim)
+
+
+@dataclass(frozen=True)
+class Look:
+    """How to look at a network: the parameters of `activation_stats` of the same names.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+    """
+
+    noises: Sequence[Noise] = PAPERS_NOISES
+    noise_at: str = "layer"
+    scale_tol: float = 0.01
+    dead_tol: float = 1e-6
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if any(sd < 0 or not math.isfinite(mean + sd) for mean, sd in self.noises):
+            raise ValueError(f"noises must be (mean, sd >= 0), all finite, got {self.noises}")
+        if self.noise_at not in ("layer", "input"):
+            raise ValueError(f"noise_at must be 'layer' or 'input', got {self.noise_at!r}")
+        for name, value in (("scale_tol", self.scale_tol), ("dead_tol", self.dead_tol)):
+            if not value >= 0:
+                raise ValueError(f"{name} must not be negative, got {value}")
+
+    def __call__(
+        self, opened: Opened, layers: Layers = None, dim: int | None = None
+    ) -> ActivationStats:
+        """Let the batches through."""
+        taps = choose(opened, layers, ACTIVATION_KINDS)
+        if not taps:
+            raise ValueError(
+                "the network has no activation modules; name layers by layers=, and use modules "
+                "such as nn.ReLU for functions such as F.relu, which cannot be seen"
+            )
+        noises = [(float(mean), float(sd)) for mean, sd in self.noises]
+        watch = _Watch(opened, dim, noises, self.noise_at, self.seed, self.scale_tol)
+        for arguments in opened.batches:
+            watch.batch(arguments, taps)
+        if not watch.found:
+            raise ValueError(f"X gave no rows to the layers {list(taps)}")
+        return watch.result(self.dead_tol)
 
 
 class _LayerTotals:

@@ -84,22 +84,29 @@ def open_model(model: Any, X: Any, batch_size: int) -> Opened:
             )
     check_is_fitted(model)
     table = model.encoder_.encode(X, owner=model)
-    network = model._network()
+    dense, codes = torch.from_numpy(table.dense), torch.from_numpy(table.codes)
+    return open_stack(model._network(), dense, codes, batch_size)
+
+
+def open_stack(network: Any, dense: Tensor, codes: Tensor | None, batch_size: int) -> Opened:
+    """A `StackedMLP`, and rows that its members share: (n, n_dense), (n, n_codes) or None."""
     members = tuple(_name(member.activation) for member in network.members)
-    return Opened(network, _table_batches(network, table, batch_size), members)
+    return Opened(network, _stack_batches(network, dense, codes, batch_size), members)
 
 
 def _name(activation: Any) -> str:
     return activation if isinstance(activation, str) else getattr(activation, "__name__", "custom")
 
 
-def _table_batches(network: Any, table: Any, batch_size: int) -> Iterator[tuple[Tensor, ...]]:
-    for start in range(0, len(table.dense), batch_size):
-        dense = torch.from_numpy(table.dense[start : start + batch_size])
-        dense = dense.to(network.device, network.dtype)
-        codes = torch.from_numpy(table.codes[start : start + batch_size]).to(network.device)
-        m = network.n_members
-        yield dense.expand(m, *dense.shape), codes.expand(m, *codes.shape)
+def _stack_batches(
+    network: Any, dense: Tensor, codes: Tensor | None, batch_size: int
+) -> Iterator[tuple[Tensor, ...]]:
+    for start in range(0, len(dense), batch_size):
+        rows = slice(start, start + batch_size)
+        parts = [dense[rows].to(network.device, network.dtype)]
+        if codes is not None:
+            parts.append(codes[rows].to(network.device))
+        yield tuple(part.expand(network.n_members, *part.shape) for part in parts)
 
 
 def _module_batches(model: nn.Module, X: Any, batch_size: int) -> Iterable[tuple[Tensor, ...]]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from combutab.training._records import Rows, StackedNetwork
 
 _TEXT, _BAR = 62, 40  # columns of a terminal: for the words; for the bar, at most
 
@@ -34,6 +38,13 @@ class Callback:
 
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
         """Called before the first epoch of a stack."""
+
+    def on_epoch_network(self, report: EpochReport, network: StackedNetwork, data: Rows) -> None:
+        """Called before ``on_epoch_end``, for estimators: the network as the epoch left it.
+
+        To be looked at, and not kept: the next epoch changes it. Its first axis is that of
+        ``report.members``. ``data`` are the rows of the table, encoded.
+        """
 
     def on_epoch_end(self, report: EpochReport) -> bool | None:
         """Called after each epoch; a true return value stops the training."""

@@ -256,6 +256,8 @@ class _Training:
             np.array(self.rates),
             seconds,
         )
+        for callback in self.callbacks:
+            callback.on_epoch_network(report, self.net, self.data)
         stops = [callback.on_epoch_end(report) for callback in self.callbacks]  # all are told
         return any(stops)
 
