@@ -117,7 +117,7 @@ def describe(
 
 def _both(stats: ActivationStats, at_input: ActivationStats) -> pd.DataFrame:
     """The samples under both kinds of noise, told apart by the name of the layer."""
-    tables = {"hidden": stats.samples, "noise at the pixels": at_input.samples}
+    tables = {"hidden": stats.samples, "hidden, at pixels": at_input.samples}
     return pd.concat([each.assign(layer=name) for name, each in tables.items()])
 
 
