@@ -40,7 +40,7 @@ class Net:
     depth: int
     norms: tuple[str, ...] = NORMS
     phi: str = "relu"
-    n_inputs: int = 128
+    n_inputs: int = 64
     every_depth: bool = False
 
     def __post_init__(self) -> None:

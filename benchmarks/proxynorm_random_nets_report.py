@@ -121,10 +121,10 @@ def _theorem_parts(rows: pd.DataFrame, theorems: pd.DataFrame) -> list[str]:
     parts = [
         "## Theorem 1: with LN, P - P1 <= rho^(l-1)",
         f"![P - P1 by depth, and nonlinearity]({NAME}_theorem1.png)",
-        "Cells are (draw, depth) pairs. The theorem's inequality holds up to constants that "
+        "Cells are pairs of draw and depth. The theorem's inequality holds up to constants that "
         f"vanish as the width grows; the verdict allows {CONSTANT:g}, and asks that the widest "
-        "net need no more than the narrowest. Widths other than the widest are looked at up to "
-        "depth 20 and at every tenth layer from there.",
+        "net need no more than the narrowest. Cells are of every depth in the nets that have all "
+        "normalisations, and else of depths up to 20 and every tenth from there.",
         _table(bound_table(rows)),
     ]
     equal = equality_table(rows)

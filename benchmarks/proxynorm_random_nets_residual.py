@@ -30,7 +30,7 @@ class Residual:
     width: int
     blocks: tuple[int, ...] = (3, 4, 6, 3)
     norms: tuple[str, ...] = tuple(name for name in NORMS if name != "IN")
-    n_inputs: int = 256
+    n_inputs: int = 128
     kind: str = "residual"
     phi: str = "relu"
 

@@ -108,10 +108,10 @@ def test_activation_step(norm):
 
 def test_inputs_are_centred_digits():
     dense = draw_inputs(Net("dense", 4, 2, DENSE), generator(), torch.float64)
-    assert dense.shape == (128, 64)
+    assert dense.shape == (64, 64)
     np.testing.assert_allclose(dense.mean(0), 0, atol=1e-12)
     conv = draw_inputs(Net("conv", 4, 2), generator(), torch.float64)
-    assert conv.shape == (128, 1, 8, 8)
+    assert conv.shape == (64, 1, 8, 8)
     assert conv.mean().item() == pytest.approx(0)
     assert conv.square().mean().item() == pytest.approx(1)
     assert (conv.flatten(1).abs().amax(1) > 0).all(), "Definition 1: no input is zero throughout"
