@@ -20,7 +20,7 @@ from proxynorm_random_nets_numbers import (
     mean_sd,
     terms_table,
 )
-from proxynorm_random_nets_verdicts import COMMON, LEVEL, verdicts
+from proxynorm_random_nets_verdicts import COMMON, CRITERIA, LEVEL, verdicts
 from report_text import NOTHING, markdown_table
 
 from combutab.plotting import plot_power
@@ -55,6 +55,7 @@ def write_report(rows: pd.DataFrame, theorems: pd.DataFrame, out: Path, command:
         _design(rows),
         "## Verdicts",
         judged,
+        CRITERIA,
         *_theorem_parts(rows, theorems),
     ]
     for kind, part in nets.items():

@@ -302,6 +302,14 @@ def test_verdicts_on_rows_without_collapse():
     assert collapse == "holds in part", "BN keeps its power"
 
 
+def test_verdicts_on_residual_rows():
+    rows = made_up({**PAPER, "LN": 0.6, "GN": 0.5, "LN+WS": 0.03}, net="residual", depth=16)
+    rows = pd.concat([made_up(PAPER), rows], ignore_index=True)
+    assert [v for claim, v in judge(rows).items() if claim.startswith("Figure 6")] == [HOLDS, HOLDS]
+    rows.loc[(rows["net"] == "residual") & (rows["norm"] == "LN+WS"), "P1"] = 0.5
+    assert [v for claim, v in judge(rows).items() if "both keep" in claim] == ["holds in part"]
+
+
 def test_few_draws_are_no_verdict():
     found = judge(made_up(PAPER, draws=3))
     assert next(v for claim, v in found.items() if "resemble" in claim) == UNDECIDED
