@@ -1,0 +1,121 @@
+"""Does Proxy Normalization make layer norm match batch norm, also where the batch is small?
+
+Tables 2 to 4 (and 6 to 11) of the Proxy Normalization paper in small: batch, layer and group norm
+and group norm with weight standardisation, each without and with PN, in residual networks on tables
+and on scikit-learn's digits, with and without extra regularisation, at four batch sizes. All seeds
+of a setting train as one program. A run that was stopped goes on where it stood.
+
+    python benchmarks/proxynorm_training.py [--quick] [--seeds 6] [--data-home FOLDER] [--report]
+
+The tables come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+from machine import describe_machine
+from proxynorm_training_figure import plot
+from proxynorm_training_nets import NORMS
+from proxynorm_training_report import write
+from proxynorm_training_runs import COLUMNS, DATA, KEY, TABLES, Program, Recipe, train
+from results import Store
+
+NAME = "proxynorm_training"
+BATCH_SIZES = (8, 32, 128, 512)
+QUICK = Recipe(
+    n_train=64,
+    n_test=100,
+    epochs=2,
+    width_table=16,
+    width_image=8,
+    blocks_table=1,
+    blocks_image=1,
+)
+
+
+def plan(arguments: argparse.Namespace) -> list[Program]:
+    """All programs, data set by data set, the small batches last: they take longest."""
+    recipe = QUICK if arguments.quick else Recipe()
+    seeds = tuple(range(arguments.seeds))
+    return [
+        Program(data, norm, size, seeds, recipe, arguments.activation, arguments.data_home)
+        for data in arguments.data
+        for size in sorted(arguments.batch_sizes, reverse=True)
+        for norm in NORMS
+    ]
+
+
+def run(programs: Sequence[Program], store: Store) -> None:
+    """Train what is not in the file yet."""
+    wanted = [program.settings(*member) for program in programs for member in program.members]
+    with store.open(wanted) as journal:
+        missing = [
+            program
+            for program in programs
+            if not all(journal.has(program.settings(*member)) for member in program.members)
+        ]
+        if missing:
+            print(f"{len(missing)} of {len(programs)} programs to go", flush=True)
+        started = time.process_time()
+        for number, program in enumerate(missing, 1):
+            rows = train(program)
+            journal.add(rows)
+            accuracy = sum(float(row["accuracy"]) for row in rows) / len(rows)
+            print(
+                f"[{number}/{len(missing)}] {program.data}, batch {program.batch_size}, "
+                f"{program.norm}: accuracy {accuracy:.3f}; "
+                f"{(time.process_time() - started) / 60:.1f} min of CPU",
+                flush=True,
+            )
+
+
+def report(rows: pd.DataFrame, folder: Path, command: str) -> None:
+    """Write the page and its pictures beside the rows."""
+    pictures = {
+        f"{NAME}.png": ("accuracy", "test accuracy, %"),
+        f"{NAME}_train.png": ("train_accuracy", "accuracy in the last epoch of training, %"),
+    }
+    for file, (metric, label) in pictures.items():
+        plot(rows, metric, label).savefig(folder / file, dpi=110)
+    (folder / f"{NAME}.md").write_text(write(rows, command, list(pictures)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="2 seeds, 64 rows, small networks")
+    parser.add_argument("--report", action="store_true", help="write the report again, no training")
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--data", nargs="+", choices=["digits", *TABLES], default=list(DATA))
+    parser.add_argument("--batch-sizes", nargs="+", type=int, default=list(BATCH_SIZES))
+    parser.add_argument("--activation", default="relu", help="or combu, swish, ...")
+    parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        if arguments.out == parser.get_default("out"):
+            sys.exit("--quick writes no results of meaning: choose a folder for them with --out")
+        arguments.seeds, arguments.batch_sizes = 2, [8, 32]
+    print(describe_machine(), flush=True)
+    programs = plan(arguments)
+    store = Store(arguments.out / f"{NAME}.csv", COLUMNS, KEY)
+    if not arguments.report:
+        run(programs, store)
+    rows = store.read()
+    rows = rows[rows["activation"] == arguments.activation]
+    words = [f"python benchmarks/{NAME}.py", *["--quick"] * arguments.quick]
+    for option in ("seeds", "data", "batch_sizes", "activation"):
+        value = getattr(arguments, option)
+        if value != parser.get_default(option) and not (arguments.quick and option != "data"):
+            text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+            words.append(f"--{option.replace('_', '-')} {text}")
+    report(rows, arguments.out, " ".join(words))
+
+
+if __name__ == "__main__":
+    main()

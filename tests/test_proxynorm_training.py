@@ -1,0 +1,376 @@
+"""benchmarks/proxynorm_training: its nets against torch's own, its numbers against made-up rows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+from torch.nn import functional as F
+
+from combutab.activations import CombU, ProxyNorm
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import proxynorm_training
+from proxynorm_training_nets import NORMS, NormAct, ResidualNets, Shape, StackedMap
+from proxynorm_training_numbers import (
+    Difference,
+    adjust,
+    by_setting,
+    change_with_batch,
+    change_with_regularisation,
+    contrasts,
+    load_paper,
+    paired,
+    paper_gains,
+)
+from proxynorm_training_runs import (
+    KEY,
+    Program,
+    Recipe,
+    _Draws,
+    load_split,
+    member_losses,
+    rate_factor,
+    train,
+)
+from proxynorm_training_verdicts import FAILS, HOLDS, IN_PART, UNDECIDED, judge, matches, verdict_of
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "benchmarks"
+DATA_HOME = ROOT.parent / "shared" / "data"
+SHAPES = {
+    "table": Shape(5, 3, width=8, n_blocks=2, groups=2),
+    "image": Shape(1, 4, width=8, n_blocks=2, groups=4, image=True),
+}
+SMALL = Recipe(n_train=64, n_test=50, epochs=2, width_image=8, blocks_image=1)
+
+
+def generators(*seeds):
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+def rows_for(shape, members, batch=6):
+    size = (batch, members * shape.n_inputs, *((8, 8) if shape.image else ()))
+    return torch.randn(size, generator=generators(9)[0])
+
+
+@pytest.mark.parametrize("image", [False, True])
+def test_a_stacked_map_is_each_members_own(image):
+    stack = StackedMap(3, 4, generators(0, 1), image=image)
+    x = torch.randn(5, 6, *((4, 4) if image else ()), generator=generators(2)[0])
+    y = stack(x)
+    for m in range(2):
+        own, out = x[:, 3 * m : 3 * m + 3], y[:, 4 * m : 4 * m + 4]
+        weight = stack.weight[m]
+        expected = F.conv2d(own, weight, padding=1) if image else F.linear(own, weight)
+        torch.testing.assert_close(out, expected)
+    assert stack.weight.std().item() == pytest.approx(stack.fan_in**-0.5, rel=0.25)
+
+
+@pytest.mark.parametrize("image", [False, True])
+def test_standardised_weights_against_numpy(image):
+    stack = StackedMap(3, 4, generators(0, 1), image=image, standardized=True)
+    given = stack.weight.detach().numpy().reshape(8, -1)
+    expected = (given - given.mean(1, keepdims=True)) / given.std(1, keepdims=True)
+    found = stack.effective_weight().detach().numpy().reshape(8, -1)
+    np.testing.assert_allclose(found, expected / np.sqrt(given.shape[1]), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("kind", SHAPES)
+def test_norms_against_torch(name, kind):
+    shape, norm = SHAPES[kind], NORMS[name]
+    step = NormAct(norm, shape, "relu", generators(0, 1))
+    x = 3 * torch.randn(6, 16, *((4, 4) if shape.image else ()), generator=generators(3)[0]) + 1
+    for m in range(2):
+        own = x[:, 8 * m : 8 * m + 8]
+        if norm.kind == "batch":
+            alone = (nn.BatchNorm2d if shape.image else nn.BatchNorm1d)(8, eps=1e-6)
+        else:
+            alone = nn.GroupNorm(1 if name.startswith("LN") else shape.groups, 8, eps=1e-6)
+        act = ProxyNorm("relu", 8, dim=1) if norm.proxy else nn.ReLU()
+        torch.testing.assert_close(step(x)[:, 8 * m : 8 * m + 8], act(alone(own)))
+
+
+def test_batch_norm_predicts_by_running_statistics():
+    step = NormAct(NORMS["BN"], SHAPES["table"], "relu", generators(0))
+    x = torch.randn(50, 8, generator=generators(3)[0]) + 2
+    step(x)
+    expected = 0.03 * x.mean(0)
+    torch.testing.assert_close(step.running_mean, expected)
+    step.eval()
+    first = step(x[:1])
+    torch.testing.assert_close(first, step(x)[:1])
+
+
+def test_the_last_proxy_norm_of_images_only_centres():
+    for kind, scales in (("image", False), ("table", True)):
+        nets = ResidualNets(SHAPES[kind], NORMS["LN+PN"], [0])
+        assert nets.last.activation.scale is scales
+        assert nets.branches[0][0].activation.scale
+
+
+def test_members_of_combu_have_partitions_of_their_own():
+    step = NormAct(NORMS["GN+PN"], SHAPES["table"], "combu", generators(0, 1))
+    partition = step.activation.activation.partition
+    for m, generator in enumerate(generators(0, 1)):
+        own = CombU(8, assignment="random", generator=generator).partition
+        assert partition[8 * m : 8 * m + 8].tolist() == own.tolist()
+
+
+@pytest.mark.parametrize("activation", ["relu", "combu"])
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("kind", SHAPES)
+def test_members_do_not_see_each_other(kind, name, activation):
+    shape = SHAPES[kind]
+    x = rows_for(shape, 3)
+    together = ResidualNets(shape, NORMS[name], [4, 5, 6], activation)(x)
+    n = shape.n_inputs
+    alone = ResidualNets(shape, NORMS[name], [5], activation)(x[:, n : 2 * n])
+    torch.testing.assert_close(together[1:2], alone, rtol=1e-4, atol=1e-5)
+
+
+def test_equal_seeds_begin_with_equal_weights_whatever_the_norm():
+    first, second = (ResidualNets(SHAPES["table"], NORMS[n], [7]) for n in ("BN", "GN+WS+PN"))
+    assert torch.equal(first.branches[1][3].weight, second.branches[1][3].weight)
+    assert torch.equal(first.classifier.weight, second.classifier.weight)
+
+
+def test_groups_must_divide_the_width():
+    with pytest.raises(ValueError, match="groups=3"):
+        Shape(5, 3, width=8, n_blocks=1, groups=3)
+
+
+def test_losses_against_cross_entropy():
+    logits = torch.randn(2, 6, 4, generator=generators(0)[0])
+    target = torch.randint(4, (2, 6), generator=generators(1)[0])
+    found = member_losses(logits, target, torch.tensor([0.0, 0.1]))
+    for m, smoothing in enumerate((0.0, 0.1)):
+        expected = F.cross_entropy(logits[m], target[m], label_smoothing=smoothing)
+        torch.testing.assert_close(found[m], expected)
+
+
+def program(data="digits", norm="LN+PN", batch_size=16, seeds=(0, 1), recipe=SMALL):
+    return Program(data, norm, batch_size, seeds, recipe)
+
+
+def test_the_sum_of_rates_does_not_depend_on_the_batch():
+    programs = [program(batch_size=b, recipe=Recipe()) for b in (8, 32, 128, 512)]
+    assert [p.epochs for p in programs] == [6, 12, 24, 48]
+    assert [p.steps for p in programs] == [768, 384, 192, 96]
+    sums = [p.learning_rate * p.steps for p in programs]
+    np.testing.assert_allclose(sums, sums[0])
+    rates = [rate_factor(step / 768) for step in range(768)]
+    assert max(rates) == pytest.approx(1, abs=0.01)
+    assert np.mean(rates) == pytest.approx(0.5, abs=0.01)
+
+
+def test_masks_are_for_extra_regularisation_alone_and_keep_means():
+    shape = Shape(5, 3, width=40, n_blocks=20, groups=2)
+    masks = _Draws(program(), shape).masks(500)
+    assert masks.depth.shape == (20, 500, 4)
+    assert masks.features.shape == (500, 160)
+    depth, features = masks.depth, masks.features.unflatten(1, (4, 40))
+    assert (depth[..., :2] == 1).all()
+    assert (features[:, :2] == 1).all()
+    for kept, rate in ((depth[..., 2:], 0.1), (features[:, 2:], 0.25)):
+        np.testing.assert_allclose(kept.unique(), [0, 1 / (1 - rate)], rtol=1e-6)
+        assert (kept == 0).float().mean() == pytest.approx(rate, abs=0.01)
+    assert not torch.equal(depth[..., 2], depth[..., 3]), "each seed has its own"
+
+
+def test_both_regularisations_see_the_same_rows():
+    order = _Draws(program(), SHAPES["image"]).order(64)
+    assert torch.equal(order[:, :2], order[:, 2:])
+    assert order[:, 0].sort().values.tolist() == list(range(64))
+    assert not torch.equal(order[:, 0], order[:, 1])
+
+
+def test_a_member_trains_as_if_alone():
+    settings = {"norm": "GN+PN"}
+    both, one = train(program(**settings)), train(program(seeds=(1,), **settings))
+    for name in ("log_loss", "train_loss"):
+        found = [float(row[name]) for row in both if row["seed"] == "1"]
+        np.testing.assert_allclose(found, [float(row[name]) for row in one], rtol=1e-3)
+    plain, extra = (float(row["train_loss"]) for row in one)
+    assert plain != extra
+    assert len({tuple(row[name] for name in KEY) for row in both}) == 4
+
+
+def test_training_learns():
+    recipe = Recipe(n_train=512, epochs=30, width_image=8, blocks_image=1)
+    rows = train(program(norm="BN", batch_size=64, seeds=(0,), recipe=recipe))
+    assert float(rows[0]["accuracy"]) > 0.85
+    assert float(rows[0]["fit_accuracy"]) > 0.95
+
+
+def test_split_of_digits():
+    split = load_split("digits", Recipe())
+    assert split.X_train.shape == (1024, 1, 8, 8)
+    assert 500 < len(split.y_test) <= 1797 - 1024
+    assert split.X_train.mean().abs() < 1e-5
+    assert split.n_classes == 10
+    both = torch.cat([split.X_train, split.X_test]).flatten(1)
+    assert len(both.unique(dim=0)) == len(both)
+
+
+def test_unknown_data_and_too_few_rows():
+    with pytest.raises(ValueError, match="'letters'"):
+        load_split("letters", SMALL)
+    with pytest.raises(ValueError, match="n_train=1797"):
+        load_split("digits", Recipe(n_train=1797))
+
+
+def test_paired_differences():
+    d = [0.01, 0.03, 0.02, 0.00]
+    found = paired(d)
+    expected = stats.ttest_rel(np.add(d, 0.5), np.full(4, 0.5))
+    assert found.p == pytest.approx(expected.pvalue)
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval()))
+    assert (paired([0.0, 0.0]).p, paired([0.1, 0.1]).p) == (1.0, 0.0)
+
+
+def test_words_and_matching():
+    def judged(mean, low, high, p):
+        return Difference(mean, low, high, p, 6)
+
+    assert judged(0.01, 0.005, 0.02, 0.01).words == "higher"
+    assert judged(-0.01, -0.02, -0.005, 0.01).words == "lower"
+    assert judged(0.0, -0.009, 0.009, 0.5).words == "equal within a point"
+    assert judged(0.0, -0.009, 0.011, 0.5).words == "not told apart"
+    assert matches(judged(-0.004, -0.009, 0.001, 0.5)) is True
+    assert matches(judged(-0.02, -0.03, -0.01, 0.01)) is False
+    assert matches(judged(-0.02, -0.05, 0.01, 0.2)) is None
+    assert verdict_of([True, True]) == HOLDS
+    assert verdict_of([True, False]) == IN_PART
+    assert verdict_of([False, None]) == FAILS
+    assert verdict_of([None, None]) == UNDECIDED
+    assert [d.p for d in adjust([judged(0, 0, 0, 0.01), judged(0, 0, 0, 0.04)])] == [0.02, 0.04]
+
+
+# accuracy of each norm over that of LN, with extra regularisation, at batches 8 and 32
+EFFECTS = {
+    "BN": (0.00, 0.04),
+    "BN+PN": (0.00, 0.04),
+    "LN": (0.00, 0.00),
+    "LN+PN": (0.05, 0.05),
+    "GN": (0.01, 0.01),
+    "GN+PN": (0.05, 0.05),
+    "GN+WS": (0.03, 0.03),
+    "GN+WS+PN": (0.05, 0.05),
+}
+
+
+def made_up(noise=0.001):
+    rng = np.random.default_rng(0)
+    lines = []
+    for seed in range(6):
+        base = rng.normal(0.7, 0.05)  # shared by the norms: tests that are not paired see nothing
+        for data in ("a", "b"):
+            for kind in ("plain", "extra"):
+                for norm, effects in EFFECTS.items():
+                    for size, effect in zip((8, 32), effects, strict=True):
+                        share = 0.5 if norm.endswith("PN") and kind == "plain" else 1.0
+                        score = base + share * effect + rng.normal(0, noise)
+                        values = (data, kind, norm, size, seed, score, score)
+                        lines.append(("MLP", "relu", *values))
+    names = ("net", "activation", "data", "regularisation", "norm", "batch_size", "seed")
+    return pd.DataFrame(lines, columns=[*names, "accuracy", "train_accuracy"])
+
+
+def test_contrasts_of_made_up_rows():
+    table = contrasts(made_up(), [("LN+PN", "LN"), ("BN+PN", "BN"), ("IN", "BN")])
+    assert table["pair"].unique().tolist() == ["LN+PN - LN", "BN+PN - BN"]
+    found = table.set_index(["pair", "batch_size"])["difference"]
+    assert found["LN+PN - LN", "all"].mean == pytest.approx(0.0375, abs=0.002)
+    assert found["LN+PN - LN", 8].words == "higher"
+    assert found["BN+PN - BN", 8].words == "equal within a point"
+    own = by_setting(made_up(), ("LN+PN", "LN")).set_index(["data", "regularisation", "batch_size"])
+    assert len(own) == 8
+    assert own["difference"]["a", "extra", 8].mean == pytest.approx(0.05, abs=0.003)
+    assert own["difference"]["a", "plain", 8].mean == pytest.approx(0.025, abs=0.003)
+
+
+def test_changes_of_made_up_rows():
+    rows = made_up()
+    assert change_with_batch(rows, "LN", "BN").mean == pytest.approx(0.04, abs=0.002)
+    found = change_with_regularisation(rows, "LN+PN", "LN")
+    assert found.mean == pytest.approx(0.025, abs=0.002)
+
+
+def test_verdicts_of_made_up_rows():
+    judged = {claim.text: result.verdict for claim, result in judge(made_up())}
+    expected = {
+        "PN raises the accuracy of LN": HOLDS,
+        "PN adds more to LN": HOLDS,
+        "LN+PN and GN+PN match": HOLDS,
+        "... where the batch": HOLDS,
+        "BN loses": HOLDS,
+        "PN adds most with extra": HOLDS,
+        "PN raises training": HOLDS,
+        "LN and GN alone stay below": HOLDS,
+    }
+    for start, verdict in expected.items():
+        assert [v for text, v in judged.items() if text.startswith(start)] == [verdict], start
+    reversed_rows = made_up()
+    swap = {"LN": "LN+PN", "LN+PN": "LN", "GN": "GN+PN", "GN+PN": "GN"}
+    reversed_rows["norm"] = reversed_rows["norm"].replace(swap)
+    verdicts = [result.verdict for _, result in judge(reversed_rows)]
+    assert verdicts[0] == verdicts[-1] == FAILS
+    assert judge(made_up()[lambda t: t["norm"] != "BN"]) == []
+
+
+def test_the_papers_cells():
+    paper = load_paper()
+    cell = paper.set_index(["table", "net", "norm", "groups", "regularisation"])["mean"]
+    assert cell["2 and 6", "RN50", "LN+PN", 1, "extra"] == 76.5
+    assert cell["9", "RN50", "GN+WS", 8, "plain"] == 80.1
+    keys = ["net", "norm", "groups", "metric", "regularisation"]
+    assert not paper.duplicated(keys).any()
+    assert paper["mean"].isna().eq(paper["note"] == "lost in the text").all()
+    gains = paper_gains("accuracy").set_index(["net", "regularisation", "pair", "groups"])["gain"]
+    assert gains["RN50", "extra", "LN+PN - LN", 1] == pytest.approx(1.9)
+    assert gains["RN101", "extra", "GN+PN - GN", 32] == pytest.approx(1.2)
+
+
+def test_quick_form(tmp_path, monkeypatch, capsys):
+    if not DATA_HOME.is_dir():
+        pytest.skip("needs ../shared/data")
+    arguments = ["--quick", "--data", "california_housing", "digits", "--out", str(tmp_path)]
+    arguments += ["--data-home", str(DATA_HOME)]
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "proxynorm_training.py"), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "32 of 32 programs to go" in done.stdout
+    rows = pd.read_csv(tmp_path / "proxynorm_training.csv")
+    assert len(rows) == 2 * 8 * 2 * 2 * 2
+    assert rows["accuracy"].between(0, 1).all()
+    page = (tmp_path / "proxynorm_training.md").read_text()
+    assert "python benchmarks/proxynorm_training.py --quick" in page
+    assert "PN adds nothing to BN" in page
+    assert str(tmp_path) not in page
+    assert (tmp_path / "proxynorm_training_train.png").stat().st_size > 10_000
+    monkeypatch.setattr(sys, "argv", ["proxynorm_training.py", *arguments])
+    proxynorm_training.main()
+    assert "to go" not in capsys.readouterr().out, "nothing is trained twice"
+
+
+def test_quick_results_have_a_folder_of_their_own(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["proxynorm_training.py", "--quick"])
+    with pytest.raises(SystemExit, match="--out"):
+        proxynorm_training.main()
