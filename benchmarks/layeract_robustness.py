@@ -72,7 +72,7 @@ class Plan:
         return dict(zip(KEY, map(str, key), strict=True)) | text
 
 
-QUICK = Plan(hidden=(16, 16), epochs=3, severities=(3,), n_rows=200, n_seeds=3)
+QUICK = Plan(hidden=(16, 16), epochs=3, severities=(3,), n_rows=200, n_seeds=2)
 
 
 def load(data: str, n_rows: int, data_home: str | None) -> tuple[pd.DataFrame, pd.Series]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from layeract_robustness_figure import NORMS, plot_differences
 from layeract_robustness_numbers import (
     ALPHA,
     COUNTERPARTS,
@@ -31,16 +31,7 @@ from report_text import NOTHING, markdown_table
 
 from combutab.evaluation import friedman
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 NAME = "layeract_robustness"
-NORMS = {"batch": "batch norm", "layer": "layer norm", "none": "no normalisation"}
-_LOOKS = {  # Okabe and Ito's colours; markers say it again
-    "batch": ("#0072B2", "o"),
-    "layer": ("#D55E00", "s"),
-    "none": ("#009E73", "^"),
-}
 _MEANINGS = {
     "clean": "clean",
     "corrupted": "corrupted",
@@ -68,6 +59,7 @@ def _page(
     yield describe_machine()
     yield _what_was_done(rows, table)
     yield "## Verdicts"
+    yield "\n".join(f"- {line}" for line in in_words(tests))
     yield _verdicts(tests)
     yield from _claims(table, tests)
     yield "## Accuracies"
@@ -126,6 +118,44 @@ def _what_was_done(rows: pd.DataFrame, table: pd.DataFrame) -> str:
         "order of activations can be compared."
         + (f"\n\nFailed to train: {lost} ({len(failed)} networks)." if len(failed) else "")
     )
+
+
+def in_words(tests: pd.DataFrame) -> list[str]:
+    """What the paper claims, what is found over the mean of the sets, and the verdict."""
+    lines = []
+    for claim, name, score in (
+        ("Best, or near it, on clean data with batch norm", "la-silu", "clean"),
+        ("Best under corruption with batch norm", "la-silu", "corrupted"),
+        ("Best under corruption with batch norm", "la-hardsilu", "corrupted"),
+    ):
+        part = tests[
+            (tests["data"] == MEAN)
+            & tests["other"].isin(ELEMENT_LEVEL)
+            & (tests["normalization"] == "batch")
+            & (tests["activation"] == name)
+            & (tests["score"] == score)
+        ]
+        if len(part):
+            better, worse = map(len, counts(part))
+            lines.append(
+                f"{claim}: {name} is better than {better} and worse than {worse} of {len(part)} "
+                f"element-level activations: {verdict(better, worse, len(part))}."
+            )
+    for claim, norm, other in (
+        ("With layer norm better than SiLU under corruption", "layer", "silu"),
+        ("Without normalisation better than ReLU under corruption", "none", "relu"),
+    ):
+        row = _row(tests, "la-silu", other, "corrupted", norm)
+        if row is not None:
+            real = row["p_holm"] < ALPHA
+            found = verdict(
+                int(real and row["difference"] > 0), int(real and row["difference"] < 0), 1
+            )
+            lines.append(
+                f"{claim}: la-silu {row['difference']:+.2f} points, p = {_p(row['p_holm'])} (the "
+                f"paper's {paper_gain('la-silu', other, norm, 'corrupted'):+.2f}): {found}."
+            )
+    return lines
 
 
 def _verdicts(tests: pd.DataFrame) -> str:
@@ -228,10 +258,9 @@ def _sets(tests: pd.DataFrame) -> Iterator[str]:
         )
     head = ["", "comparisons", "the paper's test", "corrected", "paper: p < 0.05"]
     yield (
-        "Set by set, comparisons in which it is better / worse (p < 0.05). In the paper's Tables "
-        "20 to 23 nearly all differences that are significant are gains, but for ELU and the "
-        "clean accuracies of LA-HardSiLU, which it does not test:\n\n"
-        + markdown_table(head, sorted(body))
+        "Set by set, comparisons in which it is better / worse (p < 0.05). The differences that "
+        "are significant in the paper's Tables 20 to 23 are gains, as far as it prints both means; "
+        "it does not test LA-HardSiLU on clean data.\n\n" + markdown_table(head, sorted(body))
     )
 
 
@@ -338,52 +367,3 @@ def _cells(tests: pd.DataFrame, normalization: str, name: str, score: str) -> st
         ]
         body.append([data, *cells])
     return markdown_table(["", *others], body)
-
-
-def plot_differences(tests: pd.DataFrame) -> Figure:
-    """Differences over the mean of the sets with intervals; panels: function x score."""
-    from matplotlib.figure import Figure
-
-    pooled = tests[tests["data"] == MEAN]
-    others = list(dict.fromkeys(pooled["other"]))
-    figure = Figure(figsize=(9.0, 1.6 + 0.66 * len(others)), layout="constrained")
-    grid = figure.subplots(2, 2, sharey=True, sharex="col")
-    norms = list(dict.fromkeys(pooled["normalization"]))
-    handles = []
-    for (i, name), (j, score) in (
-        (a, b) for a in enumerate(LAYER_LEVEL) for b in enumerate(SCORES[:2])
-    ):
-        axes = grid[i, j]
-        axes.axvline(0, color="0.7", linewidth=0.8)
-        handles = []
-        for k, norm in enumerate(norms):
-            own = pooled[
-                (pooled["activation"] == name)
-                & (pooled["score"] == score)
-                & (pooled["normalization"] == norm)
-            ].set_index("other")
-            own = own.reindex(others)
-            color, marker = _LOOKS[norm]
-            sides = np.abs(own[["low", "high"]].to_numpy().T - own["difference"].to_numpy())
-            handles.append(
-                axes.errorbar(
-                    own["difference"],
-                    np.arange(len(others)) + 0.22 * (k - 1),
-                    xerr=sides,
-                    fmt=marker,
-                    color=color,
-                    markersize=4.5,
-                    linewidth=1.1,
-                    label=NORMS[norm],
-                )
-            )
-        axes.set_title(f"{name}, {score}", loc="left", fontsize=10)
-        axes.set_yticks(range(len(others)), others, fontsize=9)
-        axes.set_ylim(len(others) - 0.5, -0.5)
-        axes.grid(axis="y", color="0.93", linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.tick_params(axis="y", length=0)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel("points of accuracy over the activation named at the left", fontsize=10)
-    figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False, fontsize=9)
-    return figure

@@ -46,15 +46,14 @@ class ActivationRecorder(Callback):
     >>> from sklearn.datasets import load_iris
     >>> from combutab import MLPClassifier
     >>> recorder = ActivationRecorder(every=10)
-    >>> net = MLPClassifier(
-    ...     (16,), max_iter=20, n_iter_no_change=20, callbacks=[recorder], random_state=0
-    ... )
+    >>> fixed = {"max_iter": 20, "n_iter_no_change": float("inf"), "random_state": 0}
+    >>> net = MLPClassifier((16,), callbacks=[recorder], **fixed)
     >>> _ = net.fit(*load_iris(return_X_y=True))
     >>> recorder.layers[["epoch", "layer", "activation", "n_units", "dead"]]
        epoch          layer activation  n_units  dead
-    0      1  activations.0       relu       16   0.0
-    1     10  activations.0       relu       16   0.0
-    2     20  activations.0       relu       16   0.0
+    0      1  activations.0      combu       16   0.0
+    1     10  activations.0      combu       16   0.0
+    2     20  activations.0      combu       16   0.0
     """
 
     def __init__(
