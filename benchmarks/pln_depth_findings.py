@@ -53,8 +53,14 @@ def table_1_gradients(table: pd.DataFrame, depth: int) -> str:
     return (
         f"**{fate([bool(ours['pln-8'] > others)])}.** The mean norm of PLN-8's initial gradients "
         f"is {ours['pln-8'] / others:.3g} times the largest of the other three "
-        f"(paper: {paper['pln-8'] / theirs:.3g} times)."
+        f"(paper: {paper['pln-8'] / theirs:.3g} times). From the largest down: "
+        f"{_descending(ours)}; the paper's: {_descending(paper)}."
     )
+
+
+def _descending(norms: pd.Series) -> str:
+    order = norms.sort_values(ascending=False)
+    return ", ".join(f"{label(str(name))} {value:.2g}" for name, value in order.items())
 
 
 def table_2(table: pd.DataFrame, shallow: int, deep: int) -> str:
