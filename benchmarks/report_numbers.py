@@ -110,7 +110,8 @@ def failed_last(scores: pd.DataFrame, metric: str) -> pd.DataFrame:
         worst = scores.min(axis=1) - 1.0
     else:
         worst = 2.0 * scores.max(axis=1) + 1.0
-    return scores.apply(lambda column: column.fillna(worst)).fillna(0.0)
+    # rounded: equal means may differ by the order in which they were summed, and are ties
+    return scores.apply(lambda column: column.fillna(worst)).fillna(0.0).round(12)
 
 
 def rank_activations(scores: pd.DataFrame, metric: str) -> pd.Series:

@@ -274,6 +274,12 @@ def test_a_greater_accuracy_ranks_better_and_failures_still_last():
     assert numbers.rank_activations(scores, "f1").tolist() == [2.0, 1.0, 3.0]
 
 
+def test_means_that_differ_by_rounding_alone_share_a_rank():
+    scores = pd.DataFrame({"relu": [0.1 + 0.2], "elu": [0.3], "combu": [0.2]}, index=["gs"])
+    assert scores.at["gs", "relu"] != scores.at["gs", "elu"]
+    assert numbers.rank_activations(scores, "accuracy").tolist() == [1.5, 1.5, 3.0]
+
+
 def test_further_activations_stand_behind_the_seven_and_are_ranked_on_their_own():
     rows = table3_rows((*SEVEN, "pln-8", "relu+ln+proxy"))
     cells = numbers.sort_cells(numbers.make_cells(numbers.check_rows(rows)), TABLES[3])
