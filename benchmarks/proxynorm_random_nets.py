@@ -54,7 +54,9 @@ FULL = Plan(
         Net("dense", 256, 200, ("LN",)),
         Net("dense", 1024, 200, ("LN",)),  # the paper's width
         # Proposition 6: with phi = identity the bound is an equality
+        Net("conv", 32, 200, ("LN",), phi="identity"),
         Net("conv", 128, 200, ("LN",), phi="identity"),
+        Net("dense", 64, 200, ("LN",), phi="identity"),
         Net("dense", 512, 200, ("LN",), phi="identity"),
     ),
     draws=8,  # the fewest with which six tests at a time can find a difference
@@ -116,6 +118,10 @@ def main() -> None:
         sys.exit("--quick writes no results of meaning: choose a folder for them with --out")
     plan = QUICK if arguments.quick else FULL
     draws = plan.draws if arguments.draws is None else arguments.draws
+    if draws < 2:
+        parser.error(
+            f"normalisations are compared over draws: --draws takes 2 or more, not {draws}"
+        )
     print(describe_machine(), flush=True)
     store = Store(arguments.out / f"{NAME}.csv", COLUMNS, KEY)
     theorems = arguments.out / f"{NAME}_theorems.csv"

@@ -122,7 +122,8 @@ def _theorem_parts(rows: pd.DataFrame, theorems: pd.DataFrame) -> list[str]:
     parts = [
         "## Theorem 1: with LN, P - P1 <= rho^(l-1)",
         f"![P - P1 by depth, and nonlinearity]({NAME}_theorem1.png)",
-        "Cells are pairs of draw and depth. The theorem's inequality holds up to constants that "
+        "Thin lines are draws, bands a standard deviation; a nonlinearity below 1e-5 is drawn "
+        "there. Cells are pairs of draw and depth. The theorem's inequality holds up to constants that "
         f"vanish as the width grows; the verdict allows {CONSTANT:g}, and asks that the widest "
         "net need no more than the narrowest. Cells are of every depth in the nets that have all "
         "normalisations, and else of depths up to 20 and every tenth from there.",
@@ -131,8 +132,9 @@ def _theorem_parts(rows: pd.DataFrame, theorems: pd.DataFrame) -> list[str]:
     equal = equality_table(rows)
     if len(equal):
         parts += [
-            "With phi = identity the bound is an equality (Proposition 6), of which this is the "
-            "largest error over depths:",
+            "With phi = identity the bound is an equality (Proposition 6), again up to constants "
+            "that vanish with the width. The largest error over depths, as a mean over draws and "
+            "of all draws:",
             _table(equal),
         ]
     return [

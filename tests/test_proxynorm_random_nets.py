@@ -263,8 +263,22 @@ def test_equality_table():
     rows = made_up({"LN": 0.0}, draws=2, depth=4, phi="identity")
     rows["P2"] = RHO ** (rows["depth"] - 1.0) + np.where(rows["draw"] == 0, 0.02, -0.01)
     (line,) = equality_table(rows).to_dict("records")
-    assert line["worst of a draw"] == pytest.approx(0.02)
-    assert line["worst of the draws mean"] == pytest.approx(0.005)
+    assert line["largest error"] == pytest.approx(0.015)
+    assert line["of all draws"] == pytest.approx(0.02)
+
+
+def test_equality_is_judged_over_widths():
+    def of(width, error):
+        rows = made_up({"LN": 0.0}, width=width, phi="identity", depth=4)
+        return rows.assign(P2=RHO ** (rows["depth"] - 1.0) + error)
+
+    def judged(*parts):
+        found = judge(pd.concat([made_up(PAPER), *parts], ignore_index=True))
+        return next(v for claim, v in found.items() if claim.startswith("Proposition 6"))
+
+    assert judged(of(8, 0.1), of(16, 0.005)) == HOLDS
+    assert judged(of(8, 0.1), of(16, 0.05)) == "holds in part"
+    assert judged(of(8, 0.05), of(16, 0.1)) == FAILS
 
 
 def test_comparisons_are_exact_and_adjusted():
@@ -364,6 +378,13 @@ def test_quick_results_are_not_written_over_the_full_ones(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["proxynorm_random_nets.py", "--quick"])
     with pytest.raises(SystemExit, match="choose a folder"):
         study.main()
+
+
+def test_normalisations_are_compared_over_draws(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(sys, "argv", [SCRIPT.name, "--draws", "1", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        study.main()
+    assert "--draws takes 2 or more, not 1" in capsys.readouterr().err
 
 
 def test_full_nets_are_looked_at_where_the_report_looks():
