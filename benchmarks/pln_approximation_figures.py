@@ -163,6 +163,7 @@ def plot_fits(rows: pd.DataFrame, data: str = "trigonometric") -> Figure:
         loss = runs["log_loss"].iloc[0]
         axes.set_title(f"{label(name)}: log loss {loss:.2f}", loc="left", fontsize=11)
         axes.set_ylim(-2.6, 2.6)
+        axes.set_xlabel("x")
         axes.spines[["top", "right"]].set_visible(False)
     for axes in list(panels.flat)[len(names) :]:
         axes.set_visible(False)

@@ -79,6 +79,7 @@ def write_report(rows: pd.DataFrame, grid: Grid, folder: Path, command: str) -> 
         "Log loss: median over seeds (least to greatest). Best median of a column in bold.",
         *_loss_tables(table),
         "## The paper's claims",
+        _axis(table),
         _claims(best),
         "## PLN-4 and PLS-2 against sigmoid, tanh and ReLU",
         _contest(best),
@@ -201,6 +202,22 @@ def _cell(own: pd.DataFrame, width: int, least: pd.Series) -> str:
     if cell["median"] == least[width]:
         middle = f"**{middle}**"
     return f"{middle} ({cell['low']:.1f} to {cell['high']:.1f})"
+
+
+def _axis(table: pd.DataFrame) -> str:
+    """The one scale that the paper's text has: the ticks of Figure A1 (b)."""
+    ours = table[
+        (table["data"] == "random")
+        & table["activation"].isin(set(FAMILIES["PLS"]) - {"pls-1"})
+        & table["width"].between(32, 512)
+    ]
+    said = "Figure A1 (b), PLS-2 to PLS-32 on random values at widths 32 to 512, has ticks from -2 "
+    said += "to -8, of a logarithm whose base is not named."
+    if ours.empty:
+        return said
+    widths = _listed(sorted(set(ours["width"])))
+    low, high = ours["median"].min(), ours["median"].max()
+    return f"{said} Our medians at widths {widths} are from {high:.1f} to {low:.1f}."
 
 
 def _tested_claims(best: pd.DataFrame) -> pd.DataFrame:
