@@ -3,7 +3,8 @@
 Tables 2 to 4 (and 6 to 11) of the Proxy Normalization paper in small: batch, layer and group norm
 and group norm with weight standardisation, each without and with PN, in residual networks on tables
 and on scikit-learn's digits, with and without extra regularisation, at four batch sizes. All seeds
-of a setting train as one program. A run that was stopped goes on where it stood.
+of a setting train as one program. Deep MLPs without skip connections, on the first table, are
+combutab's estimator. A run that was stopped goes on where it stood.
 
     python benchmarks/proxynorm_training.py [--quick] [--seeds 6] [--data-home FOLDER] [--report]
 
@@ -22,6 +23,7 @@ import pandas as pd
 from machine import describe_machine
 from proxynorm_training_figure import plot
 from proxynorm_training_nets import NORMS
+from proxynorm_training_plain import ESTIMATOR_NORMS, train_plain
 from proxynorm_training_report import write
 from proxynorm_training_runs import COLUMNS, DATA, KEY, TABLES, Program, Recipe, train
 from results import Store
@@ -36,18 +38,23 @@ QUICK = Recipe(
     width_image=8,
     blocks_table=1,
     blocks_image=1,
+    layers_plain=2,
 )
 
 
 def plan(arguments: argparse.Namespace) -> list[Program]:
-    """All programs, data set by data set, the small batches last: they take longest."""
+    """All programs, the smallest and the largest batch first: a run cut short has these."""
     recipe = QUICK if arguments.quick else Recipe()
-    seeds = tuple(range(arguments.seeds))
+    tables = [data for data in arguments.data if data in TABLES]
+    nets = [("CNN" if data == "digits" else "MLP", data, tuple(NORMS)) for data in arguments.data]
+    nets += [("plain MLP", data, tuple(ESTIMATOR_NORMS)) for data in tables[:1]]
+    common = (tuple(range(arguments.seeds)), recipe, arguments.activation, arguments.data_home)
+    sizes = sorted(arguments.batch_sizes)
     return [
-        Program(data, norm, size, seeds, recipe, arguments.activation, arguments.data_home)
-        for data in arguments.data
-        for size in sorted(arguments.batch_sizes, reverse=True)
-        for norm in NORMS
+        Program(net, data, norm, size, *common)
+        for size in dict.fromkeys([sizes[0], sizes[-1], *sizes])
+        for net, data, norms in nets
+        for norm in norms
     ]
 
 
@@ -64,12 +71,12 @@ def run(programs: Sequence[Program], store: Store) -> None:
             print(f"{len(missing)} of {len(programs)} programs to go", flush=True)
         started = time.process_time()
         for number, program in enumerate(missing, 1):
-            rows = train(program)
+            rows = train_plain(program) if program.net == "plain MLP" else train(program)
             journal.add(rows)
             accuracy = sum(float(row["accuracy"]) for row in rows) / len(rows)
             print(
-                f"[{number}/{len(missing)}] {program.data}, batch {program.batch_size}, "
-                f"{program.norm}: accuracy {accuracy:.3f}; "
+                f"[{number}/{len(missing)}] batch {program.batch_size}, {program.net}, "
+                f"{program.data}, {program.norm}: accuracy {accuracy:.3f}; "
                 f"{(time.process_time() - started) / 60:.1f} min of CPU",
                 flush=True,
             )
@@ -79,7 +86,7 @@ def report(rows: pd.DataFrame, folder: Path, command: str) -> None:
     """Write the page and its pictures beside the rows."""
     pictures = {
         f"{NAME}.png": ("accuracy", "test accuracy, %"),
-        f"{NAME}_train.png": ("train_accuracy", "accuracy in the last epoch of training, %"),
+        f"{NAME}_train.png": ("train_accuracy", "accuracy, last epoch of training, %"),
     }
     for file, (metric, label) in pictures.items():
         plot(rows, metric, label).savefig(folder / file, dpi=110)
@@ -107,7 +114,11 @@ def main() -> None:
     if not arguments.report:
         run(programs, store)
     rows = store.read()
-    rows = rows[rows["activation"] == arguments.activation]
+    rows = rows[
+        (rows["activation"] == arguments.activation)
+        & rows["batch_size"].isin(arguments.batch_sizes)
+        & rows["data"].isin(arguments.data)
+    ]
     words = [f"python benchmarks/{NAME}.py", *["--quick"] * arguments.quick]
     for option in ("seeds", "data", "batch_sizes", "activation"):
         value = getattr(arguments, option)

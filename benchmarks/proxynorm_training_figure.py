@@ -1,4 +1,4 @@
-"""Accuracy over the batch size, a panel a data set and regularisation, a line a norm."""
+"""Accuracy over the batch size, a panel a network, data set and regularisation, a line a norm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plot(rows: pd.DataFrame, metric: str, ylabel: str) -> Figure:
     """Draw means over seeds with their standard deviations; batch sizes are set side by side."""
     from matplotlib.figure import Figure
 
-    table = cells(rows, metric)
+    table = cells(rows.assign(data=rows["net"] + ", " + rows["data"]), metric)
     kinds = list(dict.fromkeys(table["regularisation"]))
     data, norms = list(dict.fromkeys(table["data"])), list(dict.fromkeys(table["norm"]))
     sizes = sorted(set(table["batch_size"]))
@@ -31,6 +31,8 @@ def plot(rows: pd.DataFrame, metric: str, ylabel: str) -> Figure:
         own = table[(table["regularisation"] == kinds[i]) & (table["data"] == data[j])]
         for place, norm in enumerate(norms):
             line = own[own["norm"] == norm].set_index("batch_size").reindex(sizes)
+            if line["mean"].isna().all():
+                continue
             color, marker = _STANDARDIZED if "WS" in norm else _STYLES[norm.split("+")[0]]
             proxy = norm.endswith("+PN")
             shift = 0.6 * ((place + 0.5) / len(norms) - 0.5)
@@ -51,7 +53,8 @@ def plot(rows: pd.DataFrame, metric: str, ylabel: str) -> Figure:
         axes.grid(axis="y", color="0.92", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_title(f"{data[j]}, {REGULARISATION_LABELS[kinds[i]]}", loc="left", fontsize=10)
+        title = f"{data[j]}\n{REGULARISATION_LABELS[kinds[i]]}"
+        axes.set_title(title, loc="left", fontsize=10)
         if i == len(kinds) - 1:
             axes.set_xlabel("batch size")
         if j == 0:

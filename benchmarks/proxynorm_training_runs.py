@@ -23,12 +23,13 @@ from combutab.preprocessing import TableEncoder
 
 TABLES = {"california_housing": 4, "PhishingWebsites": 0, "wine_quality": 3}  # bins of the target
 DATA = ("california_housing", "digits", "PhishingWebsites")
+NETS = ("MLP", "CNN", "plain MLP")  # the last without skip connections, by the estimator
 REGULARISATION = ("plain", "extra")
 KEY = ("net", "data", "activation", "norm", "batch_size", "regularisation", "seed")
 COLUMNS = (
     *KEY,
     *("accuracy", "log_loss", "train_accuracy", "train_loss", "fit_accuracy"),
-    *("n_train", "n_test", "epochs", "steps", "learning_rate", "width", "n_blocks", "groups"),
+    *("n_train", "n_test", "epochs", "steps", "learning_rate", "width", "layers", "groups"),
     *("seconds", "combutab", "torch", "numpy", "sklearn"),
 )
 # The paper's on CIFAR: label smoothing, dropout, stochastic depth; its momentum and weight decay
@@ -53,6 +54,8 @@ class Recipe:
     width_image: int = 16
     blocks_table: int = 6
     blocks_image: int = 3
+    layers_plain: int = 10
+    learning_rate_plain: float = 4e-3  # Adam's
 
     def factor(self, batch_size: int) -> float:
         """By which a batch's rate and epochs differ from those of 128."""
@@ -74,6 +77,7 @@ class Split:
 class Program:
     """Members that train as one: regularisation by seeds."""
 
+    net: str
     data: str
     norm: str
     batch_size: int
@@ -95,38 +99,53 @@ class Program:
     @property
     def learning_rate(self) -> float:
         """The largest."""
-        return self.recipe.learning_rate * self.recipe.factor(self.batch_size)
+        recipe = self.recipe
+        rate = recipe.learning_rate_plain if self.net == "plain MLP" else recipe.learning_rate
+        return rate * recipe.factor(self.batch_size)
+
+    @property
+    def width(self) -> int:
+        """Units or channels of a layer."""
+        return self.recipe.width_image if self.net == "CNN" else self.recipe.width_table
+
+    @property
+    def n_blocks(self) -> int:
+        """Residual blocks, each of two maps."""
+        return self.recipe.blocks_image if self.net == "CNN" else self.recipe.blocks_table
+
+    @property
+    def layers(self) -> int:
+        """Maps before the classifier's."""
+        return self.recipe.layers_plain if self.net == "plain MLP" else 2 * self.n_blocks + 1
 
     def shape(self, split: Split) -> Shape:
-        """Of its networks."""
-        recipe, image = self.recipe, split.X_train.ndim > 2
-        width = recipe.width_image if image else recipe.width_table
+        """Of its networks with skip connections."""
+        image = self.net == "CNN"
         return Shape(
             split.X_train.shape[1],
             split.n_classes,
-            width,
-            recipe.blocks_image if image else recipe.blocks_table,
-            groups=4 if image else width // 8,
+            self.width,
+            self.n_blocks,
+            groups=4 if image else self.width // 8,
             image=image,
         )
 
     def settings(self, regularisation: str, seed: int) -> Row:
         """What tells a row from another, and must be the same to go on."""
-        recipe, image = self.recipe, self.data == "digits"
         values = {
-            "net": "CNN" if image else "MLP",
+            "net": self.net,
             "data": self.data,
             "activation": self.activation,
             "norm": self.norm,
             "batch_size": self.batch_size,
             "regularisation": regularisation,
             "seed": seed,
-            "n_train": recipe.n_train,
+            "n_train": self.recipe.n_train,
             "epochs": self.epochs,
             "steps": self.steps,
             "learning_rate": f"{self.learning_rate:.6g}",
-            "width": recipe.width_image if image else recipe.width_table,
-            "n_blocks": recipe.blocks_image if image else recipe.blocks_table,
+            "width": self.width,
+            "layers": self.layers,
         }
         return {name: str(value) for name, value in values.items()}
 
@@ -236,7 +255,7 @@ class _Draws:
 
 
 def train(program: Program) -> list[Row]:
-    """Train all members, and score them: one row each, in the order of ``program.members``."""
+    """Train networks with skip connections, and score them: a row each, as in ``members``."""
     started = time.perf_counter()
     split = load_split(program.data, program.recipe, program.data_home)
     shape = program.shape(split)
@@ -267,11 +286,13 @@ def train(program: Program) -> list[Row]:
     return rows
 
 
-def _as_text(values: dict[str, object]) -> Row:
-    return {
+def as_row(values: dict[str, object], settings: Row) -> Row:
+    """A row of the results: what was measured, with which versions, and which network it was."""
+    text = {
         name: f"{float(value):.6g}" if isinstance(value, Tensor) else str(value)
-        for name, value in values.items()
+        for name, value in (values | _versions()).items()
     }
+    return dict.fromkeys(COLUMNS, "") | text | settings
 
 
 def _fit(nets: ResidualNets, program: Program, split: Split, smoothing: Tensor) -> Tensor:
@@ -318,7 +339,7 @@ def evaluate(nets: ResidualNets, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @lru_cache
-def _versions() -> Row:
+def _versions() -> dict[str, object]:
     import sklearn
 
     return {

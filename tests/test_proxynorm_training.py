@@ -12,10 +12,12 @@ import pandas as pd
 import pytest
 import torch
 from scipy import stats
+from sklearn import metrics
 from torch import nn
 from torch.nn import functional as F
 
 from combutab.activations import CombU, ProxyNorm
+from combutab.nn import Member, MLPShape, StackedMLP
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -32,6 +34,7 @@ from proxynorm_training_numbers import (
     paired,
     paper_gains,
 )
+from proxynorm_training_plain import ESTIMATOR_NORMS, make_estimator, train_plain
 from proxynorm_training_runs import (
     KEY,
     Program,
@@ -159,8 +162,8 @@ def test_losses_against_cross_entropy():
         torch.testing.assert_close(found[m], expected)
 
 
-def program(data="digits", norm="LN+PN", batch_size=16, seeds=(0, 1), recipe=SMALL):
-    return Program(data, norm, batch_size, seeds, recipe)
+def program(net="CNN", data="digits", norm="LN+PN", batch_size=16, seeds=(0, 1), recipe=SMALL):
+    return Program(net, data, norm, batch_size, seeds, recipe)
 
 
 def test_the_sum_of_rates_does_not_depend_on_the_batch():
@@ -204,6 +207,42 @@ def test_a_member_trains_as_if_alone():
     plain, extra = (float(row["train_loss"]) for row in one)
     assert plain != extra
     assert len({tuple(row[name] for name in KEY) for row in both}) == 4
+
+
+@pytest.mark.parametrize("norm", ESTIMATOR_NORMS)
+def test_the_estimators_networks(norm):
+    own = program("plain MLP", norm=norm)
+    plain, extra = (make_estimator(own, kind, 3) for kind in ("plain", "extra"))
+    assert (plain.dropout, extra.dropout) == (0.0, 0.02)
+    assert (plain.label_smoothing, extra.label_smoothing) == (0.0, 0.1)
+    net = MLPShape(4, plain.hidden_layer_sizes, 2, (), 8, plain.normalization, plain.proxy_norm)
+    first = StackedMLP(net, [Member(0, "relu")])
+    kind = {"BN": "batch", "LN": "layer", "GN": "group"}[norm[:2]]
+    assert [step.kind for step in first.norms] == [kind] * 10
+    assert (first.norms[0].gain is None) is norm.endswith("PN")
+
+
+def test_the_estimators_scores():
+    if not DATA_HOME.is_dir():
+        pytest.skip("needs ../shared/data")
+    recipe = Recipe(n_train=256, n_test=200, epochs=10, width_table=8, layers_plain=2)
+    own = Program("plain MLP", "california_housing", "LN+PN", 32, (0, 1), recipe, "relu", DATA_HOME)
+    rows = train_plain(own)
+    assert [(row["regularisation"], row["seed"]) for row in rows] == [
+        ("plain", "0"),
+        ("plain", "1"),
+        ("extra", "0"),
+        ("extra", "1"),
+    ]
+    split = load_split("california_housing", recipe, DATA_HOME)
+    net = make_estimator(own, "extra", 1).fit(split.X_train.numpy(), split.y_train.numpy())
+    probability = net.predict_proba(split.X_test.numpy())
+    assert float(rows[3]["accuracy"]) == pytest.approx(
+        metrics.accuracy_score(split.y_test, probability.argmax(1)), abs=0.011
+    )
+    assert float(rows[3]["log_loss"]) == pytest.approx(
+        metrics.log_loss(split.y_test, probability), rel=0.01
+    )
 
 
 def test_training_learns():
@@ -326,7 +365,9 @@ def test_verdicts_of_made_up_rows():
     reversed_rows["norm"] = reversed_rows["norm"].replace(swap)
     verdicts = [result.verdict for _, result in judge(reversed_rows)]
     assert verdicts[0] == verdicts[-1] == FAILS
-    assert judge(made_up()[lambda t: t["norm"] != "BN"]) == []
+    without = judge(made_up()[lambda t: t["norm"] != "BN"])
+    assert [result is None for _, result in without] == [False] * 3 + [True] * 5 + [False] * 2
+    assert all(result is None for _, result in judge(made_up()[lambda t: t["seed"] == 0]))
 
 
 def test_the_papers_cells():
@@ -356,9 +397,9 @@ def test_quick_form(tmp_path, monkeypatch, capsys):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert "32 of 32 programs to go" in done.stdout
+    assert "42 of 42 programs to go" in done.stdout
     rows = pd.read_csv(tmp_path / "proxynorm_training.csv")
-    assert len(rows) == 2 * 8 * 2 * 2 * 2
+    assert rows.groupby("net").size().to_dict() == {"CNN": 64, "MLP": 64, "plain MLP": 40}
     assert rows["accuracy"].between(0, 1).all()
     page = (tmp_path / "proxynorm_training.md").read_text()
     assert "python benchmarks/proxynorm_training.py --quick" in page
