@@ -20,7 +20,7 @@ from proxynorm_training_numbers import (
     paper_gains,
 )
 from proxynorm_training_plain import DROPOUT as DROPOUT_PLAIN
-from proxynorm_training_runs import DEPTH_DROP, DROPOUT, REGULARISATION, SMOOTHING, TABLES
+from proxynorm_training_runs import DEPTH_DROP, DROPOUT, REGULARISATION, SMOOTHING, TABLES, Recipe
 from proxynorm_training_verdicts import CLAIMS, Judged, judge, show
 
 NETS = {
@@ -35,7 +35,8 @@ with a skip connection, a last norm and activation, a linear classifier. On tabl
 matrices and the network has {layers_table} layers of {width_table} units. On scikit-learn's digits
 (8 x 8 images, which stand in for ImageNet and CIFAR) they are 3 x 3 convolutions, the first with
 stride 2, in {layers_image} layers of {width_image} channels, and the mean over positions comes
-before the classifier. The activation is {activation}. GN has {groups}; LN is GN with one group.
+before the classifier. The activation is {activation}. Groups of GN: {groups};
+LN is GN with one group.
 
 {n_train} training rows: one random split, the same for all, of which up to {n_test} other rows are
 the test; rows of equal features stay on one side. {n_seeds} seeds, each of which all norms share:
@@ -55,8 +56,9 @@ takes BN's statistics over 32). {classes}Accuracy is in percent.
 
 MLPs without skip connections, which the paper does not train, have {layers_plain} layers of
 {width_plain} units and are combutab's `MLPClassifier` on {data_plain}: AdamW (weight decay 0.01 on
-weights alone), rates 4 % of those above, a cosine without the rise; its extra regularisation is
-label smoothing and dropout {dropout_plain} after each layer.
+weights alone), {rate_plain} at batch 128 (with a quarter of it BN's accuracy was lower), a cosine
+without the rise; its extra regularisation is label smoothing and dropout {dropout_plain} after each
+layer.
 
 *train accuracy* is that over the last epoch as it is trained, with dropout, stochastic depth and
 batch statistics: the paper's Tables 9 to 11 have it so, and leave BN out, whose batches regularise.
@@ -116,7 +118,7 @@ def _method(rows: pd.DataFrame) -> str:
         return "no" if row is None else str(row[name])
 
     own = rows[rows["norm"].str.startswith("GN")].drop_duplicates("net")
-    groups = [f"{row['groups']} groups in the {row['net']}" for _, row in own.iterrows()]
+    groups = [f"{row['groups']} in the {row['net']}" for _, row in own.iterrows()]
     return METHOD.format(
         layers_table=of(table, "layers"),
         width_table=of(table, "width"),
@@ -126,8 +128,9 @@ def _method(rows: pd.DataFrame) -> str:
         width_plain=of(plain, "width"),
         data_plain=of(plain, "data"),
         dropout_plain=DROPOUT_PLAIN,
+        rate_plain=Recipe.learning_rate_plain,
         activation=" and ".join(dict.fromkeys(rows["activation"])),
-        groups=" and ".join(groups) or "not been trained",
+        groups=", ".join(groups) or "none",
         n_train=rows["n_train"].iloc[0],
         n_test=rows["n_test"].max(),
         n_seeds=rows["seed"].nunique(),
