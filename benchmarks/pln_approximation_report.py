@@ -34,13 +34,12 @@ from report_text import NOTHING, markdown_table
 
 NAME = "pln_approximation"
 _METHOD = """\
-The paper gives the widths, optimisers, rates, seeds (3), batch sizes ("four": 4, 8, 16) and 1000
-epochs. It does not give the points that the trigonometric function is learned from, nor the base
+The paper gives the widths (powers of two, 8 to 4096), optimisers (Adam, SGD), rates (0.1 to 1e-6),
+seeds (3), batch sizes ("four": 4, 8, 16) and epochs (1000). It does not give the points that the trigonometric function is learned from, nor the base
 of its "logarithmic loss"; Tables I to III are pictures of fits and hold no numbers. Here:
 
 - {points}
-- Widths {widths} instead of every power of two from 8 to 4096; batches of {batches}; learning
-  rates {rates} (the paper's go down to 1e-6). SGD is without momentum.
+- Widths {widths}; batches of {batches}; learning rates {rates}; SGD without momentum.
 - The search tries every setting of an activation once, for {share:.0%} of the epochs. The best is
   trained again for all of them from {seeds} new seeds, so that the choice does not flatter it; the
   paper takes the best of all runs. All networks that share width, optimiser and batch size are one

@@ -114,7 +114,7 @@ class Run:
 class Grid:
     """All that is tried, and how much of it."""
 
-    widths: tuple[int, ...] = (8, 16, 64, 256, 1024, 4096)
+    widths: tuple[int, ...] = tuple(2**k for k in range(3, 13))  # 8 to 4096
     activations: tuple[str, ...] = ACTIVATIONS
     solvers: tuple[str, ...] = ("adam", "sgd")
     batch_sizes: tuple[int, ...] = (4, 16)
