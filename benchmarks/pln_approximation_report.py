@@ -35,8 +35,9 @@ from report_text import NOTHING, markdown_table
 NAME = "pln_approximation"
 _METHOD = """\
 The paper gives the widths (powers of two, 8 to 4096), optimisers (Adam, SGD), rates (0.1 to 1e-6),
-seeds (3), batch sizes ("four": 4, 8, 16) and epochs (1000). It does not give the points that the trigonometric function is learned from, nor the base
-of its "logarithmic loss"; Tables I to III are pictures of fits and hold no numbers. Here:
+seeds (3), batch sizes ("four": 4, 8, 16) and epochs (1000). It does not give the points that the
+trigonometric function is learned from, nor the base of its "logarithmic loss"; Tables I to III are
+pictures of fits and hold no numbers. Here:
 
 - {points}
 - Widths {widths}; batches of {batches}; learning rates {rates}; SGD without momentum.
