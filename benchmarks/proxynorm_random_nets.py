@@ -64,11 +64,11 @@ FULL = Plan(
 )
 QUICK = Plan(
     nets=(
-        Net("conv", 16, 8, n_inputs=32),
-        Net("dense", 32, 8, DENSE_NORMS, n_inputs=32),
+        Net("conv", 16, 6, n_inputs=32),
+        Net("dense", 32, 6, DENSE_NORMS, n_inputs=32),
         Residual(2, (1, 1, 1, 1), n_inputs=32),
-        Net("dense", 16, 8, ("LN",), n_inputs=32),
-        Net("dense", 32, 8, ("LN",), phi="identity", n_inputs=32),
+        Net("dense", 16, 6, ("LN",), n_inputs=32),
+        Net("dense", 32, 6, ("LN",), phi="identity", n_inputs=32),
     ),
     draws=2,
     n_points=2001,
@@ -109,7 +109,7 @@ def run(net: Net | Residual, draw: int) -> list[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="narrow nets of 8 layers, 2 draws")
+    parser.add_argument("--quick", action="store_true", help="narrow nets of 6 layers, 2 draws")
     parser.add_argument("--draws", type=int, help="networks drawn; 8 by default")
     parser.add_argument("--report", action="store_true", help="measure nothing, write the report")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")

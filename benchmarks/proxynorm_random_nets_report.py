@@ -123,10 +123,10 @@ def _theorem_parts(rows: pd.DataFrame, theorems: pd.DataFrame) -> list[str]:
         "## Theorem 1: with LN, P - P1 <= rho^(l-1)",
         f"![P - P1 by depth, and nonlinearity]({NAME}_theorem1.png)",
         "Thin lines are draws, bands a standard deviation; a nonlinearity below 1e-5 is drawn "
-        "there. Cells are pairs of draw and depth. The theorem's inequality holds up to constants that "
-        f"vanish as the width grows; the verdict allows {CONSTANT:g}, and asks that the widest "
-        "net need no more than the narrowest. Cells are of every depth in the nets that have all "
-        "normalisations, and else of depths up to 20 and every tenth from there.",
+        "there. Cells are pairs of draw and depth: of every depth in the nets that have all "
+        "normalisations, and else of depths up to 20 and every tenth from there. The theorem's "
+        "inequality holds up to constants that vanish as the width grows; the verdict allows "
+        f"{CONSTANT:g}, and asks that the widest net need no more than the narrowest.",
         _table(bound_table(rows)),
     ]
     equal = equality_table(rows)
