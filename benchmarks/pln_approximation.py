@@ -33,6 +33,7 @@ QUICK = Grid(
     batch_sizes=(16,),
     rates=(1e-1, 1e-2),
     epoch_share=0.03,
+    n_finalists=2,
     final_seeds=(1, 2),
 )
 

@@ -41,10 +41,10 @@ pictures of fits and hold no numbers. Here:
 
 - {points}
 - Widths {widths}; batches of {batches}; learning rates {rates}; SGD without momentum.
-- The search tries every setting of an activation once, for {share:.0%} of the epochs. The best is
-  trained again for all of them from {seeds} new seeds, so that the choice does not flatter it; the
-  paper takes the best of all runs. All networks that share width, optimiser and batch size are one
-  stack.
+- The search tries every setting of an activation once, for {share:.0%} of the epochs. The best
+  {finalists} are trained again for all of them from {seeds} new seeds; that with the lowest median
+  counts. The paper takes the best of all runs. All networks that share width, optimiser and batch
+  size are one stack.
 - The log loss is the natural logarithm of the mean squared error at the training points. The
   greatest error is taken over 1001 points of [-5, 5].
 - Weights are drawn as torch's linear layers draw them, from raw x in [-5, 5].
@@ -110,6 +110,7 @@ def _method(grid: Grid, rows: pd.DataFrame) -> str:
         batches=_listed(grid.batch_sizes),
         rates=_listed(f"{rate:g}" for rate in grid.rates),
         share=grid.search_share,
+        finalists=grid.n_finalists,
         seeds=len(grid.final_seeds),
     )
 
