@@ -131,11 +131,9 @@ def verdict(n_better: int, n_worse: int, n: int) -> str:
     """Whether "better than the others" holds, of n comparisons."""
     if n_better == n:
         return "holds"
-    if n_better > n_worse:
-        return "holds in part"
-    if n_worse > n_better:
+    if n_worse == n:
         return "the opposite"
-    return "does not hold here"
+    return "holds in part" if n_better > n_worse else "does not hold here"
 
 
 def interactions(table: pd.DataFrame) -> pd.DataFrame:

@@ -137,7 +137,8 @@ def test_gains_are_found_with_the_correction_for_overlap():
         (3, 1, "holds in part"),
         (0, 0, "does not hold here"),
         (2, 2, "does not hold here"),
-        (0, 2, "the opposite"),
+        (0, 2, "does not hold here"),
+        (0, 8, "the opposite"),
     ],
 )
 def test_verdicts(better, worse, expected):
