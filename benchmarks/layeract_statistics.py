@@ -167,7 +167,7 @@ def main() -> None:
         rows = run(activations, plan, arguments.out)
         rows.round(6).to_csv(path, index=False, lineterminator="\n")
     words = [f"python benchmarks/{NAME}.py", *["--quick"] * arguments.quick]
-    settings = f"{plan.width} units, batches of {plan.batch_size}"
+    settings = f"{plan.width} units, batches of {plan.batch_size} (the paper gives no size)"
     write_report(pd.read_csv(path), arguments.out, " ".join(words), settings)
 
 
