@@ -20,6 +20,7 @@ from pln_approximation_runs import (
     TARGETS,
     norm_size,
 )
+from scipy import stats
 
 from combutab.constructions import lipschitz_network
 from combutab.evaluation import friedman, holm, mean_ranks, wilcoxon
@@ -47,13 +48,14 @@ def finals(rows: pd.DataFrame) -> pd.DataFrame:
     rows["log_loss"] = np.log(rows["mse"]).fillna(DIVERGED).clip(upper=DIVERGED)
     medians = rows.groupby([*_PLACE, *_SETTING], sort=False)["log_loss"].median().reset_index()
     best = medians.loc[medians.groupby(_PLACE, sort=False)["log_loss"].idxmin()]
-    return rows.merge(best[[*_PLACE, *_SETTING]])
+    order = {name: i for i, name in enumerate(ACTIVATIONS)}
+    return rows.merge(best[[*_PLACE, *_SETTING]]).sort_values(
+        "activation", key=lambda names: names.map(order), kind="stable", ignore_index=True
+    )
 
 
 def cells(rows: pd.DataFrame) -> pd.DataFrame:
     """Median and range over seeds by ``data``, ``activation`` and ``width``."""
-    order = {name: i for i, name in enumerate(ACTIVATIONS)}
-    rows = rows.sort_values("activation", key=lambda names: names.map(order), kind="stable")
     groups = rows.groupby(["data", "activation", "width"], sort=False)
     loss, sup = groups["log_loss"], groups["sup_error"]
     return pd.DataFrame(
@@ -117,6 +119,31 @@ def compare(rows: pd.DataFrame, pairs: Sequence[Pair]) -> pd.DataFrame:
             for p, difference in zip(found["pvalue"], found["difference"], strict=True)
         ]
     return found
+
+
+def trends(rows: pd.DataFrame) -> pd.DataFrame:
+    """Whether the loss falls as the width grows: Spearman's correlation over widths and seeds.
+
+    Returns
+    -------
+    DataFrame
+        ``data``, ``activation``, ``correlation``, ``pvalue`` (Holm-adjusted for all rows) and
+        ``verdict``: "falls", "rises" or "neither shown". Of a single width there is no row.
+    """
+    lines = []
+    for (data, activation), part in rows.groupby(["data", "activation"], sort=False):
+        if part["width"].nunique() < 2:
+            continue
+        found = stats.spearmanr(part["width"], part["log_loss"])
+        lines.append((data, activation, float(found.statistic), float(found.pvalue)))
+    table = pd.DataFrame(lines, columns=["data", "activation", "correlation", "pvalue"])
+    if not table.empty:
+        table["pvalue"] = holm(table["pvalue"])
+    table["verdict"] = [
+        "neither shown" if p >= LEVEL else "falls" if correlation < 0 else "rises"
+        for p, correlation in zip(table["pvalue"], table["correlation"], strict=True)
+    ]
+    return table
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from pln_approximation_numbers import (
     load_claims,
     rank_sizes,
     slope,
+    trends,
 )
 from pln_approximation_runs import FIT_WIDTH, TARGETS, Grid
 from report_text import NOTHING, markdown_table
@@ -121,7 +122,8 @@ def _listed(items: Iterable[object]) -> str:
 
 
 def _verdicts(best: pd.DataFrame, bounds: pd.DataFrame) -> list[str]:
-    lines = [*_contest_words(best), *_size_words(rank_sizes(best)), *_bound_words(bounds)]
+    lines = [*_contest_words(best), *_size_words(rank_sizes(best))]
+    lines += [*_trend_words(best), *_bound_words(bounds)]
     claims = _tested_claims(best)
     return lines if claims.empty else [*lines, f"{_counted(claims)} (the paper's, below)."]
 
@@ -160,6 +162,18 @@ def _size_words(rankings: Sequence[Ranking]) -> list[str]:
             f"{_p(ranking.pvalue)}); best mean rank {label(first)} ({ranking.ranks[first]:.1f}), "
             f"then {label(second)} ({ranking.ranks[second]:.1f})."
         )
+    return lines
+
+
+def _trend_words(best: pd.DataFrame) -> list[str]:
+    lines = []
+    for data, part in trends(best).groupby("data", sort=False):
+        words = [
+            f"{verdict} for {_listed(map(label, names))}"
+            for verdict in ("falls", "rises", "neither shown")
+            if (names := list(part.loc[part["verdict"] == verdict, "activation"]))
+        ]
+        lines.append(f"Loss as the width grows, {data} (Spearman, Holm): {'; '.join(words)}.")
     return lines
 
 

@@ -180,6 +180,21 @@ def test_a_network_that_diverged_counts_as_worse_than_zero(numbers):
     assert (rows["log_loss"] == 1.0).all()
 
 
+def test_trends_are_those_of_the_widths(numbers):
+    rows = _finals(
+        {
+            "relu": lambda width, seed: (1 + 0.01 * seed) / width,
+            "tanh": lambda width, seed: width / 100,
+            "sigmoid": lambda width, seed: 0.1 + 0.01 * seed,
+        }
+    )
+    found = numbers.trends(numbers.finals(rows))
+    assert found["verdict"].tolist() == ["falls", "rises", "neither shown"]
+    assert found["correlation"][1] == pytest.approx(1.0)
+    one_width = rows[rows["width"] == 32]
+    assert numbers.trends(numbers.finals(one_width)).empty
+
+
 def test_the_setting_with_the_lowest_median_counts(numbers):
     steady = _finals({"relu": lambda width, seed: 0.1})
     lucky = _finals({"relu": lambda width, seed: 0.001 if seed < 2 else 0.2})
