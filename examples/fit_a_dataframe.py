@@ -2,7 +2,7 @@
 
     python examples/fit_a_dataframe.py [--out FOLDER]
 
-Writes the fitted model to FOLDER/flats.safetensors.
+Writes the fitted model to FOLDER/flats.safetensors, and FOLDER/fit_a_dataframe.png.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from sklearn.metrics import mean_absolute_error
 from sklearn.model_selection import train_test_split
 
@@ -42,9 +43,25 @@ def make_flats(n_rows: int, seed: int) -> tuple[pd.DataFrame, pd.Series]:
     return flats, pd.Series(rent * rng.normal(1.0, 0.05, n_rows), name="rent")
 
 
+def draw(true: pd.Series, predicted: np.ndarray, known: pd.Series) -> Figure:
+    """Draw predicted and true rents of new flats, with and without a known area."""
+    figure = Figure(figsize=(5.2, 4.4), layout="constrained")
+    axes = figure.add_subplot()
+    for rows, color, label in ((known, "#0072B2", "known"), (~known, "#D55E00", "missing")):
+        axes.scatter(true[rows], predicted[rows], s=12, color=color, alpha=0.7, linewidths=0,
+                     label=f"area {label}")  # fmt: skip
+    axes.axline((0, 0), slope=1, color="0.6", linewidth=0.8, zorder=0)
+    axes.set_xlabel("true rent")
+    axes.set_ylabel("predicted rent")
+    axes.set_title(f"{len(true)} flats that the network has not seen", loc="left", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="lower right")
+    return figure
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the model")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
     out = parser.parse_args().out
 
     X, y = make_flats(n_rows=2000, seed=0)
@@ -61,8 +78,9 @@ def main() -> None:
     model.fit(X_train, y_train)
     print(f"stopped after {model.n_iter_} epochs, R2 {model.score(X_test, y_test):.3f}")
     known = X_test["area"].notna()
+    predicted = model.predict(X_test)
     for label, rows in (("known", known), ("missing", ~known)):
-        error = mean_absolute_error(y_test[rows], model.predict(X_test[rows]))
+        error = mean_absolute_error(y_test[rows], predicted[rows])
         print(f"mean absolute error where the area is {label}: {error:.0f}")
 
     # a district that the training rows do not have is no error: all its indicators are zero
@@ -72,8 +90,9 @@ def main() -> None:
     path = out / "flats.safetensors"
     model.save(path)
     same = combutab.load(path)
-    assert np.array_equal(same.predict(X_test), model.predict(X_test))
+    assert np.array_equal(same.predict(X_test), predicted)
     print(f"saved to {path.name} and loaded again: the same predictions")
+    draw(y_test, predicted, known).savefig(out / "fit_a_dataframe.png", dpi=100)
 
 
 if __name__ == "__main__":

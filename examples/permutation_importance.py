@@ -65,7 +65,7 @@ def main() -> None:
     for i in (-result.importances_mean).argsort():
         mean, std = result.importances_mean[i], result.importances_std[i]
         print(f"{X.columns[i]:6} {mean:6.3f} +- {std:.3f}")
-    draw(result.importances, list(X.columns)).savefig(out / "permutation_importance.png", dpi=150)
+    draw(result.importances, list(X.columns)).savefig(out / "permutation_importance.png", dpi=100)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def main() -> None:
     mean, std = models['loss="gaussian_nll"'].predict([[1.0], [9.0]], return_std=True)
     for x, m, s in zip((1.0, 9.0), mean, std, strict=True):
         print(f"at x = {x:g}: {m:.2f} +- {s:.2f}, true {np.sin(x):.2f} +- {0.05 + 0.08 * x:.2f}")
-    draw(bands, grid, X, y).savefig(out / "quantiles_and_uncertainty.png", dpi=150)
+    draw(bands, grid, X, y).savefig(out / "quantiles_and_uncertainty.png", dpi=100)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python examples/sdv_synthesizer.py [--out FOLDER]
 
-Needs SDV: pip install 'combutab[sdv]'. Writes FOLDER/metadata.json, FOLDER/synthesizer.pkl and
-FOLDER/synthetic.csv.
+Needs SDV: pip install 'combutab[sdv]'. Writes FOLDER/metadata.json, FOLDER/synthesizer.pkl,
+FOLDER/synthetic.csv and FOLDER/sdv_synthesizer.png.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from sdv.cag import Inequality
 from sdv.metadata import Metadata
 from sdv.sampling import Condition
@@ -45,6 +46,25 @@ def describe(name: str, table: pd.DataFrame) -> None:
     for reason, part in table.groupby("reason"):
         price, missing = part["price"].mean(), part["rating"].isna().mean()
         print(f"{name}, {reason}: {len(part)} stays at {price:.0f}, {missing:.0%} without rating")
+
+
+def draw(tables: dict[str, pd.DataFrame]) -> Figure:
+    """Draw prices by reason, a panel a table."""
+    figure = Figure(figsize=(8.6, 3.2), layout="constrained")
+    panels = figure.subplots(1, len(tables), sharex=True)
+    for axes, (title, table) in zip(panels, tables.items(), strict=True):
+        for reason, color in (("leisure", "#0072B2"), ("business", "#D55E00")):
+            part = table[table["reason"] == reason]
+            without = f", {part['rating'].isna().mean():.0%} unrated" if len(part) else ""
+            axes.hist(part["price"], np.arange(20, 210, 10), color=color, alpha=0.7,
+                      label=reason + without)  # fmt: skip
+        axes.set_title(f"{title}: {len(table)} stays", loc="left", fontsize=10)
+        axes.set_xlabel("price")
+        axes.set_ylim(top=1.35 * axes.get_ylim()[1])  # room for the legend
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8, loc="upper left")
+    panels[0].set_ylabel("stays")
+    return figure
 
 
 def main() -> None:
@@ -82,9 +102,10 @@ def main() -> None:
     rows.to_csv(out / "synthetic.csv", index=False)
     print(rows.head(3).to_string(index=False))
     print("departures before arrivals:", (rows["departure"] < rows["arrival"]).sum())
-    describe("real", stays)
-    describe("synthetic", rows)
-    describe("asked for", business)
+    tables = {"real": stays, "synthetic": rows, "asked for": business}
+    for name, table in tables.items():
+        describe(name, table)
+    draw(tables).savefig(out / "sdv_synthesizer.png", dpi=100)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def main() -> None:
     results = pd.DataFrame(stacked.cv_results_["params"])
     results["score"] = stacked.cv_results_["mean_test_score"]
     scores = results.pivot(index="activation", columns="learning_rate_init", values="score")
-    draw(scores.loc[ACTIVATIONS]).savefig(out / "search_activations.png", dpi=150)
+    draw(scores.loc[ACTIVATIONS]).savefig(out / "search_activations.png", dpi=100)
 
 
 if __name__ == "__main__":

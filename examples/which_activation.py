@@ -37,7 +37,7 @@ def main() -> None:
     print(found.summary[["activation", "mean", "low", "high", "p"]].round(3).to_string(index=False))
     print(found.sentences)
     found.results.to_csv(out / "which_activation.csv", index=False)
-    plot_comparison(found).savefig(out / "which_activation.png", dpi=150)
+    plot_comparison(found).savefig(out / "which_activation.png", dpi=100)
 
     # the best one, fitted to all rows
     print(found.best_estimator.predict(X.head(3)).round(3).tolist(), y.head(3).round(3).tolist())
