@@ -75,7 +75,7 @@ def _bound(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def _nonlinearity(axes: Axes, rows: pd.DataFrame) -> None:
-    for norm, (color, dashes, marker) in STYLES.items():
+    for place, (norm, (color, dashes, marker)) in enumerate(STYLES.items()):
         own = rows[(rows["norm"] == norm) & rows["nonlinearity"].notna()]
         if own.empty:
             continue
@@ -86,8 +86,8 @@ def _nonlinearity(axes: Axes, rows: pd.DataFrame) -> None:
             color=color,
             linestyle=dashes,
             marker=marker,
-            markersize=4,
-            markevery=3,
+            markersize=5,
+            markevery=(place, len(STYLES)),  # so that none hides another
             linewidth=1.5,
             label=norm,
         )

@@ -35,7 +35,7 @@ from proxynorm_random_nets_model import (
 from proxynorm_random_nets_numbers import bound_table, comparisons, equality_table, from_bn
 from proxynorm_random_nets_residual import Block, Residual, build, measure_residual
 from proxynorm_random_nets_theorems import theorem2, theorem3
-from proxynorm_random_nets_verdicts import FAILS, HOLDS, UNDECIDED, verdicts
+from proxynorm_random_nets_verdicts import FAILS, HOLDS, UNDECIDED, UP_TO, verdicts
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "proxynorm_random_nets.py"
 DENSE = tuple(name for name in NORMS if name != "IN")
@@ -265,6 +265,21 @@ def test_equality_table():
     (line,) = equality_table(rows).to_dict("records")
     assert line["largest error"] == pytest.approx(0.015)
     assert line["of all draws"] == pytest.approx(0.02)
+
+
+def test_bound_is_judged_strictly_and_up_to_constants():
+    def judged(**excess):
+        others = made_up({norm: p1 for norm, p1 in PAPER.items() if norm != "LN"}, width=16)
+        parts = [made_up({"LN": 0.0}, width=width) for width in (16, 8)]
+        for part, by in zip(parts, excess.values(), strict=True):
+            part["P2"] = RHO ** (part["depth"] - 1.0) + by
+        found = judge(pd.concat([others, *parts], ignore_index=True))
+        return next(v for claim, v in found.items() if claim.startswith("Theorem 1"))
+
+    assert judged(widest=-0.001, narrowest=0.1) == HOLDS
+    assert judged(widest=0.005, narrowest=0.1) == UP_TO
+    assert judged(widest=0.05, narrowest=0.1) == "holds in part"
+    assert judged(widest=0.2, narrowest=0.1) == FAILS
 
 
 def test_equality_is_judged_over_widths():
