@@ -43,8 +43,8 @@ pictures of fits and hold no numbers. Here:
 - {points}
 - Widths {widths}; batches of {batches}; learning rates {rates}; SGD without momentum.
 - The search tries every setting of an activation once, for {share:.0%} of the epochs. The best
-  {finalists} are trained again for all of them from {seeds} new seeds; that with the lowest median
-  counts. The paper takes the best of all runs. All networks that share width, optimiser and batch
+  ({finalists}) are trained again for all of them from {seeds} new seeds; that with the lowest
+  median counts. The paper takes the best of all runs. All networks that share width, optimiser and batch
   size are one stack.
 - The log loss is the natural logarithm of the mean squared error at the training points. The
   greatest error is taken over 1001 points of [-5, 5].
@@ -111,8 +111,22 @@ def _method(grid: Grid, rows: pd.DataFrame) -> str:
         batches=_listed(grid.batch_sizes),
         rates=_listed(f"{rate:g}" for rate in grid.rates),
         share=grid.search_share,
-        finalists=grid.n_finalists,
+        finalists=_finalists(rows[rows["width"].isin(grid.widths)]),
         seeds=len(grid.final_seeds),
+    )
+
+
+def _finalists(rows: pd.DataFrame) -> str:
+    """How many settings of an activation were trained again: of a run that was stopped, by width."""
+    settings = rows[rows["stage"] == "final"].drop_duplicates(
+        ["data", "activation", "width", "solver", "batch_size", "learning_rate"]
+    )
+    counts = settings.groupby(["width", "data", "activation"]).size().groupby("width").max()
+    if counts.nunique() == 1:
+        return str(counts.iloc[0])
+    return ", ".join(
+        f"{count} at {'width' if len(part) == 1 else 'widths'} {_listed(part.index)}"
+        for count, part in counts.groupby(counts)
     )
 
 
