@@ -44,8 +44,8 @@ pictures of fits and hold no numbers. Here:
 - Widths {widths}; batches of {batches}; learning rates {rates}; SGD without momentum.
 - The search tries every setting of an activation once, for {share:.0%} of the epochs. The best
   ({finalists}) are trained again for all of them from {seeds} new seeds; that with the lowest
-  median counts. The paper takes the best of all runs. All networks that share width, optimiser and batch
-  size are one stack.
+  median counts. The paper takes the best of all runs. All networks that share width, optimiser and
+  batch size are one stack.
 - The log loss is the natural logarithm of the mean squared error at the training points. The
   greatest error is taken over 1001 points of [-5, 5].
 - Weights are drawn as torch's linear layers draw them, from raw x in [-5, 5].
@@ -117,7 +117,7 @@ def _method(grid: Grid, rows: pd.DataFrame) -> str:
 
 
 def _finalists(rows: pd.DataFrame) -> str:
-    """How many settings of an activation were trained again: of a run that was stopped, by width."""
+    """How many settings of an activation were trained again, by width where they differ."""
     settings = rows[rows["stage"] == "final"].drop_duplicates(
         ["data", "activation", "width", "solver", "batch_size", "learning_rate"]
     )
