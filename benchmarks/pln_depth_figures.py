@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from pln_depth_numbers import gradient_table, label
+from pln_depth_numbers import INIT_NAMES, gradient_table, label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,8 +25,7 @@ _LOOKS = (
     ("#777777", ">", (0, (1, 1))),
     ("#332288", "*", (0, (3, 1))),
 )
-_RANGE = (1e-20, 1e14)  # shown of the gradients: below it all are as good as none
-_NAMES = {"torch": "torch's own", "kaiming": "Kaiming's"}
+_FLOOR = 1e-20  # smaller gradients are not shown: they are as good as none
 
 
 def plot_gradients(rows: pd.DataFrame, data: str) -> Figure:
@@ -58,8 +57,8 @@ def plot_gradients(rows: pd.DataFrame, data: str) -> Figure:
                     label=label(name),
                 )
             axes.set_yscale("log")
-            axes.set_ylim(*_RANGE)
-            axes.set_title(f"{body}, {_NAMES[init]} initialisation", fontsize=10, loc="left")
+            axes.set_ylim(_FLOOR, 10.0 * own["first"].max())
+            axes.set_title(f"{body}, {INIT_NAMES[init]} initialisation", fontsize=10, loc="left")
             axes.grid(color="0.9", linewidth=0.8)
             axes.spines[["top", "right"]].set_visible(False)
             axes.set_xticks(table.columns)
@@ -98,7 +97,7 @@ def plot_scores(chosen: pd.DataFrame) -> Figure:
                 (chosen["data"] == name) & (chosen["body"] == body) & (chosen["init"] == init)
             ]
             _heat(axes, own)
-            axes.set_title(f"{body},\n{_NAMES[init]} initialisation", fontsize=9)
+            axes.set_title(f"{body},\n{INIT_NAMES[init]} initialisation", fontsize=9)
             if place:
                 axes.set_yticklabels([])
             axes.set_xlabel("layers")

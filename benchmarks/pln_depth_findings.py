@@ -10,6 +10,7 @@ import math
 import numpy as np
 import pandas as pd
 from pln_depth_numbers import (
+    INIT_NAMES,
     decades,
     gradient_table,
     label,
@@ -108,16 +109,13 @@ def figure_8(chosen: pd.DataFrame) -> str:
 
 
 def deepest(chosen: pd.DataFrame) -> str:
-    """Which activations train in every kind of network of one data set, at its largest depth."""
+    """Which activations train at the largest depth, by kind of network, of one data set."""
     depth = int(chosen["depth"].max())
-    kinds = [part for _, part in chosen.groupby(["body", "init"], sort=False)]
-    counts: dict[str, int] = dict.fromkeys(chosen["activation"], 0)
-    for kind in kinds:
-        for name in that_train(kind, depth):
-            counts[name] += 1
-    order = sorted(counts, key=counts.__getitem__, reverse=True)
-    listed = ", ".join(f"{label(name)} {counts[name]}" for name in order)
-    return f"Of {len(kinds)} kinds of network at {depth} layers, so many train: {listed}."
+    listed = "; ".join(
+        f"{body}, {INIT_NAMES[init]} initialisation: {labels(that_train(kind, depth))}"
+        for (body, init), kind in chosen.groupby(["body", "init"], sort=False)
+    )
+    return f"{depth} layers, the best first: {listed}."
 
 
 def threshold(chosen: pd.DataFrame, gradients: pd.DataFrame) -> str:

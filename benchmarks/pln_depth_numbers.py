@@ -22,6 +22,7 @@ LABELS = {
     "la-silu": "LA-SiLU",
     "identity": "none",
 }
+INIT_NAMES = {"torch": "torch's own", "kaiming": "Kaiming's"}
 
 
 def label(activation: str) -> str:

@@ -21,6 +21,11 @@ from pln_depth_findings import (
 from pln_depth_numbers import choose_rates, gradient_table, label, paper_gradients, paper_vgg
 from report_text import NOTHING, markdown_table
 
+SHOWN = (  # whose first layers' gradients are followed in words
+    *(("plain", "torch"), ("plain", "kaiming")),
+    *(("residual", "kaiming"), ("pre-activation", "kaiming")),
+)
+
 
 def write_report(
     gradients: pd.DataFrame, training: pd.DataFrame, folder: Path, command: str
@@ -41,9 +46,9 @@ def write_report(
     ]
     for name in data:
         file = f"pln_depth_gradients_{name}.png"
-        plot_gradients(gradients, name).savefig(folder / file, dpi=110)
+        plot_gradients(gradients, name).savefig(folder / file, dpi=100)
         parts.append(f"![Gradients at the start, {name}]({file})")
-    plot_scores(chosen).savefig(folder / "pln_depth.png", dpi=110)
+    plot_scores(chosen).savefig(folder / "pln_depth.png", dpi=100)
     parts.append("![Test scores by depth](pln_depth.png)")
     (folder / "pln_depth.md").write_text("\n\n".join(parts) + "\n")
     return verdicts
@@ -56,7 +61,7 @@ def _method(gradients: pd.DataFrame, training: pd.DataFrame) -> str:
     return f"""\
 Tables 1 and 2 and Figure 8 of "Universal approximation theorem of networks activated by
 normalization" on tables. What differs from the paper: dense networks of width {first["width"]}
-stand in for VGG-16 and the ResNets of width 64, scikit-learn's digits (8 x 8) and
+stand in for VGG-16 of width 64 and the ResNets, scikit-learn's digits (8 x 8) and
 california_housing (at most {first["n_rows"]} rows) for CIFAR-10; there is no augmentation;
 {first["n_steps"]} steps of {first["batch_size"]} rows stand in for 240 epochs of batches of 128.
 As in the paper: SGD with momentum 0.9, weight decay 1e-4, a learning rate that rises over the first
@@ -67,7 +72,8 @@ the best mean score on the *training* rows. The split is one (4:1).
 The paper does not say how weights are drawn. Its plain network behaves as torch's own
 initialisation makes it, its ResNets grow as Kaiming's makes them; so do the first rows here, and
 the other choice stands beside them. Nor does it say where a ResNet's activation stands: "residual"
-activates after the sum, as the first ResNets did, "pre-activation" inside the branch alone.
+activates after the sum, as the first ResNets did, "pre-activation" inside the branch alone. SELU is
+meant for a third initialisation (LeCun's), which is not tried.
 
 Gradients are norms of the loss's gradient at the start, on one batch of 256 training rows in
 float64: geometric means over {n_gradient} seeds. "mean" averages over all weight matrices and
@@ -76,7 +82,7 @@ depends on width, data and loss: only their growth can be compared with the pape
 
 A network *trains* if every seed removes at least half of a constant answer's error on the training
 rows (misclassified share, or squared error). One that diverged, or is worse than a constant answer,
-counts as that answer. {n_seeds} seeds are too few for tests of differences between activations that
+counts as that answer. What does not train in these few steps may train in more. {n_seeds} seeds are too few for tests of differences between activations that
 train; none is claimed."""
 
 
@@ -87,7 +93,8 @@ def _verdicts(gradients: pd.DataFrame, chosen: pd.DataFrame, data: list[str]) ->
         plain = part_of(gradients, name, "plain", "torch")
         yield f"### {name}\n"
         trained = part_of(chosen, name, "plain", "torch")
-        yield f"- Table 1 (plain networks: only PLN-8 trains): {table_1(trained, shallow)}"
+        said = table_1(trained, shallow)
+        yield f"- Table 1 (plain networks: PLN-8 trains, sigmoid, tanh and ReLU do not): {said}"
         table = gradient_table(plain, "mean")
         said = table_1_gradients(table, shallow)
         yield f"- Table 1 (PLN-8's gradients do not vanish): {said}"
@@ -97,14 +104,14 @@ def _verdicts(gradients: pd.DataFrame, chosen: pd.DataFrame, data: list[str]) ->
             yield f"- Table 2 (gradients of ResNets, here {body}): {said}"
             said = figure_8(part_of(chosen, name, body, "kaiming"))
             yield f"- Figure 8 (training of ResNets, here {body}): {said}"
-        for body, init in (("plain", "torch"), ("plain", "kaiming"), ("residual", "kaiming")):
+        for body, init in SHOWN:
             said = kept(part_of(gradients, name, body, init), shallow, deep)
             yield (
                 f"- How far the first layer's gradient moves from {shallow} to {deep} layers "
                 f"({body}, {init}; powers of ten): {said}"
             )
         own = chosen[chosen["data"] == name]
-        yield f"- Without normalisation, deep: {deepest(own)}"
+        yield f"- What trains without normalisation, deep: {deepest(own)}"
         said = threshold(own, gradients[gradients["data"] == name])
         yield f"- Does the gradient at the start tell? {said}\n"
 

@@ -322,6 +322,24 @@ def test_verdict_of_table_1_and_figure_8():
     assert table_1(never, 20).startswith("**Does not hold.**")
 
 
+def test_what_gradients_tell():
+    from pln_depth_findings import deepest, threshold
+    from pln_depth_numbers import choose_rates
+
+    trained = [("relu", (0.9, 0.9), 1e3), ("tanh", (0.9, 0.9), 1.0), ("pln-8", (0.95, 0.9), 10.0)]
+    lost = [("sigmoid", (0.1, 0.1), 0.0), ("selu", (0.1, 0.1), 1e-3), ("gelu", (0.1, 0.1), 0.1)]
+    cells = [(name, 110, 0.1, scores, scores) for name, scores, _ in trained + lost]
+    chosen = choose_rates(rows_of(cells))
+    gradients = gradient_rows({(name, 110): (ratio,) for name, _, ratio in trained + lost})
+    gradients = gradients.assign(body="plain", init="torch", last_hidden=1.0)
+    said = threshold(chosen, gradients)
+    assert "a factor of 100 of the last hidden layer's, 2 of 3 train" in said
+    assert "towards the input) 1 of 1, where it is smaller (vanishing) 0 of 2." in said
+    assert deepest(chosen) == (
+        "110 layers, the best first: plain, torch's own initialisation: PLN-8, ReLU and tanh."
+    )
+
+
 def run_quick(folder, *arguments):
     done = subprocess.run(
         [
