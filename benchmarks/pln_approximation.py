@@ -68,6 +68,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two widths, few epochs")
     parser.add_argument("--report", action="store_true", help="train nothing, write the report")
     parser.add_argument("--widths", type=int, nargs="+", help="instead of 8 to 4096")
+    parser.add_argument("--finalists", type=int, help="of a search, trained again; instead of 3")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     if arguments.quick and arguments.out == parser.get_default("out"):
@@ -78,6 +79,9 @@ def main() -> None:
     if arguments.widths:
         grid = replace(grid, widths=tuple(arguments.widths))
         words.append(f"--widths {' '.join(map(str, arguments.widths))}")
+    if arguments.finalists:
+        grid = replace(grid, n_finalists=arguments.finalists)
+        words.append(f"--finalists {arguments.finalists}")
     store = Store(arguments.out / f"{NAME}.csv", COLUMNS, KEY)
     if not arguments.report:
         run_study(grid, store)

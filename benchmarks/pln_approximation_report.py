@@ -89,7 +89,7 @@ def write_report(rows: pd.DataFrame, grid: Grid, folder: Path, command: str) -> 
         "## The propositions",
         _bounds(bounds),
         "## Settings that were best",
-        _settings(best),
+        _settings(best, rows),
         "## Figures",
     ]
     for name, (title, figure) in figures.items():
@@ -356,13 +356,20 @@ def _bounds(bounds: pd.DataFrame) -> str:
     )
 
 
-def _settings(best: pd.DataFrame) -> str:
-    chosen = best.drop_duplicates(["data", "activation", "width"])
+def _settings(best: pd.DataFrame, rows: pd.DataFrame) -> str:
+    place = ["data", "activation", "width"]
+    chosen = best.drop_duplicates(place)
     counts = chosen.groupby(["solver", "batch_size", "learning_rate"]).size()
     words = [
         f"{solver}, batches of {batch}, rate {rate:g}: {count}"
         for (solver, batch, rate), count in counts.sort_values(ascending=False).items()
     ]
+    searched = rows[rows["stage"] == "search"].groupby(place)["tail_mse"].min()
+    medians = best.groupby(place)["log_loss"].median()
+    above = medians > np.log(searched.reindex(medians.index))
+    above = above[above].index.get_level_values("width")
+    widest = best["width"].max()
+    worse, wide = len(above), int((above == widest).sum())
     diverged = int(best["mse"].isna().sum())
     by_family = {family: chosen["activation"].isin(names) for family, names in FAMILIES.items()}
     by_family["others"] = ~np.logical_or.reduce(list(by_family.values()))
@@ -374,5 +381,7 @@ def _settings(best: pd.DataFrame) -> str:
     return (
         f"Of {len(chosen)} (target, activation, width): "
         + "; ".join(words)
-        + f". Median rate: {rates}. {diverged} of {len(best)} final networks diverged."
+        + f". Median rate: {rates}. {diverged} of {len(best)} final networks diverged. In {worse} "
+        f"({wide} at width {widest}) the median after all epochs is above the loss that the search "
+        "ended with: a short search favours rates that are quick, but may not settle."
     )
