@@ -82,8 +82,8 @@ depends on width, data and loss: only their growth can be compared with the pape
 
 A network *trains* if every seed removes at least half of a constant answer's error on the training
 rows (misclassified share, or squared error). One that diverged, or is worse than a constant answer,
-counts as that answer. What does not train in these few steps may train in more. {n_seeds} seeds are too few for tests of differences between activations that
-train; none is claimed."""
+counts as that answer. What does not train in these few steps may train in more. {n_seeds} seeds
+are too few for tests of differences between activations that train; none is claimed."""
 
 
 def _verdicts(gradients: pd.DataFrame, chosen: pd.DataFrame, data: list[str]) -> Iterator[str]:
