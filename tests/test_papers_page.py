@@ -83,3 +83,7 @@ def test_scripts_that_are_named_exist():
     named = set(re.findall(r"`(\w+\.py)`", PAGE)) - NOT_OURS
     assert named
     assert {name for name in named if not (BENCHMARKS / name).is_file()} == set()
+
+
+def test_no_cell_is_left_open():
+    assert "…" not in PAGE
