@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from proxynorm_training_numbers import cells
+from proxynorm_training_runs import NETS
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, one a norm; PN is the filled marker on a solid line
@@ -21,6 +23,7 @@ def plot(rows: pd.DataFrame, metric: str, ylabel: str) -> Figure:
     """Draw means over seeds with their standard deviations; batch sizes are set side by side."""
     from matplotlib.figure import Figure
 
+    rows = rows.sort_values("net", key=lambda nets: nets.map(NETS.index), kind="stable")
     table = cells(rows.assign(data=rows["net"] + ", " + rows["data"]), metric)
     kinds = list(dict.fromkeys(table["regularisation"]))
     data, norms = list(dict.fromkeys(table["data"])), list(dict.fromkeys(table["norm"]))
@@ -33,13 +36,14 @@ def plot(rows: pd.DataFrame, metric: str, ylabel: str) -> Figure:
             line = own[own["norm"] == norm].set_index("batch_size").reindex(sizes)
             if line["mean"].isna().all():
                 continue
+            spread = line["std"].fillna(0.0)
             color, marker = _STANDARDIZED if "WS" in norm else _STYLES[norm.split("+")[0]]
             proxy = norm.endswith("+PN")
             shift = 0.6 * ((place + 0.5) / len(norms) - 0.5)
             axes.errorbar(
                 np.arange(len(sizes)) + shift,
                 100 * line["mean"],
-                yerr=100 * line["std"].fillna(0.0),
+                yerr=100 * np.stack([spread, np.minimum(spread, 1 - line["mean"])]),
                 color=color,
                 marker=marker,
                 markerfacecolor=color if proxy else "white",
@@ -49,6 +53,9 @@ def plot(rows: pd.DataFrame, metric: str, ylabel: str) -> Figure:
                 elinewidth=0.8,
                 label=norm,
             )
+        means = table.loc[table["data"] == data[j], "mean"]
+        if means.min() < 0.9 < means.median():  # most near the top, a few far below
+            _widen_the_top(axes)
         axes.set_xticks(range(len(sizes)), [f"{size:g}" for size in sizes])
         axes.grid(axis="y", color="0.92", linewidth=0.8)
         axes.set_axisbelow(True)
@@ -64,3 +71,18 @@ def plot(rows: pd.DataFrame, metric: str, ylabel: str) -> Figure:
         handles, labels, loc="outside lower center", ncols=min(8, len(norms)), frameon=False
     )
     return figure
+
+
+def _widen_the_top(axes: Axes) -> None:
+    """Scale accuracies by the logarithm of what is missing to 101 %."""
+
+    def forward(values: np.ndarray) -> np.ndarray:
+        return -np.log(np.maximum(101 - values, 0.1))
+
+    def back(values: np.ndarray) -> np.ndarray:
+        return 101 - np.exp(-values)
+
+    axes.set_yscale("function", functions=(forward, back))
+    ticks = [40, 60, 70, 80, 90, 95, 97, 98, 99, 100]
+    axes.set_yticks(ticks, [f"{tick}" for tick in ticks])
+    axes.set_ylim(bottom=max(35.0, axes.get_ylim()[0]), top=100.5)

@@ -78,6 +78,7 @@ def write(rows: pd.DataFrame, command: str, pictures: Sequence[str]) -> str:
         "## What was done\n\n" + _method(rows),
     ]
     parts += [f"![{name}]({name})\n" for name in pictures]
+    parts.append("Means over seeds; bars are one standard deviation, and end at 100 %.\n")
     for net, part in rows.groupby("net", sort=False):
         parts.append(_net(str(net), part))
     parts.append(_beside_paper(rows))

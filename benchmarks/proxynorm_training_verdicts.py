@@ -29,9 +29,10 @@ def show(difference: Difference) -> str:
     >>> show(Difference(0.012, 0.002, 0.022, 0.0312, 6))
     '+1.20 [+0.20, +2.20], p = 0.031'
     """
-    ends = ", ".join(f"{100 * end:+.2f}" for end in (difference.low, difference.high))
+    ends = (difference.mean, difference.low, difference.high)
+    mean, low, high = (f"{round(100 * end, 2) + 0.0:+.2f}" for end in ends)  # no minus zero
     p = "p < 0.001" if difference.p < 0.001 else f"p = {difference.p:.3f}"
-    return f"{100 * difference.mean:+.2f} [{ends}], {p}"
+    return f"{mean} [{low}, {high}], {p}"
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,18 @@ def _judged(found: dict[str, Difference], decide: Callable[[Difference], bool | 
 def _matches_bn(rows: pd.DataFrame) -> Judged:
     table = contrasts(rows, BN_PAIRS)
     found = {pair: at(table, pair) for pair in ("LN+PN - BN", "GN+PN - BN")}
-    return _judged(found, matches)
+    judged = _judged(found, matches)
+    return Judged(judged.verdict, judged.numbers + _closed(table))
+
+
+def _closed(table: pd.DataFrame) -> str:
+    """How much of the gap of LN and GN to BN is closed by PN, where there is one."""
+    words = ""
+    for name in ("LN", "GN"):
+        gap, left = at(table, f"{name} - BN"), at(table, f"{name}+PN - BN")
+        if gap.p < LEVEL and gap.mean < 0:
+            words += f"; PN closes {100 * (1 - left.mean / gap.mean):.0f} % of {name}'s gap"
+    return words
 
 
 def _matches_bn_where_small(rows: pd.DataFrame) -> Judged:
@@ -120,9 +132,12 @@ def _negated(d: Difference) -> Difference:
     return Difference(-d.mean, -d.high, -d.low, d.p, d.n)
 
 
-def _nothing_for_bn(rows: pd.DataFrame) -> Judged:
-    found = {"BN+PN - BN": at(contrasts(rows, PN_PAIRS), "BN+PN - BN")}
-    return _judged(found, lambda d: not d.mean > 0 if d.p < LEVEL else d.equal or None)
+def _nothing_for_bn(metric: str) -> Callable[[pd.DataFrame], Judged]:
+    def judge(rows: pd.DataFrame) -> Judged:
+        found = {"BN+PN - BN": at(contrasts(rows, PN_PAIRS, metric), "BN+PN - BN")}
+        return _judged(found, lambda d: not d.mean > 0 if d.p < LEVEL else d.equal or None)
+
+    return judge
 
 
 def _more_for_ln(rows: pd.DataFrame) -> Judged:
@@ -156,7 +171,7 @@ CLAIMS = (
     Claim("PN raises the accuracy of LN and GN (Table 2)", FOUR, _gains("accuracy", PN_ON_LN_GN)),
     Claim("PN raises that of GN+WS too (Table 2)", WS[0], _gains("accuracy", WS)),
     Claim("PN adds more to LN than to GN (Table 2)", FOUR, _more_for_ln),
-    Claim("PN adds nothing to BN (Table 2)", ("BN", "BN+PN"), _nothing_for_bn),
+    Claim("PN adds nothing to BN (Table 2)", ("BN", "BN+PN"), _nothing_for_bn("accuracy")),
     Claim("LN and GN alone stay below BN (Tables 2 to 4)", ("BN", "LN", "GN"), _falls_short),
     Claim("LN+PN and GN+PN match BN (Tables 2 to 4)", ("BN", *FOUR), _matches_bn),
     Claim("... where the batch is smallest", ("BN", *FOUR), _matches_bn_where_small),
@@ -167,6 +182,7 @@ CLAIMS = (
         FOUR,
         _gains("train_accuracy", PN_ON_LN_GN),
     ),
+    Claim("... but not that of BN", ("BN", "BN+PN"), _nothing_for_bn("train_accuracy")),
 )
 
 
