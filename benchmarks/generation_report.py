@@ -312,7 +312,8 @@ def _seconds(rows: pd.DataFrame) -> str:
         for model in LABELS
         if model in means.index
     ]
-    return markdown_table(["", *(data_label(name, TABLE) for name in data)], body)
+    text = markdown_table(["", *(data_label(name, TABLE) for name in data)], body)
+    return text.replace(" nan ", f" {NOTHING} ")
 
 
 def _short(cells: pd.DataFrame) -> str:
