@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -11,26 +10,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from quick_forms import run_quick
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 DATA_HOME = ROOT.parent / "shared" / "data"
 SIMPLE = sorted(p.name for kind in ("speed", "formula") for p in FOLDER.glob(f"{kind}_*.py"))
 STUDIES = [*sorted(path.name for path in FOLDER.glob("table[356]_*.py")), "feynman.py"]
-
-
-def run_quick(script, folder, *arguments):
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / script), "--quick", "--out", str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "torch" in done.stdout, "the machine is described"
-    return done
 
 
 def test_there_are_benchmarks():
@@ -65,7 +51,7 @@ def test_quick_quality(tmp_path):
     if not DATA_HOME.is_dir() or not find_spec("ctgan"):
         pytest.skip("needs ../shared/data and ctgan")
     first = run_quick("quality_generators.py", tmp_path, "--data-home", str(DATA_HOME))
-    assert "10 of 10 generators to go" in first.stdout
+    assert "10 of 10 generators to go" in first
     rows = pd.read_csv(tmp_path / "quality_generators.csv")
     assert rows.groupby("data")["model"].nunique().tolist() == [5, 5]
     assert rows["accuracy"].notna().sum() == rows["mae"].notna().sum() == 5
@@ -73,7 +59,7 @@ def test_quick_quality(tmp_path):
     assert "combutab TVAE" in text
     assert str(tmp_path) not in text
     again = run_quick("quality_generators.py", tmp_path, "--data-home", str(DATA_HOME))
-    assert "to go" not in again.stdout, "nothing is trained twice"
+    assert "to go" not in again, "nothing is trained twice"
 
 
 def test_quick_table7(tmp_path):
@@ -83,7 +69,7 @@ def test_quick_table7(tmp_path):
     arguments = ["--models", *models, "--activations", "combu", "relu", "relu+ln+proxy"]
     arguments += ["--jobs", "1", "--data-home", str(DATA_HOME)]
     first = run_quick("table7_generation.py", tmp_path, *arguments)
-    assert "0 of " in first.stdout
+    assert "0 of " in first
     rows = pd.read_csv(tmp_path / "table7_generation.csv")
     assert rows["error"].isna().all()
     assert set(rows["model"]) == {"real", *models}
@@ -97,7 +83,7 @@ def test_quick_table7(tmp_path):
     assert str(tmp_path) not in text
     assert (tmp_path / "table7_generation_mlp.png").exists()
     again = run_quick("table7_generation.py", tmp_path, *arguments)
-    assert "to go" not in again.stdout, "nothing is trained twice"
+    assert "to go" not in again, "nothing is trained twice"
 
 
 @pytest.mark.parametrize("script", STUDIES)
@@ -117,8 +103,8 @@ def test_quick_study(script, tmp_path):
     assert f"python benchmarks/{script}" in text
     assert str(tmp_path) not in text
     assert list(tmp_path.glob(f"{stem}*.png"))
-    assert "to go" in first.stdout
+    assert "to go" in first
     again = run_quick(script, tmp_path, *arguments)
-    assert "to go" not in again.stdout, "nothing is trained twice"
+    assert "to go" not in again, "nothing is trained twice"
     report = run_quick(script, tmp_path, *arguments, "--report")
-    assert "to go" not in report.stdout
+    assert "to go" not in report

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from quick_forms import run_quick
 from torch import nn
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -243,23 +241,9 @@ def test_the_claims_name_activations_that_are_trained(numbers, runs):
     assert not claims.duplicated(["data", "lower", "higher"]).any()
 
 
-def _run_quick(folder, *arguments):
-    script = str(FOLDER / "pln_approximation.py")
-    done = subprocess.run(
-        [sys.executable, script, "--quick", "--out", str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_quick_form(tmp_path):
     pytest.importorskip("matplotlib")
-    said = _run_quick(tmp_path)
-    assert "torch" in said, "the machine is described"
+    said = run_quick("pln_approximation.py", tmp_path)
     assert "final, random, width 16" in said
     rows = pd.read_csv(tmp_path / "pln_approximation.csv")
     assert set(rows["stage"]) == {"search", "final"}
@@ -271,5 +255,7 @@ def test_quick_form(tmp_path):
         assert (tmp_path / f"pln_approximation_{name}.png").stat().st_size > 10_000
         assert f"(pln_approximation_{name}.png)" in text
     before = (tmp_path / "pln_approximation.csv").read_bytes()
-    assert "final, random" not in _run_quick(tmp_path), "nothing is trained twice"
+    assert "final, random" not in run_quick("pln_approximation.py", tmp_path), (
+        "nothing is trained twice"
+    )
     assert (tmp_path / "pln_approximation.csv").read_bytes() == before

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from quick_forms import run_quick
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
@@ -340,27 +338,11 @@ def test_what_gradients_tell():
     )
 
 
-def run_quick(folder, *arguments):
-    done = subprocess.run(
-        [
-            *(sys.executable, str(FOLDER / "pln_depth.py"), "--quick", "--out", str(folder)),
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_quick_form(tmp_path):
     data = ["--data", "digits"]
     if DATA_HOME.is_dir():
         data = ["--data-home", str(DATA_HOME)]
-    first = run_quick(tmp_path, *data)
-    assert "torch" in first, "the machine is described"
+    run_quick("pln_depth.py", tmp_path, *data)
     rows = pd.read_csv(tmp_path / "pln_depth.csv")
     digits = rows[rows["data"] == "digits"]
     assert len(digits) == 5 * 2 * 4 * 2 * 2, "kinds, depths, activations, rates, seeds"
@@ -375,6 +357,6 @@ def test_quick_form(tmp_path):
     assert (tmp_path / "pln_depth.png").stat().st_size > 10_000
     assert (tmp_path / "pln_depth_gradients_digits.png").stat().st_size > 10_000
     (tmp_path / "pln_depth.md").unlink()
-    again = run_quick(tmp_path, *data, "--report")
+    again = run_quick("pln_depth.py", tmp_path, *data, "--report")
     assert "to go" not in again, "nothing is trained twice"
     assert (tmp_path / "pln_depth.md").read_text() == text

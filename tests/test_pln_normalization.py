@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from quick_forms import run_quick
 from scipy import stats
 
 ROOT = Path(__file__).parents[1]
@@ -165,27 +163,11 @@ def test_cells_and_their_networks():
     assert make_cells(plan, ["boston"])[0].estimator(plan, 400, 0).normalization == "none"
 
 
-def run_quick(folder, *arguments):
-    done = subprocess.run(
-        [
-            *(sys.executable, str(FOLDER / "pln_normalization.py"), "--quick"),
-            *("--out", str(folder), *arguments),
-        ],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_quick_form(tmp_path):
     data = ["--data", "digits"]
     if DATA_HOME.is_dir():
         data += ["boston", "--data-home", str(DATA_HOME)]
-    first = run_quick(tmp_path, *data)
-    assert "torch" in first, "the machine is described"
+    run_quick("pln_normalization.py", tmp_path, *data)
     rows = pd.read_csv(tmp_path / "pln_normalization.csv", keep_default_na=False)
     digits = rows[rows["data"] == "digits"]
     assert len(digits) == 2 * 4 * 4 * 2, "depths, normalisations, activations, splits"
@@ -197,6 +179,6 @@ def test_quick_form(tmp_path):
     assert str(tmp_path) not in text
     assert (tmp_path / "pln_normalization.png").stat().st_size > 10_000
     (tmp_path / "pln_normalization.md").unlink()
-    again = run_quick(tmp_path, *data, "--report")
+    again = run_quick("pln_normalization.py", tmp_path, *data, "--report")
     assert "to go" not in again, "nothing is trained twice"
     assert (tmp_path / "pln_normalization.md").read_text() == text

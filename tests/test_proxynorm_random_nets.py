@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from quick_forms import run_quick
 from torch import nn
 
 from combutab.activations import ProxyNorm
@@ -361,17 +360,8 @@ def test_proposition_3_catches_a_power_that_is_not_1():
 
 def test_quick_form(tmp_path, monkeypatch, capsys):
     arguments = ["--quick", "--out", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "torch" in done.stdout, "the machine is described"
-    assert "10 of 10 networks to go" in done.stdout
+    said = run_quick(SCRIPT.name, tmp_path)
+    assert "10 of 10 networks to go" in said
     rows = pd.read_csv(tmp_path / "proxynorm_random_nets.csv")
     jobs = [(net, draw) for net in study.QUICK.nets for draw in range(2)]
     assert len(rows) == sum(len(study.wanted(*job)) for job in jobs)

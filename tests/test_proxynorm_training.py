@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from quick_forms import run_quick
 from scipy import stats
 from sklearn import metrics
 from torch import nn
@@ -48,7 +47,6 @@ from proxynorm_training_runs import (
 from proxynorm_training_verdicts import FAILS, HOLDS, IN_PART, UNDECIDED, judge, matches, verdict_of
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "benchmarks"
 DATA_HOME = ROOT.parent / "shared" / "data"
 SHAPES = {
     "table": Shape(5, 3, width=8, n_blocks=2, groups=2),
@@ -389,18 +387,9 @@ def test_the_papers_cells():
 def test_quick_form(tmp_path, monkeypatch, capsys):
     if not DATA_HOME.is_dir():
         pytest.skip("needs ../shared/data")
-    arguments = ["--quick", "--data", "california_housing", "digits", "--out", str(tmp_path)]
-    arguments += ["--data-home", str(DATA_HOME)]
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / "proxynorm_training.py"), *arguments],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "42 of 42 programs to go" in done.stdout
+    data = ["--data", "california_housing", "digits", "--data-home", str(DATA_HOME)]
+    said = run_quick("proxynorm_training.py", tmp_path, *data)
+    assert "42 of 42 programs to go" in said
     rows = pd.read_csv(tmp_path / "proxynorm_training.csv")
     assert rows.groupby("net").size().to_dict() == {"CNN": 64, "MLP": 64, "plain MLP": 40}
     assert rows["accuracy"].between(0, 1).all()
@@ -409,6 +398,7 @@ def test_quick_form(tmp_path, monkeypatch, capsys):
     assert "PN adds nothing to BN" in page
     assert str(tmp_path) not in page
     assert (tmp_path / "proxynorm_training_train.png").stat().st_size > 10_000
+    arguments = ["--quick", "--out", str(tmp_path), *data]
     monkeypatch.setattr(sys, "argv", ["proxynorm_training.py", *arguments])
     proxynorm_training.main()
     assert "to go" not in capsys.readouterr().out, "nothing is trained twice"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from quick_forms import run_quick
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -43,22 +41,9 @@ def test_two_points_have_a_slope(scaling):
     assert row["megabytes"] == pytest.approx(0.0)
 
 
-def run(folder, *arguments):
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / "scaling.py"), "--quick", "--out", str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.slow
 def test_quick_form(tmp_path):
-    said = run(tmp_path)
-    assert "torch" in said, "the machine is described"
+    run_quick("scaling.py", tmp_path)
     points = pd.read_csv(tmp_path / "scaling.csv")
     assert points.groupby("dimension").size().to_dict() == dict.fromkeys(
         ["categories", "columns", "members", "rows"], 2
@@ -68,7 +53,7 @@ def test_quick_form(tmp_path):
     assert "Exponents" in text
     assert str(tmp_path) not in text
     assert (tmp_path / "scaling.png").stat().st_size > 10_000
-    run(tmp_path, "--dimensions", "members")
+    run_quick("scaling.py", tmp_path, "--dimensions", "members")
     again = pd.read_csv(tmp_path / "scaling.csv")
     assert list(again["dimension"]) == list(points["dimension"]), "the others stay"
     kept = again["dimension"] != "members"
