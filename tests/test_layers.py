@@ -30,13 +30,14 @@ ALLOWED = {
     "_version": set(),
     "_random": set(),
     "_device": set(),
+    "_seeded_draws": set(),
     "_whole_files": set(),
     "activations": set(),
     "datasets": set(),
     "constructions": {"activations", "datasets"},  # formulas are parsed there
     "_model_files": {"activations", "constructions", "_whole_files", "_version"},
     "preprocessing": set(),
-    "nn": {"activations", *_BASE},
+    "nn": {"activations", "_seeded_draws", *_BASE},
     "training": _BASE,
     "estimators": _NETS,
     "evaluation": {"estimators", *_NETS},  # ml_efficacy trains our networks

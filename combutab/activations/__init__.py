@@ -12,6 +12,7 @@ from combutab.activations._in_place_groups import (
     standardize_of,
 )
 from combutab.activations._in_place_proxy import InPlaceProxyNorm
+from combutab.activations._known import is_itself, is_known
 from combutab.activations._layeract import LAHardSiLU, LASiLU, LayerAct
 from combutab.activations._parallel_norm import PLN, PLS
 from combutab.activations._proxy_norm import ProxyNorm
@@ -40,6 +41,8 @@ __all__ = [
     "fused_wanted",
     "in_place",
     "in_place_group",
+    "is_itself",
+    "is_known",
     "make_activation",
     "standardize_of",
 ]

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from combutab.activations._elementwise import UNITWISE, along
 from combutab.activations._functions import ContiguousFunction, MaskedFunction, Span
 from combutab.activations._fused import FusedCombU, use_fused
+from combutab.activations._known import known
 
 DEFAULT_RATIOS = {"relu": 0.5, "elu": 0.25, "nlrelu": 0.25}
 _FUSED = frozenset(DEFAULT_RATIOS)
@@ -28,6 +29,7 @@ def _counts(ratios: Mapping[str, float], width: int) -> list[int]:
     return counts
 
 
+@known
 class CombU(nn.Module):
     """Combined units: unit j gets activation g_i by a fixed partition in given ratios.
 

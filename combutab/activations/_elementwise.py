@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from combutab.activations._functions import HALF, NLReLUFunction
+from combutab.activations._known import known
 
 
 def along(parameter: Tensor, x: Tensor, dim: int) -> Tensor:
@@ -24,6 +25,7 @@ def along(parameter: Tensor, x: Tensor, dim: int) -> Tensor:
     return parameter.to(x.dtype)
 
 
+@known
 class NLReLU(nn.Module):
     """Natural-logarithm ReLU, ``ln(1 + beta max(0, x))``.
 
@@ -69,6 +71,7 @@ class NLReLU(nn.Module):
         return f"beta={self.beta}"
 
 
+@known
 class Swish(nn.Module):
     """Swish, ``x sigmoid(beta x)``; with ``beta = 1`` it is SiLU.
 
@@ -104,6 +107,7 @@ class Swish(nn.Module):
         return f"beta={self.beta}"
 
 
+@known
 class PReLU(nn.Module):
     """ReLU with a learned slope below zero, one for each feature.
 
@@ -144,6 +148,7 @@ class PReLU(nn.Module):
         return f"{self.weight.shape[-1]}, dim={self.dim}"
 
 
+@known
 class PELU(nn.Module):
     """Parametric ELU: ``(a/b) x`` above zero, ``a (exp(x/b) - 1)`` below, a and b learned.
 

@@ -15,6 +15,7 @@ from combutab.activations._combu import CombU
 from combutab.activations._elementwise import NLReLU, Swish
 from combutab.activations._functions import Span
 from combutab.activations._fused import fused_wanted, step_kernels, use_fused
+from combutab.activations._known import is_itself
 
 _aten = torch.ops.aten
 
@@ -234,6 +235,9 @@ class _Fused(InPlace):
 def in_place(module: nn.Module) -> InPlace | None:
     """The kernels of a module, or None where it has none; fused ones where they are asked for.
 
+    A subclass has none, nor has a module with hooks or a ``forward`` of its own: they may compute
+    something else.
+
     >>> kernels = in_place(nn.ReLU())
     >>> x, grad = torch.tensor([-1.0, 2.0]), torch.ones(2)
     >>> kernels.forward_(x)
@@ -248,13 +252,15 @@ def in_place(module: nn.Module) -> InPlace | None:
 
 
 def _in_place(module: nn.Module) -> InPlace | None:
+    if not is_itself(module):
+        return None
     if isinstance(module, nn.ReLU):
         return _ReLU()
     if isinstance(module, nn.LeakyReLU) and module.negative_slope >= 0:
         return _ReLU(module.negative_slope)
-    if isinstance(module, nn.ELU):
+    if isinstance(module, nn.ELU) and module.alpha >= 0:  # else the output does not give the slope
         return _ELU(module.alpha)
-    if isinstance(module, nn.CELU):
+    if isinstance(module, nn.CELU) and module.alpha > 0:
         return _ELU(module.alpha, 1.0, 1.0 / module.alpha)
     if isinstance(module, nn.SELU):
         return _ELU(1.6732632423543772, 1.0507009873554805)

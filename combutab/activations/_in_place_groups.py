@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from combutab.activations._known import is_itself
 from combutab.activations._layeract import LayerAct, _hard_sigmoid
 from combutab.activations._parallel_norm import _ParallelNorm
 from combutab.activations._standardize import Blocks, _keeps_precision
@@ -155,6 +156,8 @@ def in_place_group(
     module: nn.Module, like: Tensor, kept: Memory, work: Memory
 ) -> GroupKernel | None:
     """The kernels of PLN, PLS and LayerAct for tensors like ``like``, or None."""
+    if not is_itself(module):
+        return None
     if isinstance(module, _ParallelNorm) and module.dim == -1 and len(module.runs) == 1:
         size = module.runs[0][1]
         return standardize_of(size, module.width, module.eps, module._center, like, kept, work)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from combutab.activations._in_place import InPlace, in_place
 from combutab.activations._in_place_groups import Memory
+from combutab.activations._known import is_itself
 from combutab.activations._moments import moments
 from combutab.activations._proxy_norm import ProxyNorm
 
@@ -47,7 +48,8 @@ class InPlaceProxyNorm:
     @staticmethod
     def kernel_of(module: ProxyNorm) -> InPlace | None:
         """The kernels of phi, if the module is one that these kernels know."""
-        return in_place(module.activation) if module.scale and module.dim == -1 else None
+        fits = is_itself(module) and module.scale and module.dim == -1
+        return in_place(module.activation) if fits else None
 
     @staticmethod
     def share(stages: Sequence[InPlaceProxyNorm]) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from combutab.activations._fused import FusedLayerAct, use_fused
+from combutab.activations._known import known
 from combutab.activations._standardize import standardize
 
 
@@ -86,6 +87,7 @@ class LayerAct(nn.Module):
         return f"alpha={self.alpha}, dim={self.dim}"
 
 
+@known
 class LASiLU(LayerAct):
     """LayerAct with the logistic sigmoid as its scale.
 
@@ -115,6 +117,7 @@ class LASiLU(LayerAct):
         super().__init__(torch.sigmoid, alpha=alpha, dim=dim)
 
 
+@known
 class LAHardSiLU(LayerAct):
     """LayerAct with the hard sigmoid, ``min(1, max(0, n / 6 + 1/2))``, as its scale.
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from combutab.activations._combu import CombU
 from combutab.activations._elementwise import PReLU
+from combutab.activations._known import is_itself
 
 Moments = tuple[Tensor, Tensor]  # mean and variance, each of the shape of a per-feature tensor
 
@@ -116,7 +117,7 @@ def moments(
     activation: nn.Module, mean: Tensor, std: Tensor, n_samples: int, exact: bool = True
 ) -> Moments:
     """Moments of ``activation(x)``, x ~ N(mean, std^2), each (width,) or (members, 1, width)."""
-    if not exact:
+    if not exact or not is_itself(activation):
         return sampled(activation, mean, std, n_samples)
     if isinstance(activation, CombU):
         mean, std = activation.to_parts(mean), activation.to_parts(std)

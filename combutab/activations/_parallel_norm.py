@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from combutab.activations._fused import fused_standardize, use_fused
+from combutab.activations._known import known
 from combutab.activations._standardize import Blocks, standardize
 
 
@@ -83,6 +84,7 @@ class _ParallelNorm(nn.Module):
         return f"{self.width}, norm_size={self.norm_size}, eps={self.eps}, dim={self.dim}"
 
 
+@known
 class PLN(_ParallelNorm):
     """Parallel layer normalisation: every group of units is standardised, without affine.
 
@@ -123,6 +125,7 @@ class PLN(_ParallelNorm):
     _center, _smallest = True, 2
 
 
+@known
 class PLS(_ParallelNorm):
     """Parallel layer scaling: every group of units is divided by its root mean square.
 

@@ -11,12 +11,14 @@ from combutab.activations._combu import CombU
 from combutab.activations._elementwise import NLReLU, along
 from combutab.activations._functions import HALF, Span
 from combutab.activations._fused import FusedProxyNorm, use_fused
+from combutab.activations._known import is_itself, is_known, known
 from combutab.activations._layeract import LayerAct
 from combutab.activations._moments import moments
 from combutab.activations._parallel_norm import PLN, PLS
 from combutab.activations._registry import make_activation
 
 
+@known
 class ProxyNorm(nn.Module):
     """Proxy-normalised activation, ``(phi(gamma y + beta) - mean) / sqrt(variance + eps)``.
 
@@ -52,8 +54,9 @@ class ProxyNorm(nn.Module):
     Raises
     ------
     ValueError
-        If phi looks at more than one unit (PLN, PLS, LayerAct): the proxy is a distribution of
-        one unit and says nothing about how units vary together.
+        If phi looks at more than one unit (PLN, PLS, LayerAct, or a module that a trial on random
+        numbers shows to), or draws: the proxy is a distribution of one unit and says nothing
+        about how units vary together.
 
     References
     ----------
@@ -99,6 +102,8 @@ class ProxyNorm(nn.Module):
                 "the activation inside ProxyNorm must act on the last axis, got one built with "
                 f"dim={activation.dim}; build it with dim=-1 and give dim to ProxyNorm"
             )
+        if not is_known(activation):
+            _check_unitwise(activation, width)
         self.activation = activation
         self.width, self.eps, self.scale, self.dim = width, eps, scale, dim
         self.n_samples, self.closed_form = n_samples, closed_form
@@ -156,8 +161,28 @@ class ProxyNorm(nn.Module):
         )
 
 
+def _check_unitwise(activation: nn.Module, width: int) -> None:
+    """Change half of some random inputs; the outputs of the others must stay."""
+    generator = torch.Generator().manual_seed(0)
+    x, other = torch.randn(2, 6, width, generator=generator)
+    same = torch.rand(6, width, generator=generator) < 0.5
+    tensors = [*activation.parameters(), *activation.buffers()]
+    before = [tensor.detach().clone() for tensor in tensors]
+    with torch.no_grad():
+        one, two = activation(x.clone()), activation(torch.where(same, x, other))
+        for tensor, value in zip(tensors, before, strict=True):
+            tensor.copy_(value)
+    if one.shape != x.shape or not torch.allclose(one[same], two[same], equal_nan=True):
+        raise ValueError(
+            "ProxyNorm needs a unit-wise activation, each of whose outputs follows from one input; "
+            f"in a trial those of {activation} changed with other inputs or by chance"
+        )
+
+
 def _spans(activation: nn.Module, width: int) -> tuple[Span, ...] | None:
     """The spans of ReLU, ELU and NLReLU that an activation is made of, None if it is not."""
+    if not is_itself(activation):
+        return None
     if isinstance(activation, CombU) and activation.fused and activation.partition is None:
         return activation.spans
     if isinstance(activation, nn.ReLU):

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 from combutab._device import PRECISIONS, resolve_device
 from combutab.constructions import ConstructedNetwork
 from combutab.estimators._initial import check_initial
-from combutab.nn import INITIALISATIONS, NORMALIZATIONS, MLPShape, StackedActivation, StackedNorm
+from combutab.nn import INITIALISATIONS, NORMALIZATIONS, MLPShape, StackedNorm, check_activation
 from combutab.training import SCHEDULES, SOLVERS
 
 PARAMETER_CONSTRAINTS: dict[str, list[Any]] = {
@@ -75,7 +75,7 @@ def check_parameters(estimator: Any) -> None:
     if not isinstance(estimator.init, str):
         check_initial(estimator)
     for width in set(estimator._hidden_layer_sizes(0)):
-        StackedActivation([estimator.activation], width, [0], proxy_norm=estimator.proxy_norm)
+        check_activation(estimator.activation, width, proxy_norm=estimator.proxy_norm)
         if estimator.normalization != "none":
             StackedNorm(estimator.normalization, width, 1)
     MLPShape(1, (), 1, normalization=estimator.normalization, proxy_norm=estimator.proxy_norm)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from combutab._device import Precision
-from combutab.activations import CombU, make_activation
+from combutab.activations import CombU, is_known
 from combutab.constructions import ConstructedNetwork
-from combutab.nn import ActivationSpec, Member, MLPShape, StackedMLP
+from combutab.nn import ActivationSpec, Member, MLPShape, StackedMLP, build_activation
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +124,8 @@ def _deepened(layers: list[_Layer], depth: int) -> list[_Layer]:
 
 def _parts(activation: ActivationSpec, width: int) -> dict[str, range]:
     """Which units of a layer have which part of CombU."""
-    module = make_activation(activation, width)
-    if not isinstance(module, CombU) or module.partition is not None:
+    module = build_activation(activation, width)
+    if type(module) is not CombU or not is_known(module) or module.partition is not None:
         raise ValueError(
             "init=network needs activation='combu', or a CombU of other ratios and contiguous "
             f"parts, got {activation!r}"

@@ -17,13 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from combutab._device import Precision, resolve_device
 from combutab._random import fold_in, seed_from
 from combutab.generators._conditions import read_conditions, read_each
-from combutab.generators._constraints import check_activation
 from combutab.generators._fitting import fit_generators
 from combutab.generators._records import GeneratorPlan, SampledShape, TableRows, make_spans
 from combutab.generators._sampling import Sampler
 from combutab.generators._saving import load_generator, save_generator
 from combutab.generators._train import Training
-from combutab.nn import Member, MLPShape, RowSpans, StackedActivation, StackedNetwork
+from combutab.nn import Member, MLPShape, RowSpans, StackedNetwork, check_activation
 
 _LOSSES = ("loss", "generator_loss", "discriminator_loss")
 _SAMPLE = 3  # a purpose of the estimator's seed
@@ -135,11 +134,9 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
     def _check(self) -> None:
         """What scikit-learn's validation cannot see; before any work on the data."""
         self._find_device()
-        if self.activation != "original":
-            check_activation(self.activation, twice=self._twice)
-        for width in {width for widths in self._all_widths() for width in widths}:
-            if self.activation != "original":
-                StackedActivation([self.activation], width, [0], proxy_norm=self.proxy_norm)
+        widths = {width for widths in self._all_widths() for width in widths}
+        for width in widths if self.activation != "original" else ():
+            check_activation(self.activation, width, proxy_norm=self.proxy_norm, twice=self._twice)
         MLPShape(1, (), 1, normalization=self.normalization, proxy_norm=self.proxy_norm)
         for callback in self.callbacks or ():
             if not callable(getattr(callback, "on_epoch_end", None)):

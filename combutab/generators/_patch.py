@@ -10,10 +10,10 @@ from typing import Any
 from torch import nn
 
 from combutab.activations import make_activation
-from combutab.generators._constraints import check_activation
-from combutab.nn import ActivationSpec
+from combutab.nn import ActivationSpec, check_activation
 
 _REPLACED = (nn.ReLU, nn.LeakyReLU)
+_WIDTH = 256  # that the activation is tried at
 
 
 def patch_ctgan(model_or_class: Any, activation: ActivationSpec = "combu") -> Any:
@@ -77,7 +77,7 @@ def patch_ctgan(model_or_class: Any, activation: ActivationSpec = "combu") -> An
             "model_or_class must be ctgan.CTGAN or ctgan.TVAE, a subclass or an unfitted model, "
             f"got {model_or_class!r}; the models of combutab have activation= themselves"
         )
-    check_activation(activation, twice=issubclass(cls, ctgan.CTGAN))
+    check_activation(activation, _WIDTH, twice=issubclass(cls, ctgan.CTGAN))
     cls = getattr(cls, "_unpatched", cls)
     patched = _patched_class(cls, activation)
     if isinstance(model_or_class, type):

@@ -17,10 +17,9 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from combutab._device import resolve_device
-from combutab.activations import make_activation
 from combutab.estimators import BaseMLP, MLPClassifier, MLPRegressor
 from combutab.model_selection._scores import METRICS, Task
-from combutab.nn import ActivationSpec
+from combutab.nn import ActivationSpec, build_activation
 from combutab.preprocessing import TableEncoder, infer_task
 
 Test = Literal["corrected-t", "wilcoxon"]
@@ -367,7 +366,7 @@ def _activations(
     for factory in named.values():
         for width in set(hidden):
             try:
-                make_activation(factory, width)
+                build_activation(factory, width)
             except (ValueError, TypeError) as error:
                 raise ComparisonError(str(error)) from error
     return named

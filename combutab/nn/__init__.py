@@ -1,6 +1,7 @@
 """Stacked layers and networks: M models of one shape as one batched program."""
 
-from combutab.nn._activation import ActivationSpec, StackedActivation
+from combutab.nn._activation import ActivationSpec, StackedActivation, build_activation
+from combutab.nn._activation_check import check_activation
 from combutab.nn._block_pass import BlockPass
 from combutab.nn._critic_pass import CriticPass
 from combutab.nn._dropout import MaskMaker
@@ -46,6 +47,8 @@ __all__ = [
     "StackedNorm",
     "StackedRowDecoder",
     "StackedRowEncoder",
+    "build_activation",
+    "check_activation",
     "fill_gradients",
     "frozen",
     "gradient_penalty",

@@ -1,106 +1,153 @@
-"""One activation slot of a stack: each member's own activation on its own slice of members."""
+"""One activation slot of a stack: each member's own activation on its own slice of members.
+
+One rule says what a module is given. A module of a user's is a plain torch module: each member has
+one of its own, which is called with the rows that the member has, (rows, width), however many
+members there are. Modules that are known to do the same to all members' rows at once, ours and
+torch's elementwise ones, see (members, rows, width).
+"""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from combutab.activations import ProxyNorm, make_activation
+from combutab._random import fold_in
+from combutab._seeded_draws import SeededDraws
+from combutab.activations import ProxyNorm, is_known, make_activation
 
 ActivationSpec = str | Callable[[int], nn.Module]
 
 
-_generator_lock = threading.Lock()  # torch's global generator serves one thread at a time here
+def build_activation(
+    spec: ActivationSpec, width: int, seed: int = 0, *, proxy_norm: bool = False
+) -> nn.Module:
+    """A fresh module; what it draws at construction follows the seed alone.
 
-
-def _build(spec: ActivationSpec, width: int, seed: int, proxy_norm: bool) -> nn.Module:
-    """A fresh module; what it draws at construction follows the member's seed alone."""
-    # the caller's global generator is left as it was
-    with _generator_lock, torch.random.fork_rng(devices=[]):
-        torch.random.default_generator.manual_seed(seed)
+    Torch's global generator is neither read nor set.
+    """
+    with SeededDraws(lambda: seed):
         module = make_activation(spec, width)
         return ProxyNorm(module, width) if proxy_norm else module
 
 
-class _MemberModules(nn.Module):
-    """Modules with a state of their own (PReLU, ProxyNorm, a user's module), one a member.
+class StackedModules(nn.Module):
+    """Known modules with a value for each unit (PReLU, ProxyNorm), whose tensors are stacked.
 
-    Their parameters are stacked, (m, ...). Ours hold values for each unit and broadcast as
-    (m, 1, width); any other module goes through ``torch.func.vmap``, or through a loop over
-    members where vmap cannot trace it.
+    Their parameters and buffers are (m, width), and broadcast as (m, 1, width).
     """
 
-    def __init__(self, modules: Sequence[nn.Module], width: int, dtype: torch.dtype) -> None:
+    def __init__(self, modules: Sequence[nn.Module], dtype: torch.dtype) -> None:
         super().__init__()
         self._skeleton = [modules[0].to(dtype)]  # in a list: not registered, its values unused
-        self._names: list[tuple[str, str]] = []
-        states = [
-            ({n: p.detach() for n, p in m.named_parameters()}, dict(m.named_buffers()))
-            for m in modules
-        ]
-        parameters, buffers = states[0]
-        self._broadcasts = type(modules[0]).__module__.startswith("combutab.activations") and all(
-            t.shape == (width,) for t in (*parameters.values(), *buffers.values())
-        )
-        for name in parameters:
-            stacked = torch.stack([s[0][name] for s in states]).to(dtype)
-            key = "p_" + name.replace(".", "_")
-            self.register_parameter(key, nn.Parameter(stacked))
-            self._names.append((name, key))
-        for name, value in buffers.items():
-            key = "b_" + name.replace(".", "_")
-            stacked = torch.stack([s[1][name] for s in states])
-            self.register_buffer(key, stacked.to(dtype) if value.is_floating_point() else stacked)
-            self._names.append((name, key))
-        self._vmap_works = self._probe_vmap(width, dtype)
+        self.names: list[tuple[str, str]] = []  # of each tensor in the skeleton, and here
+        for name, _ in modules[0].named_parameters():
+            stacked = torch.stack([m.get_parameter(name).detach() for m in modules])
+            self.register_parameter(self._name("p_", name), nn.Parameter(stacked.to(dtype)))
+        for name, value in modules[0].named_buffers():
+            stacked = torch.stack([m.get_buffer(name) for m in modules])
+            stacked = stacked.to(dtype) if value.is_floating_point() else stacked
+            self.register_buffer(self._name("b_", name), stacked)
+
+    def _name(self, prefix: str, name: str) -> str:
+        self.names.append((name, prefix + name.replace(".", "_")))
+        return self.names[-1][1]
 
     @property
     def skeleton(self) -> nn.Module:
         """One member's module; the values of its tensors are not used."""
         return self._skeleton[0]
 
-    @property
-    def names(self) -> list[tuple[str, str]]:
-        """The name of each tensor in the skeleton, and of its stack here."""
-        return self._names
-
-    def _probe_vmap(self, width: int, dtype: torch.dtype) -> bool:
-        if self._broadcasts or self._n_members() == 1:
-            return False
-        # NOTE: a probe decides, since a module cannot say whether vmap can trace it
-        try:
-            self._mapped(torch.zeros(self._n_members(), 2, width, dtype=dtype))
-        except Exception:
-            return False
-        return True
-
-    def _n_members(self) -> int:
-        return int(getattr(self, self._names[0][1]).shape[0])
-
-    def _state(self) -> dict[str, Tensor]:
-        return {name: getattr(self, key) for name, key in self._names}
-
-    def _call(self, state: dict[str, Tensor], x: Tensor) -> Tensor:
-        return torch.func.functional_call(self._skeleton[0], state, (x,))
-
-    def _mapped(self, x: Tensor) -> Tensor:
-        return torch.func.vmap(self._call)(self._state(), x)
-
     def forward(self, x: Tensor) -> Tensor:
-        self._skeleton[0].train(self.training)
-        state = self._state()
-        if self._n_members() == 1:
-            return self._call({n: v[0] for n, v in state.items()}, x[0]).unsqueeze(0)
-        if self._broadcasts:
-            return self._call({n: v.unsqueeze(1) for n, v in state.items()}, x)
-        if self._vmap_works:
-            return self._mapped(x)
-        outputs = [self._call({n: v[i] for n, v in state.items()}, x[i]) for i in range(x.shape[0])]
-        return torch.stack(outputs)
+        state = {name: getattr(self, key).unsqueeze(1) for name, key in self.names}
+        return _bound(self.skeleton, state)(x)
+
+
+def _bound(module: nn.Module, state: dict[str, Tensor], prefix: str = "") -> nn.Module:
+    """A copy of a known module with other tensors; threads may call one module's at once."""
+    bound = copy.copy(module)
+    for own in ("_parameters", "_buffers"):
+        tensors = getattr(module, own).items()
+        setattr(bound, own, {n: None if t is None else state[prefix + n] for n, t in tensors})
+    bound._modules = {
+        n: None if child is None else _bound(child, state, f"{prefix}{n}.")
+        for n, child in module._modules.items()
+    }
+    return bound
+
+
+class SeparateModules(nn.Module):
+    """Modules of a user's, one a member, each called with its member's rows, (rows, width).
+
+    What they draw in training comes from their member's seed. Places that hold no row of a member
+    (its batch is shorter) are not shown to its module, and become 0.
+    """
+
+    def __init__(
+        self, modules: Sequence[nn.Module], seeds: Sequence[int], dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        self.each = nn.ModuleList(module.to(dtype) for module in modules)
+        self._seeds = list(seeds)
+        self.n_draws: Tensor  # calls that drew, of each member: part of what is saved
+        self.register_buffer("n_draws", torch.zeros(len(modules), dtype=torch.int64))
+
+    def tensors(self, i: int) -> Iterator[tuple[str, nn.Module, str]]:
+        """Name, owner and the owner's attribute of all that member i's module holds."""
+        for kind, pairs in (
+            ("p_", self.each[i].named_parameters()),
+            ("b_", self.each[i].named_buffers()),
+        ):
+            names = [name for name, _ in pairs]
+            flat = [name.replace(".", "_") for name in names]
+            for name, short in zip(names, flat, strict=True):
+                path, _, attribute = name.rpartition(".")
+                # "a.b" and "a_b" are two tensors
+                key = kind + (short if len(set(flat)) == len(flat) else name)
+                yield key, self.each[i].get_submodule(path), attribute
+
+    def keep(self, members: Sequence[int]) -> None:
+        """Drop the modules of all members but these; their tensors are the stack's to drop."""
+        self.each = nn.ModuleList(self.each[i] for i in members)
+        self._seeds = [self._seeds[i] for i in members]
+
+    def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
+        return torch.stack(
+            [self._rows(i, x[i], None if valid is None else valid[i]) for i in range(len(x))]
+        )
+
+    def _rows(self, i: int, x: Tensor, valid: Tensor | None) -> Tensor:
+        n = len(x) if valid is None else int(valid.sum())
+        if n == 0:
+            return torch.zeros_like(x)
+        out = self._call(i, x[:n])
+        return out if n == len(x) else F.pad(out, (0, 0, 0, len(x) - n))
+
+    def _call(self, i: int, x: Tensor) -> Tensor:
+        module = self.each[i]
+        if not self.training:
+            return module(x)
+        held = [
+            (owner, name, value)
+            for owner in module.modules()
+            for name, value in owner._buffers.items()
+        ]
+        with SeededDraws(partial(self._next_seed, i)):
+            out = module(x)
+        for owner, name, value in held:  # a buffer may be another tensor now
+            now = owner._buffers[name]
+            if value is not None and now is not None and now is not value:
+                owner._buffers[name] = value.copy_(now.detach())
+        return out
+
+    def _next_seed(self, i: int) -> int:
+        self.n_draws[i] += 1
+        return fold_in(self._seeds[i], int(self.n_draws[i])) >> 1
 
 
 @dataclass(frozen=True)
@@ -145,34 +192,54 @@ class StackedActivation(nn.Module):
             stop = start + 1
             while stop < len(specs) and specs[stop] == specs[start]:
                 stop += 1
-            first = _build(specs[start], width, seeds[start], proxy_norm)
-            if any(True for _ in first.parameters()) or any(True for _ in first.buffers()):
-                rest = [
-                    _build(specs[i], width, seeds[i], proxy_norm) for i in range(start + 1, stop)
-                ]
-                first = _MemberModules([first, *rest], width, dtype)
+            modules = (
+                build_activation(specs[i], width, seeds[i], proxy_norm=proxy_norm)
+                for i in range(start, stop)
+            )
             self.groups.append(_Group(start, stop, len(self.kinds)))
-            self.kinds.append(first)
+            self.kinds.append(_of_members(modules, width, seeds[start:stop], dtype))
             start = stop
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
+        """``valid``, (M, batch): which places hold a row; None: all."""
         if len(self.groups) == 1:
-            return self.kinds[self.groups[0].index](x)
-        return torch.cat([self.kinds[g.index](x[g.start : g.stop]) for g in self.groups])
+            return self._apply_kind(self.groups[0], x, valid)
+        return torch.cat([self._apply_kind(g, x[g.start : g.stop], valid) for g in self.groups])
+
+    def _apply_kind(self, group: _Group, x: Tensor, valid: Tensor | None) -> Tensor:
+        kind = self.kinds[group.index]
+        if isinstance(kind, SeparateModules) and valid is not None:
+            return kind(x, valid[group.start : group.stop])
+        return kind(x)
 
     def member_range(self, kind: int) -> tuple[int, int]:
         """The members [start, stop) that module ``kind`` of the slot serves."""
         group = next(g for g in self.groups if g.index == kind)
         return group.start, group.stop
 
-    def select_groups(self, keep: Sequence[int]) -> list[tuple[int, list[int]]]:
-        """Keep these members; returns (module index, rows of that module to keep) pairs."""
-        kept, groups, start = [], [], 0
+    def select_groups(self, keep: Sequence[int]) -> None:
+        """Keep these members; the tensors are the stack's to drop."""
+        groups, start = [], 0
         for group in self.groups:
             rows = [m - group.start for m in keep if group.start <= m < group.stop]
+            kind = self.kinds[group.index]
+            if isinstance(kind, SeparateModules):
+                kind.keep(rows)
             if rows:
                 groups.append(_Group(start, start + len(rows), group.index))
                 start += len(rows)
-            kept.append((group.index, rows))
         self.groups = groups
-        return kept
+
+
+def _of_members(
+    modules: Iterator[nn.Module], width: int, seeds: Sequence[int], dtype: torch.dtype
+) -> nn.Module:
+    """What serves members of one activation, given a module for each."""
+    first = next(modules)
+    tensors = [*first.parameters(), *first.buffers()]
+    if is_known(first):
+        if not tensors:
+            return first
+        if all(tensor.shape == (width,) for tensor in tensors):
+            return StackedModules([first, *modules], dtype)
+    return SeparateModules([first, *modules], seeds, dtype)

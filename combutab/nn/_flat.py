@@ -9,51 +9,65 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Slot:
-    """Where one tensor of a module lives in the matrix."""
+class Entry:
+    """One tensor of a module, and the members that own it."""
 
     name: str  # the same for a member whatever it is stacked with
     module: nn.Module
     attribute: str
     start: int  # members [start, stop) own a row of the tensor
     stop: int
+    stacked: bool = True  # whether its first axis is that of the members; else it is one member's
+
+    @property
+    def tensor(self) -> Tensor:
+        """The tensor itself."""
+        return getattr(self.module, self.attribute)
+
+    def kept(self, keep: Sequence[int]) -> Self | None:
+        """The entry once only these members are left; None if nothing is."""
+        start, stop = (sum(m < end for m in keep) for end in (self.start, self.stop))
+        return None if start == stop else replace(self, start=start, stop=stop)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot(Entry):
+    """Where a tensor lives in the matrix."""
+
     columns: slice
     tail: tuple[int, ...]  # shape after the member axis
 
 
-def lay_out(
-    tensors: Sequence[tuple[str, nn.Module, str, int, int]], n_members: int
-) -> tuple[list[Slot], int]:
-    """Give each (name, module, attribute, start, stop) its columns.
+def lay_out(tensors: Sequence[Entry], n_members: int) -> tuple[list[Slot], int]:
+    """Give each tensor its columns.
 
     Tensors that all members own come first, in the given order. The rest (activations with
     parameters of their own) share columns: no two of them serve the same member.
     """
-    shared = [t for t in tensors if (t[3], t[4]) == (0, n_members)]
-    owned = [t for t in tensors if (t[3], t[4]) != (0, n_members)]
+    shared = [t for t in tensors if (t.start, t.stop) == (0, n_members)]
+    owned = [t for t in tensors if (t.start, t.stop) != (0, n_members)]
     slots: list[Slot] = []
     position = 0
 
-    def place(entry: tuple[str, nn.Module, str, int, int], at: int) -> int:
-        name, module, attribute, start, stop = entry
-        tail = tuple(getattr(module, attribute).shape[1:])
-        slots.append(
-            Slot(name, module, attribute, start, stop, slice(at, at + math.prod(tail)), tail)
-        )
-        return at + math.prod(tail)
+    def place(entry: Entry, at: int) -> int:
+        tail = tuple(entry.tensor.shape[entry.stacked :])
+        end = at + math.prod(tail)
+        slots.append(Slot(**vars(entry), columns=slice(at, end), tail=tail))
+        return end
 
     for entry in shared:
         position = place(entry, position)
     end = position
     cursors: dict[tuple[int, int], int] = {}
     for entry in owned:
-        group = (entry[3], entry[4])
+        group = (entry.start, entry.stop)
         cursors[group] = place(entry, cursors.get(group, position))
         end = max(end, cursors[group])
     return slots, end
@@ -86,20 +100,20 @@ class FlatTensors:
         self.values = torch.zeros(n_members, width, dtype=dtype, device=device)
         self.grads = torch.zeros_like(self.values) if with_grad else None
         for slot in slots:
-            self._view(self.values, slot).copy_(getattr(slot.module, slot.attribute).detach())
+            self._view(self.values, slot).copy_(slot.tensor.detach())
         self._point()
 
     def _view(self, matrix: Tensor, slot: Slot) -> Tensor:
         rows = matrix[slot.start : slot.stop, slot.columns]
-        return rows.view(slot.stop - slot.start, *slot.tail)
+        return rows.view((slot.stop - slot.start, *slot.tail) if slot.stacked else slot.tail)
 
     def _point(self) -> None:
         for slot in self.slots:
             view = self._view(self.values, slot)
-            if self.grads is None:
+            if isinstance(slot.tensor, nn.Parameter):
+                slot.tensor.data = view
+            else:
                 setattr(slot.module, slot.attribute, view)
-                continue
-            getattr(slot.module, slot.attribute).data = view
 
     def backward(self, loss: Tensor) -> None:
         """Set ``grads`` to the derivative of a scalar by every parameter.
@@ -121,14 +135,7 @@ class FlatTensors:
         self.values = self.values[index]
         if self.grads is not None:
             self.grads = torch.zeros_like(self.values)
-        self.slots = [
-            replace(
-                slot,
-                start=sum(m < slot.start for m in keep),
-                stop=sum(m < slot.stop for m in keep),
-            )
-            for slot in self.slots
-        ]
+        self.slots = [kept for slot in self.slots if (kept := slot.kept(keep)) is not None]
         self._point()
 
     def member(self, i: int) -> dict[str, Tensor]:
@@ -153,9 +160,8 @@ class FlatTensors:
 
 def backward(loss: Tensor, flats: Sequence[FlatTensors]) -> None:
     """Set the ``grads`` of several matrices in one backward pass."""
-    slots = [(flat, slot) for flat in flats for slot in flat.slots if slot.stop > slot.start]
-    parameters = [getattr(slot.module, slot.attribute) for _, slot in slots]
-    grads = torch.autograd.grad(loss, parameters, allow_unused=True)
+    slots = [(flat, slot) for flat in flats for slot in flat.slots]
+    grads = torch.autograd.grad(loss, [slot.tensor for _, slot in slots], allow_unused=True)
     for (flat, slot), grad in zip(slots, grads, strict=True):
         assert flat.grads is not None
         view = flat._view(flat.grads, slot)

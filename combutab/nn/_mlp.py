@@ -136,7 +136,7 @@ class StackedMLP(StackedNetwork):
         for i, (linear, norm, activation) in enumerate(layers):
             h = linear(h)
             h = norm(h, valid) if isinstance(norm, StackedNorm) else h
-            h = activation(h)
+            h = activation(h, valid)
             if masks is not None:
                 h = h * masks[i]
         return self.linears[-1](h)

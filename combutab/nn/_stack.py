@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from combutab.nn._activation import ActivationSpec, StackedActivation, _MemberModules
-from combutab.nn._flat import FlatTensors, backward, lay_out
+from combutab.nn._activation import ActivationSpec, SeparateModules, StackedActivation
+from combutab.nn._flat import Entry, FlatTensors, backward, lay_out
 from combutab.nn._layers import StackedLinear
-
-Entry = tuple[str, nn.Module, str, int, int]  # name, module, attribute, members from, and to
 
 
 @dataclass(frozen=True)
@@ -64,14 +62,14 @@ class StackedNetwork(nn.Module):
         others: list[Entry] = []
         buffers: list[Entry] = []
         self._integer_buffers: list[Entry] = []
-        for prefix, module, start, stop in self._owners("", self):
-            for name, _ in module.named_parameters(recurse=False):
-                is_weight = isinstance(module, StackedLinear) and name == "weight"
-                entry = (f"{prefix}{name}", module, name, start, stop)
+        for entry in self._entries("", self):
+            tensor = entry.tensor
+            if isinstance(tensor, nn.Parameter) and tensor.requires_grad:
+                is_weight = isinstance(entry.module, StackedLinear) and entry.attribute == "weight"
                 (weights if is_weight else others).append(entry)
-            for name, buffer in module.named_buffers(recurse=False):
-                entry = (f"{prefix}{name}", module, name, start, stop)
-                (buffers if buffer.is_floating_point() else self._integer_buffers).append(entry)
+            else:  # a frozen parameter is a buffer: it is kept, and not trained
+                floating = tensor.is_floating_point()
+                (buffers if floating else self._integer_buffers).append(entry)
         slots, width = lay_out([*weights, *others], m)
         self.n_decayed = sum(s.columns.stop - s.columns.start for s in slots[: len(weights)])
         self.flat = FlatTensors(slots, width, m, dtype=dtype, device=device, with_grad=True)
@@ -80,29 +78,33 @@ class StackedNetwork(nn.Module):
             slots, width, m, dtype=dtype, device=device, with_grad=False
         )
 
-    def _owners(self, prefix: str, module: nn.Module) -> list[tuple[str, nn.Module, int, int]]:
-        """(prefix of names, module, first member, past the last) of all that may hold tensors."""
+    def _entries(self, prefix: str, module: nn.Module) -> Iterator[Entry]:
+        """All tensors below a module; those of an activation slot have the slot's name."""
         if isinstance(module, StackedActivation):
-            return [
-                (prefix, kind, *module.member_range(k))
-                for k, kind in enumerate(module.kinds)
-                if isinstance(kind, _MemberModules)
-            ]
-        owners = [(prefix, module, 0, self.n_members)]
+            for k, kind in enumerate(module.kinds):
+                start, stop = module.member_range(k)
+                yield from _own(prefix, kind, start, stop)
+                if isinstance(kind, SeparateModules):
+                    for i in range(stop - start):
+                        for name, owner, attribute in kind.tensors(i):
+                            place = start + i
+                            yield Entry(prefix + name, owner, attribute, place, place + 1, False)
+            return
+        yield from _own(prefix, module, 0, self.n_members)
         for name, child in module.named_children():
-            owners += self._owners(f"{prefix}{name}.", child)
-        return owners
+            yield from self._entries(f"{prefix}{name}.", child)
 
     def select(self, keep: Sequence[int]) -> None:
         """Drop all members but these (increasing positions)."""
         index = torch.tensor(list(keep), dtype=torch.int64, device=self.device)
-        for _, module, name, start, stop in self._integer_buffers:
-            rows = index[(index >= start) & (index < stop)] - start
-            setattr(module, name, getattr(module, name)[rows])
-        self._integer_buffers = [
-            (full, module, name, sum(k < start for k in keep), sum(k < stop for k in keep))
-            for full, module, name, start, stop in self._integer_buffers
-        ]
+        integers = self._integer_buffers
+        self._integer_buffers = []
+        for entry in integers:
+            rows = index[(index >= entry.start) & (index < entry.stop)] - entry.start
+            if entry.stacked:
+                setattr(entry.module, entry.attribute, entry.tensor[rows])
+            if (kept := entry.kept(keep)) is not None:
+                self._integer_buffers.append(kept)
         for module in self.modules():
             if isinstance(module, StackedActivation):
                 module.select_groups(keep)
@@ -113,10 +115,15 @@ class StackedNetwork(nn.Module):
     def member_state(self, i: int) -> dict[str, Tensor]:
         """Copies of all that member i learned, by names that do not depend on the stack."""
         state = self.flat.member(i) | self.flat_buffers.member(i)
-        for full, module, name, start, stop in self._integer_buffers:
-            if start <= i < stop:
-                state[full] = getattr(module, name)[i - start].clone()
-        return state
+        return state | {name: value.clone() for name, value in self._integers(i).items()}
+
+    def _integers(self, i: int) -> dict[str, Tensor]:
+        """Member i's integer buffers themselves, by name."""
+        return {
+            entry.name: entry.tensor[i - entry.start] if entry.stacked else entry.tensor
+            for entry in self._integer_buffers
+            if entry.start <= i < entry.stop
+        }
 
     def load_member(self, i: int, state: dict[str, Tensor]) -> None:
         """Set member i to a state that ``member_state`` gave."""
@@ -128,9 +135,15 @@ class StackedNetwork(nn.Module):
             )
         self.flat.load_member(i, state)
         self.flat_buffers.load_member(i, state)
-        for full, module, name, start, stop in self._integer_buffers:
-            if start <= i < stop:
-                getattr(module, name)[i - start].copy_(state[full])
+        for name, value in self._integers(i).items():
+            value.copy_(state[name])
+
+
+def _own(prefix: str, module: nn.Module, start: int, stop: int) -> Iterator[Entry]:
+    """The tensors that a module itself holds, stacked."""
+    for pairs in (module.named_parameters(recurse=False), module.named_buffers(recurse=False)):
+        for name, _ in pairs:
+            yield Entry(f"{prefix}{name}", module, name, start, stop)
 
 
 def fill_gradients(loss: Tensor, *networks: StackedNetwork) -> None:

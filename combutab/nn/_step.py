@@ -125,7 +125,7 @@ class InPlaceStep:
         """Look at members and memory anew, after members were dropped."""
         like, at = self.linears[0].weight, self._at
         self._scratch = Scratch(like.dtype, like.device)
-        self._valid: Tensor | None = None  # for batch normalisation
+        self._valid: Tensor | None = None  # for what looks across rows
         self._targets = [(at(layer, "weight"), at(layer, "bias")) for layer in self.linears]
         self._loan = GradientLoan([weight for weight, _ in self._targets])
         self._weights = [layer.weight.data for layer in self.linears]
@@ -146,7 +146,8 @@ class InPlaceStep:
         parts = []
         for group in slot.groups:
             memory = StageMemory(self._scratch, f"{i}.{group.index}")
-            part = activation_stage(slot.kinds[group.index], memory, at, like)
+            valid = partial(self._valid_rows, group.start, group.stop)
+            part = activation_stage(slot.kinds[group.index], memory, at, like, valid)
             parts.append((group.start, group.stop, part))
         return _Layer(stage, parts)
 
@@ -157,6 +158,9 @@ class InPlaceStep:
 
     def _normalize(self, norm: StackedNorm, x: Tensor) -> Tensor:
         return cast(Tensor, norm(x, self._valid))
+
+    def _valid_rows(self, start: int, stop: int) -> Tensor | None:
+        return None if self._valid is None else self._valid[start:stop]
 
     @torch.no_grad()
     def run(

@@ -7,7 +7,8 @@ autograd, stage by stage, so that the matrix products around it need not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from functools import partial
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ from combutab.activations import (
     in_place_group,
     standardize_of,
 )
-from combutab.nn._activation import _MemberModules
+from combutab.nn._activation import SeparateModules, StackedModules
 from combutab.nn._layers import StackedNorm
 from combutab.nn._scratch import Scratch
 
@@ -153,8 +154,8 @@ class AutogradStage:
             x.copy_(self._call(x))
             return
         with torch.enable_grad():
-            leaf = x.clone().requires_grad_()
-            out = self._call(leaf)
+            leaf = x.detach().requires_grad_()
+            out = self._call(leaf.clone())  # no leaf: a module may work in place
         self._ends = leaf, out
         x.copy_(out.detach())
 
@@ -165,30 +166,48 @@ class AutogradStage:
         of: list[Tensor | None] = [None] * (1 + len(self._targets))
         if raw.requires_grad:
             of = list(torch.autograd.grad(raw, [leaf, *self._parameters], grad, allow_unused=True))
-        for target, value in zip([grad, *self._targets], of, strict=True):
+        # ``grad`` last: of one row, a parameter's gradient may be ``grad`` itself
+        for target, value in zip([*self._targets, grad], [*of[1:], of[0]], strict=True):
             if value is None:
                 target.zero_()
             else:
                 target.copy_(value)
 
 
-def activation_stage(module: nn.Module, memory: StageMemory, at: GradientOf, like: Tensor) -> Stage:
-    """The stage of one activation module of a slot."""
+def activation_stage(
+    module: nn.Module,
+    memory: StageMemory,
+    at: GradientOf,
+    like: Tensor,
+    valid: Callable[[], Tensor | None],
+) -> Stage:
+    """The stage of one activation module of a slot; ``valid``: which places hold a row."""
     kernel = in_place(module)
     if kernel is not None:
         return PointwiseStage(kernel, memory)
     stage = in_place_group(module, like, memory.kept, memory.work)
     if stage is not None:
         return stage
-    if isinstance(module, _MemberModules) and isinstance(module.skeleton, ProxyNorm):
+    if isinstance(module, StackedModules) and isinstance(module.skeleton, ProxyNorm):
         phi = InPlaceProxyNorm.kernel_of(module.skeleton)
         if phi is not None:
             values = {name: getattr(module, key).data.unsqueeze(1) for name, key in module.names}
             grads = {name: at(module, key).unsqueeze(1) for name, key in module.names}
             return InPlaceProxyNorm(module.skeleton, phi, values, grads, memory.kept, memory.work)
+    if isinstance(module, SeparateModules):
+        return AutogradStage(partial(_of_rows, module, valid), parameters_of(module, at))
     return AutogradStage(module, parameters_of(module, at))
 
 
+def _of_rows(module: SeparateModules, valid: Callable[[], Tensor | None], x: Tensor) -> Tensor:
+    return cast(Tensor, module(x, valid()))
+
+
 def parameters_of(module: nn.Module, at: GradientOf) -> list[tuple[Tensor, Tensor]]:
-    """The parameters of a module, each with the place of its gradient."""
-    return [(p, at(module, name)) for name, p in module.named_parameters(recurse=False)]
+    """The parameters of a module that are trained, each with the place of its gradient."""
+    return [
+        (parameter, at(owner, name))
+        for owner in module.modules()
+        for name, parameter in owner.named_parameters(recurse=False)
+        if parameter.requires_grad
+    ]
