@@ -71,6 +71,7 @@ def train_lbfgs(
         reason, n_iter = "interrupted", 0
         loss, x = best[0] if best else (np.inf, start)
     values[0].copy_(torch.from_numpy(x))
+    _settle_statistics(net, batch)
     return MemberResult(
         state={n: v.cpu() for n, v in net.member_state(0).items()},
         optimizer={},
@@ -84,3 +85,21 @@ def train_lbfgs(
         best_score=-np.inf,
         n_idle=0,
     )
+
+
+@torch.no_grad()
+def _settle_statistics(net: StackedNetwork, batch: Rows) -> None:
+    """Let the running statistics of batch normalisation be those of the rows at the last weights.
+
+    So far they are an average over weights that the line search tried.
+    """
+    modules = [m for m in net.modules() if getattr(m, "momentum", None) is not None]
+    before = [module.momentum for module in modules]
+    try:
+        for module in modules:
+            module.momentum = 1.0
+        if modules:
+            net(batch.dense, batch.codes)
+    finally:
+        for module, momentum in zip(modules, before, strict=True):
+            module.momentum = momentum

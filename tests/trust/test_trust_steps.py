@@ -1,0 +1,190 @@
+"""Random configurations of the steps that work in memory of their own, beside autograd."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from combutab._random import fold_in
+from combutab.activations import ACTIVATIONS
+from combutab.nn import (
+    NORMALIZATIONS,
+    BlockPass,
+    CriticPass,
+    Member,
+    MLPShape,
+    Scratch,
+    StackedCritic,
+    StackedGenerator,
+    StackedMLP,
+    StackedRowEncoder,
+    gradient_penalty,
+)
+
+BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
+UNITWISE = sorted(
+    set(ACTIVATIONS) - {n for n in ACTIVATIONS if n.startswith(("pln", "pls", "la-"))}
+)
+
+
+def _choose(rng, options):
+    return options[int(rng.integers(len(options)))]
+
+
+def _random_network(seed):
+    """A shape and members, and what they are trained on."""
+    rng = np.random.default_rng(seed)
+    normalization = _choose(rng, NORMALIZATIONS)
+    proxy_norm = normalization in ("layer", "group") and bool(rng.integers(2))
+    names = UNITWISE if proxy_norm else sorted(ACTIVATIONS)
+    multiple = 8 if normalization in ("group", "pln") else 1  # PLN has no group of one
+    hidden = tuple(multiple * int(rng.integers(2, 6)) for _ in range(rng.integers(0, 4)))
+    kinds = [_choose(rng, names) for _ in range(rng.integers(1, 4))]
+    members = [
+        Member(fold_in(seed, i), kind, float(_choose(rng, [0.0, 0.3])))
+        for i, kind in enumerate(kind for kind in kinds for _ in range(rng.integers(1, 3)))
+    ]
+    shape = MLPShape(
+        int(rng.integers(1, 5)),
+        hidden,
+        int(rng.integers(1, 4)),
+        cardinalities=tuple(int(c) for c in rng.integers(2, 12, rng.integers(0, 3))),
+        normalization=normalization,
+        proxy_norm=proxy_norm,
+        init=_choose(rng, ["torch", "kaiming", "ntk"]),
+    )
+    return rng, shape, members
+
+
+def _data(rng, shape, members):
+    rows = int(_choose(rng, [1, 2, 3, 7, 20]))
+    m = len(members)
+    dense = torch.from_numpy(rng.normal(0, _choose(rng, [0.1, 1, 30]), (m, rows, shape.n_dense)))
+    codes = None
+    if shape.cardinalities:
+        columns = [rng.integers(0, c, (m, rows)) for c in shape.cardinalities]
+        codes = torch.from_numpy(np.stack(columns, -1))
+    valid = None
+    if rng.integers(3) == 0:
+        counts = torch.from_numpy(rng.integers(0, rows + 1, m))
+        valid = torch.arange(rows) < counts.unsqueeze(1)
+    weight = torch.from_numpy(rng.normal(size=(m, rows, shape.n_outputs)))
+    if valid is not None:
+        weight = weight * valid.unsqueeze(-1)
+    return dense, codes, valid, weight
+
+
+def _both(net, twin, dense, codes, valid, weight, key):
+    dropped = any(member.dropout for member in net.members)
+    keys = [fold_in(key, i) for i in range(net.n_members)]
+
+    def masks():
+        return net.mask_maker().draw(keys, dense.shape[1]) if dropped else None
+
+    def objective(raw):
+        return (raw * weight).sum() + ((raw * weight) ** 2).sum()
+
+    net.gradients(dense, objective, codes, masks(), valid)
+    twin.flat.backward(objective(twin(dense, codes, masks(), valid)))
+    torch.testing.assert_close(net.flat.grads, twin.flat.grads, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(net.flat_buffers.values, twin.flat_buffers.values)
+
+
+@pytest.mark.parametrize("seed", range(120 * BUDGET))
+def test_random_networks_have_autograds_gradients(seed):
+    rng, shape, members = _random_network(seed)
+    net, twin = (StackedMLP(shape, members, dtype=torch.float64) for _ in range(2))
+    for step in range(2):  # the second one in memory that the first has left
+        _both(net, twin, *_data(rng, shape, members), fold_in(seed, step))
+    keep = sorted(rng.choice(len(members), int(rng.integers(1, len(members) + 1)), replace=False))
+    net.select(keep)
+    twin.select(keep)
+    members = [members[k] for k in keep]
+    dense, codes, valid, weight = _data(rng, shape, members)
+    _both(net, twin, dense, codes, valid, weight, seed)
+    net.eval()
+    twin.eval()
+    rows = None if codes is None else codes[0]
+    with torch.no_grad():
+        shared = dense[:1].expand(len(members), -1, -1)
+        expected = twin(shared, None if rows is None else codes[:1].expand(len(members), -1, -1))
+    got = net.predict(dense[0], rows, chunk=3)
+    torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-9)
+    for i in range(len(members)):  # and alone
+        alone = StackedMLP(shape, [members[i]], dtype=torch.float64).eval()
+        alone.load_member(0, net.member_state(i))
+        torch.testing.assert_close(alone.predict(dense[0], rows, 64)[0], expected[i])
+
+
+def _random_block(seed):
+    rng = np.random.default_rng(seed)
+    widths = tuple(int(w) for w in rng.integers(2, 9, rng.integers(1, 4)))
+    members = [Member(fold_in(seed, i), _choose(rng, sorted(ACTIVATIONS))) for i in range(2)]
+    return rng, widths, sorted(members, key=lambda m: m.activation)
+
+
+@pytest.mark.parametrize("seed", range(40 * BUDGET))
+@pytest.mark.parametrize("kind", ["generator", "encoder"])
+def test_random_block_networks_have_autograds_gradients(kind, seed):
+    rng, widths, members = _random_block(seed)
+    normalization = _choose(rng, ["none", "batch"])
+    if kind == "generator":
+        net = StackedGenerator(
+            3, 2, 4, widths, members, normalization=normalization, dtype=torch.float64
+        )
+    else:
+        net = StackedRowEncoder(
+            5, widths, 2, members, normalization=normalization, dtype=torch.float64
+        )
+    if not BlockPass.fits(net):
+        assert any(m.activation not in _WITH_KERNELS for m in members)
+        return
+    scratch = Scratch(net.dtype, net.device)
+    for _ in range(2):
+        n = int(_choose(rng, [2, 3, 9]))
+        x = torch.from_numpy(rng.normal(size=(2, n, 5)))
+        weight = torch.from_numpy(rng.normal(size=(2, n, 4)))
+        before = net.flat_buffers.values.clone()
+        out = net(x[..., :3], x[..., 3:]) if kind == "generator" else torch.cat(net(x), -1)
+        net.flat.backward((out * weight).sum())
+        expected, moved = net.flat.grads.clone(), net.flat_buffers.values.clone()
+        net.flat.grads.zero_()
+        net.flat_buffers.values.copy_(before)
+        for i in range(2):
+            run = BlockPass(net, i, scratch)
+            run.inputs(n).copy_(x[i])
+            torch.testing.assert_close(run.forward(n), out[i].detach())
+            run.backward(weight[i].clone())
+        torch.testing.assert_close(net.flat.grads, expected, rtol=1e-7, atol=1e-9)
+        torch.testing.assert_close(net.flat_buffers.values, moved)
+
+
+_WITH_KERNELS = set(UNITWISE) - {"prelu", "pelu", "combu-random"}
+
+
+@pytest.mark.parametrize("seed", range(40 * BUDGET))
+def test_random_critics_have_autograds_gradients(seed):
+    rng, widths, members = _random_block(seed)
+    pac, n = int(rng.integers(1, 4)), int(_choose(rng, [1, 2, 5]))
+    critic = StackedCritic(3, widths, members, pac=pac, dropout=0.4, dtype=torch.float64)
+    if not CriticPass.fits(critic):
+        assert any(m.activation not in _WITH_KERNELS for m in members)
+        return
+    real, fake = torch.from_numpy(rng.normal(size=(2, 2, n * pac, 3)))
+    mix = torch.from_numpy(rng.random((2, n)))
+    masks = critic.mask_maker().draw([fold_in(seed, 9), fold_in(seed, 10)], 3 * n)
+    parts = [[mask[:, k * n : (k + 1) * n] for mask in masks] for k in range(3)]
+    loss = critic(fake, parts[1]).mean(1) - critic(real, parts[0]).mean(1)
+    loss = loss + gradient_penalty(critic, real, fake, mix, parts[2])
+    critic.flat.backward(loss.sum())
+    expected = critic.flat.grads.clone()
+    critic.flat.grads.zero_()
+    scratch = Scratch(critic.dtype, critic.device)
+    for i in range(2):
+        run = CriticPass(critic, i, scratch)
+        rows = torch.cat([critic.group(real), critic.group(fake)], 1)[i]
+        run.inputs(3 * n)[: 2 * n].copy_(rows)
+        got = run.fill_gradients(n, mix[i], [mask[i].clone() for mask in masks])
+        torch.testing.assert_close(got, loss[i].detach(), rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(critic.flat.grads, expected, rtol=1e-6, atol=1e-9)
