@@ -29,7 +29,7 @@ def _counts(ratios: Mapping[str, float], width: int) -> list[int]:
     return counts
 
 
-@known
+@known()
 class CombU(nn.Module):
     """Combined units: unit j gets activation g_i by a fixed partition in given ratios.
 

@@ -25,7 +25,7 @@ def along(parameter: Tensor, x: Tensor, dim: int) -> Tensor:
     return parameter.to(x.dtype)
 
 
-@known
+@known()
 class NLReLU(nn.Module):
     """Natural-logarithm ReLU, ``ln(1 + beta max(0, x))``.
 
@@ -71,7 +71,7 @@ class NLReLU(nn.Module):
         return f"beta={self.beta}"
 
 
-@known
+@known()
 class Swish(nn.Module):
     """Swish, ``x sigmoid(beta x)``; with ``beta = 1`` it is SiLU.
 
@@ -107,7 +107,7 @@ class Swish(nn.Module):
         return f"beta={self.beta}"
 
 
-@known
+@known()
 class PReLU(nn.Module):
     """ReLU with a learned slope below zero, one for each feature.
 
@@ -148,7 +148,7 @@ class PReLU(nn.Module):
         return f"{self.weight.shape[-1]}, dim={self.dim}"
 
 
-@known
+@known()
 class PELU(nn.Module):
     """Parametric ELU: ``(a/b) x`` above zero, ``a (exp(x/b) - 1)`` below, a and b learned.
 

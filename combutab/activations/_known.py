@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from torch import nn
 
 T = TypeVar("T", bound=type[nn.Module])
 
+
+def _always(module: Any) -> bool:
+    return True
+
+
+def _never(module: Any) -> bool:
+    return False
+
+
 # torch's own that act on every number alone and hold nothing, and what holds such
-_KNOWN: set[type] = {
+_TORCHS = (
     nn.CELU,
     nn.ELU,
     nn.GELU,
@@ -30,14 +40,22 @@ _KNOWN: set[type] = {
     nn.Softsign,
     nn.Tanh,
     nn.Tanhshrink,
-}
+)
+_KNOWN: dict[type, Callable[[Any], bool]] = dict.fromkeys(_TORCHS, _always)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def known(cls: T) -> T:
-    """Declare a class of this package: its modules, of its very type, compute what it says."""
-    _KNOWN.add(cls)
-    return cls
+def known(when: Callable[[Any], bool] = _always) -> Callable[[T], T]:
+    """Declare a class of this package: its modules, of its very type, compute what it says.
+
+    ``when`` tells of a module whether it is one of these.
+    """
+
+    def declare(cls: T) -> T:
+        _KNOWN[cls] = when
+        return cls
+
+    return declare
 
 
 def is_itself(module: nn.Module) -> bool:
@@ -47,7 +65,7 @@ def is_itself(module: nn.Module) -> bool:
     (True, False)
     """
     return (
-        type(module) in _KNOWN
+        _KNOWN.get(type(module), _never)(module)
         and "forward" not in vars(module)
         and not any(getattr(module, hooks) for hooks in _HOOKS)
     )

@@ -20,6 +20,7 @@ def _hard_sigmoid(n: Tensor) -> Tensor:
 _FUSED_SCALES = {torch.sigmoid: "sigmoid", _hard_sigmoid: "hard_sigmoid"}
 
 
+@known(lambda module: module.scale in _FUSED_SCALES)
 class LayerAct(nn.Module):
     """Layer-level activation ``y * scale(n)``, n being y standardised over the layer's features.
 
@@ -87,7 +88,7 @@ class LayerAct(nn.Module):
         return f"alpha={self.alpha}, dim={self.dim}"
 
 
-@known
+@known()
 class LASiLU(LayerAct):
     """LayerAct with the logistic sigmoid as its scale.
 
@@ -117,7 +118,7 @@ class LASiLU(LayerAct):
         super().__init__(torch.sigmoid, alpha=alpha, dim=dim)
 
 
-@known
+@known()
 class LAHardSiLU(LayerAct):
     """LayerAct with the hard sigmoid, ``min(1, max(0, n / 6 + 1/2))``, as its scale.
 

@@ -84,7 +84,7 @@ class _ParallelNorm(nn.Module):
         return f"{self.width}, norm_size={self.norm_size}, eps={self.eps}, dim={self.dim}"
 
 
-@known
+@known()
 class PLN(_ParallelNorm):
     """Parallel layer normalisation: every group of units is standardised, without affine.
 
@@ -125,7 +125,7 @@ class PLN(_ParallelNorm):
     _center, _smallest = True, 2
 
 
-@known
+@known()
 class PLS(_ParallelNorm):
     """Parallel layer scaling: every group of units is divided by its root mean square.
 

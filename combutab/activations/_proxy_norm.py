@@ -18,7 +18,7 @@ from combutab.activations._parallel_norm import PLN, PLS
 from combutab.activations._registry import make_activation
 
 
-@known
+@known()
 class ProxyNorm(nn.Module):
     """Proxy-normalised activation, ``(phi(gamma y + beta) - mean) / sqrt(variance + eps)``.
 

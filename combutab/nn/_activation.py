@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from combutab._random import fold_in
 from combutab._seeded_draws import SeededDraws
-from combutab.activations import ProxyNorm, is_known, make_activation
+from combutab.activations import ProxyNorm, is_itself, is_known, make_activation
 
 ActivationSpec = str | Callable[[int], nn.Module]
 
@@ -94,8 +94,10 @@ class SeparateModules(nn.Module):
         super().__init__()
         self.each = nn.ModuleList(module.to(dtype) for module in modules)
         self._seeds = list(seeds)
-        self.n_draws: Tensor  # calls that drew, of each member: part of what is saved
-        self.register_buffer("n_draws", torch.zeros(len(modules), dtype=torch.int64))
+        self.n_draws: Tensor | None  # calls that drew, of each member: part of its state
+        may_draw = not all(is_itself(part) for part in modules[0].modules())
+        counts = torch.zeros(len(modules), dtype=torch.int64) if may_draw else None
+        self.register_buffer("n_draws", counts)
 
     def tensors(self, i: int) -> Iterator[tuple[str, nn.Module, str]]:
         """Name, owner and the owner's attribute of all that member i's module holds."""
@@ -130,7 +132,7 @@ class SeparateModules(nn.Module):
 
     def _call(self, i: int, x: Tensor) -> Tensor:
         module = self.each[i]
-        if not self.training:
+        if not self.training or self.n_draws is None:
             return module(x)
         held = [
             (owner, name, value)
@@ -146,6 +148,7 @@ class SeparateModules(nn.Module):
         return out
 
     def _next_seed(self, i: int) -> int:
+        assert self.n_draws is not None
         self.n_draws[i] += 1
         return fold_in(self._seeds[i], int(self.n_draws[i])) >> 1
 
