@@ -35,7 +35,12 @@ def check_activation(
     TypeError
         If ``spec`` is neither a name nor makes a module.
     """
-    module = build_activation(spec, width, proxy_norm=proxy_norm)
+    try:
+        module = build_activation(spec, width, proxy_norm=proxy_norm)
+    except TypeError as error:
+        raise TypeError(
+            f"activation must be a name or a callable width -> nn.Module, got {spec!r} ({error})"
+        ) from error
     if is_known(module):
         return
     if module is build_activation(spec, width, proxy_norm=proxy_norm):

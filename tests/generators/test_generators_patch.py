@@ -241,7 +241,7 @@ def test_wrong_activations_are_refused(cls):
         patch_ctgan(cls, "comby")
     with pytest.raises(TypeError, match="fresh module"):
         patch_ctgan(cls, nn.ReLU())
-    with pytest.raises(ValueError, match=r"keeps the shape.*\(4, 1\)"):
+    with pytest.raises(ValueError, match=r"keeps the shape.*\(8, 1\)"):
         patch_ctgan(cls, lambda width: nn.Linear(width, 1))
 
 
