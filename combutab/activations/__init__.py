@@ -12,7 +12,7 @@ from combutab.activations._in_place_groups import (
     standardize_of,
 )
 from combutab.activations._in_place_proxy import InPlaceProxyNorm
-from combutab.activations._known import is_itself, is_known
+from combutab.activations._known import is_itself, is_known, observer
 from combutab.activations._layeract import LAHardSiLU, LASiLU, LayerAct
 from combutab.activations._parallel_norm import PLN, PLS
 from combutab.activations._proxy_norm import ProxyNorm
@@ -44,5 +44,6 @@ __all__ = [
     "is_itself",
     "is_known",
     "make_activation",
+    "observer",
     "standardize_of",
 ]

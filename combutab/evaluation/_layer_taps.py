@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from combutab import activations
+from combutab.activations import observer
 from combutab.nn import StackedActivation, StackedNorm
 
 Layers = str | Sequence[str] | type[nn.Module] | Sequence[type[nn.Module]] | None
@@ -221,8 +222,8 @@ def run(
     try:
         network.eval()
         for name, module in taps.items():
-            handles.append(module.register_forward_pre_hook(before(name)))
-            handles.append(module.register_forward_hook(after(name)))
+            handles.append(module.register_forward_pre_hook(observer(before(name))))
+            handles.append(module.register_forward_hook(observer(after(name))))
         network(*arguments)
     finally:
         for handle in handles:

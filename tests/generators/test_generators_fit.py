@@ -365,7 +365,7 @@ def test_pac_must_divide_the_batch_before_any_work():
         make(CTGAN, epochs=0).fit(Untouchable())
     for wrong, error, message in (
         (torch.relu, TypeError, "callable width -> nn.Module, got <built-in"),
-        (torch.nn.Softmax, ValueError, "fails on an input of shape"),
+        (torch.nn.Softmax, ValueError, "fails in training on an input of shape"),
         (lambda width: torch.nn.Linear(width, 3), ValueError, "keeps the shape"),
         (lambda width: Detached(), ValueError, "cannot be differentiated"),
     ):
