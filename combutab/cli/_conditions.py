@@ -27,9 +27,9 @@ def read_conditions(
 ) -> dict[Any, list[Any] | tuple[Any, Any]]:
     """Conditions as a generator's ``sample`` takes them; those that all rows meet are left out.
 
-    A condition is ``COLUMN=VALUE``, ``COLUMN=ONE|OTHER`` (discrete columns; nothing stands for a
-    missing value) or ``COLUMN=LOW..HIGH`` (numbers and dates; both ends included, and either may be
-    left out). A day stands for all times of that day.
+    A condition is ``COLUMN=VALUE``, ``COLUMN=ONE|OTHER`` (nothing stands for a missing value) or
+    ``COLUMN=LOW..HIGH`` (numbers and dates; both ends included, and either may be left out). A day
+    stands for all times of that day.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def read_conditions(
             if len(values) > 1:
                 found[key] = chosen
         else:
-            found[key] = _range(name, value, column, forms)
+            found[key] = _numbers(name, value, column, forms)
     return found
 
 
@@ -154,33 +154,49 @@ def _parser(name: str, values: list[Any], forms: Forms) -> Parse | None:
 # ---- continuous columns ------------------------------------------------------------------------
 
 
-def _range(name: str, text: str, column: Any, forms: Forms) -> tuple[Any, Any]:
-    """The range of a continuous column that a text names."""
+def _numbers(name: str, text: str, column: Any, forms: Forms) -> list[Any] | tuple[Any, Any]:
+    """The range, or the values, of a continuous column that a text names."""
     bounds = column.bounds
     parse: Parse = _number
     if types.is_datetime64_any_dtype(bounds.dtype):
         parse = partial(_date, form=forms.dates.get(name), zone=bounds.iloc[0].tz)
     elif types.is_timedelta64_dtype(bounds.dtype):
         parse = _duration
-    if not text.strip() or "|" in text:
+    parts = [part.strip() for part in text.split("|")]
+    if "" in parts and not column.missing:
         raise UserError(
-            f"{name!r} is continuous: ask for a range such as {_example(bounds, name, forms)}, or "
-            "make it discrete with --discrete when the model is trained"
+            f"{name!r} has no missing values: ask for a range such as "
+            f"{_example(bounds, name, forms)}, or for a value"
         )
     if ".." in text:
+        if len(parts) > 1:
+            raise UserError(f"in the condition on {name!r}: {text} is no range; give one LOW..HIGH")
         low, high = _ends(name, text, parse)
-    else:
-        low, high = _one(name, text, parse)
-        if low == high and getattr(column.format, "decimals", 0) is None:
-            raise UserError(
-                f"{name!r} is continuous, and exactly {text} will hardly be met: ask for a range "
-                f"such as {_example(bounds, name, forms)}"
-            )
+        _refuse_beyond(name, text, low, high, bounds, forms)
+        return low, high
+    values = []
+    for part in parts:
+        low, high = _one(name, part, parse) if part else (None, None)
+        if part:
+            _refuse_beyond(name, part, low, high, bounds, forms)
+        if low != high:  # all times of a day
+            if len(parts) > 1:
+                raise UserError(
+                    f"in the condition on {name!r}: {text} has whole days; give a range of days, "
+                    "or make the column discrete with --discrete when the model is trained"
+                )
+            return low, high
+        values.append(low)
+    return list(dict.fromkeys(values))
+
+
+def _refuse_beyond(
+    name: str, text: str, low: Any, high: Any, bounds: pd.Series, forms: Forms
+) -> None:
     if (low is not None and low > bounds.iloc[1]) or (high is not None and high < bounds.iloc[0]):
         raise UserError(
             f"no value of {name!r} lies in {text}: they lie in {_shown(bounds, name, forms)}"
         )
-    return low, high
 
 
 def _ends(name: str, text: str, parse: Parse) -> tuple[Any, Any]:

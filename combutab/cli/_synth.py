@@ -30,7 +30,7 @@ from combutab.cli._made import check_generator
 from combutab.cli._names import find_columns
 from combutab.cli._outputs import check_file, write_whole
 from combutab.cli._synth_report import plan_report, set_aside, write_synth_report
-from combutab.generators import CTGAN, TVAE
+from combutab.generators import CTGAN, TVAE, ShortfallError, check_conditions
 from combutab.preprocessing import ModeEncoder
 from combutab.training import ProgressBar
 
@@ -55,8 +55,8 @@ Conditions = Annotated[
     typer.Option(
         "--condition",
         metavar="CONDITION",
-        help='What all rows must meet: "city=Rome", "city=Rome|Oslo", "age=30..50", "age=30..". '
-        "May be given several times, for different columns.",
+        help='What all rows must meet: "city=Rome", "city=Rome|Oslo", "age=30", "age=30..50", '
+        '"age=30..". May be given several times, for different columns.',
         show_default=False,
     ),
 ]
@@ -152,12 +152,12 @@ def synth(
         n_rows = len(table) if rows is None else rows
         _check_size(n_rows, table.shape[1])
         columns = _probe(table, listed)
-        conditions = read_conditions(condition or [], columns, forms)
+        conditions = _read_conditions(condition, columns, forms)
         planned = plan_report(report, target, holdout, table, conditions)
         if save is not None:
             _check_savable(columns)
         _warn_of_copies(columns)
-        _warn_of_none(table, conditions, data)
+        _warn_of_none(table, conditions, columns, data)
         table, test = set_aside(table, planned, seed)
 
         generator = _MODELS[model.value](
@@ -208,7 +208,7 @@ def sample(
         _check_device(device)
         generator, forms = _load(model, device)
         _check_size(rows, generator.n_features_in_)
-        conditions = read_conditions(condition or [], generator.encoder_, forms)
+        conditions = _read_conditions(condition, generator.encoder_, forms)
         _write_rows(generator, forms, rows, conditions, seed, out)
         _say(f"Wrote {rows:,} rows to {out} ({time.perf_counter() - started:.1f} s)")
 
@@ -273,6 +273,15 @@ def _is_discrete(column: pd.Series) -> bool:
     )
 
 
+def _read_conditions(texts: list[str] | None, columns: ModeEncoder, forms: Forms) -> dict[Any, Any]:
+    conditions = read_conditions(texts or [], columns, forms)
+    try:
+        check_conditions(columns, conditions)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return conditions
+
+
 def _check_savable(columns: ModeEncoder) -> None:
     try:
         columns.to_state()
@@ -300,11 +309,15 @@ def _warn_of_copies(columns: ModeEncoder) -> None:
         )
 
 
-def _warn_of_none(table: pd.DataFrame, conditions: Mapping[Any, Any], data: Path) -> None:
+def _warn_of_none(
+    table: pd.DataFrame, conditions: Mapping[Any, Any], columns: ModeEncoder, data: Path
+) -> None:
     met = np.ones(len(table), dtype=bool)
     for name, wanted in conditions.items():
         column = table[name]
         if isinstance(wanted, list):
+            if name not in columns.categories_ and wanted != [None]:
+                continue  # numbers, for which those near to them stand
             missing = column.isna() if None in wanted else False
             one = column.isin([value for value in wanted if value is not None]) | missing
         else:
@@ -358,11 +371,19 @@ def _write_rows(
     console = Console(stderr=True)
     shown = console.status(f"Making {n_rows:,} rows") if console.is_terminal else nullcontext()
     with shown:
+        missed = ""
         try:
             table: pd.DataFrame = generator.sample(n_rows, conditions=conditions, random_state=seed)
+        except ShortfallError as error:
+            table = error.rows
+            missed = f"only {len(table):,} of {n_rows:,} rows that meet the conditions were found"
+            if not len(table):
+                raise UserError(f"{missed}; relax the conditions") from error
         except ValueError as error:
             raise UserError(str(error)) from error
         write_whole(out, lambda stage: write_file(table, forms, stage, ending(out)))
+    if missed:
+        raise UserError(f"{missed}; they are in {out}. Ask for fewer, or relax the conditions")
     return table
 
 

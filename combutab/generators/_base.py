@@ -17,11 +17,14 @@ from sklearn.utils.validation import check_is_fitted
 from combutab._device import Precision, resolve_device
 from combutab._random import fold_in, seed_from
 from combutab.generators._conditions import read_conditions, read_each
+from combutab.generators._constraints import check_tries
+from combutab.generators._errors import fall_short
 from combutab.generators._fitting import fit_generators
 from combutab.generators._records import GeneratorPlan, SampledShape, TableRows, make_spans
-from combutab.generators._sampling import Sampler
+from combutab.generators._sampling import Allowed, Sampler
 from combutab.generators._saving import load_generator, save_generator
 from combutab.generators._train import Training
+from combutab.generators._wanted import Points, write_each
 from combutab.nn import Member, MLPShape, RowSpans, StackedNetwork, check_activation
 
 _LOSSES = ("loss", "generator_loss", "discriminator_loss")
@@ -79,8 +82,9 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         keys: Sequence[int],
         n_rows: int,
         condition: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Values and codes of n_rows rows a member."""
+        allowed: Allowed,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Values and codes of n_rows rows a member, and how probable the allowed codes were."""
 
     @staticmethod
     @abstractmethod
@@ -157,6 +161,8 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         *,
         conditions: Mapping[Any, Any] | None = None,
         random_state: Any = None,
+        on_shortfall: str = "error",
+        max_tries: int = 100,
     ) -> Any:
         """Draw rows from the learned distribution.
 
@@ -168,12 +174,19 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
             One condition, in the ``ctgan`` package's way; a mapping as the second argument is taken
             for ``conditions``.
         conditions : mapping, optional
-            Column -> value, or list of values any of which will do, for discrete columns; or
-            ``(low, high)`` for continuous ones, None for an open end; None for a missing value. All
-            rows meet them.
+            Column -> value, or list of values any of which will do; or ``(low, high)`` for
+            continuous columns, None for an open end; None for a missing value. All rows meet them.
+            A value of a continuous column is written into the rows whose own values are nearest to
+            it: those that have it, or one row in a hundred where fewer have it.
         random_state : int, RandomState, Generator or None
             None goes on with the fit's own random numbers, so that the same calls after the same
             fit give the same rows.
+        on_shortfall : {"error", "return"}, default="error"
+            What to do with fewer than n rows that meet the conditions: raise an error that has
+            them, or return them with a warning.
+        max_tries : int, default=100
+            Rows made, of which those that meet the conditions are kept: about so many times n at
+            most, or times 5,000 where n is less.
 
         Returns
         -------
@@ -182,9 +195,13 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         Raises
         ------
         ValueError
-            If a condition cannot be met: unknown columns or values, or rows that are too rare.
+            If a condition cannot be met: there is no such column or value.
+        ShortfallError
+            If rows that meet the conditions are too rare; a ValueError, whose ``rows`` are those
+            that were found.
         """
         check_is_fitted(self)
+        check_tries(on_shortfall, max_tries)
         if not isinstance(n, Integral) or isinstance(n, bool) or n < 0:
             raise ValueError(f"n must be a whole number of rows, got {n!r}")
         if condition_column is not None and conditions is not None:
@@ -199,43 +216,73 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         elif condition_value is not None:
             raise ValueError(f"condition_value={condition_value!r} needs a condition_column")
         wanted = read_conditions(self.encoder_, {} if conditions is None else conditions)
-        values, codes = self._sampler().draw(int(n), wanted, self._sample_key(random_state))
-        return self.encoder_.decode(values, codes)
+        key = self._sample_key(random_state)
+        values, codes, n_made = self._sampler().draw(int(n), wanted, key, max_tries)
+        table = self.encoder_.decode(values, codes)
+        for each in wanted:
+            if isinstance(each, Points):
+                each.write(table)
+        if len(table) < n:
+            fall_short(
+                f"only {len(table)} of {n_made} rows met the conditions "
+                f"{[each.column for each in wanted]}, {n} were asked for",
+                table,
+                on_shortfall,
+                f"; ask for fewer, relax the conditions, or raise {max_tries=}",
+            )
+        return table
 
-    def sample_from(self, conditions: Any, *, random_state: Any = None) -> Any:
+    def sample_from(
+        self,
+        conditions: Any,
+        *,
+        random_state: Any = None,
+        on_shortfall: str = "error",
+        max_tries: int = 100,
+    ) -> Any:
         """Draw one row for each row of conditions.
 
         Parameters
         ----------
         conditions : DataFrame of pandas or polars
-            Columns are discrete columns of the fitted table; a missing value leaves one free.
-        random_state : int, RandomState, Generator or None
+            Columns are columns of the fitted table, with values as ``sample`` takes them; a missing
+            value leaves one free.
+        random_state, on_shortfall, max_tries
+            As of ``sample``.
 
         Returns
         -------
-        DataFrame with the order and index of ``conditions``; an array if the fitted table was one
+        DataFrame with the order and index of ``conditions``; an array if the fitted table was one.
+        Rows that were not found are not in it.
 
         Raises
         ------
-        ValueError
+        ValueError, ShortfallError
             As ``sample`` does.
         """
         check_is_fitted(self)
+        check_tries(on_shortfall, max_tries)
         if hasattr(conditions, "to_pandas"):  # of polars
             conditions = conditions.to_pandas()
         if not isinstance(conditions, pd.DataFrame):
             raise ValueError(f"conditions must be a DataFrame, got {type(conditions).__name__}")
-        asked = read_each(self.encoder_, conditions)
+        patterns, which = read_each(self.encoder_, conditions)
         key = self._sample_key(random_state)
-        values, codes, missed = self._sampler().draw_each(asked, key)
+        values, codes, missed = self._sampler().draw_each(patterns, which, key, max_tries)
+        table = self.encoder_.decode(values[~missed], codes[~missed])
+        write_each(table, patterns, which[~missed])
+        if isinstance(table, pd.DataFrame):
+            table = table.set_index(conditions.index[~missed])
         if missed.any():
             first = conditions.iloc[int(missed.argmax())].dropna().to_dict()
-            raise ValueError(
+            fall_short(
                 f"{missed.sum()} of {len(missed)} rows of conditions could not be met, the first "
-                f"{first}; relax these conditions"
+                f"{first}",
+                table,
+                on_shortfall,
+                f"; relax these conditions, or raise {max_tries=}",
             )
-        table = self.encoder_.decode(values, codes)
-        return table.set_index(conditions.index) if isinstance(table, pd.DataFrame) else table
+        return table
 
     def set_random_state(self, random_state: Any) -> None:
         """Set what the next call of ``sample`` without a random state begins with.
@@ -336,9 +383,10 @@ def _make_nothing(
     keys: Sequence[int],
     n_rows: int,
     condition: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    allowed: Allowed,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     empty = torch.empty(len(keys), n_rows, 0)
-    return empty, empty.long()
+    return empty, empty.long(), torch.ones(len(keys), n_rows)
 
 
 def _discrete_columns(X: Any, y: Any, discrete_columns: Any) -> Any:

@@ -1,9 +1,10 @@
-"""What sampled rows are asked to be: values of discrete columns, ranges of continuous ones."""
+"""Conditions on sampled rows, as users write them: values of columns, or ranges of numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -11,34 +12,31 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from combutab.generators._wanted import Codes, Points, Range, Wanted
 from combutab.preprocessing import CategoryColumn, ModeEncoder, NumberColumn
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """One column's condition: codes of its span, or a range of its values."""
+def check_conditions(encoder: ModeEncoder, conditions: Mapping[Any, Any]) -> None:
+    """Find out whether a generator of a table can be asked for rows that meet conditions.
 
-    column: Any
-    span: int | None = None  # of a discrete column
-    codes: tuple[int, ...] = ()
-    low: Any = None
-    high: Any = None
+    Parameters
+    ----------
+    encoder : ModeEncoder
+        Fitted on the table.
+    conditions : mapping
+        As ``CTGAN.sample`` takes them.
 
-    def met(self, codes: np.ndarray, table: pd.DataFrame | np.ndarray) -> np.ndarray:
-        """Which rows meet it, given their codes and the decoded table."""
-        if self.span is not None:
-            return np.isin(codes[:, self.span], self.codes)
-        column = (
-            table[self.column]
-            if isinstance(table, pd.DataFrame)
-            else pd.Series(table[:, self.column])
-        )
-        inside = column.notna().to_numpy(dtype=bool, copy=True)
-        if self.low is not None:
-            inside &= column.ge(self.low).fillna(False).to_numpy(dtype=bool)
-        if self.high is not None:
-            inside &= column.le(self.high).fillna(False).to_numpy(dtype=bool)
-        return inside
+    Raises
+    ------
+    ValueError
+        What ``sample`` would raise, but for rows that are too rare.
+
+    Examples
+    --------
+    >>> encoder = ModeEncoder().fit(pd.DataFrame({"age": [30, 40, 50], "city": list("aab")}))
+    >>> check_conditions(encoder, {"age": 45, "city": "b"})
+    """
+    read_conditions(encoder, conditions)
 
 
 def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Wanted]:
@@ -48,9 +46,9 @@ def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Wanted]:
     ----------
     encoder : ModeEncoder, fitted
     conditions : mapping
-        Column -> value, or list of values any of which will do, of a discrete column; or
-        ``(low, high)`` of a continuous one, both included, None for an open end. None alone is a
-        missing value. Those that a constant column meets are left out.
+        Column -> value, or list of values any of which will do; or ``(low, high)`` of a continuous
+        one, both included, None for an open end. None is a missing value. Those that a constant
+        column meets are left out.
 
     Raises
     ------
@@ -66,8 +64,12 @@ def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Wanted]:
     return [wanted for wanted in read if wanted is not None]
 
 
-def read_each(encoder: ModeEncoder, conditions: pd.DataFrame) -> np.ndarray:
-    """The codes that each row of conditions asks for, (n, n_spans), -1 where it asks for none.
+def read_each(
+    encoder: ModeEncoder, conditions: pd.DataFrame
+) -> tuple[list[list[Wanted]], np.ndarray]:
+    """What rows of conditions ask for: the different ones, and which of them each row is, (n,).
+
+    A missing value asks for nothing.
 
     Raises
     ------
@@ -77,14 +79,17 @@ def read_each(encoder: ModeEncoder, conditions: pd.DataFrame) -> np.ndarray:
     if not conditions.columns.is_unique:
         twice = conditions.columns[conditions.columns.duplicated()].tolist()
         raise ValueError(f"conditions has the columns {twice} more than once")
-    asked = np.full((len(conditions), len(encoder.layout_.spans)), -1)
-    for position, column in enumerate(conditions.columns):
-        codes, values = pd.factorize(conditions.iloc[:, position])  # -1 for a missing value
-        for code, value in enumerate(values):
-            wanted = _read_values(encoder, column, [value])
-            if wanted is not None:
-                asked[codes == code, wanted.span] = wanted.codes[0]
-    return asked
+    codes = np.zeros((len(conditions), conditions.shape[1]), dtype=np.intp)
+    read: list[list[Wanted | None]] = []
+    for j, column in enumerate(conditions.columns):
+        codes[:, j], values = pd.factorize(conditions.iloc[:, j])  # -1 for a missing value
+        read.append([*(_read_values(encoder, column, [value]) for value in values), None])
+    patterns, which = np.unique(codes, axis=0, return_inverse=True)
+    wanted = [
+        [each for column, code in zip(read, pattern, strict=True) if (each := column[code])]
+        for pattern in patterns
+    ]
+    return wanted, which.reshape(-1)
 
 
 def _read(encoder: ModeEncoder, column: Any, value: Any) -> Wanted | None:
@@ -98,66 +103,164 @@ def _read(encoder: ModeEncoder, column: Any, value: Any) -> Wanted | None:
 
 
 def _read_values(encoder: ModeEncoder, column: Any, values: list[Any]) -> Wanted | None:
-    """The codes of values of a discrete column; None for one that is always one of them."""
+    """What asks for values of a column; None for one that is always one of them."""
     j = encoder.schema_.position(column)
     coder, label = encoder.columns_[j], encoder.schema_.label(j)
-    if isinstance(coder, CategoryColumn) and coder.size == 1:
-        coder.code(values[0], label)  # raises for another value
+    if isinstance(coder, NumberColumn):
+        return _read_numbers(encoder, j, coder, values)
+    if _is_moment(coder.values.dtype):
+        values = [v if _is_missing(v) else _as_value(v, coder.values) for v in values]
+    codes = [coder.code(value, label) for value in values]  # raises for unknown ones
+    if coder.size == 1:
         return None
-    if isinstance(coder, NumberColumn) and all(
-        value is None or value is pd.NaT for value in values
-    ):
-        if not coder.missing:
-            raise ValueError(f"{label} had no missing values, so none will be generated")
-        span = next(i for i, span in enumerate(encoder.layout_.spans) if span.column == j)
-        return Wanted(column, span, (coder.size - 1,))
-    found = [encoder.condition_code(column, value) for value in values]
-    return Wanted(column, found[0][0], tuple(dict.fromkeys(code for _, code in found)))
+    return Codes(column, _span(encoder, j), tuple(dict.fromkeys(codes)))
 
 
-def _read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Wanted | None:
-    if len(ends) != 2 or ends == (None, None):
+def _read_numbers(
+    encoder: ModeEncoder, j: int, coder: NumberColumn, values: list[Any]
+) -> Codes | Points:
+    column, label = encoder.schema_.keys[j], encoder.schema_.label(j)
+    numbers = [value for value in values if not _is_missing(value)]
+    missing = len(numbers) < len(values)
+    if missing and not coder.missing:
+        raise ValueError(f"{label} had no missing values, so none will be generated")
+    if not numbers:
+        return Codes(column, _span(encoder, j), (coder.size - 1,))
+    held = pd.concat([_held(column, coder, value) for value in numbers], ignore_index=True)
+    return Points(column, coder, held, missing)
+
+
+def _held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
+    """A number as its column holds it, a Series of one.
+
+    Raises
+    ------
+    ValueError
+        If the column cannot hold it: the error has the nearest one that it can.
+    """
+    bounds = coder.bounds
+    number = _as_value(value, bounds)
+    if pd.isna(number):
+        raise ValueError(
+            f"{value!r} is no value of {column!r}, whose values are like {bounds.iloc[0]}"
+        )
+    least, most = map(_plain, bounds)
+    if not least <= number <= most:
+        raise ValueError(f"{column!r} is never {value!r}: its values lie in {least} to {most}")
+    held = coder.format.write(_offset(coder, number), np.zeros(1, dtype=bool))
+    if getattr(coder.format, "decimals", 0) is None:  # of any number of digits: as it is
+        held = pd.Series([number]).astype(coder.format.dtype)
+    elif not _same(_plain(held.iloc[0]), number):
+        raise ValueError(
+            f"{column!r} is never {value!r}, its values are rounded; ask for {held.iloc[0]}, or "
+            "for a range (low, high)"
+        )
+    return held
+
+
+def _same(held: Any, number: Any) -> bool:
+    """Whether they are one number, but for how floats are held: 0.1 + 0.2 is 0.3."""
+    if isinstance(held, float | np.floating | Decimal):
+        eps = np.finfo(held.dtype if isinstance(held, np.floating) else float).eps
+        return bool(abs(float(held) - float(number)) <= 4 * eps * abs(float(number)))
+    return bool(held == number)
+
+
+def _read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Range | None:
+    if len(ends) != 2 or all(end is None for end in ends):
         raise ValueError(
             f"the condition on {column!r} must be a value, a list of values or a range "
             f"(low, high), got {ends!r}"
         )
-    coder = encoder.columns_[encoder.schema_.position(column)]
-    if isinstance(coder, CategoryColumn):
+    j = encoder.schema_.position(column)
+    coder = encoder.columns_[j]
+    constant = isinstance(coder, CategoryColumn) and coder.size == 1 and not coder.missing
+    if isinstance(coder, CategoryColumn) and not (constant and _is_ordered(coder.values)):
         raise ValueError(
             f"column {column!r} is discrete, and {ends!r} is a range; give the values as a list"
         )
-    bounds = coder.bounds
-    low, high = (None if end is None else _end(column, end, bounds) for end in ends)
+    values = coder.values.iloc[[0, 0]] if isinstance(coder, CategoryColumn) else coder.bounds
+    low, high = (None if end is None else _end(column, end, values) for end in ends)
     if low is not None and high is not None and low > high:
         raise ValueError(f"the range {ends!r} of {column!r} is empty")
-    least, most = bounds
-    if (low is not None and low > most) or (high is not None and high < least):
+    least, most = map(_plain, values)
+    beyond = (low is not None and low > most) or (high is not None and high < least)
+    between = isinstance(coder, NumberColumn) and not _holds_any(coder, low, high)
+    if beyond or between:
+        rounded = ", rounded" if between and not beyond else ""
         raise ValueError(
-            f"no value of {column!r} lies in the range {ends!r}: they lie in {least} to {most}"
+            f"no value of {column!r} lies in the range {ends!r}: they lie in {least} to "
+            f"{most}{rounded}"
         )
-    return Wanted(column, low=low, high=high)
+    return None if isinstance(coder, CategoryColumn) else Range(column, low, high)
 
 
-def _end(column: Any, value: Any, bounds: pd.Series) -> Any:
+def _holds_any(coder: NumberColumn, low: Any, high: Any) -> bool:
+    """Whether a column has a number in a range that reaches into its bounds."""
+    if low is None or high is None:
+        return True
+    ends = np.concatenate([_offset(coder, end) for end in (low, high)])
+    # of equidistant numbers, one that a range holds is the nearest to an end or to its middle
+    probes = coder.format.write(np.append(ends, ends.mean()), np.zeros(3, dtype=bool))
+    return bool((probes.ge(low) & probes.le(high)).any())
+
+
+def _offset(coder: NumberColumn, value: Any) -> np.ndarray:
+    """A number as the column's format counts it, (1,), whether or not the column can hold it."""
+    format = coder.format
+    if _is_moment(coder.bounds.dtype):
+        return format.read(pd.Series([value]).astype(format.dtype), "")[0]
+    low, exponent = float(format.low), getattr(format, "exponent", 0)
+    if not exponent and abs(low) >= 2**53:  # float64 would round it beside so large an offset
+        return np.array([float(int(value) - int(format.low))])
+    return np.ldexp([float(value)], -exponent) - np.ldexp(low, -exponent)
+
+
+def _end(column: Any, value: Any, values: pd.Series) -> Any:
     """An end of a range as a value of its column."""
-    end: Any = pd.NaT  # what no value is
-    number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    try:
-        if types.is_datetime64_any_dtype(bounds.dtype):
-            end = end if number else pd.Timestamp(value)
-            zone = bounds.iloc[0].tz
-            if zone is not None and end is not pd.NaT and end.tz is None:
-                end = end.tz_localize(zone)
-            if (end.tz is None) != (zone is None):
-                end = pd.NaT
-        elif types.is_timedelta64_dtype(bounds.dtype):
-            end = end if number else pd.Timedelta(value)
-        else:
-            end = value if number else end
-    except (ValueError, TypeError):
-        end = pd.NaT
+    end = _as_value(value, values)
     if pd.isna(end):
         raise ValueError(
-            f"{value!r} is no end of a range of {column!r}, whose values are like {bounds.iloc[0]}"
+            f"{value!r} is no end of a range of {column!r}, whose values are like {values.iloc[0]}"
         )
     return end
+
+
+def _as_value(value: Any, values: pd.Series) -> Any:
+    """A number, date or duration as those in a column; NaT for what is none."""
+    other = bool | np.bool_ | np.timedelta64  # the last is a whole number to numpy
+    number = isinstance(value, Real | Decimal) and not isinstance(value, other)
+    try:
+        if types.is_datetime64_any_dtype(values.dtype):
+            moment: Any = pd.NaT if number else pd.Timestamp(value)
+            zone = getattr(values.iloc[0], "tz", None)
+            if zone is not None and moment is not pd.NaT and moment.tz is None:
+                moment = moment.tz_localize(zone)
+            return pd.NaT if (moment.tz is None) != (zone is None) else moment
+        if types.is_timedelta64_dtype(values.dtype):
+            return pd.NaT if number else pd.Timedelta(value)
+    except (ValueError, TypeError):
+        return pd.NaT
+    return value if number else pd.NaT
+
+
+def _plain(value: Any) -> Any:
+    """A value of a column, where that of a date without a time is one with it."""
+    return pd.Timestamp(value) if isinstance(value, date) else value
+
+
+def _is_moment(dtype: Any) -> bool:
+    return types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype)
+
+
+def _is_ordered(values: pd.Series) -> bool:
+    number = types.is_numeric_dtype(values.dtype) and not types.is_bool_dtype(values.dtype)
+    return number or _is_moment(values.dtype)
+
+
+def _is_missing(value: Any) -> bool:
+    return bool(types.is_scalar(value) and pd.isna(value))
+
+
+def _span(encoder: ModeEncoder, j: int) -> int:
+    return next(i for i, span in enumerate(encoder.layout_.spans) if span.column == j)

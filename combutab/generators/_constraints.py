@@ -41,3 +41,11 @@ def check_widths(name: str, widths: Any) -> tuple[int, ...]:
     if any(not isinstance(w, Integral) or isinstance(w, bool) or w < 1 for w in listed):
         raise ValueError(f"{name} must hold whole numbers of at least 1, got {widths!r}")
     return tuple(int(w) for w in listed)
+
+
+def check_tries(on_shortfall: str, max_tries: int) -> None:
+    """What sampling may be told to do about rows that are not found."""
+    if on_shortfall not in ("error", "return"):
+        raise ValueError(f"on_shortfall must be 'error' or 'return', got {on_shortfall!r}")
+    if not isinstance(max_tries, Integral) or isinstance(max_tries, bool) or max_tries < 1:
+        raise ValueError(f"max_tries must be a whole number of at least 1, got {max_tries!r}")

@@ -23,7 +23,7 @@ from combutab.generators._constraints import (
 from combutab.generators._gan import GANConfig, GANTraining
 from combutab.generators._noise import normals, uniforms
 from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
-from combutab.generators._sampling import Sampler
+from combutab.generators._sampling import Allowed, Sampler
 from combutab.generators._validation import EnergyDistance
 from combutab.nn import ActivationSpec, Member, RowSpans, StackedGenerator
 
@@ -273,13 +273,16 @@ class CTGAN(BaseGenerator):
         keys: Sequence[int],
         n_rows: int,
         condition: Tensor,
-    ) -> tuple[Tensor, Tensor]:
+        allowed: Allowed,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         noise_keys = [fold_in(key, _NOISE) for key in keys]
         noise = normals(noise_keys, n_rows, shape.embedding_dim, device=spans.device)
         raw = network(noise.to(spans.dtype), condition).to(spans.dtype)
+        raw, mass = spans.restrict(raw, allowed)
         draw_keys = [fold_in(key, _GUMBEL) for key in keys]
         # what training's Gumbel-softmax stands for: one draw from each span's softmax
-        return spans.sample(raw, uniforms(draw_keys, n_rows, spans.n_spans, device=spans.device))
+        uniform = uniforms(draw_keys, n_rows, spans.n_spans, device=spans.device)
+        return *spans.sample(raw, uniform), mass
 
     @staticmethod
     def _statistic(

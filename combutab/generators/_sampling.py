@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,21 @@ from torch import Tensor
 
 from combutab._device import Precision
 from combutab._random import fold_in, random_uniform
-from combutab.generators._conditions import Wanted
+from combutab.generators._found import Found
 from combutab.generators._records import SampledShape
+from combutab.generators._wanted import NEAREST, Codes, Points, Wanted, all_met
 from combutab.nn import RowSpans, StackedNetwork
 from combutab.preprocessing import ModeEncoder
 
 _CHUNK = 5000  # rows generated at a time, at most
 _CHUNK_NUMBERS = 2**25  # in the encoded rows that are generated at a time, at most
-_MAX_TRIES = 100  # times as many rows as are asked for, at most, for conditions to be met
 FREE = -1  # a code that is not asked for
 
-Make = Callable[[SampledShape, Any, RowSpans, Sequence[int], int, Tensor], tuple[Tensor, Tensor]]
+Allowed = Mapping[int, Sequence[int]]  # span -> the codes that may be drawn
+Make = Callable[
+    [SampledShape, Any, RowSpans, Sequence[int], int, Tensor, Allowed],
+    tuple[Tensor, Tensor, Tensor],
+]
 
 
 class Sampler:
@@ -36,7 +40,8 @@ class Sampler:
         Its members take turns: row i is of member i % M.
     spans : RowSpans
     make : callable
-        (shape, network, spans, keys, rows, condition) -> values and codes of rows a member.
+        (shape, network, spans, keys, rows, condition, allowed) -> values and codes of rows a
+        member, the codes among those allowed, and how probable these were.
     """
 
     def __init__(
@@ -53,70 +58,85 @@ class Sampler:
         width = spans.width + spans.n_condition
         self.chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(1, width)))
 
-    def draw(self, n: int, wanted: Sequence[Wanted], key: int) -> tuple[np.ndarray, np.ndarray]:
-        """Values and codes of n rows that all meet the same conditions."""
-        values = [np.empty((0, self.spans.n_values), dtype=np.float32)]
-        codes = [np.empty((0, self.spans.n_spans), dtype=np.int64)]
-        made = met_all = 0
-        while met_all < n:
-            if made > _MAX_TRIES * (max(n, _CHUNK) if met_all else _CHUNK):
-                raise ValueError(
-                    f"only {met_all} of {made} rows met the conditions "
-                    f"{[w.column for w in wanted]}, {n} were asked for; ask for fewer, or relax "
-                    "the conditions"
-                )
-            chunk = min(self.chunk, n) if not made else self.chunk
+    def draw(
+        self, n: int, wanted: Sequence[Wanted], key: int, max_tries: int
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Values and codes of rows that all meet the same conditions, and how many were made.
+
+        They are n, or fewer where about max_tries times as many rows hold no more.
+        """
+        allowed = {each.span: each.codes for each in wanted if isinstance(each, Codes)}
+        # those of most columns need not be decoded
+        decoded = len(allowed) < len(wanted)
+        near = any(isinstance(each, Points) for each in wanted)
+        found = Found(self.spans.n_values, self.spans.n_spans)
+        made = 0
+        while len(found) < n:
+            if made > max_tries * (max(n, _CHUNK) if len(found) else _CHUNK):
+                break
+            chunk = self.chunk if made else min(self.chunk, n * (NEAREST if near else 1))
             chunk_key = fold_in(key, made)
             asked = self._asked(chunk, wanted, chunk_key)
-            new_values, new_codes = self.generate(chunk, *asked, chunk_key)
+            values, codes, mass = self._generate(chunk, *asked, chunk_key, allowed)
+            table = self.encoder.decode(values, codes) if decoded else None
+            mass[~all_met(wanted, codes, table)] = 0.0
+            uniform = random_uniform([fold_in(chunk_key, 2)], chunk)[0].numpy()
+            found.add(values, codes, mass, uniform)
             made += chunk
-            if wanted:
-                table = self.encoder.decode(new_values, new_codes)
-                met = np.logical_and.reduce([w.met(new_codes, table) for w in wanted])
-                new_values, new_codes = new_values[met], new_codes[met]
-            values.append(new_values)
-            codes.append(new_codes)
-            met_all += len(new_codes)
-        return np.concatenate(values)[:n], np.concatenate(codes)[:n]
+        return *found.first(n), made
 
-    def draw_each(self, asked: np.ndarray, key: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def draw_each(
+        self, patterns: Sequence[Sequence[Wanted]], which: np.ndarray, key: int, max_tries: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Values and codes of rows that each meet conditions of their own.
 
         Parameters
         ----------
-        asked : ndarray of int, (n, n_spans)
-            The code that each row is to have in each span, or FREE.
-        key : int
+        patterns : sequence of sequence of Wanted
+            What rows are asked for; one code a column.
+        which : ndarray of int, (n,)
+            The pattern of each row.
+        key, max_tries : int
 
         Returns
         -------
         tuple of ndarray
             Values, codes, and which rows were never met, (n,) bool; these are left 0.
         """
-        _, pattern = np.unique(asked, axis=0, return_inverse=True)
-        pattern = pattern.reshape(-1)
-        values = np.zeros((len(asked), self.spans.n_values), dtype=np.float32)
-        codes = np.zeros((len(asked), self.spans.n_spans), dtype=np.int64)
-        still = np.arange(len(asked))
-        made = 0
-        while len(still) and made <= _MAX_TRIES * max(len(asked), _CHUNK):
+        values = np.zeros((len(which), self.spans.n_values), dtype=np.float32)
+        codes = np.zeros((len(which), self.spans.n_spans), dtype=np.int64)
+        missed = np.ones(len(which), dtype=bool)
+        asked = np.full((len(patterns), self.spans.n_spans), FREE)
+        for p, wanted in enumerate(patterns):
+            if any(isinstance(each, Points) for each in wanted):
+                rows = np.flatnonzero(which == p)
+                drawn = self.draw(len(rows), wanted, fold_in(key, p, 1), max_tries)
+                rows = rows[: len(drawn[0])]
+                values[rows], codes[rows], missed[rows] = drawn[0], drawn[1], False
+                which = np.where(which == p, FREE, which)
+                continue
+            for each in wanted:
+                if isinstance(each, Codes):
+                    asked[p, each.span] = each.codes[0]
+        still, made = np.flatnonzero(which != FREE), 0
+        limit = max_tries * max(len(still), _CHUNK)
+        while len(still) and made <= limit:
             # the first time each row once; then rows that are hard to meet many times over
             copies = max(1, self.chunk // len(still)) if made else 1
             rows = np.repeat(still, copies)
             found = []
             for start in range(0, len(rows), self.chunk):
-                part = rows[start : start + self.chunk]
+                part = which[rows[start : start + self.chunk]]
                 chunk_key = fold_in(key, made)
                 new = self.generate(len(part), *self._rarest(asked[part]), chunk_key)
                 made += len(part)
                 met = ((asked[part] == FREE) | (new[1] == asked[part])).all(axis=1)
-                found.append((pattern[part[met]], new[0][met], new[1][met]))
+                found.append((part[met], new[0][met], new[1][met]))
             met_pattern, new_values, new_codes = map(np.concatenate, zip(*found, strict=True))
-            here, there = _pair_up(met_pattern, pattern[still])
+            here, there = _pair_up(met_pattern, which[still])
             values[still[there]], codes[still[there]] = new_values[here], new_codes[here]
+            missed[still[there]] = False
             still = np.delete(still, there)
-        missed = np.zeros(len(asked), dtype=bool)
-        missed[still] = True
         return values, codes, missed
 
     def generate(
@@ -132,29 +152,41 @@ class Sampler:
             category by the true frequencies.
         key : int
         """
+        return self._generate(n, span, code, key, {})[:2]
+
+    def _generate(
+        self, n: int, span: np.ndarray, code: np.ndarray, key: int, allowed: Allowed
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As `generate`, of codes that are allowed alone, and how probable these were, (n,)."""
         n_members = self.shape.n_members
         share = -(-n // n_members)
         keys = [fold_in(key, i) for i in range(n_members)]
-        values, codes = self._run(keys, share, span, code)
+        values, codes, mass = self._run(keys, share, span, code, allowed)
         # row by row from each member in turn
         rows = n_members * share
         return (
             values.float().cpu().numpy().swapaxes(0, 1).reshape(rows, -1)[:n],
             codes.cpu().numpy().swapaxes(0, 1).reshape(rows, -1)[:n],
+            mass.cpu().numpy().swapaxes(0, 1).reshape(rows)[:n],
         )
 
     def generate_stack(self, keys: Sequence[int], n: int) -> tuple[Tensor, Tensor]:
         """Values (M, n, n_values) and codes (M, n, n_spans) of n rows a member, by a key each."""
         free = np.full(len(keys) * n, FREE)
-        return self._run(keys, n, free, free)
+        return self._run(keys, n, free, free, {})[:2]
 
     @torch.inference_mode()
     def _run(
-        self, keys: Sequence[int], share: int, span: np.ndarray, code: np.ndarray
-    ) -> tuple[Tensor, Tensor]:
+        self,
+        keys: Sequence[int],
+        share: int,
+        span: np.ndarray,
+        code: np.ndarray,
+        allowed: Allowed,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         condition = self._condition(keys, share, span, code)
         with self._precision.context(self.spans.device)():
-            return self._make(self.shape, self.network, self.spans, keys, share, condition)
+            return self._make(self.shape, self.network, self.spans, keys, share, condition, allowed)
 
     # ---- what is asked of the network ----------------------------------------------------------
 
@@ -162,7 +194,9 @@ class Sampler:
         """A category a row of the rarest wanted column, by the true frequencies of those wanted."""
         span, code = np.full(n, FREE), np.full(n, FREE)
         counts = self.encoder.category_counts_
-        discrete = [(w.span, np.array(w.codes)) for w in wanted if w.span in counts]
+        discrete = [
+            (w.span, np.array(w.codes)) for w in wanted if isinstance(w, Codes) and w.span in counts
+        ]
         if discrete:
             share = [counts[i][codes].sum() for i, codes in discrete]
             rarest, allowed = discrete[int(np.argmin(share))]

@@ -21,7 +21,7 @@ from combutab.generators._constraints import (
 )
 from combutab.generators._noise import normals, uniforms
 from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
-from combutab.generators._sampling import Sampler
+from combutab.generators._sampling import Allowed, Sampler
 from combutab.generators._vae import VAEConfig, VAETraining
 from combutab.nn import ActivationSpec, Member, RowSpans, StackedRowDecoder
 
@@ -230,19 +230,22 @@ class TVAE(BaseGenerator):
         keys: Sequence[int],
         n_rows: int,
         condition: Tensor,
-    ) -> tuple[Tensor, Tensor]:
+        allowed: Allowed,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         def keys_of(purpose: int) -> list[int]:
             return [fold_in(key, purpose) for key in keys]
 
         latent = normals(keys_of(_LATENT), n_rows, shape.embedding_dim, device=spans.device)
         raw, sigma = network(latent.to(spans.dtype))
+        # the most probable code is as it is: rows of other codes are for the sampler to leave out
+        raw, mass = spans.restrict(raw.to(spans.dtype), {} if self.argmax else allowed)
         codes = None
         if not self.argmax:
             codes = uniforms(keys_of(_CODES), n_rows, spans.n_spans, device=spans.device)
-        values, drawn = spans.sample(raw.to(spans.dtype), codes)
+        values, drawn = spans.sample(raw, codes)
         # TVAE's values are normal about the decoder's: without this noise they vary too little
         noise = normals(keys_of(_VALUES), n_rows, spans.n_values, device=spans.device)
-        return (values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn
+        return (values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn, mass
 
     @staticmethod
     def _statistic(

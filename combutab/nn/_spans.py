@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -282,6 +282,32 @@ class RowSpans:
             # beyond the span if a logit is NaN
             codes[..., group.spans] = found.clamp_max_(self.span_sizes[group.spans] - 1)
         return values.tanh().clamp_(-1, 1), codes
+
+    @torch.no_grad()
+    def restrict(self, raw: Tensor, allowed: Mapping[int, Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Raw outputs of which only some codes are drawn, and how probable these were before.
+
+        Spans are drawn independently: `sample` of the result, (..., width), gives what `sample` of
+        ``raw`` gives where all codes are allowed, which has the probability that is returned, (...)
+        float64. ``allowed`` has spans and their codes.
+
+        Examples
+        --------
+        >>> spans = RowSpans(0, [4])
+        >>> raw, mass = spans.restrict(torch.zeros(1, 4), {0: [1, 2]})
+        >>> raw.softmax(-1), mass
+        (tensor([[0.0000, 0.5000, 0.5000, 0.0000]]), tensor([0.5000], dtype=torch.float64))
+        """
+        log_mass = raw.new_zeros(raw.shape[:-1], dtype=torch.float64)
+        raw = raw.clone() if allowed else raw
+        for i, codes in allowed.items():
+            start = int(self.starts[i])
+            logits = raw[..., start : start + self.sizes[i]]
+            kept = torch.zeros(self.sizes[i], dtype=torch.bool, device=raw.device)
+            kept[list(codes)] = True
+            log_mass += logits[..., kept].double().logsumexp(-1) - logits.double().logsumexp(-1)
+            logits.masked_fill_(~kept, -torch.inf)
+        return raw, log_mass.exp_()
 
     def cross_entropy(self, raw: Tensor, span: Tensor, code: Tensor) -> Tensor:
         """The cross-entropy of one span a row against a code.

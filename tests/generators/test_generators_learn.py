@@ -134,7 +134,7 @@ def test_rows_of_many_conditions_at_once(n_members):
 def test_rows_of_conditions_that_are_never_met(monkeypatch):
     from combutab.generators import _sampling
 
-    monkeypatch.setattr(_sampling, "_MAX_TRIES", 0)
+    monkeypatch.setattr(_sampling, "_CHUNK", 1)
     model = TVAE(epochs=1, random_state=0).fit(RARE)
     with pytest.raises(ValueError, match=r"of 30 rows of conditions.*first.*'rare': 'seldom'"):
-        model.sample_from(pd.DataFrame({"rare": ["seldom"] * 30}), random_state=0)
+        model.sample_from(pd.DataFrame({"rare": ["seldom"] * 30}), random_state=0, max_tries=1)

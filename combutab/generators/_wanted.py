@@ -1,0 +1,158 @@
+"""What sampled rows may be asked to be, and which rows are it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from combutab.preprocessing import NumberColumn
+
+NEAREST = 100  # one row in so many may stand for a number that is asked for
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Values of a discrete column, or a missing one of any: codes of its span."""
+
+    column: Any
+    span: int
+    codes: tuple[int, ...]
+
+    def met(self, codes: np.ndarray) -> np.ndarray:  # (n, n_spans) -> (n,)
+        """Which rows meet it, given their codes."""
+        return np.isin(codes[:, self.span], self.codes)
+
+
+@dataclass(frozen=True)
+class Range:
+    """A range of a continuous column's values, both ends included; None for an open end."""
+
+    column: Any
+    low: Any
+    high: Any
+
+    def met(self, table: pd.DataFrame | np.ndarray) -> np.ndarray:  # (n,)
+        """Which rows meet it, given the decoded table."""
+        column = column_of(table, self.column)
+        inside = column.notna().to_numpy(dtype=bool, copy=True)
+        if self.low is not None:
+            inside &= column.ge(self.low).fillna(False).to_numpy(dtype=bool)
+        if self.high is not None:
+            inside &= column.le(self.high).fillna(False).to_numpy(dtype=bool)
+        return inside
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Numbers of a continuous column, any of which will do, and a missing value perhaps.
+
+    That a number is made exactly may never happen: the rows whose numbers are nearest stand for
+    those that have it, and it is written into them.
+    """
+
+    column: Any
+    coder: NumberColumn
+    values: pd.Series  # of the column's dtype
+    missing: bool = False  # whether a missing value will do
+
+    def distances(self, table: pd.DataFrame | np.ndarray) -> np.ndarray:  # (n,)
+        """How far each row's number is from those wanted; infinite for one that will not do."""
+        away, missing = self._away(column_of(table, self.column))
+        return np.where(missing, 0.0 if self.missing else np.inf, away.min(axis=1))
+
+    def write(self, table: Any) -> None:
+        """Put the nearest number that is wanted into each row, but for missing ones."""
+        column = column_of(table, self.column)
+        away, missing = self._away(column)
+        wanted = self.values.take(away.argmin(axis=1)).set_axis(column.index)
+        write_column(table, self.column, wanted.where(~missing, column))
+
+    def _away(self, column: pd.Series) -> tuple[np.ndarray, np.ndarray]:  # (n, n_values), (n,)
+        x, missing = self.coder.format.read(column, str(self.column))
+        points, _ = self.coder.format.read(self.values, str(self.column))
+        return np.abs(np.where(missing, 0.0, x)[:, None] - points), missing
+
+
+Wanted = Codes | Range | Points
+
+
+def write_each(table: Any, patterns: Sequence[Sequence[Wanted]], which: np.ndarray) -> None:
+    """Put into rows of different conditions the numbers that each is asked for.
+
+    Parameters
+    ----------
+    table : decoded, of n rows
+    patterns : sequence of sequence of Wanted, with points of one value each
+    which : ndarray of int, (n,)
+        The pattern of each row.
+    """
+    asked: dict[Any, tuple[list[int], list[pd.Series]]] = {}
+    for p, pattern in enumerate(patterns):
+        for each in pattern:
+            if isinstance(each, Points):
+                places, values = asked.setdefault(each.column, ([], []))
+                places.append(p)
+                values.append(each.values)
+    for name, (places, values) in asked.items():
+        place = np.full(len(patterns), -1)
+        place[places] = range(len(places))
+        here = place[which]
+        column = column_of(table, name)
+        wanted = pd.concat(values, ignore_index=True).take(np.maximum(here, 0))
+        wanted = wanted.set_axis(column.index)
+        write_column(table, name, wanted.where(here >= 0, column))
+
+
+def column_of(table: pd.DataFrame | np.ndarray, name: Any) -> pd.Series:
+    """A column of a decoded table."""
+    return table[name] if isinstance(table, pd.DataFrame) else pd.Series(table[:, name])
+
+
+def write_column(table: Any, name: Any, column: pd.Series) -> None:
+    """Put a column of the same dtype into a decoded table."""
+    if isinstance(table, pd.DataFrame):
+        table[name] = column
+    else:
+        table[:, name] = column.to_numpy()
+
+
+def all_met(
+    wanted: Sequence[Wanted], codes: np.ndarray, table: pd.DataFrame | np.ndarray | None
+) -> np.ndarray:
+    """Which rows meet all conditions, (n,): of points, those with the nearest numbers.
+
+    Parameters
+    ----------
+    wanted : sequence of Wanted
+    codes : ndarray of int, (n, n_spans)
+    table : the decoded table, needed where there are ranges or points
+    """
+    met = np.ones(len(codes), dtype=bool)
+    for each in wanted:
+        if isinstance(each, Codes):
+            met &= each.met(codes)
+        elif isinstance(each, Range):
+            assert table is not None
+            met &= each.met(table)
+    points = [each for each in wanted if isinstance(each, Points)]
+    if points:
+        assert table is not None
+        met &= _nearest(np.stack([each.distances(table) for each in points]))
+    return met
+
+
+def _nearest(distances: np.ndarray) -> np.ndarray:  # (n_points, n) -> (n,)
+    """The rows that are nearest in all columns: one in NEAREST, or all that are there exactly."""
+    ranks = rankdata(distances, method="min", axis=1).max(axis=0)
+    possible = np.isfinite(distances).all(axis=0)
+    ranks = np.where(possible, ranks, np.inf)
+    n_exact = int((distances == 0).all(axis=0).sum())
+    n_kept = min(int(possible.sum()), max(n_exact, -(-len(ranks) // NEAREST)))
+    nearest = np.zeros(len(ranks), dtype=bool)
+    nearest[np.argsort(ranks, kind="stable")[:n_kept]] = True
+    return nearest
