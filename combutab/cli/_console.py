@@ -42,11 +42,14 @@ def one_line_warnings() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """End the command with exit code 130 where Ctrl-C was pressed in here."""
+    """End the command with exit code 130 where Ctrl-C was pressed in here.
+
+    What the interrupt says, of what is kept, ends the line.
+    """
     try:
         yield
-    except KeyboardInterrupt:
-        print("combutab: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(f"combutab: interrupted{interrupt}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
 
 

@@ -21,7 +21,6 @@ from combutab.cli._conditions import read_conditions
 from combutab.cli._console import (
     UserError,
     interruptible,
-    no_early_ends,
     one_line_warnings,
     warn,
 )
@@ -30,6 +29,7 @@ from combutab.cli._made import check_generator
 from combutab.cli._names import find_columns
 from combutab.cli._outputs import check_file, write_whole
 from combutab.cli._synth_report import plan_report, set_aside, write_synth_report
+from combutab.cli._training import Kept, train_generator
 from combutab.generators import CTGAN, TVAE, ShortfallError, check_conditions
 from combutab.preprocessing import ModeEncoder
 from combutab.training import ProgressBar
@@ -113,6 +113,14 @@ def synth(
             show_default=False,
         ),
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="File that the training is written to every half minute, and by Ctrl-C. If it is "
+            "there, training goes on from it.",
+            show_default=False,
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
@@ -136,7 +144,10 @@ def synth(
         ),
     ] = None,
 ) -> None:
-    """Train a generator on a table, and write a synthetic one of the same columns."""
+    """Train a generator on a table, and write a synthetic one of the same columns.
+
+    Ctrl-C ends the training and writes what it has learned, beside files that are there.
+    """
     with interruptible(), one_line_warnings():
         started = time.perf_counter()
         check_ending(out)
@@ -145,6 +156,10 @@ def synth(
             check_file(save, DATA=data, OUT=out)
         if report is not None:
             check_file(report, DATA=data, OUT=out, **({} if save is None else {"--save": save}))
+        if checkpoint is not None:
+            others = {"--save": save, "--report": report}
+            written = {name: path for name, path in others.items() if path is not None}
+            check_file(checkpoint, DATA=data, OUT=out, **written)
         _check_device(device)
         table, forms = read_file(data)
         table = _leave_out(table, find_columns("--drop", drop or [], table.columns))
@@ -175,16 +190,24 @@ def synth(
         )
         if not listed:
             _tell_of_few_values(table)
-        _fit(generator, table, columns.discrete_columns)
-        if save is not None:
-            write_whole(save, lambda stage: _save(generator, forms, stage))
-            _say(f"Wrote the generator to {save}")
-        made = _write_rows(generator, forms, n_rows, conditions, seed, out)
-        _say(f"Wrote {n_rows:,} rows to {out} ({time.perf_counter() - started:.1f} s)")
-        if planned is not None:
-            files = {"real": data, "synthetic": out}
-            tables = {"real_train": table, "real_test": test, "synthetic": made}
-            write_synth_report(planned, generator, tables, files, discrete=listed, seed=seed)
+        kept = Kept(generator, checkpoint)
+        with kept.told():
+            kept.interrupted = train_generator(
+                generator, table, columns.discrete_columns, checkpoint
+            )
+            if save is not None:
+                place = kept.place(save)
+                write_whole(place, lambda stage: _save(generator, forms, stage))
+                kept.add("the generator", place)
+                _say(f"Wrote the generator to {place}")
+            place = kept.place(out)
+            made = _write_rows(generator, forms, n_rows, conditions, seed, place)
+            kept.add(f"{n_rows:,} rows", place)
+            _say(f"Wrote {n_rows:,} rows to {place} ({time.perf_counter() - started:.1f} s)")
+            if planned is not None and not kept.interrupted:
+                files = {"real": data, "synthetic": out}
+                tables = {"real_train": table, "real_test": test, "synthetic": made}
+                write_synth_report(planned, generator, tables, files, discrete=listed, seed=seed)
 
 
 def sample(
@@ -343,21 +366,6 @@ def _tell_of_few_values(table: pd.DataFrame) -> None:
 
 
 # ---- training and sampling ---------------------------------------------------------------------
-
-
-def _fit(generator: Any, table: pd.DataFrame, discrete: Any) -> None:
-    try:
-        with no_early_ends():
-            generator.fit(table, discrete_columns=discrete)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "memory" not in str(error):
-            raise
-        raise UserError(
-            "the training takes more memory than there is; --drop columns of many values, or lower "
-            "--batch-size"
-        ) from error
 
 
 def _write_rows(

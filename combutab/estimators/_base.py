@@ -39,6 +39,7 @@ from combutab.training import (
     TrainConfig,
     VerboseLines,
     graphs_wanted,
+    uninterrupted,
 )
 
 _DEFAULT_BATCH = 500  # the CombU paper's
@@ -290,7 +291,8 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
 
     def _absorb(self, job: Job, results: Sequence[MemberResult], *, fresh: bool = True) -> Self:
         """Take over what training found; warn or raise where it did not go well."""
-        absorb(self, job, results, fresh=fresh)
+        with uninterrupted():
+            absorb(self, job, results, fresh=fresh)
         return self
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any) -> BaseMLP:

@@ -118,18 +118,21 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
             Names (positions for an array) of the discrete columns; "auto" takes all that are not of
             numbers or dates.
         checkpoint : path, optional
-            A file that the training is written to every half minute and at its end. If it is
-            there, training goes on where it stood, to the same result as in one go; with more
-            ``epochs``, it goes on for these.
+            A file that the training is written to every half minute and at its end, also by
+            Ctrl-C. If it is there, training goes on where it stood, to the same result as in one
+            go; with more ``epochs``, it goes on for these.
 
         Returns
         -------
         self
+            After Ctrl-C, with a warning, the model that its last whole epoch left.
 
         Raises
         ------
         ValueError
             If a parameter or the table cannot be used, or training diverged.
+        KeyboardInterrupt
+            If Ctrl-C came before an epoch was done; the model is not fitted then.
         """
         self._check()
         fit_generators([self], X, _discrete_columns(X, y, discrete_columns), checkpoint)

@@ -52,6 +52,7 @@ class Checkpoint:
             raise OSError(f"no file can be written in {folder}: {error.strerror}") from error
         self._header = model_header(model)
         self._written = -np.inf  # after the first epoch it is written at once
+        self._noted: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None
         self._found: dict[str, np.ndarray] | None = None
         self._state: dict[str, Any] = {}
         if not self.path.exists():
@@ -115,13 +116,8 @@ class Checkpoint:
             )
         return int(self._state["epochs"]), curves
 
-    def offer(self, training: Training, epochs: int, curves: Curves, seed: int) -> None:
-        """Write the training, unless that was done a moment ago."""
-        if time.monotonic() - self._written >= _SECONDS:
-            self.write(training, epochs, curves, seed)
-
-    def write(self, training: Training, epochs: int, curves: Curves, seed: int) -> None:
-        """Write the training; the file is whole at any time."""
+    def note(self, training: Training, epochs: int, curves: Curves, seed: int) -> None:
+        """Remember the training as it stands; write it, unless that was done a moment ago."""
         tensors: dict[str, np.ndarray] = {
             f"losses.{name}": np.array(values) for name, values in curves.items()
         }
@@ -142,6 +138,15 @@ class Checkpoint:
             "table": self._fingerprint,
             "losses": list(curves),  # in this order: the arrays of the file have none
         }
+        self._noted = stood, tensors
+        if time.monotonic() - self._written >= _SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        """Write what was noted last, unless it is written; the file is whole at any time."""
+        if self._noted is None:
+            return
+        stood, tensors = self._noted
         try:
             write_model(self.path, {**self._header, "checkpoint": stood}, tensors)
         except Exception as error:  # a full disk, say: the training itself is not lost
@@ -149,7 +154,7 @@ class Checkpoint:
                 f"the training could not be written to {self.path}, and goes on: {error}",
                 stacklevel=2,
             )
-        self._written = time.monotonic()
+        self._noted, self._written = None, time.monotonic()
 
 
 def _fingerprint(rows: TableRows) -> str:

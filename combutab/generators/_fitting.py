@@ -22,7 +22,7 @@ from combutab.generators._train import Curves, Training, train
 from combutab.generators._validation import MAX_ROWS, Validation
 from combutab.nn import Member, RowSpans
 from combutab.preprocessing import ModeEncoder
-from combutab.training import ProgressBar
+from combutab.training import ProgressBar, uninterrupted
 
 _MEMBER, _ENCODER, _HELD_OUT, _VALIDATE = 1, 2, 4, 5  # purposes of an estimator's seed
 # what the members of one stack may differ in, beside the rates
@@ -163,9 +163,13 @@ def fit_generators(
         if any(result.reason == "diverged" for result in own):
             diverged.append(model)
         else:
-            _absorb(model, seed, encoder, own)
+            with uninterrupted():
+                _absorb(model, seed, encoder, own)
     if any(result.reason == "interrupted" for result in results):
-        warnings.warn("Training interrupted by user: the last weights are kept.", stacklevel=4)
+        warnings.warn(
+            f"Training interrupted by user after {_n_epochs(results[0])} epochs, which are kept.",
+            stacklevel=4,
+        )
     if diverged:
         names = ", ".join(f"activation={model.activation!r}" for model in diverged)
         raise DivergedError(
@@ -220,8 +224,10 @@ def _train(
     done, curves = file.restore(training, rows, validation)
 
     def keep(epochs: int, curves: Curves, last: bool) -> None:
-        write = file.write if last else file.offer
-        write(training, epochs, curves, seed)
+        if last:
+            file.write()
+        else:
+            file.note(training, epochs, curves, seed)
 
     return train(
         training,

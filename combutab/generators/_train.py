@@ -12,7 +12,7 @@ from torch import Tensor
 from combutab.generators._records import GeneratorPlan, GeneratorResult
 from combutab.generators._validation import Validation
 from combutab.nn import StackedNetwork
-from combutab.training import Callback, EpochReport, RowOptimizer
+from combutab.training import Callback, EpochReport, RowOptimizer, uninterrupted
 
 Curves = dict[str, list[np.ndarray]]  # a loss of each member by epoch
 
@@ -61,11 +61,19 @@ def train(
     Returns
     -------
     list of GeneratorResult, one a member
+        After an interrupt, what came of the last whole epoch.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If there was no whole epoch.
     """
     n_members = len(training.plans)
+    network = training.networks[sampled_network]
     curves = {} if curves is None else curves
     diverged = _not_finite(curves, n_members)
     reason, started = "epochs", time.perf_counter()
+    whole = _stand(network, validation)
     begun: list[Callback] = []
     try:
         for callback in callbacks:
@@ -78,10 +86,15 @@ def train(
             columns = dict(losses)
             if validation is not None:
                 columns[validation.name] = validation.measure()
-                validation.observe(columns[validation.name])
-            for name, values in columns.items():
-                curves.setdefault(name, []).append(values)
-            diverged |= _not_finite({n: [v] for n, v in losses.items()}, n_members)
+            with uninterrupted():
+                if validation is not None:
+                    validation.observe(columns[validation.name])
+                for name, values in columns.items():
+                    curves.setdefault(name, []).append(values)
+                diverged |= _not_finite({n: [v] for n, v in losses.items()}, n_members)
+                whole, done = _stand(network, validation), number + 1
+                if not diverged.all():
+                    keep(done, curves, False)
             if diverged.all():
                 break
             report = EpochReport(
@@ -94,8 +107,6 @@ def train(
                 time.perf_counter() - started,
                 losses,
             )
-            done = number + 1
-            keep(done, curves, False)
             stops = [callback.on_epoch_end(report) for callback in callbacks]
             if any(stops):
                 reason = "callback"
@@ -107,12 +118,18 @@ def train(
     finally:
         for callback in begun:
             callback.on_train_end()
-    if reason != "interrupted" and not diverged.all():
+    if not diverged.all():
         keep(done, curves, True)
-    return [
-        _result(training.networks[sampled_network], m, curves, validation, diverged, reason)
-        for m in range(n_members)
-    ]
+    return [_result(whole[m], m, curves, validation, diverged, reason) for m in range(n_members)]
+
+
+State = dict[str, Tensor]
+
+
+def _stand(network: StackedNetwork, validation: Validation | None) -> list[State]:
+    """What would come of each member if training ended here: copies."""
+    best = [{}] * network.n_members if validation is None else validation.best_states
+    return [state or network.member_state(m) for m, state in enumerate(best)]
 
 
 def _not_finite(curves: Curves, n_members: int) -> np.ndarray:
@@ -124,16 +141,15 @@ def _not_finite(curves: Curves, n_members: int) -> np.ndarray:
 
 
 def _result(
-    network: StackedNetwork,
+    state: State,
     m: int,
     curves: Curves,
     validation: Validation | None,
     diverged: np.ndarray,
     reason: str,
 ) -> GeneratorResult:
-    state, n_epochs = network.member_state(m), None
+    n_epochs = None
     if validation is not None:
-        state = validation.best_states[m] or state
         n_epochs = int(validation.n_epochs[m])
         reason = "no_improvement" if validation.finished[m] else reason
     return GeneratorResult(

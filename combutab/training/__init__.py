@@ -9,6 +9,7 @@ from combutab.training._callbacks import (
 )
 from combutab.training._conditions import Conditions, ConditionSampler
 from combutab.training._graphs import cuda_graphs, graphs_wanted
+from combutab.training._interrupts import uninterrupted
 from combutab.training._lbfgs import train_lbfgs
 from combutab.training._loop import train_stack
 from combutab.training._losses import (
@@ -63,4 +64,5 @@ __all__ = [
     "schedule_factor",
     "train_lbfgs",
     "train_stack",
+    "uninterrupted",
 ]

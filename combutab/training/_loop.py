@@ -13,6 +13,7 @@ from torch import Tensor
 from combutab.training._batches import Batches
 from combutab.training._callbacks import Callback, EpochReport
 from combutab.training._graphs import RECORDERS, GraphedStep
+from combutab.training._interrupts import uninterrupted
 from combutab.training._optimizers import RowOptimizer
 from combutab.training._records import (
     MemberPlan,
@@ -197,6 +198,10 @@ class _Training:
 
     def _finish(self, ended: dict[int, str]) -> None:
         """Write the results of these members and drop them from the stack."""
+        with uninterrupted():  # a stack of which the half is dropped would mix members up
+            self._drop(ended)
+
+    def _drop(self, ended: dict[int, str]) -> None:
         if self.best_values is not None and self.best_buffers is not None:
             for m in ended:
                 if np.isfinite(self.best_score[m]):
@@ -276,7 +281,8 @@ class _Training:
             for epoch in range(config.max_epochs):
                 losses = self._epoch(epoch).tolist()  # the epoch's one sync
                 scores = None if self.scorer is None else self.scorer.scores(self.net).tolist()
-                self._record(losses, scores)
+                with uninterrupted():
+                    self._record(losses, scores)
                 stop = self._report(epoch, losses, scores, time.perf_counter() - started)
                 self._finish(self._ended(losses, epoch, stop))
                 if not self.alive:

@@ -243,7 +243,7 @@ def test_a_terminal_gets_a_progress_bar_and_a_summary(folder, on_terminal):
     assert "Wrote 60 rows to out.csv (" in text
 
 
-def test_ctrl_c_during_the_training_writes_nothing(folder, on_terminal, files):
+def test_ctrl_c_during_the_training_keeps_what_was_learned(folder, on_terminal, files):
     Path("out.csv").write_text("old")
     arguments = ["synth", "people.csv", "-o", "out.csv", "--epochs", "1000000", "--save", "model"]
     with on_terminal(*arguments, cwd=folder) as (process, shown):
@@ -253,11 +253,15 @@ def test_ctrl_c_during_the_training_writes_nothing(folder, on_terminal, files):
         assert process.returncode == 130
     text = b"".join(shown).decode()
     assert out == ""
-    assert text.endswith("combutab: interrupted\r\n")
+    last = text.splitlines()[-1]
+    assert last.startswith("combutab: interrupted after ")
+    assert last.endswith("kept: the generator in model, 60 rows in out-interrupted.csv")
     assert "Traceback" not in text
     assert "warning" not in text
     assert Path("out.csv").read_text() == "old"
-    assert sorted(os.listdir(folder)) == ["out.csv", "people.csv"]
+    assert len(pd.read_csv("out-interrupted.csv")) == 60
+    assert isinstance(combutab.load("model"), CTGAN)
+    assert files(folder) == ["model", "out-interrupted.csv", "out.csv", "people.csv"]
 
 
 def test_killed_in_the_middle(folder, on_terminal):
@@ -283,7 +287,8 @@ def test_ctrl_c_while_rows_are_made_keeps_the_trained_generator(folder, capsys, 
 
     monkeypatch.setattr(CTGAN, "sample", stop)
     assert main(["synth", "people.csv", "-o", "out.csv", *QUICK, "--save", "model"]) == 130
-    assert capsys.readouterr() == ("", "combutab: interrupted\n")
+    says = "combutab: interrupted; kept: the generator in model\n"
+    assert capsys.readouterr() == ("", says)
     assert sorted(os.listdir(folder)) == ["model", "people.csv"]
 
 
@@ -293,9 +298,14 @@ def test_an_interrupted_fit_is_an_interrupted_command(folder, capsys, monkeypatc
             raise KeyboardInterrupt
 
     monkeypatch.setattr(_synth, "ProgressBar", Interrupt)
-    assert main(["synth", "people.csv", "-o", "out.csv", *QUICK, "--save", "model"]) == 130
-    assert capsys.readouterr() == ("", "combutab: interrupted\n")
-    assert os.listdir(folder) == ["people.csv"]
+    options = [*QUICK, "--epochs", "5", "--save", "model"]
+    assert main(["synth", "people.csv", "-o", "out.csv", *options]) == 130
+    says = (
+        "combutab: interrupted after 1 of 5 epochs; kept: the generator in model, 60 rows in "
+        "out.csv\n"
+    )
+    assert capsys.readouterr() == ("", says)
+    assert sorted(os.listdir(folder)) == ["model", "out.csv", "people.csv"]
 
 
 def test_piped_output_has_no_bar(folder):

@@ -144,10 +144,11 @@ TABLE = pd.DataFrame(
         "level": pd.Categorical(RNG.choice(["lo", "hi"], N), ["lo", "mid", "hi"]),
         "flag": RNG.random(N) < 0.3,
         "code": RNG.choice([1, 2, 3], N),
-        "seen": DAYS,
+        "seen": DAYS.floor("10D"),
         "always": 7,
     }
 )
+SEEN = str(TABLE["seen"].mode()[0].date())
 
 
 @pytest.fixture(scope="module", params=[CTGAN, TVAE])
@@ -172,8 +173,8 @@ def fitted(request):
         ({"code": 2.0}, lambda t: t["code"] == 2),
         ({"code": np.int8(2)}, lambda t: t["code"] == 2),
         ({"level": "hi"}, lambda t: t["level"] == "hi"),
-        ({"seen": "2024-01-05"}, lambda t: t["seen"] == pd.Timestamp("2024-01-05")),
-        ({"seen": datetime.date(2024, 1, 5)}, lambda t: t["seen"] == pd.Timestamp("2024-01-05")),
+        ({"seen": SEEN}, lambda t: t["seen"] == pd.Timestamp(SEEN)),
+        ({"seen": datetime.date.fromisoformat(SEEN)}, lambda t: t["seen"] == pd.Timestamp(SEEN)),
         ({"always": 7.0}, lambda t: t["always"] == 7),
         ({"always": (5, 9)}, lambda t: t["always"] == 7),
         ({"always": [7]}, lambda t: t["always"] == 7),
@@ -194,8 +195,8 @@ def test_conditions_mean_what_they_say(fitted, conditions, holds):
     ("conditions", "says"),
     [
         ({"age": 40.5}, "'age' is never 40.5, its values are rounded; ask for 40, or for a range"),
-        ({"age": 99}, "'age' is never 99: its values lie in 20 to 59"),
-        ({"age": "40"}, "'40' is no value of 'age', whose values are like 20"),
+        ({"age": 99}, "'age' is never 99: its values lie in"),
+        ({"age": "40"}, "'40' is no value of 'age', whose values are like"),
         ({"age": True}, "True is no value of 'age'"),
         ({"age": pd.Timestamp("2024-01-05")}, "is no value of 'age'"),
         ({"age": None}, "had no missing values"),
@@ -270,7 +271,7 @@ def test_what_was_found_is_not_lost(monkeypatch):
 
 def test_rows_of_conditions_that_were_found_are_not_lost(monkeypatch):
     monkeypatch.setattr(_sampling, "_CHUNK", 1)
-    table = pd.DataFrame({"kind": ["a"] * 196 + ["b"] * 4, "x": RNG.normal(size=200)})
+    table = pd.DataFrame({"kind": ["a"] * 392 + ["b"] * 8, "x": RNG.normal(size=400)})
     model = TVAE(**QUICK | {"epochs": 30}).fit(table)
     asked = pd.DataFrame({"kind": ["a", "b"] * 20}, index=range(100, 140))
     with pytest.raises(ShortfallError, match="of 40 rows of conditions could not be met") as caught:
