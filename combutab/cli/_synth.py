@@ -154,6 +154,7 @@ def synth(
         check_file(out, DATA=data)
         if save is not None:
             check_file(save, DATA=data, OUT=out)
+            _check_replaceable(save)
         if report is not None:
             check_file(report, DATA=data, OUT=out, **({} if save is None else {"--save": save}))
         if checkpoint is not None:
@@ -303,6 +304,20 @@ def _read_conditions(texts: list[str] | None, columns: ModeEncoder, forms: Forms
     except ValueError as error:
         raise UserError(str(error)) from error
     return conditions
+
+
+def _check_replaceable(save: Path) -> None:
+    """Let a model take the place of a model alone, not of a table or of a training's checkpoint."""
+    if not save.exists() or save.stat().st_size == 0:
+        return
+    what = "is no file of a model"
+    try:
+        header, _ = read_model(save, arrays=False)
+        what = "is the checkpoint of a training" if "checkpoint" in header else ""
+    except (OSError, ValueError, KeyError):
+        pass
+    if what:
+        raise UserError(f"--save: {save} is there, and {what}; choose another file, or remove it")
 
 
 def _check_savable(columns: ModeEncoder) -> None:

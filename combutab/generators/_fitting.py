@@ -51,6 +51,8 @@ def fit_stack(models: Sequence[Any], X: Any, discrete_columns: Any = "auto") -> 
     ------
     ValueError
         As ``fit`` does; where some diverged, the others are fitted.
+    KeyboardInterrupt
+        If Ctrl-C came before the last stack: models of later ones are not fitted.
 
     Examples
     --------
@@ -80,9 +82,12 @@ def fit_stack(models: Sequence[Any], X: Any, discrete_columns: Any = "auto") -> 
     errors = []
     for stack in stacks:
         try:
-            fit_generators(stack, X, discrete_columns)
+            interrupted = fit_generators(stack, X, discrete_columns)
         except DivergedError as error:
             errors.append(str(error))
+        else:
+            if interrupted and stack is not stacks[-1]:
+                raise KeyboardInterrupt
     if errors:
         raise DivergedError("; ".join(errors))
     return models
@@ -116,8 +121,11 @@ def fit_generators(
     X: Any,
     discrete_columns: Any = "auto",
     checkpoint: Any = None,
-) -> None:
-    """Fit checked models that may be members of one stack; see ``BaseGenerator.fit``."""
+) -> bool:
+    """Fit checked models that may be members of one stack; see ``BaseGenerator.fit``.
+
+    Returns whether Ctrl-C ended the training.
+    """
     first = models[0]
     device = first._find_device()
     for model in models:  # a fit that fails leaves no fitted estimator
@@ -165,7 +173,8 @@ def fit_generators(
         else:
             with uninterrupted():
                 _absorb(model, seed, encoder, own)
-    if any(result.reason == "interrupted" for result in results):
+    interrupted = any(result.reason == "interrupted" for result in results)
+    if interrupted:
         warnings.warn(
             f"Training interrupted by user after {_n_epochs(results[0])} epochs, which are kept.",
             stacklevel=4,
@@ -176,6 +185,7 @@ def fit_generators(
             f"training diverged with {names}: a loss is not finite; lower the learning rates, or "
             "look for values of extreme size in the table"
         )
+    return interrupted
 
 
 def _hold_out(model: Any, rows: TableRows, seed: int) -> tuple[TableRows, TableRows | None]:

@@ -19,8 +19,8 @@ import pytest
 import combutab
 from combutab import CTGAN, TVAE, MLPClassifier
 from combutab.cli import _synth, main
-from combutab.generators import _checkpoints
-from combutab.training import uninterrupted
+from combutab.generators import _checkpoints, fit_stack
+from combutab.training import Callback, uninterrupted
 
 BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
 RNG = np.random.default_rng(0)
@@ -104,6 +104,21 @@ def test_a_generator_is_as_its_last_whole_epoch_left_it(cls, early_stopping, tmp
         assert_same(resumed, make(cls, n + 3, **params).fit(TABLE))
     assert kept > 0, "vacuous"
     assert len(list(tmp_path.iterdir())) <= 6 * BUDGET  # no file that is half of one
+
+
+def test_ctrl_c_ends_all_stacks():
+    class Interrupt(Callback):
+        def on_epoch_end(self, report):
+            signal.raise_signal(signal.SIGINT)
+
+    models = [make(cls, 9, callbacks=[Interrupt()]) for cls in (TVAE, CTGAN)]
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="after 1 epochs"):
+        fit_stack(models, TABLE)
+    assert models[0].n_iter_ == 1
+    assert len(models[0].sample(3)) == 3
+    assert not hasattr(models[1], "n_iter_")
+    with pytest.warns(UserWarning, match="after 1 epochs"):
+        fit_stack(models[:1], TABLE)
 
 
 def test_a_classifier_that_goes_on_is_whole_after_each_interrupt():
@@ -305,3 +320,26 @@ def test_a_reader_that_goes_away_takes_no_file_with_it(folder):
         process.wait(timeout=120)
     assert "Traceback" not in err
     assert sorted(os.listdir()) == ["out.csv", "r.html", "t.csv"]
+
+
+def test_a_generator_takes_the_place_of_a_generator_alone(folder, capsys):
+    quick = [*SYNTH, "--epochs", "1"]
+    assert main([*quick, "--save", "model", "--checkpoint", "training"]) == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    Path("other.csv").write_text("a,b\n1,2\n")
+    before["other.csv"] = b"a,b\n1,2\n"
+    for arguments, says in (
+        (["--save", "other.csv"], "other.csv is there, and is no file of a model"),
+        (["--save", "training"], "training is there, and is the checkpoint of a training"),
+        (["--checkpoint", "model"], "model is a model, not a checkpoint"),
+        (["--checkpoint", "other.csv"], "other.csv is not a safetensors file"),
+        (["--checkpoint", "out.csv"], "cannot write out.csv: that is OUT as well"),
+        (["--checkpoint", "no/training"], "cannot write no/training: no does not exist"),
+    ):
+        assert main([*quick, *arguments]) == 2
+        assert says in capsys.readouterr().err
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert main([*quick, "--save", "model"]) == 0
+    other = [*quick, "--checkpoint", "training", "--seed", "1"]
+    assert main(other) == 2
+    assert "training is of a training with random_state=0" in capsys.readouterr().err
