@@ -107,13 +107,15 @@ class Sampler:
         codes = np.zeros((len(which), self.spans.n_spans), dtype=np.int64)
         missed = np.ones(len(which), dtype=bool)
         asked = np.full((len(patterns), self.spans.n_spans), FREE)
+        spent, limit = 0, max_tries * max(NEAREST * len(which), _CHUNK)
         for p, wanted in enumerate(patterns):
             if any(isinstance(each, Points) for each in wanted):
                 rows = np.flatnonzero(which == p)
-                drawn = self.draw(len(rows), wanted, fold_in(key, p, 1), max_tries)
-                rows = rows[: len(drawn[0])]
-                values[rows], codes[rows], missed[rows] = drawn[0], drawn[1], False
                 which = np.where(which == p, FREE, which)
+                if spent <= limit:
+                    drawn = self.draw(len(rows), wanted, fold_in(key, p, 1), max_tries)
+                    rows, spent = rows[: len(drawn[0])], spent + drawn[2]
+                    values[rows], codes[rows], missed[rows] = drawn[0], drawn[1], False
                 continue
             for each in wanted:
                 if isinstance(each, Codes):

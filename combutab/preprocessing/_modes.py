@@ -249,8 +249,8 @@ class ModeEncoder(BaseEstimator):
         label, coder = self.schema_.label(j), self.columns_[j]
         if isinstance(coder, NumberColumn):
             raise ValueError(
-                f"{label} is continuous, so that {value!r} has no code; list the column in "
-                "discrete_columns"
+                f"{label} is continuous, so that {value!r} has no code; use a range, or list "
+                "the column in discrete_columns"
             )
         code = coder.code(value, label)
         if coder.size == 1:

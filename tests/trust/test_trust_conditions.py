@@ -349,6 +349,29 @@ def test_rows_under_conditions_have_the_right_distribution(n_members, scale, n, 
         assert kstest(z, cdf).pvalue > 1e-4 / BUDGET
 
 
+@pytest.mark.parametrize("sizes", [[2, 5], [3, 200], [70, 300]], ids=str)
+def test_codes_that_are_not_allowed_are_never_drawn(sizes):
+    spans = RowSpans(1, sizes)
+    rng = np.random.default_rng(0)
+    raw = torch.from_numpy(rng.normal(0, 9, (4000, spans.width)).astype(np.float32))
+    allowed = {
+        i: sorted(rng.choice(size, max(1, size // 3), replace=False).tolist())
+        for i, size in enumerate(sizes)
+    }
+    uniform = torch.from_numpy(rng.random((4000, 2), dtype=np.float32))
+    uniform[::3] = 0.0
+    uniform[1::3] = 1 - 2.0**-24
+    restricted, mass = spans.restrict(raw, allowed)
+    _, codes = spans.sample(restricted, uniform)
+    expected = np.ones(4000)
+    for i, start in enumerate(spans.starts.tolist()):
+        assert set(codes[:, i].tolist()) <= set(allowed[i])
+        logits = raw[:, start : start + sizes[i]].double().numpy()
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        expected *= odds[:, allowed[i]].sum(axis=1) / odds.sum(axis=1)
+    np.testing.assert_allclose(mass.numpy(), expected, rtol=1e-9)
+
+
 def test_many_times_as_many_rows_are_found_of_what_no_noise_makes_probable():
     sampler = known_sampler(0.004)
     wanted = read_conditions(sampler.encoder, {"a": 1, "b": 1})
