@@ -108,7 +108,7 @@ def _read_values(encoder: ModeEncoder, column: Any, values: list[Any]) -> Wanted
     coder, label = encoder.columns_[j], encoder.schema_.label(j)
     if isinstance(coder, NumberColumn):
         return _read_numbers(encoder, j, coder, values)
-    if _is_moment(coder.values.dtype):
+    if isinstance(coder, CategoryColumn) and _is_moment(coder.values.dtype):
         values = [v if _is_missing(v) else _as_value(v, coder.values) for v in values]
     codes = [coder.code(value, label) for value in values]  # raises for unknown ones
     if coder.size == 1:
@@ -122,8 +122,9 @@ def _read_numbers(
     column, label = encoder.schema_.keys[j], encoder.schema_.label(j)
     numbers = [value for value in values if not _is_missing(value)]
     missing = len(numbers) < len(values)
-    if missing and not coder.missing:
-        raise ValueError(f"{label} had no missing values, so none will be generated")
+    if missing and (coder.rare or not coder.missing):
+        few = ", or in fewer rows than min_frequency" if coder.rare else ""
+        raise ValueError(f"{label} had no missing values{few}, so none will be generated")
     if not numbers:
         return Codes(column, _span(encoder, j), (coder.size - 1,))
     held = pd.concat([_held(column, coder, value) for value in numbers], ignore_index=True)
@@ -179,6 +180,8 @@ def _read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Ran
         raise ValueError(
             f"column {column!r} is discrete, and {ends!r} is a range; give the values as a list"
         )
+    if not isinstance(coder, CategoryColumn | NumberColumn):  # identifiers
+        coder.code(ends, encoder.schema_.label(encoder.schema_.position(column)))
     values = coder.values.iloc[[0, 0]] if isinstance(coder, CategoryColumn) else coder.bounds
     low, high = (None if end is None else _end(column, end, values) for end in ends)
     if low is not None and high is not None and low > high:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval, Options, StrOptions
+from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
 
 from combutab._device import PRECISIONS
 from combutab.nn import NORMALIZATIONS
@@ -28,6 +28,8 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
     "n_iter_no_change": [COUNT, Options(Real, {np.inf})],
     "n_members": [COUNT],
+    "min_frequency": [COUNT, Interval(RealNotInt, 0, 1, closed="neither")],
+    "identifiers": [list, tuple, StrOptions({"auto"}), None],
     "random_state": ["random_state", np.random.Generator],
     "device": [str, torch.device],
     "precision": [StrOptions(set(PRECISIONS))],

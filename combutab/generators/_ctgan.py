@@ -78,6 +78,17 @@ class CTGAN(BaseGenerator):
     n_iter_no_change : int or inf, default=50
     n_members : int, default=1
         Generators trained from different seeds as one stack; samples have equal parts of each.
+    min_frequency : int or float, default=5
+        What fewer rows have, or a smaller share of them, is in no file and no sampled row: values
+        of discrete columns (truth values, numbers and missing ones too) are learned as one, and
+        sampled rows have the others in their place; missing numbers are not sampled either; the
+        bounds of numbers and dates are such as enough rows share, or others further out. 1 keeps
+        every value and bound as it is.
+    identifiers : "auto", list or None, default="auto"
+        Columns that name rows, such as row ids and e-mail addresses: they are not learned, and
+        sampled rows have new ones, none of which is in the table, different within a call.
+        "auto" finds text that hardly ever repeats, and whole numbers that never do if they are a
+        count or the column is called ``id`` or the like. None is for no column.
     random_state : int, RandomState, Generator or None, default=None
         Fixes training and sampling; global state is never touched.
     device : str or torch.device, default="auto"
@@ -151,6 +162,8 @@ class CTGAN(BaseGenerator):
         validation_fraction: float = 0.1,
         n_iter_no_change: float = 50,
         n_members: int = 1,
+        min_frequency: float = 5,
+        identifiers: Any = "auto",
         random_state: Any = None,
         device: str | torch.device = "auto",
         precision: str = "float32",
@@ -177,6 +190,8 @@ class CTGAN(BaseGenerator):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.n_members = n_members
+        self.min_frequency = min_frequency
+        self.identifiers = identifiers
         self.random_state = random_state
         self.device = device
         self.precision = precision

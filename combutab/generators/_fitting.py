@@ -136,6 +136,8 @@ def fit_generators(
         seed = file.seed
     encoder = ModeEncoder(
         discrete_columns=discrete_columns,
+        min_frequency=first.min_frequency,
+        identifiers=first.identifiers,
         random_state=fold_in(seed, _ENCODER) >> 32,
         n_jobs=max(1, torch.get_num_threads()),
     )
@@ -143,6 +145,8 @@ def fit_generators(
         encoder.fit(X)
     except ValueError as error:
         raise data_error(error) from None
+    for told in encoder.describe_withheld():
+        warnings.warn(told, stacklevel=4)
     precision = Precision(first.precision)
     spans = make_spans(encoder.layout_, device, precision)
     # members of one activation must be neighbours

@@ -29,7 +29,7 @@ def check_memory(model: Any, encoder: ModeEncoder, spans: RowSpans, n_members: i
     raise ValueError(
         f"{name} has {encoder.layout_.sizes[-1]:,} categories: the networks would have "
         f"{weights:,} weights, whose training takes {needed / 2**30:,.0f} GiB of the "
-        f"{held / 2**30:,.0f} that there are; leave the column out, or join its rare categories"
+        f"{held / 2**30:,.0f} that there are; leave the column out, or raise min_frequency"
         f"{model._of_many_categories}"
     )
 

@@ -68,7 +68,14 @@ class GeneratorResult:
 def make_spans(layout: RowLayout, device: torch.device, precision: Precision) -> RowSpans:
     """The operations on rows of a layout; its discrete columns may be conditions."""
     categories = [i for i, span in enumerate(layout.spans) if span.kind == "category"]
-    return RowSpans(layout.n_values, layout.sizes, categories, device=device, dtype=precision.dtype)
+    return RowSpans(
+        layout.n_values,
+        layout.sizes,
+        categories,
+        never=layout.never,
+        device=device,
+        dtype=precision.dtype,
+    )
 
 
 def update(

@@ -69,7 +69,7 @@ class TVAE(BaseGenerator):
         Sample the most probable category and mode of each column instead of drawing them from
         their distributions, as the ``ctgan`` package does: rows are more typical, and rare
         categories rarer than they are. It can be set after ``fit``.
-    n_members, random_state, device, precision, callbacks
+    n_members, min_frequency, identifiers, random_state, device, precision, callbacks
         As of `CTGAN`.
 
     Attributes
@@ -129,6 +129,8 @@ class TVAE(BaseGenerator):
         n_iter_no_change: float = 20,
         argmax: bool = False,
         n_members: int = 1,
+        min_frequency: float = 5,
+        identifiers: Any = "auto",
         random_state: Any = None,
         device: str | torch.device = "auto",
         precision: str = "float32",
@@ -152,6 +154,8 @@ class TVAE(BaseGenerator):
         self.n_iter_no_change = n_iter_no_change
         self.argmax = argmax
         self.n_members = n_members
+        self.min_frequency = min_frequency
+        self.identifiers = identifiers
         self.random_state = random_state
         self.device = device
         self.precision = precision

@@ -75,6 +75,8 @@ class RowSpans:
         Of the spans, at least 1 each, sorted (in either direction).
     categories : sequence of int, optional
         Which spans may be conditions, increasing; all by default.
+    never : sequence of (int, int), optional
+        Span and code of what ``sample`` never gives, in no span all there is.
     device : torch.device or str
     dtype : torch.dtype
         Of one-hot rows and conditions.
@@ -110,6 +112,7 @@ class RowSpans:
         sizes: Sequence[int],
         categories: Sequence[int] | None = None,
         *,
+        never: Sequence[tuple[int, int]] = (),
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -131,6 +134,7 @@ class RowSpans:
         self.width = starts[-1]
         self.starts = self._indices(starts[:-1])
         self.span_sizes = self._indices(self.sizes)
+        self._never = self._indices([starts[span] - n_values + code for span, code in never])
         # a span that is no category has a start that no code brings back into a condition
         first, self.n_condition = [-(1 << 62)] * self.n_spans, 0
         for i in self.categories:
@@ -272,6 +276,8 @@ class RowSpans:
             Values in [-1, 1], (..., n_values), and codes, (..., n_spans) int64.
         """
         values, logits = self._split(raw)
+        if len(self._never):  # the others keep their odds
+            logits = logits.index_fill(-1, self._never, -torch.inf)
         codes = torch.empty(*raw.shape[:-1], self.n_spans, dtype=torch.int64, device=raw.device)
         for group, part in self._by_group(logits):
             if uniform is None:

@@ -1,7 +1,8 @@
 """From tables to the arrays of a network, and back."""
 
 from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
-from combutab.preprocessing._mode_columns import CategoryColumn, NumberColumn
+from combutab.preprocessing._identifiers import Identifiers, find_identifiers
+from combutab.preprocessing._mode_columns import CategoryColumn, IdentifierColumn, NumberColumn
 from combutab.preprocessing._mode_layout import ModeTable, RowLayout, RowSpan
 from combutab.preprocessing._modes import ModeEncoder
 from combutab.preprocessing._moments import Moments, RunningMoments
@@ -11,6 +12,8 @@ from combutab.preprocessing._task import infer_task
 __all__ = [
     "CategoryColumn",
     "EncodedTable",
+    "IdentifierColumn",
+    "Identifiers",
     "ModeEncoder",
     "ModeTable",
     "Moments",
@@ -22,5 +25,6 @@ __all__ = [
     "RunningMoments",
     "Span",
     "TableEncoder",
+    "find_identifiers",
     "infer_task",
 ]

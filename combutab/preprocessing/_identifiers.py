@@ -36,7 +36,7 @@ _NUMBERS = {"number", "no", "nr", "num", "code"}
 _OF = {"account", "card", "case", "client", "customer", "employee", "invoice", "member", "order"}
 _OF |= {"passport", "patient", "phone", "policy", "security", "serial", "student", "tax"}
 
-Kind = Literal["integer", "text", "email", "uuid"]
+Kind = Literal["integer", "text", "email", "uuid", "uuid object"]
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,9 @@ class Identifiers:
         numbers = range(self.start, self.start + n)
         if self.kind == "integer":
             return list(numbers)
-        digits = 12 if self.kind == "uuid" else 6
-        return [f"{self.prefix}{i:0{digits}d}{self.suffix}" for i in numbers]
+        digits = 12 if self.kind.startswith("uuid") else 6
+        made = [f"{self.prefix}{i:0{digits}d}{self.suffix}" for i in numbers]
+        return [uuid.UUID(each) for each in made] if self.kind == "uuid object" else made
 
 
 def fewest_rows(min_frequency: float, n_rows: int) -> int:
@@ -116,7 +117,7 @@ def find_identifiers(column: pd.Series, *, min_frequency: float = 5) -> Identifi
         values = [str(value) for value in counts.index[counts > 0]]
         if counts[counts < fewest].sum() < _RARE * counts.sum() or _show(_QUANTITY, values):
             return None
-        return _in_text(values)
+        return _in_text(values, column)
     x = _whole_numbers(column, kind)
     if x is None or len(np.unique(x)) < len(x):
         return None
@@ -134,7 +135,7 @@ def new_identifiers(column: pd.Series, label: str) -> Identifiers:
     """
     kind, found = _kind(column), None
     if kind == "text":
-        found = _in_text([str(value) for value in column.dropna().unique()])
+        found = _in_text([str(value) for value in column.dropna().unique()], column)
     elif kind is not None:
         x = _whole_numbers(column, kind)
         found = None if x is None or not len(x) else _above(x, column.dtype)
@@ -193,23 +194,21 @@ def _above(x: np.ndarray, dtype: Any) -> Identifiers | None:
 def _greatest(dtype: Any) -> int:
     if types.is_float_dtype(dtype):
         return _EXACT
-    if isinstance(dtype, pd.ArrowDtype):
-        dtype = dtype.numpy_dtype
     dtype = getattr(dtype, "numpy_dtype", dtype)
     return int(np.iinfo(np.int64 if dtype.kind == "O" else dtype).max)
 
 
-def _in_text(values: Collection[str]) -> Identifiers:
+def _in_text(values: Collection[str], column: pd.Series) -> Identifiers:
     """Text that shows that it was made, and that none of these values is."""
     values = [value.casefold() for value in values]
     kind: Kind = "text"
     if _show(_UUID, values):
-        kind = "uuid"
+        kind = "uuid object" if _of_uuids(column) else "uuid"
     elif _show(_EMAIL, values):
         kind = "email"
     suffix = "@example.invalid" if kind == "email" else ""  # of no one, by RFC 2606
     for k in itertools.count(1):
-        prefix = f"00000000-0000-4000-8{k - 1:03x}-" if kind == "uuid" else f"id{k}-"
+        prefix = f"00000000-0000-4000-8{k - 1:03x}-" if "uuid" in kind else f"id{k}-"
         prefix = "id-" if prefix == "id1-" else prefix
         if not any(value.startswith(prefix) for value in values):
             return Identifiers(kind, 1, prefix, suffix)

@@ -97,21 +97,29 @@ def take_sample(x: np.ndarray, max_rows: int, rng: np.random.Generator) -> Sampl
 
 
 def fit_mixtures(
-    samples: Sequence[Sample], *, n_modes: int, min_weight: float, n_jobs: int | None
+    samples: Sequence[Sample],
+    *,
+    n_modes: int,
+    min_weight: float,
+    n_jobs: int | None,
+    fewest: int = 1,
 ) -> list[Mixture]:
-    """Fit a variational mixture of at most `n_modes` modes to each sample, in threads."""
+    """Fit a variational mixture of at most `n_modes` modes to each sample, in threads.
+
+    A mode that fewer values than `fewest` make is left out.
+    """
     controller = ThreadpoolController()
     # Filters belong to the process, so they are set here and not in each thread, and by one fit of
     # a process at a time.
     with _filters_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(_fit)(each, n_modes, min_weight, controller) for each in samples
+            delayed(_fit)(each, n_modes, min_weight, fewest, controller) for each in samples
         )
 
 
 def _fit(
-    sample: Sample, n_modes: int, min_weight: float, controller: ThreadpoolController
+    sample: Sample, n_modes: int, min_weight: float, fewest: int, controller: ThreadpoolController
 ) -> Mixture:
     from sklearn.mixture import BayesianGaussianMixture  # 0.1 s, of use to generators only
 
@@ -122,7 +130,7 @@ def _fit(
         # All other values of the column are rarer than the sample shows: none is clipped.
         return Mixture(np.ones(1), x[:1].copy(), np.array([sample.range / 4 or 1.0]))
     model = BayesianGaussianMixture(
-        n_components=min(n_modes, n_distinct),
+        n_components=max(1, min(n_modes, n_distinct, len(x) // fewest)),
         covariance_type="diag",  # of one column: the same model as "full", computed faster
         max_iter=_MAX_ITER,
         weight_concentration_prior=0.001,
@@ -132,7 +140,8 @@ def _fit(
     # k-means adds up in an order that depends on its threads; with one the result is the same.
     with controller.limit(limits=1, user_api="openmp"):
         model.fit(((x - centre) / spread)[:, None])
-    kept = model.weights_ > min(min_weight, np.nextafter(model.weights_.max(), 0))
+    least = max(min_weight, (fewest - 0.5) / len(x)) if fewest > 1 else min_weight
+    kept = model.weights_ > min(least, np.nextafter(model.weights_.max(), 0))
     return Mixture(
         weights=model.weights_[kept] / model.weights_[kept].sum(),
         means=model.means_[kept, 0] * spread + centre,

@@ -13,8 +13,9 @@ import pandas as pd
 from pandas.api import types
 
 from combutab.preprocessing._columns import narrow
+from combutab.preprocessing._identifiers import Identifiers
 from combutab.preprocessing._mixtures import Mixture
-from combutab.preprocessing._mode_numbers import Format
+from combutab.preprocessing._mode_numbers import Format, from_integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,26 +24,35 @@ class CategoryColumn:
 
     Attributes
     ----------
-    values : Series of shape (size,)
-        The distinct values, of the column's dtype; a missing one is the last.
+    values : Series
+        The distinct values that are kept, of the column's dtype; a missing one is the last.
     missing : bool
         Whether there is a missing one.
     counts : ndarray of shape (size,), int64
         The rows of the fitted table that have each.
+    rare : bool
+        Whether there is one more code, the last, of all other values together: those that too few
+        rows had. They are not known here.
     """
 
     values: pd.Series
     missing: bool
     counts: np.ndarray
+    rare: bool = False
 
     @property
     def size(self) -> int:
-        return len(self.values)
+        return len(self.values) + self.rare
+
+    @property
+    def never(self) -> int | None:
+        """The code that no row is made with."""
+        return self.size - 1 if self.rare else None
 
     @cached_property
     def keys(self) -> list[Any]:
         """The values as Python's objects, without the missing one."""
-        present = self.values.iloc[: self.size - self.missing]
+        present = self.values.iloc[: len(self.values) - self.missing]
         return present.astype(object).tolist()
 
     @cached_property
@@ -58,9 +68,10 @@ class CategoryColumn:
             If fit has not seen a value.
         """
         codes, keys = factorize(column, label)
+        other = -1 if self.never is None else self.never
         table = np.empty(len(keys) + 1, dtype=np.int32)
-        table[:-1] = [self.codes.get(key, -1) for key in keys]
-        table[-1] = self.size - 1 if self.missing else -1  # gathered by code -1
+        table[:-1] = [self.codes.get(key, other) for key in keys]
+        table[-1] = len(self.values) - 1 if self.missing else other  # gathered by code -1
         encoded = table[codes]
         unseen = encoded < 0
         if unseen.any():
@@ -69,8 +80,19 @@ class CategoryColumn:
         return encoded
 
     def decode(self, codes: np.ndarray) -> pd.Series:
-        """The value of each code, as the fitted column had it."""
+        """The value of each code, as the fitted column had it.
+
+        Raises
+        ------
+        ValueError
+            If a code is that of the rare values.
+        """
         values = self.values
+        if self.rare and (codes == self.never).any():
+            raise ValueError(
+                f"the code {self.never} is that of all values that fewer rows than min_frequency "
+                "had, which are not known any more"
+            )
         # Series.take, and a Series of an object array without its dtype, look at every value first
         held: Any = values.to_numpy() if isinstance(values.dtype, np.dtype) else values.array
         return pd.Series(held.take(codes), dtype=values.dtype, name=values.name, copy=False)
@@ -85,16 +107,23 @@ class CategoryColumn:
         """
         if _is_missing(value):
             if not self.missing:
-                raise ValueError(f"{label} had no missing value in fit; it has {self._some()}")
-            return self.size - 1
+                raise ValueError(
+                    f"{label} had no missing value in fit{self._or_few()}; it has {self._some()}"
+                )
+            return len(self.values) - 1
         if isinstance(value, np.datetime64 | np.timedelta64):
             value = pd.Timestamp(value) if isinstance(value, np.datetime64) else pd.Timedelta(value)
         elif isinstance(value, np.generic):
             value = value.item()
         code = self.codes.get(value) if isinstance(value, Hashable) else None
         if code is None:
-            raise ValueError(f"{label} had no value {value!r} in fit; it has {self._some()}")
+            raise ValueError(
+                f"{label} had no value {value!r} in fit{self._or_few()}; it has {self._some()}"
+            )
         return code
+
+    def _or_few(self) -> str:
+        return ", or in fewer rows than min_frequency" if self.rare else ""
 
     def _some(self) -> str:
         listed = ", ".join(map(repr, self.keys[:5]))
@@ -105,16 +134,23 @@ class CategoryColumn:
 class NumberColumn:
     """A continuous column: its numbers' format, their modes, and whether some are missing.
 
-    A missing one has a code of its own, the last, and the value 0.
+    A missing one has a code of its own, the last, and the value 0. Where too few are missing
+    (``rare``), no row is made with it.
     """
 
     format: Format
     mixture: Mixture
     missing: bool
+    rare: bool = False
 
     @property
     def size(self) -> int:
         return len(self.mixture.weights) + self.missing
+
+    @property
+    def never(self) -> int | None:
+        """The code that no row is made with."""
+        return self.size - 1 if self.rare else None
 
     @property
     def bounds(self) -> pd.Series:
@@ -149,19 +185,88 @@ class NumberColumn:
         return self.format.write(self.mixture.unscale(values, modes), missing)
 
 
-Column = CategoryColumn | NumberColumn
+@dataclass(frozen=True, eq=False)
+class IdentifierColumn:
+    """A column of identifiers, of which none is kept: whether it is missing is all that is learned.
+
+    Attributes
+    ----------
+    dtype : dtype
+        Of the column; of one of categories without them.
+    made : Identifiers
+        What stands for them in rows that are made.
+    missing : bool
+        Whether missing ones have a code, 1.
+    counts : ndarray of shape (size,), int64
+    """
+
+    dtype: Any
+    made: Identifiers
+    missing: bool
+    counts: np.ndarray
+    never = None
+
+    @property
+    def size(self) -> int:
+        return 1 + self.missing
+
+    def encode(self, column: pd.Series, label: str) -> np.ndarray:
+        """1 where a row's is missing, (n,) int32."""
+        return (column.isna().to_numpy(dtype=bool) & self.missing).astype(np.int32)
+
+    def decode(self, codes: np.ndarray) -> pd.Series:
+        """New identifiers, no two of them equal, as the fitted column had its own."""
+        missing = codes == 1
+        made = self.made.make(len(codes) - int(missing.sum()))
+        if self.made.kind == "integer":
+            numbers = np.full(len(codes), self.made.start, np.uint64)
+            numbers[~missing] = made
+            return from_integers(numbers, missing, self.dtype)
+        text = np.full(len(codes), None, dtype=object)
+        text[~missing] = made
+        if isinstance(self.dtype, pd.CategoricalDtype):
+            return pd.Series(pd.Categorical(text, made, ordered=self.dtype.ordered))
+        return pd.Series(text, dtype=self.dtype)
+
+    def code(self, value: Any, label: str) -> int:
+        """An error: rows cannot be asked for by their identifiers."""
+        raise ValueError(
+            f"{label} holds identifiers, of which none is known and new ones are made; leave the "
+            "condition out"
+        )
 
 
-def fit_categories(column: pd.Series, label: str) -> CategoryColumn:
-    """Learn the distinct values of a column; the order of its rows does not matter."""
+Column = CategoryColumn | NumberColumn | IdentifierColumn
+
+
+def fit_identifiers(column: pd.Series, made: Identifiers, fewest: int) -> IdentifierColumn:
+    """Remember that a column holds identifiers, and how many are missing."""
+    dtype: Any = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        dtype = pd.CategoricalDtype(dtype.categories[:0], dtype.ordered)
+    n_missing = int(column.isna().sum())
+    missing = n_missing >= max(1, fewest)
+    counts = [len(column) - n_missing, n_missing] if missing else [len(column)]
+    return IdentifierColumn(dtype, made, missing, np.array(counts))
+
+
+def fit_categories(column: pd.Series, label: str, fewest: int = 1) -> CategoryColumn:
+    """Learn the distinct values that enough rows have; the order of the rows does not matter."""
     codes, keys = factorize(column, label)
     missing = bool((codes < 0).any())
     size = len(keys) + missing
     codes = np.where(codes < 0, size - 1, codes)
     first = np.empty(size, dtype=np.intp)
     first[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal ones the last stays: the first row
-    values = column.iloc[first].reset_index(drop=True)
-    return CategoryColumn(values, missing, np.bincount(codes, minlength=size))
+    counts = np.bincount(codes, minlength=size)
+    kept = counts >= fewest
+    values = column.iloc[first[kept]].reset_index(drop=True)
+    if fewest > 1 and isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.cat.remove_unused_categories()  # the dtype holds the others too
+    if kept.all():
+        return CategoryColumn(values, missing, counts)
+    counts = np.append(counts[kept], counts[~kept].sum())
+    return CategoryColumn(values, missing and bool(kept[-1]), counts, rare=True)
 
 
 def factorize(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any]]:

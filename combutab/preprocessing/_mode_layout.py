@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from combutab.preprocessing._mode_columns import CategoryColumn, Column
+from combutab.preprocessing._mode_columns import Column, NumberColumn
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,14 @@ class RowLayout:
     sizes : tuple of int
         Of each span, in ascending order, so that spans of one size are neighbours.
     spans : tuple of RowSpan
+    never : tuple of (int, int)
+        Span and code of what is learned, but made in no row: all rare values of a column together.
     """
 
     n_values: int
     sizes: tuple[int, ...]
     spans: tuple[RowSpan, ...]
+    never: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +71,16 @@ def lay_out(columns: Sequence[Column]) -> RowLayout:
     spans: list[tuple[int, RowSpan]] = []
     n_values = 0
     for j, column in enumerate(columns):
-        if isinstance(column, CategoryColumn):
-            if column.size > 1:
-                spans.append((column.size, RowSpan(j, "category")))
-        else:
+        if isinstance(column, NumberColumn):
             spans.append((column.size, RowSpan(j, "mode", n_values)))
             n_values += 1
+        elif column.size > 1:
+            spans.append((column.size, RowSpan(j, "category")))
     spans.sort(key=lambda each: each[0])
-    return RowLayout(n_values, tuple(size for size, _ in spans), tuple(span for _, span in spans))
+    rare = ((i, columns[span.column].never) for i, (_, span) in enumerate(spans))
+    return RowLayout(
+        n_values,
+        tuple(size for size, _ in spans),
+        tuple(span for _, span in spans),
+        tuple((i, code) for i, code in rare if code is not None),
+    )

@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from combutab.preprocessing._mode_bounds import find_bounds
+
 _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _UNITS["D"] = 24 * _UNITS["h"]
 _NAT = np.iinfo(np.int64).min
@@ -92,10 +94,11 @@ class FloatFormat:
 Format = TickFormat | FloatFormat
 
 
-def fit_format(column: pd.Series, label: str) -> Format | None:
+def fit_format(column: pd.Series, label: str, fewest: int = 1) -> Format | None:
     """How a column's values are numbers; None where they are not (text, truth values, categories).
 
-    An object column counts as numbers if all that is in it are.
+    An object column counts as numbers if all that is in it are. Bounds that fewer rows than
+    `fewest` share are others, as `find_bounds` has them.
 
     Raises
     ------
@@ -115,15 +118,15 @@ def fit_format(column: pd.Series, label: str) -> Format | None:
             present = ticks[~missing]
             if not len(present):
                 return TickFormat(dtype, 0, 0, 1)
-            low, high = int(present.min()), int(present.max())
-            return TickFormat(dtype, low, high, _resolution(present, dtype))
+            step = _resolution(present, dtype)
+            return TickFormat(dtype, *_tick_bounds(present, dtype, step, fewest), step)
     x, missing = _to_floats(column, label)
     present = x[~missing]
     if not len(present):
         return FloatFormat(dtype, 0.0, 0.0, 0, None)
-    lowest, highest = float(present.min()), float(present.max())
-    exponent = _exponent(lowest, highest)
-    return FloatFormat(dtype, lowest, highest, exponent, _decimals(present, dtype))
+    decimals, most = _decimals(present, dtype), _greatest_float(dtype)
+    low, high = (min(max(float(v), -most), most) for v in find_bounds(present, fewest))
+    return FloatFormat(dtype, low, high, _exponent(low, high), decimals)
 
 
 def _number_kind(column: pd.Series) -> str | None:
@@ -202,6 +205,14 @@ def _from_ticks(ticks: np.ndarray, missing: np.ndarray, dtype: Any) -> pd.Series
     return _from_numbers(ticks, missing, dtype)
 
 
+def from_integers(numbers: np.ndarray, missing: np.ndarray, dtype: Any) -> pd.Series:
+    """Whole numbers, (n,) uint64 that fit into any dtype of numbers or objects, as a column."""
+    if types.is_float_dtype(dtype):
+        return _from_floats(np.where(missing, np.nan, numbers.astype(np.float64)), missing, dtype)
+    unsigned = types.is_unsigned_integer_dtype(dtype)
+    return _from_ticks(numbers if unsigned else numbers.astype(np.int64), missing, dtype)
+
+
 def _to_floats(column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
     """(n,) float64, and where they are missing."""
     dtype: Any = column.dtype
@@ -239,6 +250,50 @@ def _from_numbers(numbers: np.ndarray, missing: np.ndarray, dtype: Any) -> pd.Se
         numbers = numbers.astype(object) if objects else numbers.astype(np.float64)
         numbers[missing] = np.nan
     return pd.Series(numbers).astype(dtype)
+
+
+def _tick_bounds(ticks: np.ndarray, dtype: Any, step: int, fewest: int) -> tuple[int, int]:
+    """Bounds on the grid of the steps, within what the dtype holds."""
+    unit, zone = _unit(dtype), _zone(dtype)
+    if fewest <= 1:
+        return int(ticks.min()), int(ticks.max())
+    local = ticks if zone is None else _local(ticks, unit, zone)
+    found = find_bounds(local if step == 1 else local // step, fewest)
+    least, most = _tick_range(dtype, step)
+    low, high = (min(max(each * step, least), most) for each in found)
+    if zone is None:
+        return low, high
+    moments = pd.DatetimeIndex(np.array([low, high]).view(f"M8[{unit}]"))
+    # of a clock's hour that is there twice the outer one; one that is left out is moved
+    earlier = np.array([True, False])
+    moments = moments.tz_localize(zone, ambiguous=earlier, nonexistent="shift_forward")
+    low, high = moments.tz_convert("UTC").tz_localize(None).to_numpy().view(np.int64).tolist()
+    return low, high
+
+
+def _tick_range(dtype: Any, step: int) -> tuple[int, int]:
+    """The least and the greatest whole number of steps that a dtype holds."""
+    bits: Any = np.int64
+    if isinstance(dtype, pd.ArrowDtype):
+        import pyarrow.types as pat
+
+        kind: Any = dtype.pyarrow_dtype
+        if pat.is_time(kind):  # of day
+            return 0, _UNITS["D"] // _UNITS[kind.unit] - step
+        bits = f"{'u' if pat.is_unsigned_integer(kind) else 'i'}{kind.bit_width // 8}"
+    elif dtype.kind in "iu":  # nullable and sparse ones name the numpy dtype
+        bits = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
+    bounds = np.iinfo(bits)
+    # the least one of all is a missing date
+    least = int(bounds.min) if _unit(dtype) is None else -int(bounds.max)
+    return -(-least // step) * step, int(bounds.max) // step * step
+
+
+def _greatest_float(dtype: Any) -> float:
+    if isinstance(dtype, pd.ArrowDtype) and hasattr(dtype.pyarrow_dtype, "scale"):
+        kind: Any = dtype.pyarrow_dtype
+        return float(10.0 ** (kind.precision - kind.scale) - 10.0**-kind.scale)
+    return float(np.finfo(_float_dtype(dtype)).max)
 
 
 def _exponent(low: float, high: float) -> int:

@@ -9,8 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from combutab.preprocessing._identifiers import Identifiers
 from combutab.preprocessing._mixtures import Mixture
-from combutab.preprocessing._mode_columns import CategoryColumn, Column, NumberColumn
+from combutab.preprocessing._mode_columns import (
+    CategoryColumn,
+    Column,
+    IdentifierColumn,
+    NumberColumn,
+)
 from combutab.preprocessing._mode_numbers import FloatFormat, Format, TickFormat
 from combutab.preprocessing._mode_tables import TableSchema
 from combutab.preprocessing._mode_values import (
@@ -36,11 +42,11 @@ def write_state(
     """Modes and counts of all columns as arrays, one after another; all else JSON can hold."""
     arrays: dict[str, list[np.ndarray]] = {name: [] for name in _ARRAYS}
     for column in columns:
-        if isinstance(column, CategoryColumn):
-            arrays["counts"].append(column.counts)
-        else:
+        if isinstance(column, NumberColumn):
             for field in fields(Mixture):
                 arrays[field.name].append(getattr(column.mixture, field.name))
+        else:
+            arrays["counts"].append(column.counts)
     empty = {name: np.empty(0, np.int64 if name == "counts" else np.float64) for name in _ARRAYS}
     meta = {
         "format": _FORMAT,
@@ -61,8 +67,8 @@ def read_state(
             f"{_FORMAT}; load it with the version of combutab that saved it"
         )
     sizes = {
-        kind: [each["size"] for each in meta["columns"] if (each["kind"] == "category") == discrete]
-        for kind, discrete in (("counts", True), ("modes", False))
+        kind: [each["size"] for each in meta["columns"] if (each["kind"] in _FORMATS) == continuous]
+        for kind, continuous in (("counts", False), ("modes", True))
     }
     needed = {name: sum(sizes["counts" if name == "counts" else "modes"]) for name in _ARRAYS}
     wrong = [name for name in _ARRAYS if name not in arrays or len(arrays[name]) != needed[name]]
@@ -77,11 +83,15 @@ def read_state(
     for each in meta["columns"]:
         if each["kind"] == "category":
             values = pd.Series(unpack_values(each["values"]), dtype=unpack_dtype(each["dtype"]))
-            columns.append(CategoryColumn(values, each["missing"], next(counts)))
+            rare = each.get("rare", False)  # files of older versions lack it
+            columns.append(CategoryColumn(values, each["missing"], next(counts), rare))
+        elif each["kind"] == "identifier":
+            made = Identifiers(**{name: unpack_value(v) for name, v in each["made"].items()})
+            dtype = unpack_dtype(each["dtype"])
+            columns.append(IdentifierColumn(dtype, made, each["missing"], next(counts)))
         else:
-            columns.append(
-                NumberColumn(_unpack_format(each), Mixture(*next(modes)), each["missing"])
-            )
+            mixture, rare = Mixture(*next(modes)), each.get("rare", False)
+            columns.append(NumberColumn(_unpack_format(each), mixture, each["missing"], rare))
     parameters = {name: _unpack_parameter(value) for name, value in meta["parameters"].items()}
     return parameters, _unpack_schema(meta["schema"]), columns
 
@@ -98,6 +108,16 @@ def _pack_column(column: Column) -> dict[str, Any]:
             "dtype": pack_dtype(column.values.dtype),
             "values": pack_values(column.values.astype(object).tolist()),
             "missing": column.missing,
+            "rare": column.rare,
+        }
+    if isinstance(column, IdentifierColumn):
+        made = {each.name: getattr(column.made, each.name) for each in fields(Identifiers)}
+        return {
+            "kind": "identifier",
+            "size": column.size,
+            "dtype": pack_dtype(column.dtype),
+            "made": {name: pack_value(value) for name, value in made.items()},
+            "missing": column.missing,
         }
     kind = next(name for name, each in _FORMATS.items() if isinstance(column.format, each))
     numbers = {
@@ -111,6 +131,7 @@ def _pack_column(column: Column) -> dict[str, Any]:
         "dtype": pack_dtype(column.format.dtype),
         "numbers": numbers,
         "missing": column.missing,
+        "rare": column.rare,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,8 @@ import scipy.sparse
 
 from combutab.preprocessing._columns import raise_complex
 from combutab.preprocessing._table import PolarsTable
+
+_IDENTIFIER = 40  # characters of those that are made, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,15 @@ class TableSchema:
             return position[name]
         except (KeyError, TypeError):
             raise ValueError(unknown_names([name], self.keys)) from None
+
+    def wide_enough(self, made: Collection[Any]) -> TableSchema:
+        """The same for identifiers that are made, for which an array's text may be too short."""
+        dtype = self.array_dtype
+        if dtype is None or dtype.kind != "U" or not made:
+            return self
+        return TableSchema(
+            self.names, max(dtype, np.dtype(f"U{_IDENTIFIER}"), key=lambda each: each.itemsize)
+        )
 
     def match(self, X: Any) -> list[pd.Series]:
         """The columns of a later table, in the order of the fitted one's.
@@ -131,7 +142,9 @@ def read_columns(X: Any) -> tuple[TableSchema, list[pd.Series]]:
     return _not_empty(schema, columns)
 
 
-def discrete_mask(discrete_columns: Any, schema: TableSchema) -> np.ndarray | None:
+def discrete_mask(
+    discrete_columns: Any, schema: TableSchema, parameter: str = "discrete_columns"
+) -> np.ndarray | None:
     """The parameter `discrete_columns` as a mask, (n_columns,) of bool; None for "auto".
 
     Examples
@@ -143,7 +156,7 @@ def discrete_mask(discrete_columns: Any, schema: TableSchema) -> np.ndarray | No
         return None
     if isinstance(discrete_columns, str) or not isinstance(discrete_columns, Iterable):
         raise ValueError(
-            "discrete_columns must be 'auto' or a list of columns, such as "
+            f"{parameter} must be 'auto' or a list of columns, such as "
             f"[{discrete_columns!r}]; got {discrete_columns!r}"
         )
     n_columns = len(schema.names)
@@ -152,17 +165,16 @@ def discrete_mask(discrete_columns: Any, schema: TableSchema) -> np.ndarray | No
         position = {name: j for j, name in enumerate(schema.keys)}
         unknown = [name for name in chosen if name not in position]
         if unknown:
-            raise ValueError("discrete_columns: " + unknown_names(unknown, schema.keys))
+            raise ValueError(f"{parameter}: " + unknown_names(unknown, schema.keys))
         chosen = [position[name] for name in chosen]
     for j in chosen:
         if not isinstance(j, int | np.integer) or isinstance(j, bool):
             raise ValueError(
-                f"discrete_columns of an array are positions, got {j!r}; pass integers, or a "
-                "DataFrame"
+                f"{parameter} of an array are positions, got {j!r}; pass integers, or a DataFrame"
             )
         if not -n_columns <= j < n_columns:
             raise ValueError(
-                f"discrete_columns has the position {j}, but X has {n_columns} columns; "
+                f"{parameter} has the position {j}, but X has {n_columns} columns; "
                 f"positions lie in 0 to {n_columns - 1}"
             )
     mask = np.zeros(n_columns, dtype=bool)

@@ -8,23 +8,26 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pandas as pd
-from pandas.api import types
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from combutab.preprocessing._identifiers import (
+    fewest_rows,
+)
 from combutab.preprocessing._mixtures import Sample, fit_mixtures, take_sample
 from combutab.preprocessing._mode_columns import (
     CategoryColumn,
     Column,
     NumberColumn,
     fit_categories,
+    fit_identifiers,
 )
+from combutab.preprocessing._mode_kinds import choose_formats, choose_identifiers
 from combutab.preprocessing._mode_layout import ModeTable, RowLayout, lay_out
-from combutab.preprocessing._mode_numbers import Format, fit_format
 from combutab.preprocessing._mode_state import read_state, write_state
-from combutab.preprocessing._mode_tables import TableSchema, discrete_mask, read_columns
+from combutab.preprocessing._mode_tables import TableSchema, read_columns
+from combutab.preprocessing._withheld import describe_withheld, refuse_unknown
 
 
 class ModeEncoder(BaseEstimator):
@@ -58,6 +61,15 @@ class ModeEncoder(BaseEstimator):
         Modes are learned from a random sample of at most this many rows.
     n_jobs : int or None, default=None
         Threads that learn modes, a column each; None is one (or as joblib's context says).
+    min_frequency : int or float, default=1
+        Values of a discrete column that fewer rows have, or a smaller share of them, are rare:
+        they have one code together and are not kept, nor are they decoded. So are missing values,
+        of any column. The bounds of a continuous column are then such as enough rows share, or
+        rounded outward, and no mode is of fewer rows. 1 keeps all as it is.
+    identifiers : "auto", list or None, default=None
+        The columns whose values are not kept at all, but decoded as new ones: whole numbers above
+        the fitted ones, or text that shows that it was made. "auto" takes those that look like
+        identifiers: a count or an ``id`` without repetition, and text that hardly ever repeats.
     random_state : int, RandomState, Generator or None, default=None
         Draws samples and modes. A column's draws do not depend on the other columns.
 
@@ -65,11 +77,12 @@ class ModeEncoder(BaseEstimator):
     ----------
     layout_ : RowLayout
     category_counts_ : dict of int to ndarray of shape (size,), int64
-        For each span (by index) of a discrete column: the rows that have each of its values.
+        For each span (by index) of a discrete column: the rows that have each of its values; 0 for
+        the rare ones.
     categories_ : dict of name to list
         For each discrete column, and each constant one: its values in the order of their codes,
         None for a missing one.
-    columns_ : tuple of CategoryColumn or NumberColumn
+    columns_ : tuple of CategoryColumn, NumberColumn or IdentifierColumn
         What is remembered of each column.
     schema_ : TableSchema
     n_features_in_ : int
@@ -100,6 +113,11 @@ class ModeEncoder(BaseEstimator):
         "min_weight": [Interval(Real, 0, 1, closed="left")],
         "max_rows": [Interval(Integral, 1, None, closed="left")],
         "n_jobs": [Integral, None],
+        "min_frequency": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
+        ],
+        "identifiers": [list, tuple, StrOptions({"auto"}), None],
         "random_state": ["random_state", np.random.Generator],
     }
 
@@ -111,6 +129,8 @@ class ModeEncoder(BaseEstimator):
         min_weight: float = 0.005,
         max_rows: int = 10_000,
         n_jobs: int | None = None,
+        min_frequency: float = 1,
+        identifiers: Any = None,
         random_state: Any = None,
     ) -> None:
         self.discrete_columns = discrete_columns
@@ -118,6 +138,8 @@ class ModeEncoder(BaseEstimator):
         self.min_weight = min_weight
         self.max_rows = max_rows
         self.n_jobs = n_jobs
+        self.min_frequency = min_frequency
+        self.identifiers = identifiers
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -132,21 +154,32 @@ class ModeEncoder(BaseEstimator):
         ------
         ValueError
             If X is empty, has duplicate names or infinite values, if `discrete_columns` has names
-            that X lacks, or lacks a column that is not of numbers.
+            that X lacks, or lacks a column that is not of numbers; if X has fewer rows than
+            `min_frequency`, or a column without a value that as many rows have.
         """
         schema, columns = read_columns(X)
-        formats = self._formats(schema, columns)
+        fewest = fewest_rows(self.min_frequency, len(columns[0]))
+        if len(columns[0]) < fewest:
+            raise ValueError(
+                f"n_samples={len(columns[0])} is less than min_frequency={self.min_frequency}: all "
+                "values are rare; lower min_frequency (1 keeps all)"
+            )
+        made = choose_identifiers(self.identifiers, schema, columns, fewest)
+        formats = choose_formats(self.discrete_columns, schema, columns, fewest, made)
         fitted: list[Column | None] = []
         samples: dict[int, Sample] = {}
-        missing: dict[int, bool] = {}
+        missing: dict[int, int] = {}
         seed = _entropy(self.random_state)
         for j, (column, format) in enumerate(zip(columns, formats, strict=True)):
+            if j in made:
+                fitted.append(fit_identifiers(column, made[j], fewest))
+                continue
             if format is None:
-                fitted.append(fit_categories(column, schema.label(j)))
+                fitted.append(fit_categories(column, schema.label(j), fewest))
                 continue
             fitted.append(None)
             x, absent = format.read(column, schema.label(j))
-            missing[j] = bool(absent.any())
+            missing[j] = int(absent.sum())
             generator = _generator(seed, "fit", schema.keys[j])
             samples[j] = take_sample(x[~absent], self.max_rows, generator)
         mixtures = fit_mixtures(
@@ -154,12 +187,15 @@ class ModeEncoder(BaseEstimator):
             n_modes=self.n_modes,
             min_weight=self.min_weight,
             n_jobs=self.n_jobs,
+            fewest=fewest,
         )
         for j, mixture in zip(samples, mixtures, strict=True):
             format = formats[j]
             assert format is not None
-            fitted[j] = NumberColumn(format, mixture, missing[j])
-        self._remember(schema, [each for each in fitted if each is not None])
+            fitted[j] = NumberColumn(format, mixture, missing[j] > 0, 0 < missing[j] < fewest)
+        known = [each for each in fitted if each is not None]
+        refuse_unknown(schema.keys, known, fewest)
+        self._remember(schema.wide_enough(made), known)
         return self
 
     def encode(self, X: Any, *, random_state: Any = None) -> ModeTable:
@@ -190,13 +226,13 @@ class ModeEncoder(BaseEstimator):
         codes = np.empty((len(columns[0]), len(layout.spans)), dtype=np.int32)
         for i, span in enumerate(layout.spans):
             coder, label = self.columns_[span.column], self.schema_.label(span.column)
-            if isinstance(coder, CategoryColumn):
-                codes[:, i] = coder.encode(columns[span.column], label)
-            else:
+            if isinstance(coder, NumberColumn):
                 generator = _generator(seed, "encode", self.schema_.keys[span.column])
                 values[:, span.value_index], codes[:, i] = coder.encode(
                     columns[span.column], label, generator
                 )
+            else:
+                codes[:, i] = coder.encode(columns[span.column], label)
         return ModeTable(values, codes)
 
     def decode(self, values: Any, codes: Any) -> Any:
@@ -212,7 +248,7 @@ class ModeEncoder(BaseEstimator):
         ------
         ValueError
             If the shapes are not those of the layout, a value is not finite, or a code is not one
-            of its span.
+            of its span, or that of the rare values.
         """
         check_is_fitted(self)
         values, codes = self._check_rows(np.asarray(values), np.asarray(codes))
@@ -242,7 +278,8 @@ class ModeEncoder(BaseEstimator):
         Raises
         ------
         ValueError
-            If there is no such column or value, or the column is continuous or constant.
+            If there is no such column or value, or the column is continuous or constant, or holds
+            identifiers.
         """
         check_is_fitted(self)
         j = self.schema_.position(column)
@@ -257,11 +294,26 @@ class ModeEncoder(BaseEstimator):
             raise ValueError(f"{label} is always {value!r}; leave the condition out")
         return next(i for i, span in enumerate(self.layout_.spans) if span.column == j), code
 
+    def describe_withheld(self) -> list[str]:
+        """A sentence on each sort of values that are not kept, or kept though most are there once.
+
+        Examples
+        --------
+        >>> X = np.array([[0.7, "a"], [0.7, "b"], [0.7, "c"], [0.7, "c"]], dtype=object)
+        >>> (told,) = ModeEncoder(min_frequency=2, random_state=0).fit(X).describe_withheld()
+        >>> told[:67]
+        '50% of the rows of 1 have values that fewer rows than min_frequency'
+        """
+        check_is_fitted(self)
+        return describe_withheld(self.schema_.keys, self.columns_)
+
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The fitted encoder as numeric arrays and a dict that JSON can hold.
 
-        It holds no rows of the fitted table, but the distinct values of its discrete columns. A
-        `random_state` that is a generator is left out.
+        It holds no rows of the fitted table, but the distinct values of its discrete columns that
+        `min_frequency` rows have or more, with their counts; of continuous ones the modes (shares,
+        means and standard deviations) and the bounds; of identifiers none. A `random_state` that is
+        a generator is left out.
 
         Raises
         ------
@@ -289,28 +341,6 @@ class ModeEncoder(BaseEstimator):
         encoder._remember(schema, columns)
         return encoder
 
-    def _formats(self, schema: TableSchema, columns: Sequence[pd.Series]) -> list[Format | None]:
-        """How each continuous column holds numbers, None for those that become categories."""
-        mask = discrete_mask(self.discrete_columns, schema)
-        is_frame = schema.array_dtype is None
-        formats: list[Format | None] = []
-        unlisted = []
-        for j, column in enumerate(columns):
-            by_dtype = mask is None and is_frame and column.dtype == object
-            listed = mask is not None and bool(mask[j])
-            format = None if listed or by_dtype else fit_format(column, schema.label(j))
-            if format is not None and (column.isna().all() or _is_constant(format, column)):
-                format = None
-            elif format is None and mask is not None and not listed and not _is_free(column):
-                unlisted.append(schema.keys[j])
-            formats.append(format)
-        if unlisted:
-            raise ValueError(
-                f"the columns {unlisted} do not hold numbers or dates and are not in "
-                "discrete_columns; add them there, or use discrete_columns='auto'"
-            )
-        return formats
-
     def _remember(self, schema: TableSchema, columns: Sequence[Column]) -> None:
         self.schema_ = schema
         self.columns_ = tuple(columns)
@@ -323,7 +353,9 @@ class ModeEncoder(BaseEstimator):
         self.layout_: RowLayout = lay_out(self.columns_)
         coders = [self.columns_[span.column] for span in self.layout_.spans]
         self.category_counts_ = {
-            i: each.counts for i, each in enumerate(coders) if isinstance(each, CategoryColumn)
+            i: np.where(np.arange(each.size) == each.never, 0, each.counts)
+            for i, each in enumerate(coders)
+            if not isinstance(each, NumberColumn)
         }
         self.categories_ = {
             name: [*each.keys, *([None] if each.missing else [])]
@@ -351,17 +383,6 @@ class ModeEncoder(BaseEstimator):
                 label = self.schema_.label(layout.spans[i].column)
                 raise ValueError(f"codes of span {i} ({label}) must lie in 0 to {size - 1}")
         return values, codes
-
-
-def _is_constant(format: Format, column: pd.Series) -> bool:
-    return format.low == format.high and not column.isna().any()
-
-
-def _is_free(column: pd.Series) -> bool:
-    """Whether a column is discrete without being listed: truth values, or missing ones only."""
-    if types.is_bool_dtype(column.dtype) or types.infer_dtype(column, skipna=True) == "boolean":
-        return True
-    return bool(column.isna().all())
 
 
 def _entropy(random_state: Any) -> int:

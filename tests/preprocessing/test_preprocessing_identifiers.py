@@ -35,7 +35,7 @@ IDENTIFIERS = {
     "made before": (pd.Series([f"id-{i:06d}" for i in range(N)]), "text"),
     "addresses": (pd.Series([f"p{i}@mail.org" for i in WHOLE]), "email"),
     "UUIDs": (pd.Series([str(uuid.UUID(int=int(i))) for i in WHOLE]), "uuid"),
-    "UUID objects": (pd.Series([uuid.UUID(int=int(i)) for i in WHOLE]), "uuid"),
+    "UUID objects": (pd.Series([uuid.UUID(int=int(i)) for i in WHOLE]), "uuid object"),
 }
 OTHERS = {
     "measurements": pd.Series(RNG.normal(size=N)),
@@ -79,8 +79,9 @@ def test_identifiers_are_found_and_new_ones_are_not_real(name):
         assert min(made) > column.max()
         dtype = np.int64 if column.dtype.kind in "Of" else column.dtype
         assert pd.Series(made).astype(dtype).tolist() == made
-    if kind == "uuid":
-        assert {uuid.UUID(each).version for each in made} == {4}
+    if "uuid" in kind:
+        assert {uuid.UUID(str(each)).version for each in made} == {4}
+        assert {type(each) for each in made} == {type(column[0])}
 
 
 @pytest.mark.parametrize("name", OTHERS)

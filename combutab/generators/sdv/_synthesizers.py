@@ -14,6 +14,7 @@ from combutab.generators._ctgan import CTGAN
 from combutab.generators._tvae import TVAE
 from combutab.generators.sdv._rows import rows_that_meet
 from combutab.nn import ActivationSpec
+from combutab.preprocessing import NumberColumn
 
 try:
     import sdv.single_table
@@ -80,7 +81,7 @@ class _Synthesizer(BaseSingleTableSynthesizer):
             value = None if value is _Missing.VALUE else value
             if column not in encoder.schema_.keys or len(encoder.categories_.get(column, ())) == 1:
                 continue  # SDV compares what comes out
-            if column not in encoder.categories_:
+            if isinstance(encoder.columns_[encoder.schema_.position(column)], NumberColumn):
                 numbers[column] = value
                 continue
             try:
@@ -154,7 +155,7 @@ discriminator_lr, discriminator_decay, batch_size, discriminator_steps, log_freq
 epochs, pac, enable_gpu
         As SDV's.
     activation, normalization, proxy_norm, early_stopping, validation_fraction, n_iter_no_change, \
-n_members, random_state, device, precision, callbacks
+n_members, min_frequency, identifiers, random_state, device, precision, callbacks
         As of `combutab.CTGAN`. Sampling after a fit begins with a seed of SDV's.
 
     Raises
@@ -201,6 +202,8 @@ n_members, random_state, device, precision, callbacks
         validation_fraction: float = 0.1,
         n_iter_no_change: float = 50,
         n_members: int = 1,
+        min_frequency: float = 5,
+        identifiers: Any = "auto",
         random_state: Any = None,
         device: str | torch.device = "auto",
         precision: str = "float32",
@@ -234,6 +237,8 @@ n_members, random_state, device, precision, callbacks
             validation_fraction=validation_fraction,
             n_iter_no_change=n_iter_no_change,
             n_members=n_members,
+            min_frequency=min_frequency,
+            identifiers=identifiers,
             random_state=random_state,
             device=device,
             precision=precision,
@@ -256,7 +261,8 @@ class TVAESynthesizer(_Synthesizer, sdv.single_table.TVAESynthesizer):
 loss_factor, enable_gpu
         As SDV's.
     activation, normalization, proxy_norm, learning_rate, early_stopping, validation_fraction, \
-n_iter_no_change, argmax, n_members, random_state, device, precision, callbacks
+n_iter_no_change, argmax, n_members, min_frequency, identifiers, random_state, device, precision, \
+callbacks
         As of `combutab.TVAE`. Sampling after a fit begins with a seed of SDV's.
 
     Raises
@@ -291,6 +297,8 @@ n_iter_no_change, argmax, n_members, random_state, device, precision, callbacks
         n_iter_no_change: float = 20,
         argmax: bool = False,
         n_members: int = 1,
+        min_frequency: float = 5,
+        identifiers: Any = "auto",
         random_state: Any = None,
         device: str | torch.device = "auto",
         precision: str = "float32",
@@ -320,6 +328,8 @@ n_iter_no_change, argmax, n_members, random_state, device, precision, callbacks
             n_iter_no_change=n_iter_no_change,
             argmax=argmax,
             n_members=n_members,
+            min_frequency=min_frequency,
+            identifiers=identifiers,
             random_state=random_state,
             device=device,
             precision=precision,
