@@ -14,7 +14,7 @@ from pandas.api import types
 from combutab.cli._console import UserError
 from combutab.cli._forms import Forms
 from combutab.cli._names import instead
-from combutab.preprocessing import ModeEncoder
+from combutab.preprocessing import IdentifierColumn, ModeEncoder
 
 _FORMS = "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH"
 _ISO = "%Y-%m-%d"
@@ -59,6 +59,11 @@ def read_conditions(
             raise UserError(f"there are two conditions on {name!r}; join them: {_FORMS}")
         seen.add(name)
         key, column = encoder.schema_.keys[j], encoder.columns_[j]
+        if isinstance(column, IdentifierColumn):
+            raise UserError(
+                f"{name!r} holds identifiers, of which new ones are made; leave the condition out, "
+                "or say with --identifiers which columns hold some"
+            )
         if key in encoder.categories_:
             values = encoder.categories_[key]
             chosen = _choose(name, value, values, forms)

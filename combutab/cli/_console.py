@@ -41,6 +41,14 @@ def one_line_warnings() -> Iterator[None]:
 
 
 @contextmanager
+def own_warnings() -> Iterator[None]:
+    """Let the library's warnings to its caller be printed, whatever filters there are."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", category=UserWarning, module=r"combutab\.cli\b")
+        yield
+
+
+@contextmanager
 def interruptible() -> Iterator[None]:
     """End the command with exit code 130 where Ctrl-C was pressed in here.
 

@@ -25,6 +25,7 @@ from combutab.cli._console import (
     warn,
 )
 from combutab.cli._forms import Forms, check_ending, ending, read_file, write_file
+from combutab.cli._kept import Identifiers, MinFrequency, read_kept
 from combutab.cli._made import check_generator
 from combutab.cli._names import find_columns
 from combutab.cli._outputs import check_file, write_whole
@@ -90,6 +91,8 @@ def synth(
             show_default=False,
         ),
     ] = None,
+    min_frequency: MinFrequency = 5,
+    identifiers: Identifiers = None,
     drop: Annotated[
         list[str] | None,
         typer.Option(
@@ -167,12 +170,12 @@ def synth(
         listed = find_columns("--discrete", discrete or [], table.columns)
         n_rows = len(table) if rows is None else rows
         _check_size(n_rows, table.shape[1])
-        columns = _probe(table, listed)
+        kept = read_kept(min_frequency, identifiers, table.columns)
+        columns = _probe(table, listed, kept)
         conditions = _read_conditions(condition, columns, forms)
         planned = plan_report(report, target, holdout, table, conditions)
         if save is not None:
             _check_savable(columns)
-        _warn_of_copies(columns)
         _warn_of_none(table, conditions, columns, data)
         table, test = set_aside(table, planned, seed)
 
@@ -182,6 +185,7 @@ def synth(
             activation=activation,
             random_state=seed,
             device=device,
+            **kept,
             callbacks=[ProgressBar(model.value.upper(), transient=True)],
         )
         _say(
@@ -267,7 +271,7 @@ def _check_size(n_rows: int, n_columns: int) -> None:
         ) from error
 
 
-def _probe(table: pd.DataFrame, listed: list[Any]) -> ModeEncoder:
+def _probe(table: pd.DataFrame, listed: list[Any], kept: Mapping[str, Any]) -> ModeEncoder:
     """What the generator will know of the columns, without their modes, which take time.
 
     Raises
@@ -279,7 +283,7 @@ def _probe(table: pd.DataFrame, listed: list[Any]) -> ModeEncoder:
     if listed:
         discrete = [name for name in table if name in listed or _is_discrete(table[name])]
     try:
-        return ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1).fit(table)
+        return ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1, **kept).fit(table)
     except (ValueError, TypeError) as error:
         raise UserError(f"{error}; or leave the column out with --drop") from error
 
@@ -325,26 +329,6 @@ def _check_savable(columns: ModeEncoder) -> None:
         columns.to_state()
     except TypeError as error:
         raise UserError(str(error)) from error
-
-
-def _warn_of_copies(columns: ModeEncoder) -> None:
-    """Say which columns would hand private values on: names, addresses, numbers of accounts."""
-    copied = []
-    for span in columns.layout_.spans:
-        column = columns.columns_[span.column]
-        counts = getattr(column, "counts", None)
-        if counts is None:
-            continue
-        counts = counts[: len(counts) - column.missing]
-        if (counts == 1).sum() > 0.5 * counts.sum():
-            copied.append(str(columns.schema_.keys[span.column]))
-    if copied:
-        named = " and ".join([", ".join(map(repr, copied[:-1])), repr(copied[-1])][-len(copied) :])
-        warn(
-            f"most values of {named} are there once, and such values are copied into the "
-            f"synthetic table as they are: if they are private, leave them out with "
-            f"--drop {','.join(copied)}"
-        )
 
 
 def _warn_of_none(

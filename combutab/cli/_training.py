@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from combutab.cli._console import UserError
+from combutab.cli._console import UserError, own_warnings
 from combutab.cli._forms import ending
 
 
@@ -35,7 +35,7 @@ def train_generator(
             show(message, *args, **kwargs)
 
     try:
-        with warnings.catch_warnings():
+        with own_warnings():
             warnings.filterwarnings("always", "Training interrupted", UserWarning)
             warnings.showwarning = note
             generator.fit(table, discrete_columns=discrete, checkpoint=checkpoint)

@@ -120,7 +120,16 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         checkpoint : path, optional
             A file that the training is written to every half minute and at its end, also by
             Ctrl-C. If it is there, training goes on where it stood, to the same result as in one
-            go; with more ``epochs``, it goes on for these.
+            go; with more ``epochs``, it goes on for these. It holds the parameters, the weights of
+            all networks with the optimisers' moments, the losses, and a SHA-256 of the encoded
+            table; no values.
+
+        Warns
+        -----
+        UserWarning
+            Of columns of identifiers; of columns of which more than a tenth of the rows have values
+            that fewer rows than ``min_frequency`` have; and of columns whose values are kept though
+            most of them are there once.
 
         Returns
         -------
@@ -130,7 +139,8 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         Raises
         ------
         ValueError
-            If a parameter or the table cannot be used, or training diverged.
+            If a parameter or the table cannot be used (it has fewer rows than ``min_frequency``,
+            say, or a discrete column without a value that as many rows have), or training diverged.
         KeyboardInterrupt
             If Ctrl-C came before an epoch was done; the model is not fitted then.
         """
@@ -325,9 +335,13 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted generator to one file (safetensors with JSON in its header).
 
-        The file holds no row of the table, only the distinct values of discrete columns, the modes
-        and bounds of continuous ones, and weights; it loads on any device. A failure leaves no
-        half-written file.
+        The file holds no row of the table, and no value that fewer rows than ``min_frequency``
+        have: it holds the parameters; names and dtypes of the columns; of discrete columns the
+        values that as many rows have, with their counts, and how many rows have other ones; of
+        continuous ones the modes (shares, means and standard deviations, each of as many rows),
+        decimals, and bounds that as many rows share or others further out; of identifiers where
+        new ones begin; the losses by epoch, and weights, which have learned from all rows. It loads
+        on any device. A failure leaves no half-written file.
 
         Raises
         ------

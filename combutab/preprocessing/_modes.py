@@ -159,11 +159,6 @@ class ModeEncoder(BaseEstimator):
         """
         schema, columns = read_columns(X)
         fewest = fewest_rows(self.min_frequency, len(columns[0]))
-        if len(columns[0]) < fewest:
-            raise ValueError(
-                f"n_samples={len(columns[0])} is less than min_frequency={self.min_frequency}: all "
-                "values are rare; lower min_frequency (1 keeps all)"
-            )
         made = choose_identifiers(self.identifiers, schema, columns, fewest)
         formats = choose_formats(self.discrete_columns, schema, columns, fewest, made)
         fitted: list[Column | None] = []
@@ -193,6 +188,11 @@ class ModeEncoder(BaseEstimator):
             format = formats[j]
             assert format is not None
             fitted[j] = NumberColumn(format, mixture, missing[j] > 0, 0 < missing[j] < fewest)
+        if len(columns[0]) < fewest:
+            raise ValueError(
+                f"n_samples={len(columns[0])} is less than min_frequency={self.min_frequency}: all "
+                "values are rare; lower min_frequency (1 keeps all)"
+            )
         known = [each for each in fitted if each is not None]
         refuse_unknown(schema.keys, known, fewest)
         self._remember(schema.wide_enough(made), known)

@@ -63,7 +63,8 @@ def test_the_same_columns_come_out(folder, capsys, people, files, kind):
     made = pd.read_csv("out.csv")
     assert made.shape == people.shape
     assert made.dtypes.tolist() == pd.read_csv("people.csv").dtypes.tolist()
-    assert made["age"].between(people["age"].min(), people["age"].max()).all()
+    ages = people["age"]  # of which the bounds are moved outward
+    assert made["age"].between(ages.min() - 5, ages.max() + 5).all()
     assert set(made["city"].dropna()) <= set(people["city"].dropna())
     np.testing.assert_array_equal(made["price"].round(2), made["price"])
 
@@ -86,6 +87,7 @@ def test_a_seed_gives_the_same_file_and_another_one_another(folder):
 
 def test_discrete_and_drop(folder, people):
     options = ["--discrete", "label, age", "--drop", "price", "--condition", "label=1"]
+    options += ["--min-frequency", "1"]  # 60 people have few ages in common
     assert main(["synth", "people.csv", "-o", "out.csv", *QUICK, *options]) == 0
     made = pd.read_csv("out.csv")
     assert made.columns.tolist() == ["age", "city", "label"]
@@ -167,7 +169,7 @@ def test_a_file_that_is_there_is_replaced_and_a_link_stays_one(folder):
 @pytest.mark.parametrize("kind", ["ctgan", "tvae"])
 def test_odd_tables(folder, text, expected, kind):
     Path("t.csv").write_text(text)
-    options = ["--epochs", "1", "--model", kind]
+    options = ["--epochs", "1", "--model", kind, "--min-frequency", "1"]
     assert main(["synth", "t.csv", "-o", "out.csv", *options]) == 0
     made, table = pd.read_csv("out.csv"), pd.read_csv("t.csv")
     assert made.shape == table.shape
@@ -180,6 +182,7 @@ def test_ten_thousand_categories(folder, capsys):
     rows = "\n".join(f"c{i},{i % 7}" for i in range(10_000))
     Path("t.csv").write_text(f"a,b\n{rows}\n")
     options = ["--model", "tvae", "--epochs", "1", "--batch-size", "5000", "--rows", "50"]
+    options += ["--min-frequency", "1", "--identifiers", "none"]
     assert main(["synth", "t.csv", "-o", "out.csv", *options]) == 0
     assert pd.read_csv("out.csv")["a"].str.fullmatch(r"c\d{1,4}").all()
     assert "most values of 'a' are there once" in capsys.readouterr().err
@@ -188,18 +191,39 @@ def test_ten_thousand_categories(folder, capsys):
 # ---- warnings ----------------------------------------------------------------------------------
 
 
-def test_values_that_would_be_copied_are_named(folder, capsys, people):
-    people.assign(name=[f"n{i}" for i in range(60)], id=range(60)).to_csv("t.csv", index=False)
-    assert main(["synth", "t.csv", "-o", "out.csv", *QUICK]) == 0
-    err = capsys.readouterr().err
-    assert err == (
-        "combutab: warning: most values of 'name' are there once, and such values are copied into "
-        "the synthetic table as they are: if they are private, leave them out with --drop name\n"
-    )
-    assert main(["synth", "t.csv", "-o", "out.csv", *QUICK, "--discrete", "id"]) == 0
-    assert "--drop name,id\n" in capsys.readouterr().err
-    assert main(["synth", "t.csv", "-o", "out.csv", *QUICK, "--drop", "name"]) == 0
+def test_identifiers_and_rare_values_are_named(folder, capsys, people):
+    names = [f"n{i}" for i in range(60)]
+    jobs = ["cook"] * 30 + [f"job {i}" for i in range(30)]
+    people.assign(name=names, id=range(60), job=jobs).to_csv("t.csv", index=False)
+    run = ["synth", "t.csv", "-o", "out.csv", *QUICK]
+    assert main(run) == 0
+    identifiers, rare = capsys.readouterr().err.splitlines()
+    assert identifiers.startswith("combutab: warning: 'name', 'id' hold identifiers: they are not ")
+    assert rare.startswith("combutab: warning: 50% of the rows of 'job' have values that fewer ")
+    made = pd.read_csv("out.csv")
+    assert not set(made["name"]) & set(names)
+    assert made["name"].is_unique
+    assert made["id"].tolist() == list(range(60, 120))
+    assert set(made["job"]) == {"cook"}
+
+    assert main([*run, "--drop", "name,job"]) == 0
+    assert capsys.readouterr().err.startswith("combutab: warning: 'id' holds identifiers")
+    assert main([*run, "--drop", "name,job", "--identifiers", "none"]) == 0
     assert capsys.readouterr().err == ""
+    assert pd.read_csv("out.csv")["id"].between(0, 70).all()
+    all_kept = ["--min-frequency", "1", "--identifiers", "id,age", "--rows", "200"]
+    assert main([*run, *all_kept]) == 0
+    err = capsys.readouterr().err
+    assert "'age', 'id' hold identifiers" in err
+    assert "most values of 'name' are there once, and rows get them as they are" in err
+    made = pd.read_csv("out.csv")
+    assert set(made["name"]) <= set(names)
+    assert made["age"].is_unique
+
+
+@pytest.mark.parametrize("share", ["5", "0.05", "1"])
+def test_shares_of_rows(folder, share):
+    assert main(["synth", "people.csv", "-o", "out.csv", *QUICK, "--min-frequency", share]) == 0
 
 
 @pytest.mark.parametrize(
@@ -220,7 +244,7 @@ def test_conditions_that_no_row_meets_are_told_of_before_the_training(
 
     monkeypatch.setattr(CTGAN, "fit", fit)
     Path("t.csv").write_text("a,b\n1,x\n2,x\n3,y\n4,\n5,y\n")
-    options = [f"--condition={condition}" for condition in conditions]
+    options = [f"--condition={condition}" for condition in conditions] + ["--min-frequency=1"]
     assert main(["synth", "t.csv", "-o", "out.csv", *QUICK, *options]) == 130
     assert ("no row of t.csv meets all conditions" in capsys.readouterr().err) == told
 

@@ -154,7 +154,7 @@ def test_a_random_state_set_before_fit_is_the_fits(package):
 def test_who_catches_the_package_s_data_error_catches_ours():
     from ctgan.errors import InvalidDataError
 
-    endless = pd.DataFrame({"x": [1.0, float("inf"), 3.0]})
+    endless = pd.DataFrame({"x": [1.0, float("inf"), 3.0, 4.0, 5.0]})
     for error in (InvalidDataError, ValueError):
         with pytest.raises(error, match="infinite") as caught:
             make(combutab, "CTGAN").fit(endless)
