@@ -344,7 +344,8 @@ def test_the_generator_does_not_see_the_rows_set_aside(folder, arguments, monkey
         CTGAN, "fit", lambda self, X, **options: learned.append(X) or fit(self, X, **options)
     )
     options = ["-o", "new.csv", "--report", "r.html", "--holdout", "0.4", "--target", "dear"]
-    assert main(["synth", "real.csv", *options, "--discrete", "age", *TRAIN]) == 2
+    options += ["--discrete", "age", "--min-frequency", "1"]
+    assert main(["synth", "real.csv", *options, *TRAIN]) == 2
     whole = pd.read_csv("real.csv")
     train, test = arguments["real_train"], arguments["real_test"]
     assert len(test) == 60
@@ -409,6 +410,6 @@ def test_reports_that_are_refused_before_the_training(folder, complaint, uncalle
 
 def test_too_few_rows_to_learn_from(folder, complaint, uncalled):
     people(4, 0).to_csv("real.csv", index=False)
-    options = ["--report", "r.html", "--holdout", "0.8", *TRAIN]
+    options = ["--report", "r.html", "--holdout", "0.8", "--min-frequency", "1", *TRAIN]
     says = complaint("synth", "real.csv", "-o", "new.csv", *options)
     assert "sets 3 of 4 rows aside; at least 2 are needed, and 2 to learn from" in says

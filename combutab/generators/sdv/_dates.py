@@ -17,7 +17,7 @@ class DateTransformer(BaseTransformer):
     datetime_format : str, optional
         Of dates held as text or numbers; None leaves the reading to pandas.
     enforce_min_max_values : bool, default=True
-        The model keeps to the bounds in any case.
+        Not used: the model has bounds of its own.
     """
 
     INPUT_SDTYPE = "datetime"

@@ -148,7 +148,8 @@ class CTGANSynthesizer(_Synthesizer, sdv.single_table.CTGANSynthesizer):
     ----------
     metadata : sdv.metadata.Metadata
     enforce_min_max_values, enforce_rounding : bool, default=True
-        As SDV's. The generator keeps to the fitted bounds in any case.
+        As SDV's, which keeps and clips to the least and the greatest number themselves. The
+        generator's own bounds are as ``min_frequency`` has them.
     locales : list of str or str, default=["en_US"]
     embedding_dim, generator_dim, discriminator_dim, generator_lr, generator_decay, \
 discriminator_lr, discriminator_decay, batch_size, discriminator_steps, log_frequency, verbose, \
@@ -256,7 +257,8 @@ class TVAESynthesizer(_Synthesizer, sdv.single_table.TVAESynthesizer):
     ----------
     metadata : sdv.metadata.Metadata
     enforce_min_max_values, enforce_rounding : bool, default=True
-        As SDV's. The generator keeps to the fitted bounds in any case.
+        As SDV's, which keeps and clips to the least and the greatest number themselves. The
+        generator's own bounds are as ``min_frequency`` has them.
     embedding_dim, compress_dims, decompress_dims, l2scale, batch_size, verbose, epochs, \
 loss_factor, enable_gpu
         As SDV's.
