@@ -333,7 +333,7 @@ def generator(key):
         (0.02, 1000, {"a": 1, "b": 0, "x": (0.0, None)}, lambda z: (8 * z**3 - 1) / 7),
         (0.004, 500, {"b": [0, 1]}, lambda z: z),
     ],
-    ids=str,
+    ids=["both", "both, rare", "one, rare", "with a range", "either"],
 )
 def test_rows_under_conditions_have_the_right_distribution(n_members, scale, n, conditions, cdf):
     sampler = known_sampler(scale, n_members)
