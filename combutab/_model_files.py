@@ -15,17 +15,30 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from torch import nn
 
 import combutab.activations as activations
+from combutab._fields import Field, check_fields, kind, text, whole
+from combutab._safe_files import parse_json, read_tensors, reading, write_tensors
 from combutab._version import __version__
 from combutab._whole_files import whole_file
 from combutab.constructions import ConstructedNetwork
 
 _FORMAT = 1
 _KEY = "combutab"  # of the JSON in the file's header
+_LARGEST = 2**16  # whole number that an activation is made with
+_MOST_EMPTY = 2**10  # networks of a table that has only constants, which are nothing
+_MAX_TEXTS = 2**25  # bytes of an array of texts
+_HEADER = {"format": whole(), "version": text(100), "class": text(100), "params": kind(dict)}
 _CLASSES: dict[str, Any] = {}
+ACTIVATION = Field(
+    "an activation of this library",
+    lambda v: (
+        (type(v) is str and len(v) <= 100)
+        or isinstance(v, functools.partial)
+        or (isinstance(v, type) and issubclass(v, nn.Module))
+    ),
+)
 T = TypeVar("T", bound=type)
 
 
@@ -73,39 +86,105 @@ def write_model(
     path: str | os.PathLike[str], header: dict[str, Any], tensors: dict[str, np.ndarray]
 ) -> None:
     """Write a model's file; a failure leaves no half-written one."""
-    tensors = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+    packed = json.dumps(header, allow_nan=False)
     with whole_file(path) as place:
-        save_file(tensors, place, {_KEY: json.dumps(header)})
+        write_tensors(place, _KEY, packed, tensors)
 
 
 def read_model(
     path: str | os.PathLike[str], *, arrays: bool = True
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header of a model's file, and its arrays by name."""
+    """The header of a model's file, and its arrays by name.
+
+    Raises
+    ------
+    OSError, ValueError
+        With the path: if there is no such file, or it is not a whole one of a model.
+    """
     path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{str(path)!r} is a directory; name a file in it")
-    if not path.is_file():
-        raise FileNotFoundError(f"no such file: {path}")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()} if arrays else {}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"{path} is not a safetensors file, or is cut short: {error}") from error
-    if _KEY not in metadata:
+    packed, tensors = read_tensors(path, _KEY, arrays=arrays)
+    if packed is None:
         raise ValueError(f"{path} is a safetensors file, but not a model of combutab")
     try:
-        header = json.loads(metadata[_KEY])
+        header = parse_json(packed)
     except ValueError as error:
         raise ValueError(f"{path} is damaged: its header is not JSON ({error})") from error
     if not isinstance(header, dict) or not {"format", "class"} <= set(header):
         raise ValueError(f"{path} is damaged: its header is not that of a model of combutab")
     if header["format"] != _FORMAT:
         raise ValueError(
-            f"{path} has format {header['format']}, this version of combutab reads {_FORMAT}"
+            f"{path} has format {str(header['format'])[:20]}, this version of combutab reads "
+            f"{_FORMAT}"
         )
+    with reading(path, "model"):
+        check_fields({n: v for n, v in header.items() if n in _HEADER}, _HEADER, "the header")
     return header, tensors
+
+
+def split_members(
+    tensors: dict[str, np.ndarray], n_members: int
+) -> tuple[dict[str, np.ndarray], list[dict[str, np.ndarray]]]:
+    """The encoder's arrays, and the weights of each of so many networks; there are no others.
+
+    Raises
+    ------
+    ValueError
+        If there are, if some are missing, or if a number among them is not finite.
+    """
+    encoder: dict[str, np.ndarray] = {}
+    members: dict[str, dict[str, np.ndarray]] = {}
+    for name, array in tensors.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"the array {name} has numbers that are not finite")
+        part, _, rest = name.partition(".")
+        if part == "encoder":
+            encoder[rest] = array
+        else:
+            number, _, rest = rest.partition(".")
+            members.setdefault(f"{part}.{number}", {})[rest] = array
+    if type(n_members) is not int or n_members < 1:
+        raise ValueError(f"n_members is {str(n_members)[:20]}, there must be one at least")
+    if not members and n_members <= _MOST_EMPTY:
+        return encoder, [{} for _ in range(n_members)]
+    names = [f"member.{i}" for i in range(min(n_members, len(members) + 1))]
+    if sorted(members) != sorted(names):
+        raise ValueError(
+            f"its header asks for {n_members} networks, its arrays are of {len(members)}: "
+            f"{', '.join(sorted(members)[:5])}"
+        )
+    return encoder, [members[name] for name in names]
+
+
+def check_layers(state: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> None:
+    """Refuse weights of other shapes than a header asks for, before a network of them is made.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, shape in shapes.items():
+        found = state[name].shape if name in state else None
+        if found != shape:
+            raise ValueError(
+                f"its header asks for weights {name} of shape {shape}, and the state does not fit "
+                f"the network: it has {'none' if found is None else found}"
+            )
+
+
+def check_state(state: dict[str, np.ndarray], loaded: dict[str, torch.Tensor]) -> None:
+    """Refuse arrays that a network has taken over, but not as they are.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, tensor in loaded.items():
+        given, taken = state[name], tensor.cpu().numpy()
+        if given.shape != taken.shape or given.dtype != taken.dtype:
+            raise ValueError(
+                f"{name} is {given.dtype}{list(given.shape)}, the network has "
+                f"{taken.dtype}{list(taken.shape)}"
+            )
 
 
 def make_model(
@@ -178,24 +257,60 @@ def _is_ours(value: Any) -> bool:
 
 
 def decode(value: Any) -> Any:
-    """What ``encode`` was given."""
+    """What ``encode`` was given.
+
+    Raises
+    ------
+    ValueError
+        If it is none of what that makes, or asks for more memory than the file takes.
+    """
     if isinstance(value, list):
         return [decode(v) for v in value]
     if not isinstance(value, dict):
         return value
-    if "float" in value:
+    keys = set(value)
+    if keys == {"float"} and value["float"] in ("nan", "inf", "-inf"):
         return float(value["float"])
-    if "tuple" in value:
+    if keys == {"tuple"}:
         return tuple(decode(v) for v in value["tuple"])
-    if "dict" in value:
-        return {decode(k): decode(v) for k, v in value["dict"]}
-    if "array" in value:
-        return np.array([decode(v) for v in value["array"]], dtype=np.dtype(value["dtype"]))
-    if "construction" in value:
+    if keys == {"dict"}:
+        pairs = {decode(k): decode(v) for k, v in value["dict"]}
+        if len(pairs) != len(value["dict"]):
+            raise ValueError("it has a key twice")
+        return pairs
+    if keys == {"array", "dtype"}:
+        return _decode_array(decode(value["array"]), value["dtype"])
+    if keys == {"construction"}:
         return ConstructedNetwork.from_state(decode(value["construction"]))
-    name = value["partial"]
-    if name not in activations.__all__:
+    if keys == {"partial", "args", "keywords"}:
+        return _decode_partial(value["partial"], decode(value["args"]), decode(value["keywords"]))
+    raise ValueError(f"it has a value of the unknown kind {sorted(keys)}"[:200])
+
+
+def _decode_array(values: list[Any], name: str) -> np.ndarray:
+    if name == "object":
+        return np.array(values, dtype=object)
+    dtype = np.dtype(name) if isinstance(name, str) and len(name) < 20 else None
+    if dtype is None or dtype.kind not in "biufUS":
+        raise ValueError(f"it has an array of the unknown dtype {name!r}"[:200])
+    found = np.array(values)
+    if dtype.kind in "US" and found.size * dtype.itemsize > max(_MAX_TEXTS, 2 * found.nbytes):
+        raise ValueError(f"it has an array of the dtype {name}, whose texts are shorter")
+    return found.astype(dtype)
+
+
+def _decode_partial(name: str, args: list[Any], keywords: dict[str, Any]) -> Any:
+    factory = getattr(activations, name) if name in activations.__all__ else None
+    if not isinstance(factory, type) or not issubclass(factory, nn.Module):
         raise ValueError(f"{name!r} is not a class of combutab.activations")
-    factory = getattr(activations, name)
-    keywords, args = decode(value["keywords"]), [decode(v) for v in value["args"]]
+    _refuse_large([*args, keywords], name)
     return functools.partial(factory, *args, **keywords) if keywords or args else factory
+
+
+def _refuse_large(value: Any, name: str) -> None:
+    """Refuse what an activation would take much memory for."""
+    if isinstance(value, list | tuple | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            _refuse_large(each, name)
+    elif isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST:
+        raise ValueError(f"{name} is made with {str(value)[:20]}, at most {_LARGEST} is read")

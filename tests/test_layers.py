@@ -23,6 +23,9 @@ _NETS = {
     "training",
     "preprocessing",
     "_model_files",
+    "_safe_files",
+    "_fields",
+    "_whole_files",
     *_BASE,
     "_version",
 }
@@ -32,11 +35,16 @@ ALLOWED = {
     "_device": set(),
     "_seeded_draws": set(),
     "_whole_files": set(),
+    "_safe_files": set(),
+    "_fields": set(),
     "activations": set(),
     "datasets": set(),
     "constructions": {"activations", "datasets"},  # formulas are parsed there
-    "_model_files": {"activations", "constructions", "_whole_files", "_version"},
-    "preprocessing": set(),
+    "_model_files": {
+        *("activations", "constructions"),
+        *("_whole_files", "_safe_files", "_fields", "_version"),
+    },
+    "preprocessing": {"_fields"},
     "nn": {"activations", "_seeded_draws", *_BASE},
     "training": _BASE,
     "estimators": _NETS,

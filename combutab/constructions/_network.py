@@ -213,13 +213,21 @@ class ConstructedNetwork(nn.Module):
     def from_state(cls, state: dict[str, Any]) -> ConstructedNetwork:
         """The network, in float64, that ``to_state`` described.
 
+        Raises
+        ------
+        ValueError
+            If the state is of no network.
+
         Examples
         --------
         >>> from combutab.constructions import log_network
         >>> ConstructedNetwork.from_state(log_network((1, 2)).to_state()).domain
         ((1.0, 2.0),)
         """
-        return cls(plan_from_state(state["plan"]), state["inputs"])
+        plan, inputs = plan_from_state(state["plan"]), state["inputs"]
+        if not isinstance(inputs, list) or list(map(type, inputs)) != [str] * len(plan.domain):
+            raise ValueError(f"the construction needs names of {len(plan.domain)} inputs")
+        return cls(plan, inputs)
 
     def extra_repr(self) -> str:
         intervals = zip(self.inputs, self.domain, strict=True)

@@ -238,7 +238,7 @@ def merged(plan: Plan) -> Plan:
 
     What an expression says twice is so computed once.
     """
-    maps = [*(layer.affine for layer in plan.hidden), plan.last]
+    maps = _maps(plan)
     hidden = []
     for i, layer in enumerate(plan.hidden):
         own, following = maps[i], maps[i + 1]
@@ -246,6 +246,9 @@ def merged(plan: Plan) -> Plan:
         _, kept, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         order = np.lexsort([kept, layer.kinds[kept]])  # by kind, as CombU has them, then as before
         kept, group = kept[order], np.argsort(order)[group.reshape(-1)]
+        if np.array_equal(kept, np.arange(len(rows))):  # nothing is equal, nothing moves
+            hidden.append(Hidden(own, layer.kinds))
+            continue
         gather = (group[:, None] == np.arange(len(kept))).astype(np.float64)
         error = np.zeros((len(kept), own.weight.shape[1]))
         np.maximum.at(error, group, own.weight_error)
@@ -280,14 +283,50 @@ def plan_state(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_state(state: dict[str, Any]) -> Plan:
-    """The plan that ``plan_state`` described."""
+    """The plan that ``plan_state`` described, of a stranger perhaps.
+
+    Raises
+    ------
+    ValueError
+        If its parts do not fit one another.
+    """
+
+    def numbers(values: Any) -> np.ndarray:
+        return np.array(values, np.float64)
 
     def affine_of(lists: list[Any]) -> Affine:
-        return Affine(*(np.array(values, np.float64) for values in lists))
+        return Affine(*map(numbers, lists))
 
-    return Plan(
-        tuple(Hidden(affine_of(lists), np.array(kinds)) for lists, kinds in state["hidden"]),
-        affine_of(state["last"]),
-        np.array(state["ranges"], np.float64),
-        np.array(state["domain"], np.float64),
+    hidden = tuple(Hidden(affine_of(lists), np.array(kinds)) for lists, kinds in state["hidden"])
+    made = Plan(
+        hidden, affine_of(state["last"]), numbers(state["ranges"]), numbers(state["domain"])
     )
+    _refuse_unlike(made)
+    return made
+
+
+def _refuse_unlike(plan: Plan) -> None:
+    width = len(plan.domain)
+    for i, layer in enumerate(
+        (*plan.hidden, Hidden(plan.last, np.zeros(len(plan.last.bias), int)))
+    ):
+        made, kinds = layer.affine, layer.kinds
+        n = len(made.bias)
+        shapes = [a.shape for a in (made.weight, made.weight_error, made.bias, made.bias_error)]
+        if shapes != [(n, width), (n, width), (n,), (n,)] or kinds.shape != (n,) or not n:
+            raise ValueError(f"layer {i} of the construction has arrays of the shapes {shapes}")
+        if kinds.dtype.kind != "i" or not np.isin(kinds, range(len(KINDS))).all():
+            raise ValueError(f"layer {i} of the construction has units of no known kind")
+        rows = np.column_stack([kinds, made.weight, made.bias])
+        if i < plan.depth and len(np.unique(rows, axis=0)) != n:
+            raise ValueError(f"layer {i} of the construction has a unit twice")
+        width = n
+    finite = [getattr(layer, name) for layer in _maps(plan) for name in vars(layer)]
+    if plan.ranges.shape != (width, 2) or plan.domain.ndim != 2 or plan.domain.shape[1:] != (2,):
+        raise ValueError("the construction has ranges or domains of other widths than its layers")
+    if not all(np.isfinite(a).all() for a in (*finite, plan.ranges, plan.domain)):
+        raise ValueError("the construction has numbers that are not finite")
+
+
+def _maps(plan: Plan) -> list[Affine]:
+    return [*(layer.affine for layer in plan.hidden), plan.last]

@@ -12,28 +12,33 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from combutab._device import resolve_device
+from combutab._fields import check_fields
 from combutab._model_files import (
+    check_layers,
+    check_state,
     decode,
     encode,
     make_model,
     model_header,
     read_model,
-    with_prefix,
+    split_members,
     write_model,
 )
+from combutab._safe_files import reading
 from combutab.estimators._lazy import LazyNetwork
+from combutab.estimators._loaded import (
+    COLUMN,
+    PROGRESS,
+    SHAPE,
+    check_agreement,
+    check_fitted_fields,
+    layer_shapes,
+)
 from combutab.nn import MLPShape
 from combutab.preprocessing import TableEncoder
 
 # kept elsewhere in the file, or not part of a model
 _NOT_IN_HEADER = {"_states", "_shape", "_net", "_progress", "encoder_", "history_"}
-# all that fit sets besides: a file that names others is refused
-_FITTED = {
-    *("n_features_in_", "feature_names_in_", "classes_", "n_outputs_", "out_activation_"),
-    *("n_layers_", "t_", "n_iter_", "loss_", "best_loss_", "loss_curve_", "validation_scores_"),
-    *("best_validation_score_", "_seed", "_trained", "_multilabel", "_one_dimensional"),
-    *("_trained_loss", "_y_mean", "_y_scale"),
-}
 
 
 def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
@@ -69,12 +74,8 @@ def load_estimator(cls: Any, path: str | os.PathLike[str], device: str | torch.d
     """Read a fitted estimator of this class; see ``Weights.load``."""
     header, tensors = read_model(path)
     resolve_device(device)
-    try:
+    with reading(path, cls.__name__):
         return _rebuild(cls, path, header, tensors, device)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(
-            f"{path} is damaged: its header and arrays do not make a {cls.__name__} ({error!r})"
-        ) from error
 
 
 def _rebuild(
@@ -85,19 +86,35 @@ def _rebuild(
     device: str | torch.device,
 ) -> Any:
     model = make_model(cls, path, header, device)
-    for name, value in header["fitted"].items():
-        if name not in _FITTED:
-            raise ValueError(f"{path} sets {name!r}, which no estimator learns")
-        setattr(model, name, decode(value))
+    fitted = {name: decode(value) for name, value in header["fitted"].items()}
+    check_fitted_fields(cls.__name__, fitted)
+    vars(model).update(fitted)
+    check_fields(header["shape"], SHAPE, "the shape")
     shape = {n: tuple(v) if isinstance(v, list) else v for n, v in header["shape"].items()}
     model._shape = MLPShape(**shape)  # type: ignore[arg-type]
-    model.encoder_ = TableEncoder.from_state(with_prefix(tensors, "encoder."), header["encoder"])
-    model._states = [with_prefix(tensors, f"member.{i}.") for i in range(header["n_members"])]
-    model._progress = [
-        {**{n: decode(v) for n, v in member.items()}, "optimizer": {}}
-        for member in header["progress"]
-    ]
-    model.history_ = pd.DataFrame({n: decode(v) for n, v in header["history"].items()})
+    arrays, model._states = split_members(tensors, header["n_members"])
+    model.encoder_ = TableEncoder.from_state(arrays, header["encoder"])
+    progress = [{n: decode(v) for n, v in member.items()} for member in header["progress"]]
+    for member in progress:
+        check_fields(member, PROGRESS, "the progress")
+    model._progress = [{**member, "optimizer": {}} for member in progress]
+    history = {n: decode(v) for n, v in header["history"].items()}
+    check_fields(history, dict.fromkeys(history, COLUMN), "the history")
+    model.history_ = pd.DataFrame(history)
+    for state in model._states:
+        check_layers(state, layer_shapes(model._shape))
+    check_agreement(model, len(model._states))
     model._net = LazyNetwork()
-    model._network()  # names and shapes fit the network, or it says which does not
+    _check_network(model)
     return model
+
+
+def _check_network(model: Any) -> None:
+    """Refuse weights that do not fit the network, or make it answer what is no number."""
+    net, shape = model._network(), model._shape
+    for i, state in enumerate(model._states):
+        check_state(state, net.member_state(i))
+    dense = torch.zeros(1, shape.n_dense, dtype=net.dtype)
+    codes = torch.zeros(1, len(shape.cardinalities), dtype=torch.int64)
+    if not net.predict(dense, codes, 1).isfinite().all():
+        raise ValueError("its weights give predictions that are not finite")

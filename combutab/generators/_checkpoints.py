@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -13,13 +12,29 @@ from typing import Any
 import numpy as np
 import torch
 
-from combutab._model_files import decode, model_header, read_model, with_prefix, write_model
+from combutab._fields import check_fields, several, text, whole
+from combutab._model_files import (
+    check_state,
+    decode,
+    model_header,
+    read_model,
+    with_prefix,
+    write_model,
+)
+from combutab._safe_files import reading
+from combutab._whole_files import check_writable
 from combutab.generators._records import TableRows
 from combutab.generators._train import Curves, Training
 from combutab.generators._validation import Validation
 
 _FREE = ("epochs", "verbose", "enable_gpu")  # may differ between the fits of one training
 _SECONDS = 30.0  # between two writings, at least
+_STOOD = {
+    "epochs": whole(),
+    "seed": whole(0, 2**64),
+    "table": text(64),
+    "losses": several(text(100)),
+}
 
 
 class Checkpoint:
@@ -46,8 +61,7 @@ class Checkpoint:
         if not folder.is_dir():
             raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
         try:  # not after half a minute of training
-            with tempfile.TemporaryFile(dir=folder):
-                pass
+            check_writable(folder)
         except OSError as error:
             raise OSError(f"no file can be written in {folder}: {error.strerror}") from error
         self._header = model_header(model)
@@ -60,8 +74,10 @@ class Checkpoint:
         header, self._found = read_model(self.path)
         if "checkpoint" not in header:
             raise ValueError(f"{self.path} is a model, not a checkpoint; choose another file")
-        self._state = header["checkpoint"]
-        self._refuse_other(header)
+        with reading(self.path, "checkpoint"):
+            check_fields(header["checkpoint"], _STOOD, "the checkpoint")
+            self._state = header["checkpoint"]
+            self._refuse_other(header)
 
     def _refuse_other(self, header: dict[str, Any]) -> None:
         for name in ("class", "version"):
@@ -97,24 +113,62 @@ class Checkpoint:
             raise ValueError(
                 f"{self.path} is of a training on another table; remove the file to begin anew"
             )
-        for m in range(len(training.plans)):
+        with reading(self.path, "checkpoint of this training"):
+            return self._take_up(self._found, training, validation)
+
+    def _take_up(
+        self,
+        found: dict[str, np.ndarray],
+        training: Training,
+        validation: Validation | None,
+    ) -> tuple[int, Curves]:
+        n_members, n_epochs = len(training.plans), int(self._state["epochs"])
+        losses, names = with_prefix(found, "losses."), self._state["losses"]
+        if sorted(losses) != sorted(names) or (validation is not None) != (
+            validation is not None and validation.name in losses
+        ):
+            raise ValueError(f"it has the losses {sorted(losses)}, and says {sorted(names)}")
+        for name, array in losses.items():
+            if array.shape != (n_epochs, n_members) or array.dtype.kind != "f":
+                raise ValueError(f"it has losses {name} of other epochs than {n_epochs}")
+        diverged = ~np.all([np.isfinite(array).all(axis=0) for array in losses.values()], axis=0)
+        taken = {f"losses.{name}" for name in losses}
+
+        def part(m: int, prefix: str) -> dict[str, np.ndarray]:
+            state = with_prefix(found, prefix)
+            taken.update(prefix + name for name in state)
+            if not diverged[m] and not all(np.isfinite(v).all() for v in state.values()):
+                raise ValueError(f"its arrays {prefix}* have numbers that are not finite")
+            return state
+
+        for m in range(n_members):
             for name, network in training.networks.items():
-                prefix = f"{m}.{name}."
-                state = with_prefix(self._found, f"{prefix}network.")
-                network.load_member(m, {n: torch.from_numpy(v) for n, v in state.items()})
-                state = with_prefix(self._found, f"{prefix}optimizer.")
-                training.optimizers[name].load_member(
-                    m, {n: torch.from_numpy(v) for n, v in state.items()}
-                )
-        losses = with_prefix(self._found, "losses.")
-        curves = {name: list(losses[name]) for name in self._state["losses"]}
+                for kind, owner, load in (
+                    ("network", network.member_state, network.load_member),
+                    (
+                        "optimizer",
+                        training.optimizers[name].member,
+                        training.optimizers[name].load_member,
+                    ),
+                ):
+                    state, own = part(m, f"{m}.{name}.{kind}."), owner(m)
+                    if set(state) != set(own):
+                        raise ValueError(f"it lacks {sorted(set(own) - set(state))} of {name}")
+                    check_state(state, own)
+                    load(m, {n: torch.from_numpy(v) for n, v in state.items()})
+        curves = {name: list(losses[name]) for name in names}
         if validation is not None:
-            best = [with_prefix(self._found, f"{m}.best.") for m in range(len(training.plans))]
+            best = [part(m, f"{m}.best.") for m in range(n_members)]
+            for m, state in enumerate(best):
+                if state:
+                    check_state(state, validation.network.member_state(m))
             validation.restore(
                 curves[validation.name],
                 [{n: torch.from_numpy(v) for n, v in state.items()} for state in best],
             )
-        return int(self._state["epochs"]), curves
+        if set(found) != taken:
+            raise ValueError(f"it has arrays of no part of it: {sorted(set(found) - taken)[:5]}")
+        return n_epochs, curves
 
     def note(self, training: Training, epochs: int, curves: Curves, seed: int) -> None:
         """Remember the training as it stands; write it, unless that was done a moment ago."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 from typing import Any
 
@@ -12,20 +11,44 @@ import pandas as pd
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from combutab._device import resolve_device
+from combutab._device import PRECISIONS, Precision, resolve_device
+from combutab._fields import check_fields, choice, kind, number, several, whole
 from combutab._model_files import (
+    ACTIVATION,
+    check_layers,
+    check_state,
     decode,
     encode,
     make_model,
     model_header,
     read_model,
-    with_prefix,
+    split_members,
     write_model,
 )
-from combutab.generators._records import SampledShape
+from combutab._safe_files import reading
+from combutab.generators._records import SampledShape, make_spans
+from combutab.generators._sampling import FREE
+from combutab.nn import NORMALIZATIONS, StackedGenerator, StackedRowDecoder
 from combutab.preprocessing import ModeEncoder
 
-_FITTED = ("n_iter_", "n_features_in_", "_seed", "_n_sampled")
+_LONG = whole(0, 2**62)
+_FITTED = {
+    "n_iter_": whole(),
+    "n_features_in_": whole(1),
+    "_seed": whole(0, 2**64),
+    "_n_sampled": _LONG,
+}
+_SHAPE = {
+    "embedding_dim": whole(1, 2**62),
+    "widths": several(whole(1)),
+    "activation": ACTIVATION,
+    "n_members": whole(1, 2**62),
+    "normalization": choice(*NORMALIZATIONS),
+    "proxy_norm": kind(bool),
+    "precision": choice(*PRECISIONS),
+    "conditional": kind(bool),
+}
+_COLUMN = several(number(finite=False))
 
 
 def save_generator(model: Any, path: str | os.PathLike[str]) -> None:
@@ -56,34 +79,69 @@ def load_generator(cls: Any, path: str | os.PathLike[str], device: str | torch.d
             "from it"
         )
     resolve_device(device)
-    try:
-        model = make_model(cls, path, header, device)
-        for name in _FITTED:
-            setattr(model, name, decode(header["fitted"][name]))
-        model._shape = SampledShape(**decode(header["shape"]))
-        model.encoder_ = ModeEncoder.from_state(with_prefix(tensors, "encoder."), header["encoder"])
-        model._states = [with_prefix(tensors, f"member.{i}.") for i in range(header["n_members"])]
-        history = pd.DataFrame({n: decode(v) for n, v in header["history"].items()})
-        model.history_ = history.astype({"member": np.int64, "epoch": np.int64})  # it may be empty
-        if hasattr(model.encoder_, "feature_names_in_"):
-            model.feature_names_in_ = model.encoder_.feature_names_in_
-        _refuse_too_few(model, path)
-        model._sampler()  # names and shapes fit the network, or it says which does not
-    except (LookupError, TypeError, AttributeError, RuntimeError) as error:
+    with reading(path, cls.__name__):
+        return _rebuild(cls, path, header, tensors, device)
+
+
+def _rebuild(
+    cls: Any,
+    path: str | os.PathLike[str],
+    header: dict[str, Any],
+    tensors: dict[str, np.ndarray],
+    device: str | torch.device,
+) -> Any:
+    model = make_model(cls, path, header, device)
+    fitted = {name: decode(value) for name, value in header["fitted"].items()}
+    check_fields(fitted, _FITTED, "what was fitted")
+    vars(model).update(fitted)
+    shape = decode(header["shape"])
+    check_fields(shape, _SHAPE, "the shape")
+    model._shape = SampledShape(**shape)
+    history = {n: decode(v) for n, v in header["history"].items()}
+    check_fields(history, dict.fromkeys(history, _COLUMN), "the history")
+    # it may be empty
+    model.history_ = pd.DataFrame(history).astype({"member": np.int64, "epoch": np.int64})
+    if shape["n_members"] != header["n_members"]:
         raise ValueError(
-            f"{path} is damaged: its header and arrays do not make a {cls.__name__} ({error!r})"
-        ) from error
+            f"its header asks for {shape['n_members']} networks, and for {header['n_members']}"
+        )
+    arrays, model._states = split_members(tensors, header["n_members"])
+    model.encoder_ = ModeEncoder.from_state(arrays, header["encoder"])
+    if model.n_features_in_ != model.encoder_.n_features_in_:
+        raise ValueError(
+            f"n_features_in_ is {model.n_features_in_}, its encoder has "
+            f"{model.encoder_.n_features_in_}"
+        )
+    if hasattr(model.encoder_, "feature_names_in_"):
+        model.feature_names_in_ = model.encoder_.feature_names_in_
+    _refuse_other_layers(model)
+    _check_network(model)
     return model
 
 
-def _refuse_too_few(model: Any, path: str | os.PathLike[str]) -> None:
-    """Refuse a header that asks for a network larger than the arrays, before it is built."""
+def _refuse_other_layers(model: Any) -> None:
+    """Refuse a header that asks for other networks than the arrays are of, before they are made."""
     shape = model._shape
-    dims = [shape.embedding_dim, *shape.widths]
-    least = max(dims[0], sum(a * b for a, b in itertools.pairwise(dims)))
-    there = min((sum(a.size for a in state.values()) for state in model._states), default=0)
-    if model.encoder_.layout_.spans and (least > there or shape.n_members != len(model._states)):
-        raise ValueError(
-            f"{path} is damaged: its header asks for {shape.n_members} networks of at least "
-            f"{least} weights, it has {len(model._states)} of {there}"
-        )
+    spans = make_spans(model.encoder_.layout_, torch.device("cpu"), Precision(shape.precision))
+    if not spans.n_spans:  # all columns are constant
+        if any(model._states):
+            raise ValueError("it has weights, but no column that is not constant")
+        return
+    expected = model._shape_of_network().conditional
+    if shape.conditional != expected:
+        raise ValueError(f"conditional is {not expected}, of a {type(model).__name__} {expected}")
+    n_inputs = shape.embedding_dim + (spans.n_condition if shape.conditional else 0)
+    network = StackedGenerator if shape.conditional else StackedRowDecoder
+    layers = network.linear_shapes(n_inputs, shape.widths, spans.width)
+    for state in model._states:
+        check_layers(state, layers)
+
+
+def _check_network(model: Any) -> None:
+    """Refuse weights that do not fit the network, or rows that cannot be made."""
+    sampler = model._sampler()
+    if sampler.network is not None:
+        for i, state in enumerate(model._states):
+            check_state(state, sampler.network.member_state(i))
+    free = np.full(1, FREE)
+    model.encoder_.decode(*sampler.generate(1, free, free, 0))

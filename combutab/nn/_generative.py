@@ -35,6 +35,17 @@ class BlockNetwork(StackedNetwork):
     _purpose: int
     residual = False
 
+    @classmethod
+    def linear_shapes(
+        cls, n_inputs: int, widths: Sequence[int], n_outputs: int
+    ) -> dict[str, tuple[int, ...]]:
+        """The shapes of a member's weights of linear layers, by name."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for i, width in enumerate((*widths, n_outputs)):
+            shapes[f"linears.{i}.weight"] = (n_inputs, width)
+            n_inputs = n_inputs + width if cls.residual else width
+        return shapes
+
     def __init__(
         self,
         n_inputs: int,

@@ -266,9 +266,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_state(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> TableEncoder:
-        """The encoder that `to_state` described."""
+        """The encoder that `to_state` described; a ValueError says what of it cannot be."""
         state = decoder_state(arrays, meta)
         encoder = cls(**state.parameters)
+        encoder._validate_params()
         encoder.n_features_in_ = len(state.kinds)
         if state.feature_names is not None:
             encoder.feature_names_in_ = np.array(state.feature_names, dtype=object)

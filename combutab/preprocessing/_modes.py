@@ -335,9 +335,10 @@ class ModeEncoder(BaseEstimator):
 
     @classmethod
     def from_state(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> ModeEncoder:
-        """The encoder that `to_state` described."""
+        """The encoder that `to_state` described; a ValueError says what of it cannot be."""
         parameters, schema, columns = read_state(arrays, meta)
         encoder = cls(**parameters)
+        encoder._validate_params()
         encoder._remember(schema, columns)
         return encoder
 

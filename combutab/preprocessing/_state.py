@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
 
+from combutab._fields import check_fields, choice, kind, nullable, pair, several, whole
 from combutab.preprocessing._categories import CategoryMap, Key
 from combutab.preprocessing._columns import Kind
-from combutab.preprocessing._numeric import NumericScaler
+from combutab.preprocessing._mode_values import read_duration, read_moment, read_number
+from combutab.preprocessing._numeric import Method, NumericScaler
 
 if TYPE_CHECKING:
     from combutab.preprocessing._encoder import TableEncoder
 
 _FORMAT = 1
+_STATE = {
+    "format": choice(_FORMAT),
+    "parameters": kind(dict),
+    "scaling": choice(*get_args(Method)),
+    "kinds": several(choice(*get_args(Kind)), 1),
+    "feature_names": nullable(several(kind(str))),
+    "categories": several(kind(dict)),
+}
+_KEYS = ("bool", "int", "float", "str", "bytes", "datetime", "timedelta")
+_CATEGORY = {
+    "column": whole(),
+    "keys": several(pair(choice(*_KEYS), kind(str, bool))),
+    "missing": kind(bool),
+    "onehot": kind(bool),
+}
+_TRUTHS = ("constant", "unscaled", "missing")  # of the scaler's arrays
 
 
 @dataclass(frozen=True)
@@ -60,6 +78,9 @@ def decoder_state(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Encode
             f"the encoder's state has format {meta.get('format')!r}, this version reads "
             f"{_FORMAT}; load it with the version of combutab that saved it"
         )
+    check_fields(meta, _STATE, "the encoder's state")
+    for each in meta["categories"]:
+        check_fields(each, _CATEGORY, "the encoder's categories")
     absent = [f.name for f in fields(NumericScaler) if f.name not in {"method", *arrays}]
     if absent:
         raise ValueError(
@@ -78,6 +99,7 @@ def decoder_state(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Encode
         )
         for each in meta["categories"]
     )
+    _refuse_unlike(meta, scaler_arrays, maps, len(arrays))
     return EncoderState(
         parameters=dict(meta["parameters"]),
         kinds=tuple(meta["kinds"]),
@@ -85,6 +107,38 @@ def decoder_state(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Encode
         scaler=NumericScaler(method=meta["scaling"], **scaler_arrays),
         category_maps=maps,
     )
+
+
+def _refuse_unlike(
+    meta: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    maps: tuple[CategoryMap, ...],
+    n_arrays: int,
+) -> None:
+    """Refuse a state whose parts are not of one table, or that makes what is no number."""
+    names, kinds = meta["feature_names"], meta["kinds"]
+    numeric = sum(each != "category" for each in kinds)
+    n_knots = len(arrays["knots"]) if arrays["knots"].ndim == 2 else -1
+    wrong = [
+        name
+        for name, array in arrays.items()
+        if array.shape != ((n_knots, numeric) if name == "knots" else (numeric,))
+        or array.dtype.kind != ("b" if name in _TRUTHS else "f")
+        or not np.isfinite(array).all()
+    ]
+    if wrong or n_arrays != len(arrays) or not (arrays["scale"] > 0).all():
+        raise ValueError(
+            f"the encoder's state has arrays that do not fit its {numeric} numeric columns: {wrong}"
+        )
+    knots = arrays["knots"]
+    if (meta["scaling"] == "quantile") != (n_knots > 0) or (np.diff(knots, axis=0) < 0).any():
+        raise ValueError("the encoder's state has quantiles that do not increase, or lacks them")
+    if [each.column for each in maps] != [j for j, k in enumerate(kinds) if k == "category"]:
+        raise ValueError("the encoder's state has the categories of other columns than its kinds")
+    if any(len(each._position) != len(each.keys) for each in maps):
+        raise ValueError("the encoder's state has a category twice")
+    if names is not None and len({*names}) != len(kinds):
+        raise ValueError(f"the encoder's state has {len(names)} names for {len(kinds)} columns")
 
 
 def _plain(value: Any) -> Any:
@@ -115,11 +169,13 @@ def _pack(key: Key) -> list[Any]:
 
 def _unpack(kind: str, value: Any) -> Key:
     if kind == "float":
-        return float.fromhex(value)
+        return read_number(value)
     if kind == "bytes":
         return bytes.fromhex(value)
     if kind == "datetime":
-        return pd.Timestamp(value)
+        return read_moment(value)
     if kind == "timedelta":
-        return pd.Timedelta(value)
+        return read_duration(value)
+    if (kind == "bool") != isinstance(value, bool):
+        raise ValueError(f"a category is {value!r}, which is no {kind}"[:200])
     return {"bool": bool, "int": int, "str": str}[kind](value)

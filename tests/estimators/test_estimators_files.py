@@ -383,12 +383,11 @@ def test_failures_while_writing_leave_the_old_file(tmp_path, monkeypatch):
     model.save(path)
     before = path.read_bytes()
 
-    def full_disk(tensors, name, metadata):
-        with open(name, "wb") as file:
-            file.write(b"half")
+    def full_disk(place, key, text, tensors):
+        place.write_bytes(b"half")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("combutab._model_files.save_file", full_disk)
+    monkeypatch.setattr("combutab._model_files.write_tensors", full_disk)
     with pytest.raises(OSError, match="No space left"):
         model.save(path)
     assert path.read_bytes() == before

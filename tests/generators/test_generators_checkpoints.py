@@ -159,6 +159,6 @@ def test_a_folder_that_takes_no_file_is_found_before_any_work(tmp_path, monkeypa
     def refuse(*args, **kwargs):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(_checkpoints.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(_checkpoints, "check_writable", refuse)
     with pytest.raises(OSError, match=f"no file can be written in {tmp_path}: Permission denied"):
         TVAE(**QUICK).fit(object(), checkpoint=tmp_path / "training")
