@@ -16,6 +16,7 @@ import pandas as pd
 from expected import load_expected
 from joblib import Parallel, cpu_count, delayed
 from machine import describe_machine
+from outputs import write_table
 from sklearn.metrics import accuracy_score, f1_score
 from sources import Source
 from study import PROTOCOLS, Fit, paper_recipe
@@ -72,7 +73,7 @@ def main() -> None:
     print(known.pivot_table(index=["data", "activation"], columns="metric", values="mean"))
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        table.to_csv(arguments.out / "formula_classes.csv", index=False, float_format="%.6g")
+        write_table(table, arguments.out / "formula_classes.csv", index=False, float_format="%.6g")
 
 
 if __name__ == "__main__":

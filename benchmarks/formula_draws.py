@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from machine import describe_machine
+from outputs import write_table
 from sklearn.model_selection import ShuffleSplit
 from table3_formulas import FORMULAS
 
@@ -58,7 +59,7 @@ def main() -> None:
     print(table.to_string(index=False, float_format="%.3g"))
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        table.to_csv(arguments.out / "formula_draws.csv", index=False, float_format="%.6g")
+        write_table(table, arguments.out / "formula_draws.csv", index=False, float_format="%.6g")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ moment: a generator is trained again only if its files are not whole.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import time
 import warnings
@@ -24,6 +23,7 @@ import pandas as pd
 import sklearn
 import torch
 from machine import processor
+from outputs import write_table, write_text
 from results import Row
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
@@ -231,16 +231,14 @@ def _write_samples(each: Generator, trained: _Trained, table: pd.DataFrame, pare
             made = trained.model.sample(len(table), random_state=10 * each.seed + number)
         else:
             made = trained.model.sample(len(table))
-        made[list(table.columns)].to_csv(folder / f"{number}.csv.gz", index=False)
+        write_table(made[list(table.columns)], folder / f"{number}.csv.gz", index=False)
     facts = {
         "fit_seconds": round(trained.seconds, 2),
         "sample_seconds": round((time.perf_counter() - started) / each.n_samples, 2),
         "stack": trained.stack,
         "error": trained.error,
     }
-    part = folder / "made.part"
-    part.write_text(json.dumps(facts))
-    os.replace(part, folder / "made.json")
+    write_text(folder / "made.json", json.dumps(facts))
 
 
 def _read_sample(generator: Generator, number: int, parent: Path) -> pd.DataFrame:

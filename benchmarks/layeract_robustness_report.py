@@ -27,6 +27,7 @@ from layeract_robustness_numbers import (
     verdict,
 )
 from machine import describe_machine
+from outputs import write_figure, write_table, write_text
 from report_text import NOTHING, markdown_table
 
 from combutab.evaluation import friedman
@@ -44,10 +45,10 @@ def write_report(rows: pd.DataFrame, folder: Path, command: str) -> None:
     table = scored(rows)
     activations = list(dict.fromkeys(table["activation"]))
     tests = compare(table, activations)
-    tests.to_csv(folder / f"{NAME}_tests.csv", index=False, float_format="%.5g")
-    plot_differences(tests).savefig(folder / f"{NAME}.png", dpi=110)
+    write_table(tests, folder / f"{NAME}_tests.csv", index=False, float_format="%.5g")
+    write_figure(plot_differences(tests), folder / f"{NAME}.png", dpi=110)
     text = "\n\n".join(_page(rows, table, tests, command)) + "\n"
-    (folder / f"{NAME}.md").write_text(text)
+    write_text(folder / f"{NAME}.md", text)
     print(text[text.index("## Verdicts") : text.index("## Accuracies")])
 
 

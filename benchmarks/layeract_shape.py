@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 from machine import describe_machine
+from outputs import write_figure, write_table, write_text
 from report_text import markdown_table
 
 from combutab.activations import make_activation
@@ -179,11 +180,11 @@ def main() -> None:
     values = layer_values(n_layers)
     shapes = summarise(values)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    shapes.round(5).to_csv(arguments.out / f"{NAME}.csv", index=False, lineterminator="\n")
-    plot(values).savefig(arguments.out / f"{NAME}.png", dpi=110)
+    write_table(shapes.round(5), arguments.out / f"{NAME}.csv", index=False, lineterminator="\n")
+    write_figure(plot(values), arguments.out / f"{NAME}.png", dpi=110)
     command = f"python benchmarks/{NAME}.py" + " --quick" * arguments.quick
     text = "\n\n".join(_page(shapes, n_layers, command)) + "\n"
-    (arguments.out / f"{NAME}.md").write_text(text)
+    write_text(arguments.out / f"{NAME}.md", text)
     for words, here, verdict in findings(shapes):
         print(f"{words}: {verdict}; {here}")
 

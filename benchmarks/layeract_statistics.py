@@ -21,6 +21,7 @@ import pandas as pd
 from layeract_robustness_numbers import ELEMENT_LEVEL, LAYER_LEVEL, OTHERS
 from layeract_statistics_report import FLUCTUATIONS, NAME, write_report
 from machine import describe_machine
+from outputs import write_figure, write_table
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
@@ -146,7 +147,7 @@ def run(activations: Sequence[str], plan: Plan, out: Path) -> pd.DataFrame:
 
 
 def _save(figure: object, path: Path) -> None:
-    figure.savefig(path, dpi=110)
+    write_figure(figure, path, dpi=110)
 
 
 def main() -> None:
@@ -165,7 +166,7 @@ def main() -> None:
     if not arguments.report:
         arguments.out.mkdir(parents=True, exist_ok=True)
         rows = run(activations, plan, arguments.out)
-        rows.round(6).to_csv(path, index=False, lineterminator="\n")
+        write_table(rows.round(6), path, index=False, lineterminator="\n")
     words = [f"python benchmarks/{NAME}.py", *["--quick"] * arguments.quick]
     settings = f"{plan.width} units, batches of {plan.batch_size} (the paper gives no size)"
     write_report(pd.read_csv(path), arguments.out, " ".join(words), settings)

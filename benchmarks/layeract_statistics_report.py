@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from layeract_robustness_numbers import ALPHA, ELEMENT_LEVEL, LAYER_LEVEL, paper_test, verdict
 from machine import describe_machine
+from outputs import write_text
 from report_text import NOTHING, markdown_table
 
 from combutab.evaluation import holm
@@ -82,7 +83,7 @@ def judge(rows: pd.DataFrame, activation: str, column: str, epoch: int) -> tuple
 def write_report(rows: pd.DataFrame, folder: Path, command: str, settings: str) -> None:
     """Write the Markdown, and print its verdicts."""
     parts = list(_page(rows, command, settings))
-    (folder / f"{NAME}.md").write_text("\n\n".join(parts) + "\n")
+    write_text(folder / f"{NAME}.md", "\n\n".join(parts) + "\n")
     print(_verdicts(rows))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from machine import describe_machine
+from outputs import write_figure, write_text
 from pln_approximation_figures import (
     label,
     plot_activations,
@@ -94,9 +95,9 @@ def write_report(rows: pd.DataFrame, grid: Grid, folder: Path, command: str) -> 
     ]
     for name, (title, figure) in figures.items():
         file = f"{NAME}_{name}.png"
-        figure.savefig(folder / file, dpi=100)
+        write_figure(figure, folder / file, dpi=100)
         parts.append(f"![{title}]({file})")
-    (folder / f"{NAME}.md").write_text("\n\n".join(part.strip() for part in parts) + "\n")
+    write_text(folder / f"{NAME}.md", "\n\n".join(part.strip() for part in parts) + "\n")
 
 
 def _method(grid: Grid, rows: pd.DataFrame) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 from machine import describe_machine
+from outputs import write_figure, write_text
 from pln_depth_figures import plot_gradients, plot_scores
 from pln_depth_findings import (
     deepest,
@@ -46,11 +47,11 @@ def write_report(
     ]
     for name in data:
         file = f"pln_depth_gradients_{name}.png"
-        plot_gradients(gradients, name).savefig(folder / file, dpi=100)
+        write_figure(plot_gradients(gradients, name), folder / file, dpi=100)
         parts.append(f"![Gradients at the start, {name}]({file})")
-    plot_scores(chosen).savefig(folder / "pln_depth.png", dpi=100)
+    write_figure(plot_scores(chosen), folder / "pln_depth.png", dpi=100)
     parts.append("![Test scores by depth](pln_depth.png)")
-    (folder / "pln_depth.md").write_text("\n\n".join(parts) + "\n")
+    write_text(folder / "pln_depth.md", "\n\n".join(parts) + "\n")
     return verdicts
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 from machine import describe_machine
+from outputs import write_figure, write_text
 from pln_normalization_numbers import (
     LEVEL,
     NAMES,
@@ -49,9 +50,9 @@ def write_report(rows: pd.DataFrame, folder: Path, command: str) -> str:
     for data, depth in _places(rows):
         parts.append(f"### {data}, {depth} hidden layers")
         parts.append(_table(mean_scores(rows, data, depth)))
-    plot(rows).savefig(folder / "pln_normalization.png", dpi=100)
+    write_figure(plot(rows), folder / "pln_normalization.png", dpi=100)
     parts += ["## Figure", "![Test scores by activation](pln_normalization.png)"]
-    (folder / "pln_normalization.md").write_text("\n\n".join(parts) + "\n")
+    write_text(folder / "pln_normalization.md", "\n\n".join(parts) + "\n")
     return verdicts
 
 

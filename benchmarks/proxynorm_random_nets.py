@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pandas as pd
 from machine import describe_machine
+from outputs import write_table
 from proxynorm_random_nets_model import NORMS, Net, measure
 from proxynorm_random_nets_report import write_report
 from proxynorm_random_nets_residual import Residual, measure_residual
@@ -130,7 +131,7 @@ def main() -> None:
         conv = plan.nets[0]
         checked = Net("conv", min(conv.width, 32), min(conv.depth, 50), ("IN",))
         found = check_theorems({"float64": checked, "float32": checked}, draws, plan.n_points)
-        found.to_csv(theorems, index=False, float_format="%.4g")
+        write_table(found, theorems, index=False, float_format="%.4g")
     words = ["python", f"benchmarks/{NAME}.py", *["--quick"] * arguments.quick]
     words += [] if draws == plan.draws else ["--draws", str(draws)]
     write_report(store.read(), pd.read_csv(theorems), arguments.out, " ".join(words))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 from machine import describe_machine
+from outputs import write_figure, write_text
 from proxynorm_random_nets_figures import plot_theorem1
 from proxynorm_random_nets_model import GROUP_SIZE, RHO
 from proxynorm_random_nets_numbers import (
@@ -44,7 +45,7 @@ def write_report(rows: pd.DataFrame, theorems: pd.DataFrame, out: Path, command:
         shown = part[part["depth"] <= COMMON]
         figures[f"power_{kind}"] = plot_power(dict(list(shown.groupby("norm", sort=False))))
     for name, figure in figures.items():
-        figure.savefig(out / f"{NAME}_{name}.png", dpi=100)
+        write_figure(figure, out / f"{NAME}_{name}.png", dpi=100)
     judged = markdown_table(
         ["paper", "claim", "found", "verdict"], verdicts(rows, theorems), left=4
     )
@@ -60,7 +61,7 @@ def write_report(rows: pd.DataFrame, theorems: pd.DataFrame, out: Path, command:
     ]
     for kind, part in nets.items():
         parts += _net_parts(kind, part)
-    (out / f"{NAME}.md").write_text("\n\n".join(parts) + "\n")
+    write_text(out / f"{NAME}.md", "\n\n".join(parts) + "\n")
     print(judged)
 
 

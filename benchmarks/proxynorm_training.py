@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pandas as pd
 from machine import describe_machine
+from outputs import write_figure, write_text
 from proxynorm_training_figure import plot
 from proxynorm_training_nets import NORMS
 from proxynorm_training_plain import ESTIMATOR_NORMS, train_plain
@@ -89,8 +90,8 @@ def report(rows: pd.DataFrame, folder: Path, command: str) -> None:
         f"{NAME}_train.png": ("train_accuracy", "accuracy, last epoch of training, %"),
     }
     for file, (metric, label) in pictures.items():
-        plot(rows, metric, label).savefig(folder / file, dpi=110)
-    (folder / f"{NAME}.md").write_text(write(rows, command, list(pictures)))
+        write_figure(plot(rows, metric, label), folder / file, dpi=110)
+    write_text(folder / f"{NAME}.md", write(rows, command, list(pictures)))
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ import pandas as pd
 import torch
 from joblib import Parallel, delayed
 from machine import describe_machine
+from outputs import write_text
 from results import Row, Store
 from sources import Source
 from study import PROTOCOLS, Fit, Recipe, paper_recipe
@@ -181,7 +182,7 @@ def report(rows: pd.DataFrame, folder: Path, command: str) -> None:
     print(text)
     note = "Means over seeds and samples ± standard deviation of the seeds' means.\n"
     page = f"# quality_generators\n\n`{command}`\n\n{describe_machine()}\n\n{note}{text}"
-    (folder / "quality_generators.md").write_text(page)
+    write_text(folder / "quality_generators.md", page)
 
 
 def main() -> None:

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from expected import ACTIVATIONS, METRICS, TABLES, Table, load_expected
 from figures import REFERENCES, normalised, plot_curves, plot_radar, read_curves
+from outputs import write_bytes
 from report_findings import across_data, across_data_words, ranks_table, verdicts_table, within_data
 from report_numbers import (
     check_rows,
@@ -165,15 +165,9 @@ class ReportFiles:
         self._write(".md", ("\n\n".join(self.blocks) + "\n").encode())
 
     def _write(self, suffix: str, data: bytes) -> Path:
-        """Write beside, then rename: a reader, or a kill, finds the old file or the new one."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{self.name}{suffix}"
-        part = path.with_name(path.name + ".part")
-        try:
-            part.write_bytes(data)
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_bytes(path, data)
         self.files.append(path)
         return path
 

@@ -12,6 +12,8 @@ from typing import TextIO
 
 import pandas as pd
 
+from combutab._whole_files import whole_file
+
 try:
     import fcntl
 except ImportError:  # Windows: nothing keeps two processes apart
@@ -104,14 +106,13 @@ class Store:
     def _write(self, journal: Journal, wanted: Sequence[Row]) -> None:
         order = {journal.key_of(settings): i for i, settings in enumerate(wanted)}
         rows = sorted(journal.rows.items(), key=lambda item: order.get(item[0], len(order)))
-        part = self.path.with_suffix(".part")
-        with open(part, "w", newline="", encoding="utf-8") as file:
+        with (
+            whole_file(self.path) as place,
+            open(place, "w", newline="", encoding="utf-8") as file,
+        ):
             writer = csv.DictWriter(file, self.columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(row for _, row in rows)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, self.path)
 
 
 class Journal:
@@ -137,13 +138,11 @@ class Journal:
 
 
 def _journal_rows(file: TextIO) -> list[Row]:
-    """All whole lines; what a kill cut off is dropped from the file too."""
+    """All whole lines; what a kill cut off is dropped from the file too, and nothing else."""
     file.seek(0)
-    text = file.read()
-    whole = text[: text.rfind("\n") + 1]
-    if len(whole) < len(text):
-        file.seek(0)
-        file.truncate()
-        file.write(whole)
-        file.flush()
+    data = file.buffer.read()  # type: ignore[attr-defined]
+    whole = data[: data.rfind(b"\n") + 1].decode()
+    if len(whole.encode()) < len(data):
+        os.truncate(file.fileno(), len(whole.encode()))
+    file.seek(0, os.SEEK_END)
     return [json.loads(line) for line in whole.splitlines()]

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from machine import describe_machine
+from outputs import write_figure, write_table, write_text
 
 from combutab import MLPClassifier, MLPRegressor
 
@@ -171,7 +172,7 @@ def plot(points: pd.DataFrame, slopes: pd.DataFrame) -> Any:
 def write(points: pd.DataFrame, slopes: pd.DataFrame, folder: Path) -> None:
     """Write the points, a page and the figure."""
     folder.mkdir(parents=True, exist_ok=True)
-    points.to_csv(folder / "scaling.csv", index=False)
+    write_table(points, folder / "scaling.csv", index=False)
     text = [f"# scaling\n\n{describe_machine()}\n"]
     text.append("## Exponents\n\nSlope over the upper half of the range; 1 is linear.\n")
     text.append(f"```\n{slopes.round(2).to_string()}\n```\n")
@@ -179,8 +180,8 @@ def write(points: pd.DataFrame, slopes: pd.DataFrame, folder: Path) -> None:
         part = points[points["dimension"] == dimension].drop(columns="dimension")
         table = part.to_string(index=False, float_format=lambda value: f"{value:.4g}")
         text.append(f"## {dimension}\n\n{WHAT[dimension]}\n\n```\n{table}\n```\n")
-    (folder / "scaling.md").write_text("\n".join(text))
-    plot(points, slopes).savefig(folder / "scaling.png", dpi=130)
+    write_text(folder / "scaling.md", "\n".join(text))
+    write_figure(plot(points, slopes), folder / "scaling.png", dpi=130)
 
 
 def main() -> None:

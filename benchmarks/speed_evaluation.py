@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from machine import describe_machine
+from outputs import write_table
 from sklearn.model_selection import train_test_split
 
 from combutab import TVAE
@@ -95,7 +96,7 @@ def main() -> None:
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
         found = pd.Series({**seconds, "page, KiB": size}, name="seconds").round(2)
-        found.to_csv(arguments.out / "speed_evaluation.csv", index_label="what")
+        write_table(found, arguments.out / "speed_evaluation.csv", index_label="what")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 from machine import describe_machine
+from outputs import write_table, write_text
 from sklearn.neural_network import MLPRegressor as SklearnRegressor
 from torch import nn
 
@@ -212,10 +213,10 @@ def main() -> None:
     print("\nRatios:\n", table.round(2).T.to_string(), sep="")
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        timings.join(table).to_csv(arguments.out / "speed_fit.csv")
+        write_table(timings.join(table), arguments.out / "speed_fit.csv")
         text = f"{describe_machine()}\n\n## Ratios\n\n```\n{table.round(2).T.to_string()}\n```\n"
         text += f"\n## Seconds of a fit\n\n```\n{timings.round(4).T.to_string()}\n```\n"
-        (arguments.out / "speed_fit.md").write_text(f"# speed_fit\n\n{text}")
+        write_text(arguments.out / "speed_fit.md", f"# speed_fit\n\n{text}")
 
 
 if __name__ == "__main__":

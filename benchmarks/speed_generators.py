@@ -31,6 +31,7 @@ import numpy as np
 import pandas as pd
 import torch
 from machine import describe_machine
+from outputs import write_table, write_text
 
 import combutab
 from combutab.datasets import load_openml
@@ -347,8 +348,8 @@ def _write(folder: Path | None, name: str, table: pd.DataFrame, pages: dict[str,
     print(text, flush=True)
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
-        table.to_csv(folder / f"{name}.csv")
-        (folder / f"{name}.md").write_text(f"# {name}\n\n{describe_machine()}\n{text}")
+        write_table(table, folder / f"{name}.csv")
+        write_text(folder / f"{name}.md", f"# {name}\n\n{describe_machine()}\n{text}")
 
 
 if __name__ == "__main__":

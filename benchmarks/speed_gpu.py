@@ -28,6 +28,7 @@ import pandas as pd
 import torch
 from gpu_timing import Line
 from machine import describe_machine
+from outputs import write_table, write_text
 
 PARTS = {
     "kernels": gpu_kernels,
@@ -85,8 +86,8 @@ def main() -> None:
         print(f"{part}: {time.perf_counter() - started:.0f} s\n", flush=True)
         if arguments.out:  # part by part: a limit on the time leaves what was measured
             arguments.out.mkdir(parents=True, exist_ok=True)
-            pd.DataFrame(lines).to_csv(arguments.out / "speed_gpu.csv", index=False)
-            (arguments.out / "speed_gpu.md").write_text(tables(lines))
+            write_table(pd.DataFrame(lines), arguments.out / "speed_gpu.csv", index=False)
+            write_text(arguments.out / "speed_gpu.md", tables(lines))
     if not all(line.agrees for line in lines):
         sys.exit("numbers differ from the CPU's: see the lines without a value")
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 from machine import describe_machine
+from outputs import write_table
 
 FIRST_FIT = """
 import warnings, numpy as np
@@ -80,7 +81,7 @@ def main() -> None:
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
         table = pd.Series({**medians, **ratios}, name="seconds")
-        table.to_csv(arguments.out / "speed_import.csv", index_label="statement")
+        write_table(table, arguments.out / "speed_import.csv", index_label="statement")
 
 
 if __name__ == "__main__":

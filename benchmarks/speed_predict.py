@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from machine import describe_machine
+from outputs import write_table, write_text
 from sklearn.neural_network import MLPRegressor as SklearnRegressor
 
 from combutab import MLPRegressor
@@ -130,9 +131,9 @@ def main() -> None:
     print(f"{describe_machine()}\n\n{shown}")
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        table.to_csv(arguments.out / "speed_predict.csv", index=False)
+        write_table(table, arguments.out / "speed_predict.csv", index=False)
         text = f"# speed_predict\n\n{describe_machine()}\n\n```\n{shown}\n```\n"
-        (arguments.out / "speed_predict.md").write_text(text)
+        write_text(arguments.out / "speed_predict.md", text)
 
 
 if __name__ == "__main__":

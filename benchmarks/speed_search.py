@@ -27,6 +27,7 @@ import pandas as pd
 import torch
 from joblib import cpu_count
 from machine import describe_machine
+from outputs import write_table
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import make_classification, make_regression
 from sklearn.model_selection import GridSearchCV
@@ -182,7 +183,7 @@ def main() -> None:
     print(table.round(4).to_string(index=False, na_rep=""))
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        table.to_csv(arguments.out / "speed_search.csv", index=False)
+        write_table(table, arguments.out / "speed_search.csv", index=False)
 
 
 if __name__ == "__main__":

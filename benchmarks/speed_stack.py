@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 from machine import describe_machine
+from outputs import write_table
 
 from combutab.nn import Member, MLPShape, StackedMLP
 from combutab.training import (
@@ -77,7 +78,7 @@ def main() -> None:
     print("\nMilliseconds of a step and member:\n", table.round(3).to_string(), sep="")
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        table.to_csv(arguments.out / "speed_stack.csv")
+        write_table(table, arguments.out / "speed_stack.csv")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 import torch
 from machine import describe_machine
+from outputs import write_table, write_text
 from speed_fit import IndexedCombU
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
@@ -229,13 +230,13 @@ def main() -> None:
     print(f"\nA step in units of its matrix products, and its peak memory:\n{text}")
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        table.to_csv(arguments.out / "speed_step.csv", index=False)
+        write_table(table, arguments.out / "speed_step.csv", index=False)
         about = (
             f"{DEPTH} linear layers of {size.width}, batch {size.batch}; one step: median "
             f"milliseconds, the median of its ratio to the floor with quartiles, MiB at the peak"
         )
         page = f"# speed_step\n\n{describe_machine()}\n\n{about}.\n\n```\n{text}\n```\n"
-        (arguments.out / "speed_step.md").write_text(page)
+        write_text(arguments.out / "speed_step.md", page)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from combutab._device import resolve_device
+from combutab._whole_files import whole_file, whole_files
 from combutab.cli._console import UserError, interruptible, one_line_warnings
 from combutab.cli._outputs import cannot_write, check_file_with_folder, check_folder
 from combutab.datasets import TableError, make_formula, read_table, split_target
@@ -132,10 +132,8 @@ def compare(
             with _progress_bar(plan) as progress:
                 n_jobs = jobs or _default_jobs(plan)
                 found = run_comparison(plan, progress=progress, n_jobs=n_jobs)
-            _write(found, table.folder)
-            _print(found, table.folder)
-            if table.report is not None:
-                _write_report(found, table.report)
+            _print(found)
+            _write(found, table.folder, table.report)
 
 
 # ---- input -------------------------------------------------------------------------------------
@@ -249,13 +247,12 @@ def _progress_bar(plan: ComparisonPlan) -> Iterator[Any]:
 # ---- output ------------------------------------------------------------------------------------
 
 
-def _print(found: ActivationComparison, folder: Path) -> None:
+def _print(found: ActivationComparison) -> None:
     console = Console(markup=False, highlight=False, emoji=False)
     console.print(f"\n{found.data}: {found.measure.description}")
     console.print(f"{found.design}\n")
     console.print(_table(found.summary))
     console.print(f"\n{found.sentences}")
-    console.print(f"Wrote {', '.join(FILES)} to {folder}")
 
 
 def _table(summary: pd.DataFrame) -> Table:
@@ -299,34 +296,36 @@ def _check_places(table: _Data, data: Path | None) -> None:
         check_file_with_folder(table.report, **others)
 
 
-def _write(found: ActivationComparison, folder: Path) -> None:
-    """Write all files beside their places, then move them there."""
+def _write(found: ActivationComparison, folder: Path, report: Path | None) -> None:
+    """Write all files together; what cannot be written is on the screen by now."""
     assert found.best_estimator is not None
     summary = found.summary.copy()
     summary.insert(0, "data", found.data)
     summary.insert(2, "metric", found.metric)
-    figure = plot_comparison(found)
     results, table, picture, model = FILES
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".combutab-") as name:
-            stage = Path(name)
+        with _write_report(found, report), whole_files(folder, FILES) as stage:
             found.results.to_csv(stage / results, index=False)
             summary.to_csv(stage / table, index=False)
-            figure.savefig(stage / picture, dpi=150)
+            plot_comparison(found).savefig(stage / picture, dpi=150)
             found.best_estimator.save(stage / model)
-            for file in FILES:
-                (stage / file).replace(folder / file)
     except OSError as error:
-        raise cannot_write(folder, error) from error
+        raise cannot_write(Path(error.filename or folder), error) from error
+    print(f"Wrote {', '.join(FILES)} to {folder}")
+    if report is not None:
+        print(f"Wrote {report}")
 
 
-def _write_report(found: ActivationComparison, report: Path) -> None:
+@contextmanager
+def _write_report(found: ActivationComparison, report: Path | None) -> Iterator[None]:
+    """Write the page, which appears when all that is done in here has."""
+    if report is None:
+        yield
+        return
     from combutab.reports import write_report
 
-    try:
-        report.parent.mkdir(parents=True, exist_ok=True)
-        write_report(found, report)
-    except OSError as error:
-        raise cannot_write(report, error) from error
-    print(f"Wrote {report}")
+    report.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(report) as place:
+        write_report(found, place)
+        yield

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from combutab._whole_files import whole_file
+from combutab._whole_files import check_writable, whole_file
 from combutab.cli._console import UserError
 
 
@@ -28,8 +27,7 @@ def check_folder(folder: Path) -> None:
             existing = existing.parent
         if not existing.is_dir():
             raise UserError(f"cannot write to {folder}: {existing} is not a directory")
-        with tempfile.TemporaryDirectory(dir=existing, prefix=".combutab-"):
-            pass
+        check_writable(existing)
     except OSError as error:
         raise cannot_write(folder, error) from error
 

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from combutab._whole_files import whole_file
+
 from ._expressions import check_formula, evaluate
 from ._files import TableError, read_table
 from ._generator import RandomState, as_generator
@@ -255,7 +257,8 @@ def _download(source: _Source, folder: Path) -> list[_Equation]:
                 f"{source.url} has content of checksum {found}, expected {source.checksum}: "
                 f"it was garbled or has changed; {own}"
             )
-        os.replace(part, folder / source.filename)
+        with whole_file(folder / source.filename) as place:
+            part.replace(place)
     return equations
 
 

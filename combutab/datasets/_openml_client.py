@@ -23,6 +23,8 @@ from urllib.parse import quote
 import pandas as pd
 from pandas.api.types import is_bool_dtype
 
+from combutab._whole_files import whole_file
+
 from ._files import TableError
 from ._openml_local import own_copy
 from ._openml_transport import Transport
@@ -235,7 +237,7 @@ def _download(
         _keep(place / "datasets" / key, cache / "datasets" / key, Path(scratch) / "old")
         for name, known in {(label, version), (raw.name, raw.version)}:
             if name != key:
-                _remember(cache, name, known, key, Path(scratch) / "key")
+                _remember(cache, name, known, key)
     return accepted
 
 
@@ -306,12 +308,12 @@ def _name_file(cache: Path, name: str, version: int | None) -> Path:
     return cache / "combutab_names" / f"{quote(name, safe='')}@{version or 'oldest'}"
 
 
-def _remember(cache: Path, name: str, version: int | None, key: str, scratch: Path) -> None:
+def _remember(cache: Path, name: str, version: int | None, key: str) -> None:
     """Note the id of a name, which only the server knows otherwise."""
     file = _name_file(cache, name, version)
     file.parent.mkdir(exist_ok=True)
-    scratch.write_text(key)
-    scratch.replace(file)
+    with whole_file(file) as place:
+        place.write_text(key)
 
 
 def _look_up(cache: Path, name: str, version: int | None) -> int | None:

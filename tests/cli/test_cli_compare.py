@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 import combutab
-from combutab.cli import _compare, main
+from combutab.cli import _compare, _outputs, main
 from combutab.cli._compare import FILES
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
@@ -254,13 +253,13 @@ def test_data_and_target_go_together(folder, complaint, arguments, says):
 
 
 def test_a_read_only_folder_is_found_out_before_training(folder, complaint, monkeypatch):
-    def refuse(**options):
+    def refuse(folder):
         raise PermissionError(13, "Permission denied")
 
     def train(*arguments, **options):
         raise AssertionError("trained for nothing")
 
-    monkeypatch.setattr(tempfile, "TemporaryDirectory", refuse)
+    monkeypatch.setattr(_outputs, "check_writable", refuse)
     monkeypatch.setattr(_compare, "run_comparison", train)
     says = complaint("compare", "iris.csv", "--target", "kind", *QUICK)
     assert "cannot write to combutab-compare: Permission denied" in says
