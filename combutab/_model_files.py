@@ -133,9 +133,8 @@ def split_members(
     """
     encoder: dict[str, np.ndarray] = {}
     members: dict[str, dict[str, np.ndarray]] = {}
+    check_finite(tensors)
     for name, array in tensors.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise ValueError(f"the array {name} has numbers that are not finite")
         part, _, rest = name.partition(".")
         if part == "encoder":
             encoder[rest] = array
@@ -153,6 +152,18 @@ def split_members(
             f"{', '.join(sorted(members)[:5])}"
         )
     return encoder, [members[name] for name in names]
+
+
+def check_finite(tensors: dict[str, np.ndarray]) -> None:
+    """Refuse arrays of numbers that are none.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, array in tensors.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"the array {name} has numbers that are not finite")
 
 
 def check_layers(state: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> None:

@@ -312,7 +312,8 @@ def _write(found: ActivationComparison, folder: Path, report: Path | None) -> No
             found.best_estimator.save(stage / model)
     except OSError as error:
         raise cannot_write(Path(error.filename or folder), error) from error
-    print(f"Wrote {', '.join(FILES)} to {folder}")
+    console = Console(markup=False, highlight=False, emoji=False)
+    console.print(f"Wrote {', '.join(FILES)} to {folder}")
     if report is not None:
         print(f"Wrote {report}")
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from combutab._device import resolve_device
 from combutab._fields import check_fields
 from combutab._model_files import (
+    check_finite,
     check_layers,
     check_state,
     decode,
@@ -49,6 +50,7 @@ def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
     for i, state in enumerate(model._states):
         for name, array in state.items():
             tensors[f"member.{i}.{name}"] = array
+    check_finite(tensors)
     parameters = model.get_params(deep=False)
     history = model.history_.to_dict("list")
     header = {

@@ -15,6 +15,7 @@ from combutab._device import PRECISIONS, Precision, resolve_device
 from combutab._fields import check_fields, choice, kind, number, several, whole
 from combutab._model_files import (
     ACTIVATION,
+    check_finite,
     check_layers,
     check_state,
     decode,
@@ -58,6 +59,7 @@ def save_generator(model: Any, path: str | os.PathLike[str]) -> None:
     tensors = {f"encoder.{name}": array for name, array in arrays.items()}
     for i, state in enumerate(model._states):
         tensors |= {f"member.{i}.{name}": array for name, array in state.items()}
+    check_finite(tensors)
     history = model.history_.to_dict("list")
     header = {
         **model_header(model),

@@ -32,7 +32,7 @@ _OFFSET = re.compile(r"(?:UTC)?([+-])(\d\d):?(\d\d)(?::(\d\d))?", re.ASCII)
 _FREQUENCY = r"[A-Za-z0-9-]{1,20}"
 _PLAIN = re.compile(
     r"bool|boolean|object|u?int(8|16|32|64)|U?Int(8|16|32|64)|[fF]loat(16|32|64|96|128)"
-    r"|(datetime64|timedelta64)\[(s|ms|us|ns)\]|[<>|=]?[biufO]\d{0,2}"
+    r"|(datetime64|timedelta64)\[(s|ms|us|ns)\]|[<>|=]?[biuf]\d{0,2}"
     r"|[<>=]?[mM]8\[\d{0,4}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]"
     rf"|period\[{_FREQUENCY}\]"
     r"|interval\[(u?int64|float64|datetime64\[(s|ms|us|ns)\]|timedelta64\[(s|ms|us|ns)\])"
@@ -227,6 +227,8 @@ def read_dtype(name: str, longest: int = 0) -> Any:
         return np.dtype(name)
     if zoned:
         return pd.DatetimeTZDtype(zoned[1], _zone(zoned[2]))
+    if name == "|O":  # an array's, which pandas calls object
+        return np.dtype(object)
     if _PLAIN.fullmatch(name):
         return pd.api.types.pandas_dtype(name)
     if name in ("str", "string", "category"):  # of pandas 3, and as earlier versions wrote

@@ -1,0 +1,255 @@
+"""Files of every kind of model, and ways to spoil them, behind their checksum or before it."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import combutab
+from combutab import CTGAN, TVAE, CombU, MLPClassifier, MLPRegressor
+from combutab._safe_files import read_tensors, write_tensors
+from combutab.constructions import expression_network
+
+BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
+RNG = np.random.default_rng(0)
+N = 40
+TABLE = pd.DataFrame(
+    {
+        "size": np.where(np.arange(N) % 7 == 0, np.nan, RNG.normal(size=N).round(2)),
+        "kind": RNG.choice(["flat", "house", "boat"], N),
+        "street": [f"street {i % 9}" for i in range(N)],
+        "day": pd.Timestamp("2020-01-01", tz="Europe/Paris")
+        + pd.to_timedelta(RNG.integers(0, 99, N), unit="D"),
+        "sold": RNG.random(N) > 0.5,
+    }
+)
+Y = RNG.normal(size=N)
+LABELS = RNG.choice(["cheap", "dear", "fair"], N)
+QUICK = {
+    "hidden_layer_sizes": (6, 4),
+    "max_iter": 1,
+    "n_iter_no_change": np.inf,
+    "max_onehot": 5,
+    "random_state": 0,
+}
+MADE = {"epochs": 1, "batch_size": 20, "embedding_dim": 4, "random_state": 0}
+CTGAN_WIDTHS = {"generator_dim": (6,), "discriminator_dim": (6,), "pac": 2}
+TVAE_WIDTHS = {"compress_dims": (6,), "decompress_dims": (6,)}
+PAIR = np.column_stack([np.linspace(1, 2, N), np.linspace(3, 4, N)])
+
+
+def _training():
+    return TVAE(**MADE, **TVAE_WIDTHS)
+
+
+def _fitted():
+    half = functools.partial(CombU, ratios={"relu": 0.5, "tanh": 0.5})
+    quantile = {"numeric_encoding": "quantile", "loss": "quantile", "quantiles": [0.1, 0.9]}
+    start = expression_network("x*y", {"x": (1, 2), "y": (3, 4)})
+    widths = {**QUICK, "hidden_layer_sizes": (8, 4), "dropout": 0}
+    return {
+        "classifier": MLPClassifier(**QUICK).fit(TABLE, LABELS),
+        "regressor": MLPRegressor(**QUICK, activation=half).fit(TABLE, Y),
+        "quantiles": MLPRegressor(**QUICK, **quantile).fit(TABLE, Y),
+        "ensemble": MLPClassifier(**QUICK, n_members=3, activation="prelu").fit(TABLE, Y > 0),
+        "proxy norm": MLPRegressor(**QUICK, normalization="layer", proxy_norm=True).fit(TABLE, Y),
+        "construction": MLPRegressor(**widths, activation=CombU, init=start).fit(PAIR, Y),
+        "CTGAN": CTGAN(**MADE, **CTGAN_WIDTHS).fit(TABLE),
+        "TVAE": TVAE(**MADE, **TVAE_WIDTHS, n_members=2).fit(TABLE[["size", "kind"]].to_numpy()),
+    }
+
+
+def make_files(folder):
+    """A file of each kind, by its name."""
+    paths = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, model in _fitted().items():
+            paths[name] = Path(folder) / f"{name}.safetensors"
+            model.save(paths[name])
+        paths["checkpoint"] = Path(folder) / "checkpoint.safetensors"
+        _training().fit(TABLE, checkpoint=paths["checkpoint"])
+    return paths
+
+
+def load(name, path):
+    """What a file of this kind gives; for a checkpoint, the model that its training ends with."""
+    if name != "checkpoint":
+        return combutab.load(path, device="cpu")
+    return _training().fit(TABLE, checkpoint=path)
+
+
+def answers(model):
+    """All that a model says of a table, as one array of text and numbers."""
+    if isinstance(model, CTGAN | TVAE):
+        return pd.DataFrame(model.sample(9, random_state=0)).astype(str).to_numpy().ravel()
+    X = PAIR if model.n_features_in_ == 2 else TABLE
+    told = model.predict_proba(X) if isinstance(model, MLPClassifier) else model.predict(X)
+    return np.asarray(told).ravel()
+
+
+# ---- spoiling ----------------------------------------------------------------------------------
+
+VALUES = [
+    *(None, True, False, 0, 1, -1, 2, 3, 7, 10**6, 10**9, 10**12, -(10**9), 2**63, 10**40, 0.5),
+    *(1e308, -1e308, "", "x", "float32", "S2000000000", "nan", [], {}, [1], [[]], ["a"]),
+    *("pln-999999999", "pls-2", "original", "1" * 5000, "é\n\x1b[31m", "\udc80", "now"),
+    *("datetime64[ns, dateutil//etc/passwd]", "dateutil//etc/passwd", "/etc/passwd", "U999999999"),
+    *({"float": "nan"}, {"float": "inf"}, {"float": "-inf"}, {"tuple": [1, 2]}, {"dict": []}),
+    {"array": [1, 2], "dtype": "S2000000000"},
+    {"array": [[1], [2, 3]], "dtype": "<f8"},
+    {"array": ["a"], "dtype": "object"},
+    {"partial": "ProxyNorm", "args": ["relu"], "keywords": {"dict": [["n_samples", 10**9]]}},
+    {"partial": "PLN", "args": [], "keywords": {"dict": [["norm_size", 10**9]]}},
+    {"partial": "make_activation", "args": ["relu"], "keywords": {"dict": []}},
+    {"partial": "system", "args": ["echo gotcha"], "keywords": {"dict": []}},
+    [12000, 12000],
+    [10**9] * 3,
+    ["decimal", "1e999999999"],
+    ["float", "0x1p99999"],
+    ["name", "S2000000000"],
+    ["arrow", "ff" * 40],
+    json.loads("[" * 100 + "]" * 100),
+]
+
+
+def _places(value, place=()):
+    """The way to everything in JSON."""
+    if place:
+        yield place
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, each in items:
+        if isinstance(each, dict | list) and each:
+            yield from _places(each, (*place, key))
+        else:
+            yield (*place, key)
+
+
+def spoil_header(header, rng):
+    """Change a header in one to three places."""
+    header = copy.deepcopy(header)
+    for _ in range(rng.integers(1, 4)):
+        places = list(_places(header))
+        *way, last = places[rng.integers(len(places))]
+        parent = functools.reduce(lambda found, key: found[key], way, header)
+        old = parent[last]
+        how = rng.integers(8)
+        if how == 0:
+            del parent[last]
+        elif how == 1 and isinstance(parent, list):
+            parent.insert(last, copy.deepcopy(old))
+        elif how == 1:
+            parent[f"{last}2"] = copy.deepcopy(old)
+        elif how == 2 and type(old) is int:
+            parent[last] = int(old * rng.choice([-1, 2, 10, 10**6]) + rng.integers(-1, 2))
+        elif how == 3 and isinstance(old, str) and old:
+            at = rng.integers(len(old))
+            parent[last] = old[:at] + rng.choice(["", "0", "ÿ", "9" * 50]) + old[at + 1 :]
+        elif how == 4:
+            *other_way, other = places[rng.integers(len(places))]
+            try:
+                source = functools.reduce(lambda found, key: found[key], other_way, header)
+                parent[last] = copy.deepcopy(source[other])
+            except (KeyError, IndexError, TypeError):
+                parent[last] = None
+        else:
+            parent[last] = copy.deepcopy(VALUES[rng.integers(len(VALUES))])
+    return header
+
+
+def spoil_arrays(arrays, rng):
+    """Change one array: its numbers, dtype, shape, name or presence."""
+    arrays = dict(arrays)
+    name = sorted(arrays)[rng.integers(len(arrays))]
+    array = arrays[name].copy()
+    how = rng.integers(10)
+    if how < 4 and array.size:
+        values = {"f": [np.nan, np.inf, -np.inf, 1e38, 0.0, -1.0], "b": [True, False]}
+        array.reshape(-1)[rng.integers(array.size)] = rng.choice(
+            values.get(array.dtype.kind, [-1, 0, 2**62])
+        )
+    elif how == 4:
+        array = array.T.copy() if array.ndim > 1 else array[:-1]
+    elif how == 5:
+        array = array.astype(rng.choice(["<f8", "<f4", "<i8", "|u1", "<f2"]))
+    elif how == 6:
+        array = array[None]
+    elif how == 7:
+        array = np.concatenate([array.reshape(-1)] * 2)
+    elif how == 8:
+        del arrays[name]
+        return arrays
+    else:
+        del arrays[name]
+        name = rng.choice(["member.0.extra", "extra", name + "x", "member.9." + name, ""])
+    arrays[name] = array
+    return arrays
+
+
+def spoil_bytes(data, rng):
+    """Change bytes, as a bad disk or a bad copy does."""
+    data = bytearray(data)
+    at = int(rng.integers(len(data)))
+    how = rng.integers(8)
+    if how < 3:
+        for _ in range(rng.integers(1, 5)):
+            at = int(rng.integers(len(data) if how else min(len(data), 400)))
+            data[at] ^= int(rng.integers(1, 256))
+    elif how == 3:
+        del data[at:]
+    elif how == 4:
+        data[at : at + 50] = bytes(50)
+    elif how == 5:
+        data[at:at] = data[: int(rng.integers(1, 200))]
+    elif how == 6:
+        length = int(rng.choice([0, 1, 2**20, 2**31, 2**62, 2**64 - 1, len(data)], shuffle=False))
+        data[:8] = length.to_bytes(8, "little")
+    else:
+        del data[at : at + int(rng.integers(1, 100))]
+    return bytes(data)
+
+
+def spoil_text(text, rng):
+    """What JSON's readers make of odd text: keys twice, numbers that are none, depth."""
+    how = rng.integers(5)
+    at = text.index(",", int(rng.integers(len(text) // 2)))
+    if how == 0:
+        return text[:-1] + ', "class": "CTGAN"}'
+    if how == 1:
+        return text[:-1] + f', "more": {rng.choice(["NaN", "Infinity", "1e999", "-1e999"])}}}'
+    if how == 2:
+        depth = int(rng.choice([65, 900, 20_000, 200_000]))
+        return text[:-1] + ', "more": ' + "[" * depth + "]" * depth + "}"
+    if how == 3:
+        return text[:at] + rng.choice(["", ",,", "}", "[", '"', "\\"]) + text[at + 1 :]
+    return text[:-1] + ', "more": ' + "9" * 200_000 + "}"
+
+
+@functools.cache
+def _parts(path):
+    text, arrays = read_tensors(path, "combutab")
+    return text, json.loads(text), arrays
+
+
+def spoil(path, target, rng):
+    """Write a spoilt copy; returns whether an attacker made it, who puts a new checksum on it."""
+    text, header, arrays = _parts(path)
+    how = rng.integers(10)
+    if how < 3:
+        target.write_bytes(spoil_bytes(path.read_bytes(), rng))
+        return False
+    if how < 7:
+        text = json.dumps(spoil_header(header, rng))
+    elif how < 9:
+        arrays = spoil_arrays(arrays, rng)
+    else:
+        text = spoil_text(text, rng)
+    write_tensors(target, "combutab", text, arrays)
+    return True
