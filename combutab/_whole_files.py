@@ -242,6 +242,8 @@ def _place(path: str | os.PathLike[str]) -> Path:
             break
         _refuse_strange_link(place, is_file=True)
         place = place.parent / os.readlink(place)  # a link stays one
+    else:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
     place = _home(place.parent) / place.name
     _check(place, path)
     return place

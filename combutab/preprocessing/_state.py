@@ -123,7 +123,7 @@ def _refuse_unlike(
         name
         for name, array in arrays.items()
         if array.shape != ((n_knots, numeric) if name == "knots" else (numeric,))
-        or array.dtype.kind != ("b" if name in _TRUTHS else "f")
+        or array.dtype != (np.bool_ if name in _TRUTHS else np.float64)
         or not np.isfinite(array).all()
     ]
     if wrong or n_arrays != len(arrays) or not (arrays["scale"] > 0).all():

@@ -176,9 +176,10 @@ def spoil_arrays(arrays, rng):
             values.get(array.dtype.kind, [-1, 0, 2**62])
         )
     elif how == 4:
-        array = array.T.copy() if array.ndim > 1 else array[:-1]
+        array = array.T.copy() if array.ndim > 1 else array.reshape(-1)[:-1]
     elif how == 5:
-        array = array.astype(rng.choice(["<f8", "<f4", "<i8", "|u1", "<f2"]))
+        with np.errstate(all="ignore"):
+            array = array.astype(rng.choice(["<f8", "<f4", "<i8", "|u1", "<f2"]))
     elif how == 6:
         array = array[None]
     elif how == 7:
@@ -209,8 +210,8 @@ def spoil_bytes(data, rng):
     elif how == 5:
         data[at:at] = data[: int(rng.integers(1, 200))]
     elif how == 6:
-        length = int(rng.choice([0, 1, 2**20, 2**31, 2**62, 2**64 - 1, len(data)], shuffle=False))
-        data[:8] = length.to_bytes(8, "little")
+        lengths = [0, 1, 2**20, 2**31, 2**62, 2**64 - 1, len(data)]
+        data[:8] = lengths[rng.integers(len(lengths))].to_bytes(8, "little")
     else:
         del data[at : at + int(rng.integers(1, 100))]
     return bytes(data)

@@ -89,8 +89,8 @@ def _outcome(name, path, forged, expected):
         return f"loads, then {error!r}", seconds
     if len(told) == len(expected) and (told == expected).all():
         return "same", seconds
-    if told.dtype.kind == "f" and not np.isfinite(told).all():
-        return "answers what is no number", seconds
+    if not forged and told.dtype.kind == "f" and not np.isfinite(told).all():
+        return "answers what is no number", seconds  # an attacker's weights may be as large
     return ("another" if forged else "answers otherwise"), seconds
 
 
