@@ -6,6 +6,7 @@ All that a file claims is checked before memory is asked for.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -14,7 +15,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def write_tensors(place: Path, key: str, text: str, tensors: Mapping[str, np.nda
     with open(place, "wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         for name in order:
-            file.write(arrays[name].reshape(-1).view(np.uint8))
+            file.write(memoryview(arrays[name].reshape(-1).view(np.uint8)))
 
 
 def read_tensors(
@@ -166,7 +167,7 @@ def refuse(path: Path, why: str) -> NoReturn:
 # ---- parts -------------------------------------------------------------------------------------
 
 
-def _open(path: Path) -> BinaryIO:
+def _open(path: Path) -> io.BufferedReader:
     """A regular file; a pipe is not waited for."""
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a directory; name a file in it")
@@ -209,7 +210,7 @@ def _digest(text: str, tensors: Mapping[str, np.ndarray]) -> str:
     for name in sorted(tensors):
         array = tensors[name]
         digest.update(json.dumps([name, array.dtype.name, array.shape]).encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        digest.update(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
     return digest.hexdigest()
 
 

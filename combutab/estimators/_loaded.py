@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -129,7 +128,7 @@ def _listed(names: np.ndarray | None) -> list[Any] | None:
     return None if names is None else names.tolist()
 
 
-def _of_classifier(model: Any) -> Mapping[str, tuple[Any, Any]]:
+def _of_classifier(model: Any) -> dict[str, tuple[Any, Any]]:
     labels = model.classes_.tolist()
     if model.classes_.ndim != 1 or not all(type(v) in (bool, int, float, str) for v in labels):
         raise ValueError("classes_ must be a list of labels")
@@ -146,7 +145,7 @@ def _of_classifier(model: Any) -> Mapping[str, tuple[Any, Any]]:
     }
 
 
-def _of_regressor(model: Any) -> Mapping[str, tuple[Any, Any]]:
+def _of_regressor(model: Any) -> dict[str, tuple[Any, Any]]:
     name, quantiles = model._trained_loss
     loss = make_regression_loss(name, quantiles)
     mean, scale = model._y_mean, model._y_scale

@@ -132,6 +132,8 @@ class Checkpoint:
             if array.shape != (n_epochs, n_members) or array.dtype.kind != "f":
                 raise ValueError(f"it has losses {name} of other epochs than {n_epochs}")
         diverged = ~np.all([np.isfinite(array).all(axis=0) for array in losses.values()], axis=0)
+        if diverged.all():  # then nothing is written
+            raise ValueError("its losses are not finite")
         taken = {f"losses.{name}" for name in losses}
 
         def part(m: int, prefix: str) -> dict[str, np.ndarray]:

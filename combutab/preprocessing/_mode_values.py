@@ -223,10 +223,11 @@ def read_dtype(name: str, longest: int = 0) -> Any:
     ValueError: there is no dtype 'S2000000000' of columns
     """
     texts, zoned = _TEXTS.fullmatch(name), _ZONED.fullmatch(name)
+    make: Any = pd.DatetimeTZDtype
     if texts and int(texts[1]) <= max(_LONGEST, longest):
         return np.dtype(name)
     if zoned:
-        return pd.DatetimeTZDtype(zoned[1], _zone(zoned[2]))
+        return make(zoned[1], _zone(zoned[2]))
     if name == "|O":  # an array's, which pandas calls object
         return np.dtype(object)
     if _PLAIN.fullmatch(name):
