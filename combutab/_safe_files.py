@@ -66,7 +66,7 @@ def write_tensors(place: Path, key: str, text: str, tensors: Mapping[str, np.nda
     with open(place, "wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         for name in order:
-            file.write(memoryview(arrays[name].reshape(-1).view(np.uint8)))
+            file.write(_bytes(arrays[name]))
 
 
 def read_tensors(
@@ -100,7 +100,7 @@ def read_tensors(
         if arrays:
             for name, dtype, shape in layout:
                 tensors[name] = array = np.empty(shape, dtype)
-                if array.nbytes and file.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:
+                if array.nbytes and file.readinto(_bytes(array)) != array.nbytes:
                     refuse(path, "it became shorter")
     text = metadata.pop(key, None)
     checksum = metadata.pop(_CHECKSUM, None)
@@ -204,13 +204,18 @@ def _layout(path: Path, header: dict[str, Any], size: int) -> list[tuple[str, An
     return [(name, dtype, shape) for _, _, name, dtype, shape in found]
 
 
+def _bytes(array: np.ndarray) -> Any:
+    """The memory of an array as a buffer."""
+    return array.reshape(-1).view(np.uint8)
+
+
 def _digest(text: str, tensors: Mapping[str, np.ndarray]) -> str:
     """Of a header and arrays, whichever way a file has them."""
     digest = hashlib.sha256(json.dumps(text).encode())
     for name in sorted(tensors):
         array = tensors[name]
         digest.update(json.dumps([name, array.dtype.name, array.shape]).encode())
-        digest.update(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+        digest.update(_bytes(np.ascontiguousarray(array)))
     return digest.hexdigest()
 
 
