@@ -24,7 +24,7 @@ TABLE = pd.DataFrame(
     {
         "size": np.where(np.arange(N) % 7 == 0, np.nan, RNG.normal(size=N).round(2)),
         "kind": RNG.choice(["flat", "house", "boat"], N),
-        "street": [f"street {i % 9}" for i in range(N)],
+        "street": [f"street {i % 6}" for i in range(N)],
         "day": pd.Timestamp("2020-01-01", tz="Europe/Paris")
         + pd.to_timedelta(RNG.integers(0, 99, N), unit="D"),
         "sold": RNG.random(N) > 0.5,
