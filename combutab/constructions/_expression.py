@@ -14,13 +14,15 @@ import pandas as pd
 from combutab.constructions import _plan
 from combutab.constructions._network import ConstructedNetwork
 from combutab.constructions._plan import Plan
-from combutab.constructions._ranges import as_domain
+from combutab.constructions._ranges import as_domain, rounded_outward
 from combutab.constructions._terms import Base, Terms, sum_of_products
 
 if TYPE_CHECKING:
     import sympy
 
 Domain = Mapping[str, tuple[float, float]] | pd.DataFrame
+
+_ROUNDINGS = (6, 12, 24)  # bits of a column's range that its ends are rounded to, in turn
 
 
 def expression_network(expression: str | sympy.Expr, domain: Domain) -> ConstructedNetwork:
@@ -38,8 +40,9 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
         ``+ - * / **`` and functions; nothing in it is executed.
     domain : mapping of str to (float, float), or DataFrame
         The inputs, in their order, and the lowest and highest value of each. Of a DataFrame: its
-        columns of numbers, and their smallest and largest values. Inputs that the expression does
-        not use are allowed (lemma .6).
+        columns of numbers, and their smallest and largest values, rounded outward to two digits of
+        the range (to more, where the expression has no value there), since they stand in the
+        network and its files. Inputs that the expression does not use are allowed (lemma .6).
 
     Returns
     -------
@@ -74,7 +77,8 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
     """
     if isinstance(domain, pd.DataFrame):
         numbers = domain.select_dtypes("number")
-        domain = {str(name): (column.min(), column.max()) for name, column in numbers.items()}
+        ends = {str(name): (column.min(), column.max()) for name, column in numbers.items()}
+        return _network_on_a_table(expression, ends)
     if not domain:
         raise ValueError("domain must name at least one input, got none")
     ranges = as_domain(list(domain.values()))
@@ -85,6 +89,23 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
         expression = parse_formula(expression, names)
     plan = _Builder(dict(zip(names, range(len(names)), strict=True)), ranges).value(expression)
     return ConstructedNetwork(plan, names)
+
+
+def _network_on_a_table(
+    expression: str | sympy.Expr, ends: Mapping[str, tuple[float, float]]
+) -> ConstructedNetwork:
+    for bits in _ROUNDINGS[:-1]:
+        try:
+            return expression_network(expression, _rounded_ends(ends, bits))
+        except ValueError:  # ln(1 - x) of values up to 0.999, say
+            continue
+    return expression_network(expression, _rounded_ends(ends, _ROUNDINGS[-1]))
+
+
+def _rounded_ends(
+    ends: Mapping[str, tuple[float, float]], bits: int
+) -> dict[str, tuple[float, float]]:
+    return {name: rounded_outward(*pair, bits) for name, pair in ends.items()}
 
 
 class _Builder:

@@ -31,6 +31,21 @@ def widened(ranges: np.ndarray, size: np.ndarray | float = 0.0) -> np.ndarray:
     return ranges + margin * [-1, 1]
 
 
+def rounded_outward(low: float, high: float, bits: int) -> tuple[float, float]:
+    """An interval about this one, its ends moved by less than 2**-bits of it, and not to zero.
+
+    Examples
+    --------
+    >>> rounded_outward(0.123, 99.7, 6), rounded_outward(1, 5, 6)
+    ((0.1220703125, 100.0), (1.0, 5.0))
+    """
+    ends = np.array([low, high], dtype=np.float64)
+    size = np.minimum(np.frexp(ends[1] - ends[0])[1], np.frexp(ends)[1])
+    unit = np.where(ends == 0, 1.0, np.exp2(np.maximum(size - 1.0 - bits, -1074.0)))
+    steps = ends / unit
+    return float(np.floor(steps[0]) * unit[0]), float(np.ceil(steps[1]) * unit[1])
+
+
 def combination(weight: np.ndarray, bias: np.ndarray, ranges: Ranges) -> Ranges:
     """Range of ``weight @ x + bias`` for x in ``ranges``."""
     above, below = np.maximum(weight, 0), np.minimum(weight, 0)
