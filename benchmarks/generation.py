@@ -119,7 +119,7 @@ class Score:
             if source.task == "classification"
             else HistGradientBoostingRegressor
         )
-        return make_pipeline(TableEncoder(), kind(random_state=seed))
+        return make_pipeline(TableEncoder(min_frequency=1), kind(random_state=seed))
 
 
 @lru_cache(maxsize=4)

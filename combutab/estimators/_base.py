@@ -87,6 +87,7 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
         "categorical_features",
         "numeric_encoding",
         "max_onehot",
+        "min_frequency",
         "precision",
         "early_stopping",
         "validation_fraction",

@@ -104,6 +104,7 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         categorical_features: Any = "from_dtype",
         numeric_encoding: str = "standard",
         max_onehot: int = 32,
+        min_frequency: float = 5,
         embedding_dim: int = 8,
         class_weight: Any = None,
         label_smoothing: float = 0.0,
@@ -145,6 +146,7 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         self.categorical_features = categorical_features
         self.numeric_encoding = numeric_encoding
         self.max_onehot = max_onehot
+        self.min_frequency = min_frequency
         self.embedding_dim = embedding_dim
         self.class_weight = class_weight
         self.label_smoothing = label_smoothing

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval, Options, StrOptions
+from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
 
 from combutab._device import PRECISIONS, resolve_device
 from combutab.constructions import ConstructedNetwork
@@ -56,6 +56,10 @@ PARAMETER_CONSTRAINTS: dict[str, list[Any]] = {
     "categorical_features": [StrOptions({"from_dtype"}), "array-like", None],
     "numeric_encoding": [StrOptions({"standard", "quantile", "robust", "none"})],
     "max_onehot": [Interval(Integral, 0, None, closed="left")],
+    "min_frequency": [
+        Interval(Integral, 1, None, closed="left"),
+        Interval(RealNotInt, 0, 1, closed="neither"),
+    ],
     "embedding_dim": [Interval(Integral, 1, None, closed="left")],
     "device": [str, torch.device],
     "precision": [StrOptions(set(PRECISIONS))],

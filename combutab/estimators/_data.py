@@ -91,6 +91,7 @@ def prepare(
             categorical_features=estimator.categorical_features,
             numeric=estimator.numeric_encoding,
             max_onehot=estimator.max_onehot,
+            min_frequency=estimator.min_frequency,
         )
         table = estimator.encoder_.fit_encode(X, weight, owner=estimator)
     else:

@@ -76,6 +76,10 @@ numeric_encoding : {"standard", "quantile", "robust", "none"}, default="standard
     Scaling of numeric columns.
 max_onehot : int, default=32
     Categorical columns of more categories are embedded instead of one-hot encoded.
+min_frequency : int or float, default=5
+    Rows, or share of them, that a value must have to be kept in the fitted estimator and its
+    files. Rarer categories become one, as which unseen ones count too; quantiles are taken of
+    means of so many neighbours. 1 keeps all.
 embedding_dim : int, default=8
     Width of those embeddings.
 device : str or torch.device, default="auto"

@@ -105,6 +105,7 @@ class MLPRegressor(RegressorMixin, BaseMLP):
         categorical_features: Any = "from_dtype",
         numeric_encoding: str = "standard",
         max_onehot: int = 32,
+        min_frequency: float = 5,
         embedding_dim: int = 8,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         scale_target: bool = True,
@@ -147,6 +148,7 @@ class MLPRegressor(RegressorMixin, BaseMLP):
         self.categorical_features = categorical_features
         self.numeric_encoding = numeric_encoding
         self.max_onehot = max_onehot
+        self.min_frequency = min_frequency
         self.embedding_dim = embedding_dim
         self.quantiles = quantiles
         self.scale_target = scale_target

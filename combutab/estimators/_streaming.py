@@ -250,6 +250,7 @@ def _learn(
         categorical_features=estimator.categorical_features,
         numeric=estimator.numeric_encoding,
         max_onehot=estimator.max_onehot,
+        min_frequency=estimator.min_frequency,
     ).fit_batches(
         batches(),
         header=header,

@@ -17,8 +17,20 @@ class Weights:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file (safetensors with JSON in its header).
 
-        The file holds no training data and no optimiser state, and loads on any device. It is
-        written beside its place and moved there, so a failure leaves no half-written file.
+        It loads on any device. It is written beside its place and moved there, so a failure leaves
+        no half-written file.
+
+        Notes
+        -----
+        The file holds no rows and no optimiser state. Of the training data it holds the names and
+        kinds of the columns; categories that ``min_frequency`` rows or more have; of numbers and
+        dates a mean and a deviation (of fewer than ``min_frequency`` rows: rounded to two digits),
+        or quantiles that lie between means of ``min_frequency`` neighbouring rows, and which
+        columns had missing values; the classifier's labels, all of them; the mean and deviation of
+        the regressor's targets; losses and scores; the parameters as they were given. It does not
+        hold a column's smallest and largest value, nor rarer categories. The weights are learned
+        from all rows, and no promise is made of what can be computed from them. A pickle holds the
+        same, and the optimiser's state and the ``callbacks`` beside it.
 
         Raises
         ------

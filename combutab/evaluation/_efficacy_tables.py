@@ -68,7 +68,7 @@ def with_text_names(table: pd.DataFrame) -> pd.DataFrame:
 
 def encode(train: Any, *others: Any) -> list[np.ndarray]:
     """Features as float32 arrays of equal width; all that is learned is learned from ``train``."""
-    encoder = TableEncoder()
+    encoder = TableEncoder(min_frequency=1)  # what is learned here is not kept
     first = encoder.fit_encode(train)
     sizes = np.array(encoder.cardinalities_, dtype=np.float32)
     return [

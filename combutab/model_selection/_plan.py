@@ -381,6 +381,7 @@ def _n_inputs(X: Any, task: Task, params: dict[str, Any]) -> int:
             categorical_features=estimator.categorical_features,
             numeric=estimator.numeric_encoding,
             max_onehot=estimator.max_onehot,
+            min_frequency=estimator.min_frequency,
         )
         encoder.fit_encode(X)
     except (ValueError, TypeError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,14 +33,16 @@ class Factors:
 class CategoryMap:
     """What is remembered of one categorical column.
 
-    One-hot: key i is 1 in column i of the span; missing, if the fit saw it, in the last one; an
-    unseen value nowhere. Codes: 0 is unseen and rare, key i is i + 1, missing, if seen, the last.
+    One-hot: key i is 1 in column i of the span, the rare ones, if the fit saw any, in the column
+    after them, missing, if the fit saw it, in the last one. An unseen value counts as a rare one,
+    or is nowhere. Codes: 0 is unseen and rare, key i is i + 1, missing, if seen, the last.
     """
 
     column: int
     keys: tuple[Key, ...]
     missing: bool
     onehot: bool
+    rare: bool = False  # a one-hot span has a column of the rare ones
     _position: dict[Key, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -48,11 +51,12 @@ class CategoryMap:
     @property
     def width(self) -> int:
         """Columns of a one-hot span, or the cardinality of a code column."""
-        return len(self.keys) + self.missing + (not self.onehot)
+        return len(self.keys) + self.missing + (self.rare or not self.onehot)
 
     def encode(self, factors: Factors) -> np.ndarray:
         """Codes of shape (n,), int64; in a one-hot column -1 is a row of zeros."""
-        unseen, first = (-1, 0) if self.onehot else (0, 1)
+        first = 0 if self.onehot else 1
+        unseen = first - 1 if not self.rare else len(self.keys)
         keys = factors.keys
         if _are_numbers(self.keys) and keys and all(isinstance(key, str) for key in keys):
             keys = [_number_or_text(str(key)) for key in keys]
@@ -60,7 +64,8 @@ class CategoryMap:
         table = np.empty(len(keys) + 1, dtype=np.int64)
         table[:-1] = [self._position.get(key, unseen - first) for key in keys]
         table[:-1] += first
-        table[-1] = first + len(self.keys) if self.missing else unseen  # gathered by code -1
+        last = first + len(self.keys) + self.rare
+        table[-1] = last if self.missing else unseen  # gathered by code -1
         return table[factors.codes]
 
 
@@ -79,22 +84,41 @@ class CategoryCounts:
             if count:
                 self.seen[key] = self.seen.get(key, 0) + count
 
-    def learn(self, column: int, max_onehot: int) -> CategoryMap:
+    def learn(self, column: int, max_onehot: int, fewest: int) -> CategoryMap:
         """The column's categories, sorted so that the order of the rows does not matter.
 
-        In a column of codes a category seen once shares the slot of the unseen ones: an embedding
-        cannot be learned from one row, and so that slot is trained at all.
+        Those that fewer than `fewest` rows have are not kept. In a column of codes they share the
+        slot of the unseen ones, and a category seen once does so in any case: an embedding cannot
+        be learned from one row, and so that slot is trained at all.
         """
-        onehot = bool(len(self.seen) <= max_onehot)  # max_onehot may be numpy's integer
-        keys = sorted((key for key, n in self.seen.items() if onehot or n > 1), key=_order)
-        return CategoryMap(column, tuple(keys), bool(self.n_missing), onehot)
+        keys = [key for key, n in self.seen.items() if n >= fewest]
+        rare = len(keys) < len(self.seen)
+        onehot = bool(len(keys) + rare <= max_onehot)  # max_onehot may be numpy's integer
+        if not onehot:
+            keys, rare = [key for key in keys if self.seen[key] > 1], False
+        return CategoryMap(
+            column, tuple(sorted(keys, key=_order)), bool(self.n_missing), onehot, rare
+        )
 
 
-def fit_categories(column: int, factors: Factors, max_onehot: int) -> CategoryMap:
-    """Learn a column's categories from all its rows."""
+def count_categories(factors: Factors) -> CategoryCounts:
+    """How often each category occurs in a column of which all rows are here."""
     counts = CategoryCounts()
     counts.add(factors)
-    return counts.learn(column, max_onehot)
+    return counts
+
+
+def fewest_rows(min_frequency: float, n_rows: int) -> int:
+    """How many rows a value must have to be kept: a number of them, or a share of them all.
+
+    Examples
+    --------
+    >>> fewest_rows(5, 300), fewest_rows(0.1, 30), fewest_rows(0.1, 31)
+    (5, 3, 4)
+    """
+    if isinstance(min_frequency, numbers.Integral):
+        return int(min_frequency)
+    return max(1, math.ceil(min_frequency * n_rows - 1e-9))  # 0.1 * 30 is a little more than 3
 
 
 def factorize(column: pd.Series) -> Factors:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Literal
@@ -11,11 +12,18 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from combutab.preprocessing._blocks import Block
-from combutab.preprocessing._categories import CategoryMap, Factors, factorize, fit_categories
+from combutab.preprocessing._categories import (
+    CategoryCounts,
+    CategoryMap,
+    Factors,
+    count_categories,
+    factorize,
+    fewest_rows,
+)
 from combutab.preprocessing._columns import Kind
 from combutab.preprocessing._learner import TableLearner
 from combutab.preprocessing._numeric import NumericScaler, apply_numeric, fit_numeric
@@ -62,12 +70,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
       median), and a column that had some in fit gets an indicator column beside it;
     - truth values stay 0 and 1;
     - categories are one-hot encoded, one column a category seen in fit (also where there are two
-      only), a missing value being one more if fit saw it; an unseen category is all zeros;
-    - a column of more than `max_onehot` categories becomes integer codes: 0 for unseen categories
-      and those that fit saw once, then the others in order, then missing if fit saw it.
+      only), those of fewer rows than `min_frequency` sharing one, a missing value being one more
+      if fit saw it; an unseen category counts as a rare one, or is all zeros if there were none;
+    - a column of more than `max_onehot` categories (the rare ones count as one) becomes integer
+      codes: 0 for unseen and rare categories and those that fit saw once, then the others in
+      order, then missing if fit saw it.
 
     Categories keep their type: 1 and "1" are two categories, but 1, 1.0 and True are one, as in
     Python. Sparse input is scaled without centering.
+
+    The fitted encoder holds no value that fewer than `min_frequency` rows have: rare categories
+    are counted and forgotten, the quantiles of "quantile" and "robust" lie between means of
+    `min_frequency` neighbouring rows, and no column's smallest or largest value is kept. It holds
+    the columns' names, the other categories, and means and standard deviations of numbers (of
+    fewer rows than `min_frequency`: rounded to two digits).
 
     Parameters
     ----------
@@ -81,6 +97,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         range, then bent by ``x / sqrt(1 + (x/3)**2)`` as RealMLP does. "none": as is.
     max_onehot : int, default=32
         Columns with more categories than this become codes.
+    min_frequency : int or float, default=5
+        How many rows, or which share of them, must have a value for it to be kept. Of a column of
+        which no category is kept a UserWarning tells. 1 keeps all, and quantiles exact.
 
     Attributes
     ----------
@@ -95,7 +114,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Of each code column: codes lie in ``range(cardinality)``.
     categories_ : dict of int to list
         Of each categorical column (by position): the categories that have a column or code of
-        their own, in order; None stands for missing.
+        their own, in order; None stands for missing. Rare ones are not among them.
     numeric_scaler_ : NumericScaler
     category_maps_ : tuple of CategoryMap
 
@@ -103,19 +122,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     --------
     >>> import pandas as pd
     >>> X = pd.DataFrame({"age": [30.0, None, 50.0], "city": ["Rome", "Oslo", "Rome"]})
-    >>> encoder = TableEncoder().fit(X)
+    >>> encoder = TableEncoder(min_frequency=1).fit(X)
     >>> encoder.get_feature_names_out().tolist()
     ['age', 'age_missing', 'city_Oslo', 'city_Rome']
     >>> encoder.encode(X).dense
     array([[-1.,  0.,  0.,  1.],
            [ 0.,  1.,  1.,  0.],
            [ 1.,  0.,  0.,  1.]], dtype=float32)
+    >>> TableEncoder(min_frequency=2).fit(X).get_feature_names_out().tolist()
+    ['age', 'age_missing', 'city_Rome', 'city_rare']
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
         "numeric": [StrOptions({"standard", "quantile", "robust", "none"})],
         "max_onehot": [Interval(Integral, 0, None, closed="left")],
+        "min_frequency": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
+        ],
     }
 
     def __init__(
@@ -124,10 +149,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         categorical_features: Any = "from_dtype",
         numeric: Literal["standard", "quantile", "robust", "none"] = "standard",
         max_onehot: int = 32,
+        min_frequency: float = 5,
     ) -> None:
         self.categorical_features = categorical_features
         self.numeric = numeric
         self.max_onehot = max_onehot
+        self.min_frequency = min_frequency
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
@@ -210,7 +237,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if learner is None:
             raise ValueError("there is no part of a table to fit to: batches are empty")
         self._take_names(reader)
-        self._remember(kinds, learner.scaler(), learner.maps(self.max_onehot))
+        maps = self._learn_maps(learner.counts, labels.__getitem__, learner.n_rows)
+        self._remember(kinds, learner.scaler(self.min_frequency), maps)
         return self
 
     def encode(self, X: Any, *, owner: BaseEstimator | None = None) -> EncodedTable:
@@ -293,14 +321,31 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         categorical = [j for j, kind in enumerate(kinds) if kind == "category"]
         block = table.block(numeric, kinds)
         truths = np.array([kinds[j] == "bool" for j in numeric], bool)
-        scaler = fit_numeric(block, self.numeric, truths, weight)
-        factors = [factorize(table.column(j)) for j in categorical]
-        maps = tuple(
-            fit_categories(j, each, self.max_onehot)
-            for j, each in zip(categorical, factors, strict=True)
-        )
-        self._remember(kinds, scaler, maps)
-        return block, factors
+        scaler = fit_numeric(block, self.numeric, truths, weight, self.min_frequency)
+        factors = {j: factorize(table.column(j)) for j in categorical}
+        counts = {j: count_categories(each) for j, each in factors.items()}
+        self._remember(kinds, scaler, self._learn_maps(counts, table.label, table.n_rows))
+        return block, list(factors.values())
+
+    def _learn_maps(
+        self, counts: dict[int, CategoryCounts], label: Callable[[int], str], n_rows: int
+    ) -> tuple[CategoryMap, ...]:
+        """The categories that are kept; a warning names the columns of which none is."""
+        fewest = fewest_rows(self.min_frequency, n_rows)
+        maps = tuple(each.learn(j, self.max_onehot, fewest) for j, each in counts.items())
+        lost = {m.column: counts[m.column].seen for m in maps if not m.keys}
+        lost = {j: seen for j, seen in lost.items() if len(seen) > 1}
+        if lost:
+            n = max((len(seen) for seen in lost.values() if max(seen.values()) == 1), default=0)
+            wider = f" and max_onehot={n}" if n > self.max_onehot else ""
+            warnings.warn(
+                f"fewer than {max(fewest, 2)} rows have each category of "
+                f"{', '.join(label(j) for j in lost)}, so that none is kept (min_frequency="
+                f"{self.min_frequency}) and nothing is learned from it; leave it out, or set "
+                f"min_frequency=1{wider}",
+                stacklevel=2,
+            )
+        return maps
 
     def _remember(
         self, kinds: Sequence[Kind], scaler: NumericScaler, maps: tuple[CategoryMap, ...]
@@ -365,7 +410,7 @@ def _as_array(encoded: EncodedTable) -> np.ndarray:
 
 
 def _suffixes(each: CategoryMap) -> list[str]:
-    return [str(key) for key in each.keys] + ["nan"] * each.missing
+    return [str(key) for key in each.keys] + ["rare"] * each.rare + ["nan"] * each.missing
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from combutab.preprocessing._blocks import Block, ColumnsBlock, pieces
-from combutab.preprocessing._categories import CategoryCounts, CategoryMap, factorize
+from combutab.preprocessing._categories import CategoryCounts, factorize
 from combutab.preprocessing._columns import Kind
 from combutab.preprocessing._moments import Moments, RunningMoments
 from combutab.preprocessing._numeric import Method, NumericScaler, make_scaler
@@ -88,9 +88,11 @@ class TableLearner:
         self._tolerance = np.zeros(len(self._numeric))
         self._counts = {j: CategoryCounts() for j, k in enumerate(kinds) if k == "category"}
         self._max_distinct = max_distinct
+        self.n_rows = 0
 
     def add(self, table: Table, weight: np.ndarray | None = None) -> None:
         """Take one part, and the positive weights of its rows."""
+        self.n_rows += table.n_rows
         block: Block = table.block(self._numeric, self._kinds)
         self._tolerance = np.maximum(self._tolerance, block.tolerance)
         for piece in pieces(block):
@@ -115,7 +117,7 @@ class TableLearner:
                 "column out, or allow more memory"
             )
 
-    def scaler(self) -> NumericScaler:
+    def scaler(self, min_frequency: float) -> NumericScaler:
         """How to scale the numeric columns."""
         stats, weight = self._moments.result(), None
         columns: list[np.ndarray] = [np.empty(0)] * len(self._numeric)
@@ -124,21 +126,26 @@ class TableLearner:
             columns, weight = _filled(rows, weight, stats)
         sample = ColumnsBlock(columns, len(columns[0]) if columns else 0)
         sample.tolerance = self._tolerance
-        return make_scaler(stats, sample, self._method, self._truths, weight)
+        return make_scaler(
+            stats, sample, self._method, self._truths, weight, min_frequency, self.n_rows
+        )
 
-    def maps(self, max_onehot: int) -> tuple[CategoryMap, ...]:
-        """The categories of the categorical columns."""
-        return tuple(counts.learn(j, max_onehot) for j, counts in self._counts.items())
+    @property
+    def counts(self) -> dict[int, CategoryCounts]:
+        """The categories of the categorical columns, by position."""
+        return self._counts
 
 
 def _filled(
     rows: np.ndarray, weight: np.ndarray, stats: Moments
 ) -> tuple[list[np.ndarray], np.ndarray | None]:
-    """Columns of a sample; a column of which it has no value gets its smallest and largest."""
+    """Columns of a sample; one of which it has no value gets two a deviation from the mean."""
     columns = list(rows.T)
     empty = np.isnan(rows).all(axis=0) & ~np.isnan(stats.low)
     if empty.any():
-        ends = np.where(empty, np.stack([stats.low, stats.high]), np.nan)
+        with np.errstate(over="ignore"):
+            ends = np.stack([stats.mean - stats.std, stats.mean + stats.std])
+        ends = np.where(empty, np.clip(ends, stats.low, stats.high), np.nan)
         columns = list(np.concatenate([rows, ends]).T)
         weight = np.append(weight, [1.0, 1.0])
     return columns, None if (weight == 1).all() else weight

@@ -16,6 +16,7 @@ class Moments:
     std: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    n_known: np.ndarray  # int: rows that have a value
 
 
 def raise_infinity() -> None:
@@ -51,6 +52,7 @@ class RunningMoments:
 
     def __init__(self, n_columns: int) -> None:
         self._missing = np.zeros(n_columns, dtype=bool)
+        self._n_known = np.zeros(n_columns, dtype=np.int64)
         self._count = np.zeros(n_columns)
         self._mean = np.zeros(n_columns)  # in units
         self._squares = np.zeros(n_columns)
@@ -61,6 +63,7 @@ class RunningMoments:
     def add(self, rows: np.ndarray, weight: np.ndarray | None = None) -> None:
         """Take rows, (n, n_columns) float64, which are overwritten, and their weights, (n,)."""
         missing = missing_mask(rows)
+        self._n_known += len(rows) if missing is None else (~missing).sum(axis=0)
         with np.errstate(over="ignore", invalid="ignore"):
             self._low = np.fmin(self._low, np.fmin.reduce(rows, axis=0))
             self._high = np.fmax(self._high, np.fmax.reduce(rows, axis=0))
@@ -106,4 +109,5 @@ class RunningMoments:
         with np.errstate(over="ignore", invalid="ignore"):
             std = np.sqrt(self._squares / np.where(self._count > 0, self._count, 1))
             mean, std = self._mean * self._unit, std * self._unit
-        return Moments(self._missing.copy(), mean, std, self._low.copy(), self._high.copy())
+        low, high = self._low.copy(), self._high.copy()
+        return Moments(self._missing.copy(), mean, std, low, high, self._n_known.copy())

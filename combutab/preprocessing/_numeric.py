@@ -1,4 +1,8 @@
-"""Scaling of numeric columns: statistics in float64, result in float32, never inf or NaN."""
+"""Scaling of numeric columns: statistics in float64, result in float32, never inf or NaN.
+
+No statistic that is kept is one row's value: quantiles lie between means of `min_frequency` rows,
+and means of fewer rows than that are rounded.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from combutab.preprocessing._blocks import Block, pieces
+from combutab.preprocessing._categories import fewest_rows
 from combutab.preprocessing._moments import Moments, RunningMoments, missing_mask
 
 Method = Literal["standard", "quantile", "robust", "none"]
@@ -64,13 +69,18 @@ def moments(block: Block, weight: np.ndarray | None = None) -> Moments:
 
 
 def fit_numeric(
-    block: Block, method: Method, unscaled: np.ndarray, weight: np.ndarray | None = None
+    block: Block,
+    method: Method,
+    unscaled: np.ndarray,
+    weight: np.ndarray | None = None,
+    min_frequency: float = 1,
 ) -> NumericScaler:
     """Learn how to scale a block; `unscaled` marks the columns of truth values.
 
     Positive weights, (n_rows,), count in means, standard deviations and quantiles.
     """
-    return make_scaler(moments(block, weight), block, method, unscaled, weight)
+    stats = moments(block, weight)
+    return make_scaler(stats, block, method, unscaled, weight, min_frequency, block.n_rows)
 
 
 def make_scaler(
@@ -78,47 +88,53 @@ def make_scaler(
     sample: Block,
     method: Method,
     unscaled: np.ndarray,
-    weight: np.ndarray | None = None,
+    weight: np.ndarray | None,
+    min_frequency: float,
+    n_rows: int,
 ) -> NumericScaler:
     """How to scale columns of these statistics; quantiles are those of the sample and its weights.
 
-    Where the sample is all rows, nothing is estimated.
+    Where the sample is all `n_rows` rows, nothing is estimated.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         size = np.fmax(np.abs(stats.low), np.abs(stats.high))
         constant = ~(stats.high - stats.low > sample.tolerance * size)
     constant &= ~unscaled
     n_columns = sample.n_columns
+    few = (stats.n_known < fewest_rows(min_frequency, n_rows)) & ~unscaled
+    spread = np.where(constant, np.abs(stats.mean), stats.std)
+    mean = np.where(few, _rounded(stats.mean, spread), stats.mean)
+    std = np.where(few, _rounded(stats.std, spread), stats.std)
+    group = fewest_rows(min_frequency, sample.n_rows)
     centre, scale = np.zeros(n_columns), np.ones(n_columns)
-    fill = np.where(unscaled | (method == "none"), stats.mean, 0.0)
+    fill = np.where(unscaled | (method == "none"), mean, 0.0)
     knots = np.empty((0, n_columns))
     scaled = np.flatnonzero(~unscaled & ~constant).tolist()
     if method == "none":
         constant = np.zeros(n_columns, dtype=bool)
     elif method == "standard":
-        scale[scaled] = np.maximum(stats.std[scaled], _SMALLEST)
+        scale[scaled] = np.maximum(std[scaled], _SMALLEST)
         if sample.centred:
-            centre[scaled] = stats.mean[scaled]
+            centre[scaled] = mean[scaled]
         else:
-            fill[scaled] = stats.mean[scaled] / scale[scaled]
+            fill[scaled] = mean[scaled] / scale[scaled]
     elif method == "robust":
         for j in scaled:
-            centre[j], scale[j] = _median_and_spread(
-                sample.column(j), weight, stats.low[j], stats.high[j]
-            )
+            centre[j], scale[j] = _median_and_spread(sample.column(j), weight, group, std[j])
     else:
         knots = np.zeros((_KNOTS, n_columns))
         for j in scaled:
-            knots[:, j] = _quantiles(sample.column(j), weight, np.linspace(0, 1, _KNOTS))
+            knots[:, j] = _quantiles(sample.column(j), weight, np.linspace(0, 1, _KNOTS), group)
     return NumericScaler(method, centre, scale, fill, constant, unscaled, stats.missing, knots)
 
 
 def _quantiles(
-    column: np.ndarray, weight: np.ndarray | None, levels: np.ndarray | list[float]
+    column: np.ndarray, weight: np.ndarray | None, levels: np.ndarray | list[float], group: int
 ) -> np.ndarray:
     """Quantiles by the averaged inverse of the distribution function, missing values left out.
 
-    Of all definitions this one is the same for a weight of k and for k copies of a row.
+    Of all definitions this one is the same for a weight of k and for k copies of a row. In a group
+    of more than one the rows' values are those of `_shared_values`.
     """
     if weight is None:
         values = np.sort(column)  # NaN last
@@ -130,19 +146,68 @@ def _quantiles(
         values, reached = column[order], np.cumsum(weight[order])
     wanted = np.asarray(levels) * reached[-1]
     last = len(values) - 1
-    below = values[np.minimum(np.searchsorted(reached, wanted, side="left"), last)]
-    above = values[np.minimum(np.searchsorted(reached, wanted, side="right"), last)]
+    ends = [np.searchsorted(reached, wanted, side=side) for side in ("left", "right")]
+    below, above = _shared_values(values, np.minimum(ends, last), group)
     # Halved first, for the sum may overflow; not where halving could only lose the last bit.
     return np.where(below == above, below, below / 2 + above / 2)
 
 
+def _shared_values(values: np.ndarray, ranks: np.ndarray, group: int) -> np.ndarray:
+    """Values at these ranks of a sorted column, (n,), none of which is one row's own.
+
+    Each `group` neighbours, or a few more, have their mean, rounded to two digits of its distance
+    to the next; rows lie on the straight lines between those. What a whole group has stays as it
+    is. A column of fewer than two groups counts as a normal distribution.
+    """
+    if group == 1:
+        return values[ranks]
+    size = max(abs(values[0]), abs(values[-1]))
+    unit = np.exp2(np.frexp(size)[1] - 1.0) if size > 0 else 1.0  # sums would over- or underflow
+    found = _between_groups(values / unit, ranks, group)
+    with np.errstate(over="ignore", under="ignore"):
+        largest = np.finfo(np.float64).max / unit
+        return np.clip(found, -largest, largest) * unit
+
+
+def _between_groups(values: np.ndarray, ranks: np.ndarray, group: int) -> np.ndarray:
+    n, n_groups = len(values), len(values) // group
+    if n_groups < 2:
+        return _rounded(values.mean() + values.std() * ndtri((ranks + 0.5) / n), values.std())
+    starts = np.arange(n_groups) * n // n_groups
+    sizes = np.diff(starts, append=n)
+    low, high = values[starts], values[starts + sizes - 1]
+    means = np.clip(np.add.reduceat(values, starts) / sizes, low, high)
+    gaps = np.append(np.diff(means), np.inf)
+    gaps = np.minimum(gaps, np.roll(gaps, 1))  # of the nearer one, so that order is kept
+    means = np.where(low == high, means, _rounded(means, gaps))
+    middles = starts + (sizes - 1) / 2
+    found = np.interp(ranks, middles, means)
+    for end, beside in ((0, 1), (-1, -2)):  # straight on, where the ends are no point masses
+        if low[end] < high[end]:
+            slope = (means[end] - means[beside]) / (middles[end] - middles[beside])
+            beyond = (ranks - middles[end]) * (1 if end else -1) > 0
+            found = np.where(beyond, means[end] + (ranks - middles[end]) * slope, found)
+    return found
+
+
+def _rounded(values: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Values to about two digits of the spread: multiples of a power of two below 1/64 of it."""
+    unit = np.exp2(np.where(spread > 0, np.maximum(np.frexp(spread)[1] - 7.0, -1074.0), -1074.0))
+    with np.errstate(over="ignore"):
+        steps = values / unit
+        return np.where(np.abs(steps) < 2.0**52, np.rint(steps) * unit, values)
+
+
 def _median_and_spread(
-    column: np.ndarray, weight: np.ndarray | None, low: float, high: float
+    column: np.ndarray, weight: np.ndarray | None, group: int, std: float
 ) -> tuple[float, float]:
     # RealMLP: the interquartile range, or half the whole range where that is zero.
-    lower, median, upper = _quantiles(column, weight, [0.25, 0.5, 0.75])
+    levels = [0, 0.25, 0.5, 0.75, 1]
+    low, lower, median, upper, high = _quantiles(column, weight, levels, group)
     with np.errstate(over="ignore"):
         spread = upper - lower if upper > lower else high / 2 - low / 2
+    if spread <= 0:  # of a sample that has one value, or of groups that have one mean
+        spread = std
     return median, float(np.clip(spread, _SMALLEST, np.finfo(np.float64).max))
 
 

@@ -64,6 +64,7 @@ def encoder_state(encoder: TableEncoder) -> tuple[dict[str, np.ndarray], dict[st
                 "keys": [_pack(key) for key in each.keys],
                 "missing": each.missing,
                 "onehot": each.onehot,
+                "rare": each.rare,
             }
             for each in encoder.category_maps_
         ],
@@ -96,6 +97,7 @@ def decoder_state(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Encode
             keys=tuple(_unpack(*packed) for packed in each["keys"]),
             missing=bool(each["missing"]),
             onehot=bool(each["onehot"]),
+            rare=bool(each.get("rare", False)),  # files before it have none
         )
         for each in meta["categories"]
     )
@@ -143,7 +145,7 @@ def _refuse_unlike(
 
 def _plain(value: Any) -> Any:
     """A parameter as JSON holds it: array-likes become lists of Python scalars."""
-    if value is None or isinstance(value, str | bool | int):
+    if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, np.generic):
         return value.item()

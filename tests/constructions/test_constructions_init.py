@@ -234,7 +234,7 @@ def test_columns_that_cannot_be_its_inputs_are_refused():
     with pytest.raises(ValueError, match="init takes x3, which is constant"):
         untrained().fit(X.assign(x3=1.0), y)
     with pytest.raises(ValueError, match="init takes x3 for a number"):
-        untrained(categorical_features=["x3"]).fit(X, y)
+        untrained(categorical_features=["x3"], min_frequency=1).fit(X, y)
     with pytest.raises(ValueError, match="the table has 2 columns without names"):
         untrained().fit(X.to_numpy()[:, :2], y)
     with pytest.raises(ValueError, match="init has 1 outputs, and the estimator 2"):

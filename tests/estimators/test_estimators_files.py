@@ -24,7 +24,13 @@ from combutab.training import ProgressBar
 INF = float("inf")
 X, Y = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])
-QUICK = {"hidden_layer_sizes": (8, 8), "max_iter": 3, "n_iter_no_change": INF, "random_state": 0}
+QUICK = {
+    "hidden_layer_sizes": (8, 8),
+    "max_iter": 3,
+    "n_iter_no_change": INF,
+    "min_frequency": 2,
+    "random_state": 0,
+}
 FRAME = pd.DataFrame(
     {
         "size": np.where(X[:, 0] > 7, np.nan, X[:, 0]),

@@ -45,6 +45,7 @@ CONSTRAINED = {  # a value -> words of scikit-learn's error for it
     "categorical_features": ["city", 3],
     "numeric_encoding": ["minmax"],
     "max_onehot": [-1],
+    "min_frequency": [0, 1.0, 1.5],
     "embedding_dim": [0],
     "device": [3],
     "precision": ["float16"],

@@ -149,7 +149,8 @@ _TABLE = (
     pd.DataFrame(np.random.default_rng(0).normal(size=(300, 6)))
     .add_prefix("x")
     .assign(
-        kind=np.random.default_rng(1).choice(list("abcdef"), 300), id=np.arange(300).astype(str)
+        kind=np.random.default_rng(1).choice(list("abcdef"), 300),
+        id=(np.arange(300) % 50).astype(str),
     )
 )
 

@@ -84,7 +84,7 @@ def test_members_of_several_stacks_are_counted_on(monkeypatch):
 def test_rows_are_evenly_spaced_and_codes_come_along():
     n = 40
     table = pd.DataFrame({"x": np.linspace(-1, 1, n), "code": [f"c{i % 20}" for i in range(n)]})
-    settings = QUICK | {"max_onehot": 4, "batch_size": 20}
+    settings = QUICK | {"max_onehot": 4, "min_frequency": 2, "batch_size": 20}
     recorder = ActivationRecorder(n_rows=4)
     net = MLPRegressor(**settings, callbacks=[recorder]).fit(table, table["x"])
     assert net.encoder_.cardinalities_, "the column is embedded"

@@ -45,7 +45,7 @@ QUICK = {
 }
 CLASSIFIER, REGRESSOR = MLPClassifier(**QUICK), MLPRegressor(**QUICK)
 FRAME = pd.DataFrame(X, columns=list("abcd")).assign(
-    kind=np.where(X[:, 0] > 5.8, "large", "small"), id=[f"n{i % 50}" for i in range(150)]
+    kind=np.where(X[:, 0] > 5.8, "large", "small"), id=[f"n{i % 12}" for i in range(150)]
 )
 TIMES = ("mean_fit_time", "std_fit_time", "mean_score_time", "std_score_time")
 

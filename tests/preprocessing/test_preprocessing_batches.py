@@ -85,6 +85,7 @@ def test_parts_of_a_file_teach_what_the_whole_does(file, numeric):
     np.testing.assert_array_equal(np.concatenate([part.codes for part in mine]), encoded.codes)
 
 
+@pytest.mark.filterwarnings("ignore:fewer than 2 rows")
 @pytest.mark.parametrize(
     "categorical", [None, ["integer", "missing", "when"]], ids=["none", "named"]
 )
@@ -92,9 +93,9 @@ def test_the_user_says_what_is_a_category(tmp_path, categorical):
     pytest.importorskip("pyarrow")
     frame = mixed(500)[["integer", "missing", "when", "double"]].assign(text="1.5")
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=100)
-    whole = TableEncoder(categorical_features=categorical).fit(frame)
+    whole = TableEncoder(categorical_features=categorical, min_frequency=1).fit(frame)
     table = ParquetTable(tmp_path / "t.parquet")
-    fitted = TableEncoder(categorical_features=categorical).fit_batches(
+    fitted = TableEncoder(categorical_features=categorical, min_frequency=1).fit_batches(
         ((part, None) for _, part in table.batches(table.columns, 64)),
         header=table.header(table.columns),
     )

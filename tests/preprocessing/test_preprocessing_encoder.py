@@ -11,6 +11,13 @@ from sklearn.exceptions import NotFittedError
 
 from combutab.preprocessing import Span, TableEncoder
 
+# in a column of codes those of one row share one
+pytestmark = pytest.mark.filterwarnings("ignore:fewer than 2 rows")
+
+
+def every(**parameters):  # these tables have a few rows, and every category counts
+    return TableEncoder(**parameters, min_frequency=1)
+
 
 @pytest.fixture
 def mixed() -> pd.DataFrame:
@@ -26,7 +33,7 @@ def mixed() -> pd.DataFrame:
 
 
 def test_spans_and_arrays_of_a_table_worked_by_hand(mixed):
-    encoder = TableEncoder(max_onehot=2)
+    encoder = every(max_onehot=2)
     mixed["code"] = ["u", "v", "w", "v"]
     encoded = encoder.fit_encode(mixed)
     assert encoder.kinds_ == ("number", "category", "bool", "number", "category", "category")
@@ -68,62 +75,65 @@ def test_spans_and_arrays_of_a_table_worked_by_hand(mixed):
 
 
 def test_fit_encode_fit_transform_and_encode_agree(mixed):
-    encoder = TableEncoder(max_onehot=1)
+    encoder = every(max_onehot=1)
     at_once = encoder.fit_encode(mixed)
-    later = TableEncoder(max_onehot=1).fit(mixed).encode(mixed)
+    later = every(max_onehot=1).fit(mixed).encode(mixed)
     assert_array_equal(at_once.dense, later.dense)
     assert_array_equal(at_once.codes, later.codes)
     both = np.hstack([later.dense, later.codes])
     assert_array_equal(encoder.transform(mixed), both)
-    assert_array_equal(TableEncoder(max_onehot=1).fit_transform(mixed), both)
+    assert_array_equal(every(max_onehot=1).fit_transform(mixed), both)
     assert encoder.transform(mixed).dtype == np.float32
 
 
 def test_input_is_not_modified(mixed):
     before = mixed.copy(deep=True)
-    TableEncoder(numeric="robust").fit(mixed).encode(mixed)
+    every(numeric="robust").fit(mixed).encode(mixed)
     pd.testing.assert_frame_equal(mixed, before)
     X = np.array([[1.0, np.nan], [3.0, 4.0]])
     kept = X.copy()
-    TableEncoder().fit(X).encode(X)
+    every().fit(X).encode(X)
     assert_array_equal(X, kept)
 
 
 def test_unseen_and_missing_categories():
     X = pd.DataFrame({"c": ["x", "y", "x", "y", None]})
     later = pd.DataFrame({"c": ["z", None, "y"]})
-    onehot = TableEncoder().fit(X)
+    onehot = every().fit(X)
     assert onehot.encode(later).dense.tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 0]]
-    coded = TableEncoder(max_onehot=1).fit(X)
+    coded = every(max_onehot=1).fit(X)
     assert coded.encode(later).codes.tolist() == [[0], [3], [2]]
     assert coded.cardinalities_ == (4,)
     # missing first seen later: nothing stands for it
     complete = X.dropna()
-    assert TableEncoder().fit(complete).encode(later).dense.tolist() == [[0, 0], [0, 0], [0, 1]]
-    coded = TableEncoder(max_onehot=1).fit(complete)
+    assert every().fit(complete).encode(later).dense.tolist() == [[0, 0], [0, 0], [0, 1]]
+    coded = every(max_onehot=1).fit(complete)
     assert coded.encode(later).codes.tolist() == [[0], [0], [2]]
     assert coded.cardinalities_ == (3,)
 
 
-def test_column_of_unique_values_has_one_code():
+@pytest.mark.parametrize("min_frequency", [1, 5])
+def test_column_of_unique_values_has_one_code(min_frequency):
     X = pd.DataFrame({"id": [f"row {i}" for i in range(100)]})
-    encoder = TableEncoder()
-    assert encoder.fit_encode(X).codes.tolist() == [[0]] * 100
+    encoder = TableEncoder(max_onehot=0, min_frequency=min_frequency)
+    with pytest.warns(UserWarning, match="rows have each category of column 'id'"):
+        encoded = encoder.fit_encode(X)
+    assert encoded.codes.tolist() == [[0]] * 100
     assert encoder.cardinalities_ == (1,)
 
 
 def test_more_categories_than_max_onehot_become_codes():
     X = pd.DataFrame({"c": list("aabbcc")})
-    assert TableEncoder(max_onehot=3).fit(X).cardinalities_ == ()
-    assert TableEncoder(max_onehot=2).fit(X).cardinalities_ == (4,)
-    assert TableEncoder(max_onehot=2).fit(X).n_dense_ == 0
+    assert every(max_onehot=3).fit(X).cardinalities_ == ()
+    assert every(max_onehot=2).fit(X).cardinalities_ == (4,)
+    assert every(max_onehot=2).fit(X).n_dense_ == 0
 
 
 def test_ten_thousand_categories_get_the_codes_of_their_order():
     rng = np.random.default_rng(0)
     names = np.array([f"c{i:05d}" for i in range(10_000)], dtype=object)
     index = rng.permutation(np.tile(np.arange(10_000), 3))
-    encoder = TableEncoder()
+    encoder = every()
     encoded = encoder.fit_encode(pd.DataFrame({"c": names[index]}))
     assert_array_equal(encoded.codes[:, 0], index + 1)
     assert encoder.cardinalities_ == (10_001,)
@@ -131,7 +141,7 @@ def test_ten_thousand_categories_get_the_codes_of_their_order():
 
 def test_types_of_categories_are_told_apart():
     X = pd.DataFrame({"c": pd.Series([1, "1", 2.0, True, b"1", "2"], dtype=object)})
-    encoder = TableEncoder().fit(X)
+    encoder = every().fit(X)
     assert encoder.categories_ == {0: [1, 2, "1", "2", b"1"]}  # True is 1, as in Python
     later = pd.DataFrame({"c": pd.Series([1.0, "1", 2, "2.0"], dtype=object)})
     assert_array_equal(
@@ -153,13 +163,13 @@ def test_types_of_categories_are_told_apart():
     ],
 )
 def test_integer_categories_match_in_any_dtype(later):
-    encoder = TableEncoder(categorical_features=["c"]).fit(pd.DataFrame({"c": [1, 2, 3]}))
+    encoder = every(categorical_features=["c"]).fit(pd.DataFrame({"c": [1, 2, 3]}))
     assert encoder.encode(later.to_frame("c")).dense.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
 
 
 def test_unused_categories_get_no_column():
     X = pd.DataFrame({"c": pd.Categorical(["b", "a"], categories=["z", "b", "a"])})
-    encoder = TableEncoder().fit(X)
+    encoder = every().fit(X)
     assert encoder.categories_ == {0: ["a", "b"]}
     other = pd.DataFrame({"c": pd.Categorical(["z", "b", "a"], categories=["q", "a", "z", "b"])})
     assert encoder.encode(other).dense.tolist() == [[0, 0], [0, 1], [1, 0]]
@@ -167,15 +177,15 @@ def test_unused_categories_get_no_column():
 
 def test_missing_number_first_seen_later_is_the_mean():
     X = pd.DataFrame({"a": [1.0, 3.0]})
-    encoder = TableEncoder().fit(X)
+    encoder = every().fit(X)
     assert encoder.encode(pd.DataFrame({"a": [np.nan]})).dense.tolist() == [[0]]
-    raw = TableEncoder(numeric="none").fit(X)
+    raw = every(numeric="none").fit(X)
     assert raw.encode(pd.DataFrame({"a": [np.nan]})).dense.tolist() == [[2]]
 
 
 def test_truth_values_stay_zero_and_one():
     X = pd.DataFrame({"a": pd.Series([True, None, False, True], dtype="boolean")})
-    encoder = TableEncoder().fit(X)
+    encoder = every().fit(X)
     assert_allclose(encoder.encode(X).dense, [[1, 0], [2 / 3, 1], [0, 0], [1, 0]])
     later = pd.DataFrame({"a": ["True", "false", "TRUE"]})
     assert encoder.encode(later).dense[:, 0].tolist() == [1, 0, 1]
@@ -195,7 +205,7 @@ def test_order_of_the_rows_does_not_matter(values, seed, max_onehot):
     column = pd.Series(values, dtype=object)
     X = pd.DataFrame({"c": column, "n": np.arange(len(values)) ** 2.0})
     order = np.random.default_rng(seed).permutation(len(values))
-    encoder, shuffled = TableEncoder(max_onehot=max_onehot), TableEncoder(max_onehot=max_onehot)
+    encoder, shuffled = every(max_onehot=max_onehot), every(max_onehot=max_onehot)
     straight = encoder.fit_encode(X)
     again = shuffled.fit_encode(X.iloc[order])
     assert encoder.spans_ == shuffled.spans_
@@ -210,7 +220,7 @@ def test_order_of_the_rows_does_not_matter(values, seed, max_onehot):
     max_onehot=st.integers(0, 5),
 )
 def test_codes_lie_in_their_range_and_onehot_rows_sum_to_at_most_one(fitted, later, max_onehot):
-    encoder = TableEncoder(max_onehot=max_onehot)
+    encoder = every(max_onehot=max_onehot)
     encoder.fit(pd.DataFrame({"c": pd.Series(fitted, dtype=object)}))
     encoded = encoder.encode(pd.DataFrame({"c": pd.Series(later, dtype=object)}))
     assert encoder.kinds_ == ("category",)
@@ -238,7 +248,7 @@ def test_codes_lie_in_their_range_and_onehot_rows_sum_to_at_most_one(fitted, lat
 )
 def test_categorical_features(chosen, expected):
     X = pd.DataFrame({"a": [1, 2], "b": ["3", "4"], "c": [5.0, 6.0]})
-    kinds = TableEncoder(categorical_features=chosen).fit(X).kinds_
+    kinds = every(categorical_features=chosen).fit(X).kinds_
     assert [kind == "category" for kind in kinds] == (expected or [False] * 3)
 
 
@@ -256,12 +266,12 @@ def test_categorical_features(chosen, expected):
 def test_wrong_categorical_features_are_named(chosen, message):
     X = pd.DataFrame({"a": [1, 2], "b": ["x", "y"], "c": [5.0, 6.0]})
     with pytest.raises(ValueError, match=message):
-        TableEncoder(categorical_features=chosen).fit(X)
+        every(categorical_features=chosen).fit(X)
 
 
 def test_names_need_a_frame():
     with pytest.raises(ValueError, match="X has none; pass a DataFrame"):
-        TableEncoder(categorical_features=["a"]).fit(np.ones((2, 2)))
+        every(categorical_features=["a"]).fit(np.ones((2, 2)))
 
 
 @pytest.mark.parametrize(
@@ -269,11 +279,11 @@ def test_names_need_a_frame():
 )
 def test_wrong_parameters_are_refused(parameters):
     with pytest.raises(ValueError, match=next(iter(parameters))):
-        TableEncoder(**parameters).fit([[1.0]])
+        every(**parameters).fit([[1.0]])
 
 
 def test_set_output_and_clone(mixed):
-    encoder = clone(TableEncoder(max_onehot=1)).set_output(transform="pandas")
+    encoder = clone(every(max_onehot=1)).set_output(transform="pandas")
     frame = encoder.fit_transform(mixed)
     assert frame.columns.tolist() == encoder.get_feature_names_out().tolist()
     assert_array_equal(frame.index, mixed.index)
@@ -282,22 +292,22 @@ def test_set_output_and_clone(mixed):
 def test_names_are_distinct():
     X = pd.DataFrame({"a": [1.0, np.nan], "a_missing": [1.0, 2.0], "c": ["1", "2"]})
     X["d"] = pd.Series([1, "1"], dtype=object)
-    names = TableEncoder().fit(X).get_feature_names_out().tolist()
+    names = every().fit(X).get_feature_names_out().tolist()
     assert len(set(names)) == len(names) == 7
 
 
 def test_not_fitted():
     for method in ("encode", "transform"):
         with pytest.raises(NotFittedError):
-            getattr(TableEncoder(), method)([[1.0]])
+            getattr(every(), method)([[1.0]])
     with pytest.raises(NotFittedError):
-        TableEncoder().to_state()
+        every().to_state()
 
 
 def test_fitted_encoder_holds_no_rows():
     X = np.random.default_rng(0).normal(size=(5000, 3))
     for method in ("standard", "robust", "quantile", "none"):
-        encoder = TableEncoder(numeric=method).fit(X)
+        encoder = every(numeric=method).fit(X)
         held = sum(array.nbytes for array in encoder.to_state()[0].values())
         assert held < 1100 * 3 * 8
         for value in vars(encoder).values():

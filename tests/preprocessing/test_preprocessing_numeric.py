@@ -42,7 +42,7 @@ def test_mean_far_from_zero_keeps_its_precision():
 
 
 def test_robust(table):
-    encoded = TableEncoder(numeric="robust").fit(table).encode(table).dense[:, :5]
+    encoded = TableEncoder(numeric="robust", min_frequency=1).fit(table).encode(table).dense[:, :5]
     lower, median, upper = np.nanquantile(
         table, [0.25, 0.5, 0.75], axis=0, method="averaged_inverted_cdf"
     )
@@ -53,7 +53,7 @@ def test_robust(table):
 
 def test_robust_without_interquartile_range():
     X = np.array([[0.0]] * 9 + [[10.0]])
-    encoded = TableEncoder(numeric="robust").fit(X).encode(X).dense[:, 0]
+    encoded = TableEncoder(numeric="robust", min_frequency=1).fit(X).encode(X).dense[:, 0]
     assert_allclose(encoded[-1], 2 / np.sqrt(1 + (2 / 3) ** 2))  # 10 over half the range
     assert_array_equal(encoded[:-1], 0)
 
@@ -70,7 +70,12 @@ def test_quantile(table):
 
 def test_quantile_of_few_rows():
     X = np.array([[1.0], [2.0], [2.0], [100.0]])
-    encoded = TableEncoder(numeric="quantile").fit(X).encode([[1], [2], [100], [-9], [999]]).dense
+    encoded = (
+        TableEncoder(numeric="quantile", min_frequency=1)
+        .fit(X)
+        .encode([[1], [2], [100], [-9], [999]])
+        .dense
+    )
     expected = norm.ppf([1 / 8, 1 / 2, 7 / 8, 1 / 8, 7 / 8])
     assert_allclose(encoded[:, 0], expected, rtol=1e-2, atol=1e-2)
 
@@ -109,7 +114,9 @@ def test_nearly_constant_column_is_not_constant():
 def test_values_that_float32_cannot_hold(size):
     X = np.array([[size], [-size], [0.0], [np.nan]])
     z = np.sqrt(1.5)
-    assert_allclose(TableEncoder().fit(X).encode(X).dense[:, 0], [z, -z, 0, 0], rtol=1e-5)
+    assert_allclose(
+        TableEncoder(min_frequency=1).fit(X).encode(X).dense[:, 0], [z, -z, 0, 0], rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("method", ["standard", "robust"])
@@ -131,14 +138,21 @@ _FLOATS = arrays(
 
 
 @settings(max_examples=150, deadline=None)
-@given(fitted=_FLOATS, later=_FLOATS, method=st.sampled_from(METHODS))
-def test_any_finite_input_gives_finite_float32(fitted, later, method):
-    encoder = TableEncoder(numeric=method).fit(fitted)
+@given(
+    fitted=_FLOATS,
+    later=_FLOATS,
+    method=st.sampled_from(METHODS),
+    min_frequency=st.sampled_from([1, 2, 5]),
+)
+def test_any_finite_input_gives_finite_float32(fitted, later, method, min_frequency):
+    encoder = TableEncoder(numeric=method, min_frequency=min_frequency).fit(fitted)
     for table in (fitted, later):
         dense = encoder.encode(table).dense
         assert dense.dtype == np.float32
         assert np.isfinite(dense).all()
-    if method == "standard":  # no value of n lies further than sqrt(n - 1) from their mean
+    if (
+        method == "standard" and min_frequency == 1
+    ):  # no value of n lies further than sqrt(n - 1) from their mean
         bound = np.sqrt(max(len(fitted) - 1, 1)) * (1 + 1e-5)
         assert np.abs(encoder.encode(fitted).dense[:, :3]).max() <= bound
 
@@ -147,9 +161,11 @@ def test_any_finite_input_gives_finite_float32(fitted, later, method):
 @given(
     column=arrays(np.float64, st.integers(2, 40), elements=st.floats(-1e6, 1e6)),
     method=st.sampled_from(["standard", "quantile", "robust"]),
+    min_frequency=st.sampled_from([1, 2, 5]),
 )
-def test_scaling_keeps_the_order(column, method):
-    encoded = TableEncoder(numeric=method).fit(column[:, None]).encode(column[:, None]).dense[:, 0]
+def test_scaling_keeps_the_order(column, method, min_frequency):
+    encoder = TableEncoder(numeric=method, min_frequency=min_frequency).fit(column[:, None])
+    encoded = encoder.encode(column[:, None]).dense[:, 0]
     assert (np.diff(encoded[np.argsort(column)]) >= -1e-6).all()
 
 
@@ -170,8 +186,8 @@ def test_datetimes_before_1970_and_far_ahead():
     X = pd.DataFrame({"d": days})
     seconds = days.astype(np.int64) / 1e6
     expected = (seconds - seconds.mean()) / seconds.std()
-    assert_allclose(TableEncoder().fit(X).encode(X).dense[:, 0], expected, rtol=1e-6)
-    raw = TableEncoder(numeric="none").fit(X).encode(X).dense[:, 0]
+    assert_allclose(TableEncoder(min_frequency=1).fit(X).encode(X).dense[:, 0], expected, rtol=1e-6)
+    raw = TableEncoder(min_frequency=1, numeric="none").fit(X).encode(X).dense[:, 0]
     assert_allclose(raw, seconds, rtol=1e-6)
 
 
@@ -196,8 +212,8 @@ def test_weights_count_like_repetitions(method) -> None:
     X[5, 1] = np.nan
     X[:, 2] = rng.integers(0, 3, 40)
     weight = rng.integers(1, 5, size=40)
-    got = TableEncoder(numeric=method).fit_encode(X, weight.astype(float)).dense
-    want = TableEncoder(numeric=method).fit_encode(X.repeat(weight, axis=0)).dense
+    got = TableEncoder(numeric=method, min_frequency=1).fit_encode(X, weight.astype(float)).dense
+    want = TableEncoder(numeric=method, min_frequency=1).fit_encode(X.repeat(weight, axis=0)).dense
     assert_allclose(got.repeat(weight, axis=0), want, rtol=1e-6, atol=1e-7)
-    plain = TableEncoder(numeric=method).fit_encode(X).dense
+    plain = TableEncoder(numeric=method, min_frequency=1).fit_encode(X).dense
     assert np.abs(plain[:, :2] - got[:, :2]).max() > (0 if method == "none" else 1e-3)
