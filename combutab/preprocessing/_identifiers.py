@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 import uuid
 from collections.abc import Collection
@@ -13,6 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from pandas.api import types
+
+from combutab.preprocessing._categories import fewest_rows
 
 _MIN_ROWS = 50  # fewer values may be different by chance
 _DENSE = 0.5  # of the whole numbers of a count are there, at least
@@ -66,17 +67,6 @@ class Identifiers:
         digits = 12 if self.kind.startswith("uuid") else 6
         made = [f"{self.prefix}{i:0{digits}d}{self.suffix}" for i in numbers]
         return [uuid.UUID(each) for each in made] if self.kind == "uuid object" else made
-
-
-def fewest_rows(min_frequency: float, n_rows: int) -> int:
-    """`min_frequency` as a number of rows: it is one, or a share of them.
-
-    >>> fewest_rows(5, 1000), fewest_rows(0.002, 1000)
-    (5, 2)
-    """
-    if isinstance(min_frequency, int | np.integer):
-        return int(min_frequency)
-    return max(1, math.ceil(min_frequency * n_rows - 1e-9))  # 0.1 * 30 is a little more than 3
 
 
 def find_identifiers(column: pd.Series, *, min_frequency: float = 5) -> Identifiers | None:

@@ -12,9 +12,7 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from combutab.preprocessing._identifiers import (
-    fewest_rows,
-)
+from combutab.preprocessing._categories import fewest_rows
 from combutab.preprocessing._mixtures import Sample, fit_mixtures, take_sample
 from combutab.preprocessing._mode_columns import (
     CategoryColumn,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pandas as pd
 
-from combutab._fields import check_fields, choice, kind, nullable, pair, several, whole
+from combutab._fields import check_fields, choice, kind, nullable, optional, pair, several, whole
 from combutab.preprocessing._categories import CategoryMap, Key
 from combutab.preprocessing._columns import Kind
 from combutab.preprocessing._mode_values import read_duration, read_moment, read_number
@@ -32,6 +32,7 @@ _CATEGORY = {
     "keys": several(pair(choice(*_KEYS), kind(str, bool))),
     "missing": kind(bool),
     "onehot": kind(bool),
+    "rare": optional(kind(bool)),
 }
 _TRUTHS = ("constant", "unscaled", "missing")  # of the scaler's arrays
 
