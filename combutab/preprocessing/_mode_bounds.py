@@ -45,9 +45,15 @@ def find_bounds(x: np.ndarray, fewest: int) -> tuple[Any, Any]:
     # halves: the spread itself might overflow
     part = (high / 2 - low / 2 or abs(high) / 2) / (_PARTS / 2)
     return (
-        low if shared[0] else _below(low, part),
-        high if shared[1] else -_below(-high, part),
+        low if shared[0] else _beyond(low, least, part),
+        high if shared[1] else -_beyond(-high, -most, part),
     )
+
+
+def _beyond(value: Any, extreme: Any, part: float) -> Any:
+    """A round number below a value, and not the extreme, which may lie there by chance."""
+    rounded = _below(value, part)
+    return _below(rounded, part) if rounded == extreme else rounded
 
 
 def _below(value: Any, part: float) -> Any:
