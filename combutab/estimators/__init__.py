@@ -2,16 +2,17 @@
 
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
-from combutab.estimators._prefitted import FitOutcome, serve_fits
+from combutab.estimators._prefitted import FitHandout, FitOutcome, TrainedFit
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._together import FitTask, fit_stacked
 
 __all__ = [
     "BaseMLP",
+    "FitHandout",
     "FitOutcome",
     "FitTask",
     "MLPClassifier",
     "MLPRegressor",
+    "TrainedFit",
     "fit_stacked",
-    "serve_fits",
 ]

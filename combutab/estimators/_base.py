@@ -23,7 +23,7 @@ from combutab.estimators._data import Prepared, prepare
 from combutab.estimators._initial import initial_states, initial_widths
 from combutab.estimators._jobs import Job, train_jobs
 from combutab.estimators._outcome import absorb
-from combutab.estimators._prefitted import take_prefitted
+from combutab.estimators._prefitted import FitHandout, take_over
 from combutab.estimators._streaming import FromParquet
 from combutab.estimators._streaming_targets import TargetLearner
 from combutab.estimators._weights import Weights
@@ -128,7 +128,7 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
         ValueError
             If the data cannot be used, or training produced weights that are not finite.
         """
-        if take_prefitted(self):
+        if take_over(self, X):
             return self
         fresh = not (self.warm_start and self.__sklearn_is_fitted__())
         prepared = self._prepare(X, y, sample_weight, X_val, y_val, fresh=fresh)
@@ -364,6 +364,14 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
         return torch.cat(parts, 1)[:, :n_rows]
 
     # ---- scikit-learn's questions --------------------------------------------------------------
+
+    _handout: FitHandout | None = None  # of the estimator that a stacked search clones
+
+    def __sklearn_clone__(self) -> Self:
+        clone = super().__sklearn_clone__()
+        if self._handout is not None:
+            self._handout.equip(clone)
+        return clone
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_states")

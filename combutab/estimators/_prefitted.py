@@ -1,15 +1,16 @@
-"""Hand fits that a stack trained to code that calls ``fit`` one estimator at a time."""
+"""Hand fits that a stack trained to scikit-learn's search, which clones and fits one at a time."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from numbers import Number
+from typing import Any
 
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _num_samples
 
 
 @dataclass
@@ -18,26 +19,48 @@ class FitOutcome:
 
     seconds: float
     error: Exception | None = None
-    invalid: bool = False  # a parameter's value: ``fit`` itself says so, before it is served
 
 
-_PREFITTED: ContextVar[deque[tuple[BaseEstimator, FitOutcome]] | None] = ContextVar(
-    "combutab_prefitted", default=None
-)
+@dataclass(frozen=True)
+class TrainedFit:
+    """A fit that is done: an unfitted clone carries it until its ``fit`` takes it over."""
+
+    estimator: BaseEstimator
+    outcome: FitOutcome
+    n_rows: int
 
 
-@contextmanager
-def serve_fits(fits: Sequence[tuple[BaseEstimator, FitOutcome]]) -> Iterator[None]:
-    """Within, the next calls of ``fit`` in this thread take these fits over, in order.
+class FitHandout:
+    """Gives the clones of one estimator each its own of the fits that a stack trained, in order.
 
-    This is how scikit-learn's own search scores, reports and fails on what a stack trained. Once
-    the fits are used up, ``fit`` trains as always (the refit).
+    Nothing is found by way of a thread, a context or a process: a clone has its fit with it
+    wherever it is sent. Clones made before ``open`` hand the handout on, those made after it are
+    ordinary ones.
     """
-    token = _PREFITTED.set(deque(fit for fit in fits if not fit[1].invalid))
-    try:
-        yield
-    finally:
-        _PREFITTED.reset(token)
+
+    def __init__(self, fits: Sequence[TrainedFit] = ()) -> None:
+        self._left, self._state = deque(fits), "waiting" if fits else "closed"
+
+    def __reduce__(self) -> tuple[type[FitHandout], tuple[()]]:
+        return FitHandout, ()  # of use in the process that clones alone
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Within, each clone gets the next fit."""
+        self._state = "open"
+        try:
+            yield
+        finally:
+            self._state = "closed"
+        if self._left:
+            raise RuntimeError(f"{len(self._left)} of the fits were not asked for")
+
+    def equip(self, clone: Any) -> None:
+        """Give a new clone what it is to have."""
+        if self._state == "waiting":
+            clone._handout = self
+        elif self._state == "open":
+            clone._trained_fit = self._left.popleft()
 
 
 def _plain_parameters(estimator: BaseEstimator) -> str:
@@ -46,17 +69,18 @@ def _plain_parameters(estimator: BaseEstimator) -> str:
     return repr({n: v for n, v in parameters if isinstance(v, bool | str | Number | tuple | list)})
 
 
-def take_prefitted(estimator: BaseEstimator) -> bool:
-    """Adopt the next served fit, if there is one; raise its error, if it failed."""
-    queue = _PREFITTED.get()
-    if not queue:
+def take_over(estimator: BaseEstimator, X: Any) -> bool:
+    """Adopt the fit that the estimator carries, if any; raise its error, if it failed."""
+    trained: TrainedFit | None = estimator.__dict__.pop("_trained_fit", None)
+    if trained is None:
         return False
-    fitted, outcome = queue.popleft()
-    wanted, got = _plain_parameters(estimator), _plain_parameters(fitted)
+    wanted = _plain_parameters(estimator), _num_samples(X)
+    got = _plain_parameters(trained.estimator), trained.n_rows
     if wanted != got:
         raise RuntimeError(f"the search asked for a fit of {wanted}, the stack trained {got}")
-    if outcome.error is not None:
-        raise outcome.error
+    if trained.outcome.error is not None:
+        raise trained.outcome.error
     parameters = estimator.get_params(deep=False)
-    estimator.__dict__.update({n: v for n, v in vars(fitted).items() if n not in parameters})
+    fitted = vars(trained.estimator).items()
+    estimator.__dict__.update({n: v for n, v in fitted if n not in parameters})
     return True

@@ -66,9 +66,7 @@ def fit_stacked(
     for i, task in enumerate(tasks):
         started = time.perf_counter()
         try:
-            outcomes[i].invalid = True
             _validate(task.estimator)
-            outcomes[i].invalid = False
             jobs.append(_prepare(task, encoded))
             owners.append(i)
         except Exception as error:  # the caller decides: it is in the outcome

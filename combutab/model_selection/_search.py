@@ -10,8 +10,9 @@ from sklearn import get_config
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.validation import _num_samples
 
-from combutab.estimators import BaseMLP, FitTask, fit_stacked, serve_fits
+from combutab.estimators import BaseMLP, FitHandout, FitTask, TrainedFit, fit_stacked
 
 
 class StackedGridSearchCV(GridSearchCV):
@@ -31,6 +32,7 @@ class StackedGridSearchCV(GridSearchCV):
     scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score
         As in ``GridSearchCV``; ``n_jobs`` counts stacks that train at the same time, in threads
         unless joblib's current backend is another, and None is as many as torch has threads.
+        What is found does not depend on either. Scores are computed in this process.
 
     Attributes
     ----------
@@ -79,10 +81,15 @@ class StackedGridSearchCV(GridSearchCV):
         splits = list(cv.split(X, y, groups))
         tasks = self._tasks(X, y, params.get("sample_weight"), candidates, splits)
         outcomes = fit_stacked(tasks, n_jobs=self.n_jobs)
-        inner = GridSearchCV(**{**self.get_params(deep=False), "cv": splits, "n_jobs": None})
-        fits = [(task.estimator, outcome) for task, outcome in zip(tasks, outcomes, strict=True)]
-        with serve_fits(fits):
-            inner.fit(X, y, **{n: v for n, v in params.items() if n != "groups"})
+        fits = [
+            TrainedFit(task.estimator, outcome, _num_samples(task.X))
+            for task, outcome in zip(tasks, outcomes, strict=True)
+        ]
+        # what is trained is scored here: to send it to a worker costs more than to predict
+        inner = _Scoring(**{**self.get_params(deep=False), "cv": splits, "n_jobs": 1})
+        inner.estimator, inner.handout = clone(self.estimator), FitHandout(fits)
+        inner.estimator._handout = inner.handout
+        inner.fit(X, y, **{n: v for n, v in params.items() if n != "groups"})
         self.__dict__.update({n: v for n, v in vars(inner).items() if n.endswith("_")})
         seconds = np.array([o.seconds for o in outcomes]).reshape(len(candidates), len(splits))
         self.cv_results_["mean_fit_time"] = seconds.mean(1)
@@ -103,7 +110,8 @@ class StackedGridSearchCV(GridSearchCV):
             return f"fit was given {others}"
         if get_config().get("enable_metadata_routing") and params:
             return "metadata routing is on"
-        if self.estimator.callbacks or "callbacks" in searched:
+        watched = getattr(self, "_skl_callbacks", None)  # scikit-learn's own, by set_callbacks
+        if watched or self.estimator.callbacks or "callbacks" in searched:
             return "callbacks watch one fit at a time"
         return None
 
@@ -125,3 +133,13 @@ class StackedGridSearchCV(GridSearchCV):
             for candidate in candidates
             for k, fold in enumerate(folds)
         ]
+
+
+class _Scoring(GridSearchCV):
+    """scikit-learn's own search over fits that are trained: it scores, reports and refits."""
+
+    handout: FitHandout
+
+    def _run_search(self, evaluate_candidates: Any) -> None:
+        with self.handout.open():  # one clone a candidate and fold; the refit's clone is no more
+            evaluate_candidates(ParameterGrid(self.param_grid))
