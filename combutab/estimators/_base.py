@@ -12,13 +12,13 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from combutab._device import Precision, resolve_device
 from combutab._random import fold_in, seed_from
 from combutab.estimators._constraints import PARAMETER_CONSTRAINTS, check_parameters
+from combutab.estimators._continued import check_settled, settled
 from combutab.estimators._data import Prepared, prepare
 from combutab.estimators._initial import initial_states, initial_widths
 from combutab.estimators._jobs import Job, train_jobs
@@ -150,11 +150,17 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
         self._check_parameters()
         if fresh:
             self.__dict__.pop("_states", None)  # a fit that fails leaves no fitted estimator
+        else:
+            check_settled(self)
         return prepare(self, X, y, sample_weight, X_val, y_val, fresh=fresh)
 
     def _check_parameters(self) -> None:
         """What scikit-learn's validation cannot see; before any work on the data."""
         check_parameters(self)
+
+    def _settled_parameters(self) -> dict[str, Any]:
+        """What a fit settles for those that go on from it."""
+        return settled(self)
 
     def _data_key(self) -> str:
         """Equal for estimators that ``_prepare`` the same way."""
@@ -177,8 +183,11 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
         """What to train, from the parameters and the encoded data."""
         device = resolve_device(self.device)
         if fresh:
-            self._seed = seed_from(self.random_state)
             self._shape = self._make_shape(prepared.n_train)
+            self._made_with = self._settled_parameters()
+        seeded = self.random_state if isinstance(self.random_state, Integral) else None
+        if fresh or seeded not in (None, self._seeded):
+            self._seed, self._seeded = seed_from(self.random_state), seeded
         seeds = [fold_in(self._seed, _MEMBER, i) for i in range(self.n_members)]
         scored = self._score_name if prepared.val is not None else None
         config = TrainConfig(
@@ -207,11 +216,6 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
         starts: Sequence[MemberStart | None] = [None] * self.n_members
         states = None
         if not fresh:
-            if len(self._states) != self.n_members:
-                raise ValueError(
-                    f"n_members={self.n_members}, but the fitted estimator that warm_start or "
-                    f"partial_fit goes on from has {len(self._states)}; set warm_start=False"
-                )
             states = tuple(
                 {name: torch.from_numpy(value) for name, value in state.items()}
                 for state in self._states
@@ -290,10 +294,17 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
         callbacks = list(self.callbacks or ())
         return [VerboseLines(), *callbacks] if self.verbose else callbacks
 
-    def _absorb(self, job: Job, results: Sequence[MemberResult], *, fresh: bool = True) -> Self:
+    def _absorb(
+        self,
+        job: Job,
+        results: Sequence[MemberResult],
+        *,
+        fresh: bool = True,
+        converges: bool = True,
+    ) -> Self:
         """Take over what training found; warn or raise where it did not go well."""
         with uninterrupted():
-            absorb(self, job, results, fresh=fresh)
+            absorb(self, job, results, fresh=fresh, converges=converges)
         return self
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any) -> BaseMLP:
@@ -310,9 +321,7 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
         job = self._job(prepared, fresh=fresh, epochs=1)
         (results,) = train_jobs([job], self._all_callbacks())
         n_iter = 0 if fresh else int(getattr(self, "n_iter_", 0))
-        with warnings.catch_warnings():  # one epoch is not expected to converge
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            self._absorb(job, results, fresh=fresh)
+        self._absorb(job, results, fresh=fresh, converges=False)  # in one epoch
         self.n_iter_ = n_iter + 1
         return self
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import (
     _check_partial_fit_first_call,
@@ -20,6 +20,7 @@ from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 
 from combutab._model_files import loadable
 from combutab.estimators._base import BaseMLP
+from combutab.estimators._class_weights import check_class_weight, weights_of_classes
 from combutab.estimators._docs import document
 from combutab.estimators._streaming_targets import LabelCounts, TargetLearner
 from combutab.nn import ActivationSpec
@@ -155,6 +156,10 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         self.track_metric = track_metric
         self.callbacks = callbacks
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_class_weight(self.class_weight)
+
     def _encode_target(
         self, y: Any, weight: np.ndarray | None, *, reset: bool, validation: bool = False
     ) -> np.ndarray:
@@ -220,11 +225,9 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         else:
             numbers = target.reshape(-1).astype(np.int64)
             labels = self.classes_[numbers]
-        if isinstance(self.class_weight, dict) and not self._multilabel:
+        if not (self._multilabel or self.class_weight == "balanced"):
             # by all classes, of which partial_fit's rows may lack some
-            by_class = compute_class_weight(
-                self.class_weight, classes=self.classes_, y=self.classes_
-            )[numbers]
+            by_class = weights_of_classes(self.class_weight, self.classes_)[numbers]
         else:
             by_class = compute_sample_weight(self.class_weight, labels)
         return by_class if weight is None else weight * by_class
@@ -249,6 +252,11 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None
     ) -> MLPClassifier:
         """Train one epoch on the given rows; the encoding is learned at the first call.
+
+        That call also settles what the network is made of: parameters that shape it cannot be
+        changed afterwards; those of the training can (another solver begins without momentum).
+        ``max_iter``, ``max_fun``, ``warm_start`` and ``validation_fraction`` have no part in an
+        epoch, ``tol`` and ``n_iter_no_change`` in that of ``learning_rate="adaptive"`` alone.
 
         Parameters
         ----------

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from combutab._device import Precision
 from combutab._random import fold_in, seed_from
+from combutab.estimators._class_weights import check_weights
 from combutab.preprocessing import EncodedTable, TableEncoder
 from combutab.training import Rows, RowStream
 
@@ -86,6 +87,11 @@ def prepare(
         target, target_val = target[train], target[val]
         if weight is not None:
             weight, weight_val = weight[train], weight[val]
+    total = estimator._total_weight(target, weight)
+    if total is not None:
+        check_weights(total, "class_weight times sample_weight")
+        if not total.any():
+            raise ValueError("class_weight leaves every row with weight 0: nothing is left to fit")
     if fresh:
         estimator.encoder_ = TableEncoder(
             categorical_features=estimator.categorical_features,
@@ -97,7 +103,7 @@ def prepare(
     else:
         table = estimator.encoder_.encode(X, owner=estimator)
     dtype = Precision(estimator.precision).dtype
-    rows = _rows(table, target, estimator._total_weight(target, weight), dtype)
+    rows = _rows(table, target, total, dtype)
     train_rows = torch.arange(len(target))
     if target_val is None:
         return Prepared(rows, train_rows, None)
@@ -128,6 +134,7 @@ def _weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.nda
     weight = _check_sample_weight(
         sample_weight, np.empty((n_rows, 1)), dtype=np.float64, ensure_non_negative=True
     )
+    check_weights(weight, "sample_weight")
     kept = np.flatnonzero(weight)
     if not len(kept):
         raise ValueError("sample_weight is zero for every row: nothing is left to fit")

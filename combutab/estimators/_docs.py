@@ -39,7 +39,9 @@ tol : float, default=1e-4
 verbose : bool or int, default=False
     Print a line an epoch. For a bar, pass ``callbacks=[combutab.training.ProgressBar()]``.
 warm_start : bool, default=False
-    Go on from the previous fit's weights and encoding.
+    Go on from the previous fit's weights and encoding. Parameters that shape these (layers,
+    activation, normalisation, encoding, loss, ``n_members``, ...) cannot be changed meanwhile;
+    those of the training can, and another integer as ``random_state`` shuffles and drops anew.
 momentum, nesterovs_momentum : float, default=0.9, and bool, default=True
     Of ``solver="sgd"``.
 early_stopping : bool, default=False

@@ -150,14 +150,19 @@ def _train_side_by_side(
     outputs = parallel(
         delayed(_train_with)(share, *_extract(jobs, stack), (stop,)) for stack in stacks
     )
+    finished = 0
     try:
-        for trained in outputs:  # noqa: UP028 - "yield from" would close it before "finally"
+        for trained in outputs:
+            finished += 1
             yield trained
     finally:
-        stop.wanted = True  # of use after an interrupt or an error only
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that the rest is cancelled
-            outputs.close()
+        if finished == len(stacks):
+            next(outputs, None)  # it is not cancelled, but done
+        else:  # after an interrupt or an error
+            stop.wanted = True
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # that the rest is cancelled
+                outputs.close()
         torch.set_num_threads(n_threads)  # what threads set is what later ones begin with
 
 

@@ -61,6 +61,8 @@ FITTED = {
     "best_validation_score_": nullable(_ANY),
     "_seed": whole(0, 2**64),
     "_trained": pair(several(ACTIVATION, 1), choice(*PRECISIONS)),
+    "_made_with": optional(kind(dict)),
+    "_seeded": optional(nullable(whole(0, 2**64))),
 }
 _OWN: dict[str, dict[str, Field]] = {
     "MLPClassifier": {"classes_": kind(np.ndarray), "_multilabel": kind(bool)},

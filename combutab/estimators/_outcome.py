@@ -16,8 +16,17 @@ from combutab.estimators._lazy import LazyNetwork
 from combutab.training import MemberResult
 
 
-def absorb(estimator: Any, job: Job, results: Sequence[MemberResult], *, fresh: bool) -> None:
+def absorb(
+    estimator: Any,
+    job: Job,
+    results: Sequence[MemberResult],
+    *,
+    fresh: bool,
+    converges: bool = True,
+) -> None:
     """Set the attributes of a fitted estimator; nothing is set if training diverged.
+
+    Training that is not expected to converge is not warned of if it does not.
 
     Raises
     ------
@@ -62,7 +71,7 @@ def absorb(estimator: Any, job: Job, results: Sequence[MemberResult], *, fresh: 
     estimator.validation_scores_ = scores if scored else None
     estimator.best_validation_score_ = first.best_score if scored else None
     estimator.history_ = _history(results)
-    _warn(results, job)
+    _warn(results, job, converges)
 
 
 def _earlier(estimator: Any, name: str, fresh: bool) -> list[float]:
@@ -70,7 +79,7 @@ def _earlier(estimator: Any, name: str, fresh: bool) -> list[float]:
     return [] if fresh else getattr(estimator, name, None) or []
 
 
-def _warn(results: Sequence[MemberResult], job: Job) -> None:
+def _warn(results: Sequence[MemberResult], job: Job, converges: bool) -> None:
     reasons = {r.reason for r in results}
     if "interrupted" in reasons:
         warnings.warn(
@@ -78,7 +87,7 @@ def _warn(results: Sequence[MemberResult], job: Job) -> None:
         )
     config = job.config
     # with n_iter_no_change=inf a fixed number of epochs was asked for
-    open_ended = np.isfinite(config.n_iter_no_change)
+    open_ended = converges and np.isfinite(config.n_iter_no_change)
     if "max_iter" in reasons and config.optimizer.solver != "lbfgs" and open_ended:
         warnings.warn(
             f"Stochastic Optimizer: Maximum iterations ({config.max_epochs}) reached and the "

@@ -10,15 +10,18 @@ import numpy as np
 import torch
 from scipy.stats import norm
 from sklearn.base import RegressorMixin, _fit_context
+from sklearn.metrics import r2_score
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_y, column_or_1d
 
 from combutab._model_files import loadable
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._docs import document
 from combutab.estimators._streaming_targets import TargetLearner, TargetMoments
+from combutab.estimators._targets import as_numbers
 from combutab.nn import ActivationSpec
+from combutab.preprocessing import Moments, RunningMoments, binary_unit
 from combutab.training import GaussianNLL, Loss, Pinball, make_regression_loss
 
 _LOSSES = {"squared_error", "absolute_error", "huber", "poisson", "quantile", "gaussian_nll"}
@@ -164,31 +167,43 @@ class MLPRegressor(RegressorMixin, BaseMLP):
     def _encode_target(
         self, y: Any, weight: np.ndarray | None, *, reset: bool, validation: bool = False
     ) -> np.ndarray:
-        y = _check_y(y, multi_output=True, y_numeric=True, estimator=self)
+        with np.errstate(over="ignore", invalid="ignore"):  # sums of huge numbers
+            given, y = y, _check_y(y, multi_output=True, y_numeric=True, estimator=self)
         if hasattr(y, "toarray"):
-            y = y.toarray()
+            given = y = y.toarray()
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
-        targets = y.astype(np.float64).reshape(len(y), -1)
+        as_it_was = np.asarray(given).dtype.kind == "O"  # integers of any size, say
+        targets = as_numbers(given if as_it_was else y).reshape(len(y), -1)
         self._check_range(targets.min())
         if reset:
-            mean = np.average(targets, axis=0, weights=weight)
-            std = np.sqrt(np.average((targets - mean) ** 2, axis=0, weights=weight))
-            self._learn_target(y.ndim == 1, mean, std)
-        if self._loss_parameters() != self._trained_loss:
-            raise ValueError(
-                f"loss and quantiles are {self._loss_parameters()}, but the fitted estimator that "
-                f"warm_start or partial_fit goes on from has {self._trained_loss}"
-            )
+            running = RunningMoments(targets.shape[1])
+            running.add(targets.copy(), weight)
+            self._learn_target(y.ndim == 1, running.result())
         if targets.shape[1] != self.n_outputs_:
             raise ValueError(f"y has {targets.shape[1]} targets, fit saw {self.n_outputs_}")
         return self._scale_target(targets)
 
     def _scale_target(self, targets: np.ndarray) -> np.ndarray:
         """(n, T) in the target's units -> in training units; overwritten."""
-        targets -= self._y_mean
-        targets /= self._y_scale
+        unit = np.where(self._y_scale > 1e290, 2.0**-10, 1.0)  # differences may leave float64
+        with np.errstate(over="ignore"):
+            targets *= unit
+            targets -= self._y_mean * unit
+            targets /= self._y_scale * unit
+        largest = np.abs(targets).max(initial=0.0)
+        if not largest < np.sqrt(np.finfo(self._dtype).max):
+            way_out = "scale_target=True, or " * (not self.scale_target)
+            raise ValueError(
+                f"y lies up to {largest:.3g} units from the middle of the target that was learned "
+                f"(of scale {self._y_scale.max():.3g}), and precision={self.precision!r} cannot "
+                f"hold the square; use {way_out}precision='float64', or fit to smaller numbers"
+            )
         return targets
+
+    @property
+    def _dtype(self) -> type[np.floating]:
+        return np.float64 if self.precision == "float64" else np.float32
 
     def _check_range(self, smallest: float) -> None:
         if self.loss == "poisson" and smallest < 0:
@@ -197,22 +212,34 @@ class MLPRegressor(RegressorMixin, BaseMLP):
                 f"y >= 0, got {smallest}"
             )
 
-    def _learn_target(self, one_dimensional: bool, mean: np.ndarray, std: np.ndarray) -> None:
-        """Set what follows from each target's mean and standard deviation, (T,)."""
+    def _learn_target(self, one_dimensional: bool, stats: Moments) -> None:
+        """Set what follows from each target's mean, standard deviation and range."""
         self._trained_loss = self._loss_parameters()
         self._one_dimensional = one_dimensional
-        self.n_outputs_ = len(mean)
+        self.n_outputs_ = len(stats.mean)
         self.out_activation_ = "exp" if self.loss == "poisson" else "identity"
-        self._y_mean, self._y_scale = self._target_scaling(mean, std)
+        self._y_mean, self._y_scale = self._target_scaling(stats)
+        low, high = self._scale_target(np.array([stats.low, stats.high])).astype(self._dtype)
+        merged = np.flatnonzero((low == high) & (stats.low < stats.high))
+        if len(merged):
+            ends = f"{float(stats.low[merged[0]])!r} to {float(stats.high[merged[0]])!r}"
+            way_out = "scale_target=True" if not self.scale_target else "another loss"
+            raise ValueError(
+                f"y goes from {ends}, which precision={self.precision!r} takes for one number "
+                f"as loss={self.loss!r} with scale_target={self.scale_target} trains on it; use "
+                f"{way_out}, or precision='float64', or subtract or multiply by a number first"
+            )
 
-    def _target_scaling(self, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _target_scaling(self, stats: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Shift and scale of each target."""
+        mean = np.clip(stats.mean, stats.low, stats.high)  # a constant's is not rounded
         if not self.scale_target:
             return np.zeros_like(mean), np.ones_like(mean)
         if self._loss().scaling == "mean":
             return np.zeros_like(mean), np.where(mean > 0, mean, 1.0)
-        # a constant target, up to rounding, is only shifted
-        return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)
+        scale = np.maximum(stats.std, np.finfo(np.float64).smallest_subnormal)
+        constant = np.where(mean == 0, 1.0, np.minimum(np.abs(mean), 1.0))  # is only shifted
+        return mean, np.where(stats.high > stats.low, scale, constant)
 
     def _target_learner(self) -> TargetLearner:
         return TargetMoments()
@@ -231,6 +258,9 @@ class MLPRegressor(RegressorMixin, BaseMLP):
         quantiles = self.quantiles if self.loss == "quantile" else ()
         return self.loss, tuple(float(q) for q in quantiles)
 
+    def _settled_parameters(self) -> dict[str, Any]:
+        return {**super()._settled_parameters(), "quantiles": self._loss_parameters()[1]}
+
     def _n_raw_outputs(self) -> int:
         return self.n_outputs_ * self._loss().n_per_target
 
@@ -246,6 +276,11 @@ class MLPRegressor(RegressorMixin, BaseMLP):
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> MLPRegressor:
         """Train one epoch on the given rows; the encoding is learned at the first call.
+
+        That call also settles what the network is made of: parameters that shape it cannot be
+        changed afterwards; those of the training can (another solver begins without momentum).
+        ``max_iter``, ``max_fun``, ``warm_start`` and ``validation_fraction`` have no part in an
+        epoch, ``tol`` and ``n_iter_no_change`` in that of ``learning_rate="adaptive"`` alone.
 
         Parameters
         ----------
@@ -334,8 +369,12 @@ class MLPRegressor(RegressorMixin, BaseMLP):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination of ``predict(X)``."""
-        check_is_fitted(self)
-        return float(super().score(X, y, sample_weight))
+        predicted, y = self.predict(X), np.asarray(y)
+        if y.dtype.kind in "iuf":  # squares of the largest and smallest numbers would be lost
+            y = y.astype(np.float64)
+            unit = binary_unit(np.maximum(np.abs(y).max(), np.abs(predicted).max()))
+            y, predicted = y / unit, predicted / unit
+        return float(r2_score(y, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

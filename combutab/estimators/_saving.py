@@ -106,6 +106,8 @@ def _rebuild(
     for state in model._states:
         check_layers(state, layer_shapes(model._shape))
     check_agreement(model, len(model._states))
+    model.__dict__.setdefault("_made_with", {})  # files of earlier versions do not say
+    model.__dict__.setdefault("_seeded", None)
     model._net = LazyNetwork()
     _check_network(model)
     return model

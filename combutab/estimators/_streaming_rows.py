@@ -13,6 +13,7 @@ import torch
 
 from combutab._device import Precision, resolve_device
 from combutab._random import fold_in, random_permutations, random_uniform
+from combutab.estimators._class_weights import check_weights
 from combutab.estimators._streaming_memory import MemoryPlan
 from combutab.estimators._streaming_targets import TargetLearner
 from combutab.preprocessing import ParquetTable, RowGroup
@@ -63,6 +64,7 @@ class Source:
                 f"the weights in column {self.weight!r} must be at least 0 and finite, got "
                 f"{weight[row]} in row {first + row} (counted from 0)"
             )
+        check_weights(weight, f"the weights in column {self.weight!r}")
         return weight
 
 

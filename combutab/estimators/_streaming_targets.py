@@ -6,9 +6,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
+from combutab.estimators._class_weights import check_weights, weights_of_classes
+from combutab.estimators._targets import as_numbers
 from combutab.preprocessing import RunningMoments
 
 
@@ -75,9 +76,7 @@ class LabelCounts:
             present = counts > 0
             self._by_class = counts.sum() / (present.sum() * np.where(present, counts, 1))
         elif estimator.class_weight is not None:
-            self._by_class = compute_class_weight(
-                estimator.class_weight, classes=estimator.classes_, y=estimator.classes_
-            )
+            self._by_class = weights_of_classes(estimator.class_weight, estimator.classes_)
 
     def encode(self, estimator: Any, y: pd.DataFrame) -> np.ndarray:
         """Labels -> (n,) class numbers, or (n, 1) floats for two classes."""
@@ -94,7 +93,10 @@ class LabelCounts:
         if self._by_class is None:
             return weight
         by_row = self._by_class[target.reshape(-1).astype(np.int64)]
-        return by_row if weight is None else by_row * weight
+        if weight is None:
+            return by_row
+        check_weights(by_row * weight, "class_weight times sample_weight")
+        return by_row * weight
 
 
 class TargetMoments:
@@ -109,19 +111,24 @@ class TargetMoments:
         """Take complete targets, (n, n_targets), and their weights."""
         if self._running is None:
             self._running = RunningMoments(y.shape[1])
-        self._running.add(np.array(y, dtype=np.float64, order="C"), weight)
+        self._running.add(_targets(y), weight)
 
     def finish(self, estimator: Any, names: list[str]) -> None:
         """Set the estimator's shift and scale."""
         assert self._running is not None
         stats = self._running.result()
         estimator._check_range(stats.low.min())
-        estimator._learn_target(len(names) == 1, stats.mean, stats.std)
+        estimator._learn_target(len(names) == 1, stats)
 
     def encode(self, estimator: Any, y: pd.DataFrame) -> np.ndarray:
         """Targets -> (n, n_targets), scaled."""
-        return estimator._scale_target(np.array(y, dtype=np.float64))
+        return estimator._scale_target(_targets(y))
 
     def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         """The weights as they are."""
         return weight
+
+
+def _targets(y: pd.DataFrame) -> np.ndarray:
+    """A copy, (n, n_targets)."""
+    return np.column_stack([as_numbers(y[name].to_numpy()) for name in y])

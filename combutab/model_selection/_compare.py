@@ -22,6 +22,7 @@ from combutab.model_selection._scores import (
     score_regressor,
 )
 from combutab.nn import ActivationSpec
+from combutab.preprocessing import RunningMoments
 from combutab.training import Callback, EpochReport
 
 Progress = Callable[[float], None]
@@ -207,7 +208,9 @@ def _train_and_score(
 def _score(plan: ComparisonPlan, estimator: BaseMLP, X: Any, y: np.ndarray) -> dict[str, float]:
     if plan.task == "classification":
         return score_classifier(estimator, X, y)
-    return score_regressor(estimator, X, y, target_std=float(plan.y.std()))
+    moments = RunningMoments(1)
+    moments.add(plan.y[:, None].astype(np.float64))
+    return score_regressor(estimator, X, y, target_std=float(moments.result().std[0]))
 
 
 def _left_out(

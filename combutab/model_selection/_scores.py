@@ -17,6 +17,7 @@ from sklearn.metrics import (
 )
 
 from combutab.estimators import BaseMLP
+from combutab.preprocessing import binary_unit
 
 Task = Literal["classification", "regression"]
 
@@ -117,6 +118,8 @@ def score_regressor(
     """
     predicted = estimator.predict(X)
     _refuse_non_finite(predicted)
+    unit = float(binary_unit(np.float64(target_std)))  # squares of huge and tiny numbers are lost
+    predicted, y, target_std = predicted / unit, y / unit, target_std / unit
     error, truth = (predicted - y) / target_std, np.zeros(len(y))
     return {
         "r2": float(r2_score(y, predicted)),

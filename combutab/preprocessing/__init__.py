@@ -5,7 +5,7 @@ from combutab.preprocessing._identifiers import Identifiers, find_identifiers
 from combutab.preprocessing._mode_columns import CategoryColumn, IdentifierColumn, NumberColumn
 from combutab.preprocessing._mode_layout import ModeTable, RowLayout, RowSpan
 from combutab.preprocessing._modes import ModeEncoder
-from combutab.preprocessing._moments import Moments, RunningMoments
+from combutab.preprocessing._moments import Moments, RunningMoments, binary_unit
 from combutab.preprocessing._parquet import ParquetTable, RowGroup
 from combutab.preprocessing._task import infer_task
 
@@ -25,6 +25,7 @@ __all__ = [
     "RunningMoments",
     "Span",
     "TableEncoder",
+    "binary_unit",
     "find_identifiers",
     "infer_task",
 ]

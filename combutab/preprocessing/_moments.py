@@ -24,6 +24,13 @@ def raise_infinity() -> None:
     raise ValueError("Input X contains infinity or a value too large for dtype('float64').")
 
 
+def binary_unit(size: np.ndarray) -> np.ndarray:
+    """A power of two near each size whose square float64 cannot hold, or that vanishes; else 1."""
+    odd = (size > 1e140) | ((size < 1e-140) & (size > 0))
+    exponent = np.frexp(np.where(odd, size, 0.5))[1]
+    return np.where(odd, np.exp2(exponent - 1.0), 1.0)
+
+
 def missing_mask(rows: np.ndarray) -> np.ndarray | None:
     """Where rows are NaN, None if nowhere; inf is an error."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -94,11 +101,9 @@ class RunningMoments:
     def _choose_units(self) -> None:
         # Squares of values beyond about 1e154 overflow and those under 1e-154 vanish: such columns
         # are measured in a power of two near their largest value so far.
-        size = np.fmax(np.abs(self._low), np.abs(self._high))
-        odd = (size > 1e140) | ((size < 1e-140) & (size > 0))
-        if not odd.any() and (self._unit == 1).all():
+        unit = binary_unit(np.fmax(np.abs(self._low), np.abs(self._high)))
+        if (unit == 1).all() and (self._unit == 1).all():
             return
-        unit = np.where(odd, np.exp2(np.frexp(size)[1] - 1.0), 1.0)
         ratio = np.where(self._mean != 0, self._unit / unit, 1.0)
         self._mean *= ratio
         self._squares *= np.where(self._squares > 0, ratio**2, 1.0)

@@ -167,7 +167,10 @@ class RowOptimizer:
         """Set one row's state to what ``member`` gave.
 
         A member's columns come first whatever it is stacked with; a row may be longer than that.
+        The state of another solver is of no use to this one, which begins anew.
         """
+        if state.keys() != {"steps", *self.state}:
+            return
         self.steps[i].copy_(state["steps"])
         for name, matrix in self.state.items():
             n = min(matrix.shape[1], state[name].shape[0])

@@ -169,9 +169,11 @@ class TrainingStep:
         if not any(self._alphas):
             return
         values, grads = self._decayed
-        if isinstance(mass, Tensor):
-            mass = mass.clamp_min(torch.finfo(values.dtype).tiny).unsqueeze(1)
-        elif len(set(self._alphas)) == 1:
+        if isinstance(mass, Tensor):  # where all rows weigh nothing there is nothing to learn
+            column = mass.unsqueeze(1)
+            grads.addcmul_(values, (self._alpha_column / column).masked_fill_(column <= 0, 0.0))
+            return
+        if len(set(self._alphas)) == 1:
             grads.add_(values, alpha=self._alphas[0] / mass)
             return
         grads.addcmul_(values, self._alpha_column / mass)
