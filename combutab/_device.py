@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -10,6 +12,27 @@ from functools import partial
 import torch
 
 PRECISIONS = ("float32", "float64", "bf16-mixed")
+_threads_of: set[int] = set()  # the process that has computed with torch's threads, if any
+
+
+def mind_forks() -> None:
+    """Call before computing: a forked process has none of its parent's threads, and no use of more.
+
+    OpenMP in it would wait for ever for those that it remembers; with one thread it does not.
+    """
+    if torch.get_num_threads() == 1:
+        return
+    if _threads_of <= {os.getpid()}:
+        _threads_of.add(os.getpid())
+        return
+    torch.set_num_threads(1)
+    warnings.warn(
+        "this process was forked from one in which torch had computed with several threads, and "
+        "would wait for these for ever: it computes with one. Start workers by joblib's 'loky' "
+        "or multiprocessing's 'spawn' to use more",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def resolve_device(device: str | torch.device) -> torch.device:

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from combutab._device import Precision, resolve_device
+from combutab._device import Precision, mind_forks, resolve_device
 from combutab._random import fold_in, seed_from
 from combutab.estimators._constraints import PARAMETER_CONSTRAINTS, check_parameters
 from combutab.estimators._continued import check_settled, settled
@@ -355,6 +355,7 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
     def _raw(self, X: Any) -> Tensor:
         """Raw outputs of every member: (n_members, n_samples, n_outputs), on the CPU."""
         check_is_fitted(self)
+        mind_forks()
         table = self.encoder_.encode(X, owner=self)
         net = self._network()
         precision = Precision(self._trained[1])

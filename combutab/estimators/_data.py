@@ -18,7 +18,7 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor
 
-from combutab._device import Precision
+from combutab._device import Precision, mind_forks
 from combutab._random import fold_in, seed_from
 from combutab.estimators._class_weights import check_weights
 from combutab.preprocessing import EncodedTable, TableEncoder
@@ -59,6 +59,7 @@ def prepare(
 
     The encoding is learned (``fresh``) on the training rows alone.
     """
+    mind_forks()
     if (X_val is None) != (y_val is None):
         given = "X_val" if y_val is None else "y_val"
         raise ValueError(f"X_val and y_val go together, got only {given}")

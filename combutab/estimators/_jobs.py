@@ -14,6 +14,7 @@ import torch
 from joblib import Parallel, delayed, effective_n_jobs
 from torch import Tensor
 
+from combutab._device import mind_forks
 from combutab.nn import ActivationSpec, Member, MLPShape, StackedMLP
 from combutab.training import (
     Callback,
@@ -144,12 +145,14 @@ def _train_side_by_side(
     jobs: Sequence[Job], stacks: Sequence[Sequence[_Place]], n_jobs: int
 ) -> Generator[list[MemberResult]]:
     """The stacks' results in order; each thread or process has its share of torch's threads."""
-    parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    try:
+        parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    except ValueError:  # backends that give all results at once, as "multiprocessing"
+        parallel = Parallel(n_jobs=n_jobs, prefer="threads")
     stop, n_threads = _Stop(), torch.get_num_threads()
     share = max(1, n_threads // effective_n_jobs(n_jobs))
-    outputs = parallel(
-        delayed(_train_with)(share, *_extract(jobs, stack), (stop,)) for stack in stacks
-    )
+    tasks = (delayed(_train_with)(share, *_extract(jobs, stack), (stop,)) for stack in stacks)
+    outputs = (trained for trained in parallel(tasks))
     finished = 0
     try:
         for trained in outputs:
@@ -169,6 +172,7 @@ def _train_side_by_side(
 def _train_with(n_threads: int, *arguments: Any) -> list[MemberResult]:
     if torch.get_num_threads() != n_threads:
         torch.set_num_threads(n_threads)  # of this thread, or of a process that waits for more
+    mind_forks()
     return _train(*arguments)
 
 

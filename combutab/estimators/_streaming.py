@@ -13,6 +13,7 @@ import torch
 from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
+from combutab._device import mind_forks
 from combutab._random import fold_in, seed_from
 from combutab.estimators._data import Prepared
 from combutab.estimators._jobs import train_streamed
@@ -104,6 +105,7 @@ class FromParquet:
         (600,)
         """
         estimator: Any = self
+        mind_forks()
         limit = parse_bytes(memory_limit)
         estimator._check_parameters()
         if estimator.solver == "lbfgs":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,16 +103,44 @@ def _train(
     n_jobs: int | None,
 ) -> Sequence[list[MemberResult] | Exception]:
     """Train as stacks; where one of them fails, alone, so that each job has its own error."""
+    finished = 0
+
+    def count(n_networks: int) -> None:
+        nonlocal finished
+        finished += n_networks
+        if on_done is not None:
+            on_done(n_networks)
+
+    def count_the_rest(n_networks: int) -> None:
+        nonlocal finished
+        again, finished = min(finished, n_networks), finished - min(finished, n_networks)
+        if on_done is not None and n_networks > again:
+            on_done(n_networks - again)
+
     try:
-        return train_jobs(jobs, callbacks, on_done, n_jobs=n_jobs, keep_optimizers=False)
-    except Exception:
+        return train_jobs(jobs, callbacks, count, n_jobs=n_jobs, keep_optimizers=False)
+    except BrokenExecutor as error:  # a worker was killed, for want of memory say
+        _warn_of_retraining(jobs, error, "in this process")
+        return _train(jobs, callbacks, count_the_rest, 1)
+    except Exception as together:
         results: list[list[MemberResult] | Exception] = []
         for job in jobs:
             try:
-                results += train_jobs([job], callbacks, keep_optimizers=False)
+                results += train_jobs([job], callbacks, count_the_rest, keep_optimizers=False)
             except Exception as error:
                 results.append(error)
+        if not any(isinstance(result, Exception) for result in results):
+            _warn_of_retraining(jobs, together, "one fit at a time")
         return results
+
+
+def _warn_of_retraining(jobs: Sequence[Job], error: Exception, how: str) -> None:
+    warnings.warn(
+        f"training side by side failed with {type(error).__name__}: {' '.join(str(error).split())} "
+        f"All {len(jobs)} fits are trained again, {how}.",
+        RuntimeWarning,
+        stacklevel=5,
+    )
 
 
 def _prepare(task: FitTask, encoded: dict[object, tuple[Any, dict[str, Any]]]) -> Job:

@@ -14,7 +14,7 @@ import torch
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
-from combutab._device import Precision, resolve_device
+from combutab._device import Precision, mind_forks, resolve_device
 from combutab._random import fold_in, seed_from
 from combutab.generators._conditions import read_conditions, read_each
 from combutab.generators._constraints import check_tries
@@ -320,6 +320,7 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
 
     def _sampler(self) -> Sampler:
         """What makes rows, with what it learned."""
+        mind_forks()
         shape, device = self._shape, self._find_device()
         spans = make_spans(self.encoder_.layout_, device, Precision(shape.precision))
         members = [Member(0, shape.activation) for _ in range(shape.n_members)]

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from combutab._device import Precision
+from combutab._device import Precision, mind_forks
 from combutab._random import fold_in, random_permutations, seed_from
 from combutab.generators._checkpoints import Checkpoint
 from combutab.generators._errors import data_error
@@ -126,6 +126,7 @@ def fit_generators(
 
     Returns whether Ctrl-C ended the training.
     """
+    mind_forks()
     first = models[0]
     device = first._find_device()
     for model in models:  # a fit that fails leaves no fitted estimator

@@ -99,7 +99,8 @@ def run_comparison(
     n_jobs : int, optional
         Stacks that train at the same time, each in a thread (or as joblib's current backend says)
         with its share of the cores. Small networks do not fill several cores otherwise. Progress
-        then comes by the stack.
+        then comes by the stack. Where a worker process of ``"loky"`` dies, a RuntimeWarning says
+        so and all stacks train again in this one; ``"multiprocessing"`` would wait for ever.
 
     Raises
     ------

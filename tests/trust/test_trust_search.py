@@ -50,6 +50,7 @@ class _Remote(ThreadingBackend):
 
 
 joblib.register_parallel_backend("trust-remote", _Remote)
+pytestmark = pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
 BACKENDS = ["sequential", "threading", "loky", "multiprocessing", "trust-remote"]
 
 
