@@ -81,6 +81,7 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
         """Shift and scale that a raw output has been rid of: none for logits."""
         return np.zeros(self._n_raw_outputs()), np.ones(self._n_raw_outputs())
 
+    _seeded: int | None  # the random_state that ``_seed`` came of
     _score_name: str  # of the validation score: "accuracy" or "r2"
     _data_parameters: tuple[str, ...] = (  # all that ``_prepare`` depends on
         "solver",
@@ -185,7 +186,7 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
         if fresh:
             self._shape = self._make_shape(prepared.n_train)
             self._made_with = self._settled_parameters()
-        seeded = self.random_state if isinstance(self.random_state, Integral) else None
+        seeded = int(self.random_state) if isinstance(self.random_state, Integral) else None
         if fresh or seeded not in (None, self._seeded):
             self._seed, self._seeded = seed_from(self.random_state), seeded
         seeds = [fold_in(self._seed, _MEMBER, i) for i in range(self.n_members)]

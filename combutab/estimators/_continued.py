@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -60,9 +59,9 @@ def _plain(value: Any, name: str) -> Any:
         return _digest(value)
     if isinstance(value, Integral) and name == "hidden_layer_sizes":
         return (int(value),)
-    if isinstance(value, str) or value is None or isinstance(value, Callable):  # type: ignore[arg-type]
+    if callable(value):
         return activation_key(value)
-    if hasattr(value, "__iter__"):
+    if hasattr(value, "__iter__") and not isinstance(value, str):
         return tuple(_plain(each, "") for each in value)
     return value
 

@@ -118,7 +118,7 @@ def score_regressor(
     """
     predicted = estimator.predict(X)
     _refuse_non_finite(predicted)
-    unit = float(binary_unit(np.float64(target_std)))  # squares of huge and tiny numbers are lost
+    unit = float(binary_unit(np.asarray(target_std)))  # squares of huge and tiny numbers are lost
     predicted, y, target_std = predicted / unit, y / unit, target_std / unit
     error, truth = (predicted - y) / target_std, np.zeros(len(y))
     return {
