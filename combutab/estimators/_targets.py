@@ -29,6 +29,8 @@ def as_numbers(y: Any) -> np.ndarray:
     numbers = values.astype(np.float64)
     for column, exact in zip(numbers.reshape(len(values), -1).T, _exact(values), strict=True):
         size = np.abs(column).max(initial=0.0)
+        if np.isinf(size):
+            raise ValueError("Input y contains infinity or a value too large for dtype('float64').")
         if size > _LARGEST:
             raise ValueError(
                 f"y has values up to {size:.3g}, which leaves no room in float64 for predictions "
