@@ -50,7 +50,7 @@ ALLOWED = {
     "estimators": _NETS,
     "evaluation": {"estimators", *_NETS},  # ml_efficacy trains our networks
     "generators": _NETS,
-    "model_selection": {"estimators", "evaluation", *_NETS},
+    "model_selection": {"estimators", "evaluation", "_whole_files", *_NETS},
     "plotting": {"model_selection", "estimators", "generators", "evaluation", "datasets", *_NETS},
     "reports": {"model_selection", "evaluation", "_whole_files", "_version"},
     "cli": {

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pandas as pd
 import typer
 from joblib import cpu_count
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from combutab._device import resolve_device
 from combutab._whole_files import whole_file, whole_files
-from combutab.cli._console import UserError, interruptible, one_line_warnings
+from combutab.cli._comparison_table import comparison_table
+from combutab.cli._console import INTERRUPTED, UserError, interruptible, one_line_warnings
 from combutab.cli._outputs import cannot_write, check_file_with_folder, check_folder
 from combutab.datasets import TableError, make_formula, read_table, split_target
 from combutab.model_selection import (
+    BASELINES,
     DEFAULT_ACTIVATIONS,
     ActivationComparison,
     ComparisonError,
     ComparisonPlan,
+    checkpoint_differences,
     plan_comparison,
     run_comparison,
 )
 from combutab.plotting import plot_comparison
 
-FILES = ("results.csv", "summary.csv", "comparison.png", "best_model.safetensors")
+FILES = (
+    *("results.csv", "summary.csv", "baselines.csv", "comparison.png"),
+    "best_model.safetensors",
+)
+JOURNAL = "journal.jsonl"  # beside them: what they are of, and scores to go on from
 _CPU_RATE = 5e10  # floating-point operations a second in training, seen on two cores
 _LONG = 300.0  # seconds: said beforehand
 
@@ -84,6 +85,9 @@ def compare(
     test: Annotated[
         str, typer.Option(help="corrected-t or wilcoxon, with Holm's correction.")
     ] = "corrected-t",
+    baselines: Annotated[
+        str, typer.Option(help="What networks are measured against, of these; or none.")
+    ] = ",".join(BASELINES),
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     seed: Annotated[int, typer.Option(help="Of the folds and of all networks.")] = 0,
     jobs: Annotated[
@@ -94,7 +98,19 @@ def compare(
             show_default="one a core; 1 on a GPU",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("combutab-compare"),
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder for the files. Where a run was interrupted, the same command goes on "
+            "from the scores in it."
+        ),
+    ] = Path("combutab-compare"),
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Train anew, and overwrite the results that the folder holds."
+        ),
+    ] = False,
     report: Annotated[
         Path | None,
         typer.Option(
@@ -121,6 +137,7 @@ def compare(
                 test=test,
                 device=device,
                 random_state=seed,
+                baselines=_names(baselines),
                 name=table.name,
             )
             for table in tables
@@ -128,10 +145,9 @@ def compare(
         for table in tables:
             _check_places(table, data)
         for table, plan in zip(tables, plans, strict=True):
-            _announce(plan)
-            with _progress_bar(plan) as progress:
-                n_jobs = jobs or _default_jobs(plan)
-                found = run_comparison(plan, progress=progress, n_jobs=n_jobs)
+            _check_holds_no_other(table.folder, plan, force)
+        for table, plan in zip(tables, plans, strict=True):
+            found = _run(plan, jobs or _default_jobs(plan), table.folder / JOURNAL, force)
             _print(found)
             _write(found, table.folder, table.report)
 
@@ -194,7 +210,29 @@ def _widths(hidden: str) -> Any:
     return [int(part) for part in parts] if all(p.strip().isdecimal() for p in parts) else hidden
 
 
-# ---- progress ----------------------------------------------------------------------------------
+def _names(baselines: str) -> list[str]:
+    return [] if baselines == "none" else [name.strip() for name in baselines.split(",")]
+
+
+# ---- training ----------------------------------------------------------------------------------
+
+
+def _check_holds_no_other(folder: Path, plan: ComparisonPlan, force: bool) -> None:
+    """Refuse a folder that holds what the run would not have come to."""
+    if force:
+        return
+    try:
+        differs = checkpoint_differences(folder / JOURNAL, plan)
+    except OSError as error:
+        raise UserError(f"cannot read {folder / JOURNAL}: {error.strerror or error}") from error
+    held = [name for name in FILES if (folder / name).exists()]
+    if differs is None and held:
+        differs = f"{held[0]} without {JOURNAL}"
+    if differs:
+        raise UserError(
+            f"{folder} holds other results ({differs}): name another folder by --out, or overwrite "
+            "them with --force"
+        )
 
 
 def _announce(plan: ComparisonPlan) -> None:
@@ -204,44 +242,52 @@ def _announce(plan: ComparisonPlan) -> None:
         (plan.seeds, "seed"),
     )
     product = " x ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts)
-    print(
+    _tell(
         f"{plan.data}: {len(plan.y)} rows, {plan.task}; training {plan.n_networks} networks "
         f"({product}), hidden layers {'-'.join(map(str, plan.hidden))}, {plan.epochs} epochs, "
-        f"on {plan.device}",
-        file=sys.stderr,
+        f"on {plan.device}"
     )
     seconds = plan.operations / _CPU_RATE
     if seconds > _LONG and plan.device == "cpu":
-        print(
+        _tell(
             f"This may take long, about {seconds / 60:.0f} minutes on two cores. Shorter: "
-            "--seeds 1, --folds 3, --epochs 10, --hidden 128,128, or --device cuda.",
-            file=sys.stderr,
+            "--seeds 1, --folds 3, --epochs 10, --hidden 128,128, or --device cuda."
         )
 
 
-@contextmanager
-def _progress_bar(plan: ComparisonPlan) -> Iterator[Any]:
-    """A bar on standard error, on a terminal only; yields what to call with networks done."""
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} networks"),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
-    task = bar.add_task(plan.data, total=plan.n_networks + 1, rate="")  # and the refitted one
+def _tell(sentence: str) -> None:
+    """On standard error; wrapped at words on a terminal, one line elsewhere."""
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    console.print(sentence, soft_wrap=not console.is_terminal)
 
-    def progress(done: float) -> None:
-        elapsed = bar.tasks[0].elapsed or 0.0
-        rate = f"{done / elapsed:.1f}/s, left" if elapsed > 0.0 else ""
-        bar.update(task, completed=done, rate=rate)
 
-    with bar:
-        yield progress
+def _run(plan: ComparisonPlan, n_jobs: int, journal: Path, force: bool) -> ActivationComparison:
+    """Train and compare; what an interrupt leaves is told of."""
+    try:
+        _announce(plan)
+        if force:
+            journal.unlink(missing_ok=True)
+        n_kept = _n_networks(journal)
+        if n_kept:
+            _tell(f"{n_kept} of them are trained: going on from {journal}")
+        return run_comparison(plan, progress=True, n_jobs=n_jobs, checkpoint=journal)
+    except KeyboardInterrupt:
+        n_kept = _n_networks(journal)
+        _tell(
+            f"combutab: interrupted; the scores of {n_kept} of {plan.n_networks} networks are kept "
+            f"in {journal}: the same command goes on from them"
+            if n_kept
+            else "combutab: interrupted; no network was finished, so there are no scores to keep"
+        )
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _n_networks(journal: Path) -> int:
+    """How many networks' scores a journal holds."""
+    if not journal.exists():
+        return 0
+    lines = journal.read_bytes().splitlines(keepends=True)
+    return sum(b'{"activation"' in line and line.endswith(b"\n") for line in lines)
 
 
 # ---- output ------------------------------------------------------------------------------------
@@ -251,38 +297,10 @@ def _print(found: ActivationComparison) -> None:
     console = Console(markup=False, highlight=False, emoji=False)
     console.print(f"\n{found.data}: {found.measure.description}")
     console.print(f"{found.design}\n")
-    console.print(_table(found.summary))
-    console.print(f"\n{found.sentences}")
-
-
-def _table(summary: pd.DataFrame) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column("activation", overflow="fold")
-    for header in ("mean", "95 % interval", "mean rank", "p (Holm)"):
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("distinguishable")
-    digits = _decimals(summary["mean"])
-    for row, (_, line) in enumerate(summary.iterrows()):
-        apart = "yes" if line["distinguishable"] else "no"
-        table.add_row(
-            Text(str(line["activation"])),
-            f"{line['mean']:.{digits}f}",
-            f"{line['low']:.{digits}f} to {line['high']:.{digits}f}",
-            f"{line['mean_rank']:.2f}",
-            "" if row == 0 else _p(line["p"]),
-            "(best)" if row == 0 else apart,
-        )
-    return table
-
-
-def _decimals(means: pd.Series) -> int:
-    """Decimals that give the largest mean four digits."""
-    largest = float(means.abs().max())
-    return int(np.clip(3 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 4
-
-
-def _p(p: float) -> str:
-    return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
+    console.print(comparison_table(found, console.width))
+    console.print()
+    for sentence in found.sentences.splitlines():
+        console.print(sentence)
 
 
 def _check_places(table: _Data, data: Path | None) -> None:
@@ -302,12 +320,13 @@ def _write(found: ActivationComparison, folder: Path, report: Path | None) -> No
     summary = found.summary.copy()
     summary.insert(0, "data", found.data)
     summary.insert(2, "metric", found.metric)
-    results, table, picture, model = FILES
+    results, table, baselines, picture, model = FILES
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _write_report(found, report), whole_files(folder, FILES) as stage:
             found.results.to_csv(stage / results, index=False)
             summary.to_csv(stage / table, index=False)
+            found.baseline_results.to_csv(stage / baselines, index=False)
             plot_comparison(found).savefig(stage / picture, dpi=150)
             found.best_estimator.save(stage / model)
     except OSError as error:

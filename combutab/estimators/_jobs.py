@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import threading
 import warnings
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from joblib import Parallel, delayed, effective_n_jobs
 from torch import Tensor
@@ -32,6 +34,7 @@ from combutab.training import (
 # benchmarks/speed_stack.py), on a GPU memory is the bound: a dozen buffers of 256 MB, not measured
 # yet. A member's result does not depend on the split.
 _STACK_UNITS = {"cpu": 1 << 19, "cuda": 1 << 26}
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples' fractions are spread evenly, however many there are
 _EVEN = 4  # a shape's stacks are a multiple of this many, for as many threads to share evenly
 
 
@@ -78,8 +81,10 @@ class _Place:
 def train_jobs(
     jobs: Sequence[Job],
     callbacks: Sequence[Callback] = (),
-    on_done: Callable[[int], None] | None = None,
+    on_progress: Callable[[float], None] | None = None,
     *,
+    on_jobs: Callable[[dict[int, list[MemberResult]]], None] | None = None,
+    skip: Collection[int] = (),
     n_jobs: int | None = None,
     keep_optimizers: bool = True,
 ) -> list[list[MemberResult]]:
@@ -94,8 +99,15 @@ def train_jobs(
         Jobs of equal shape, configuration and device train together.
     callbacks : sequence of Callback
         Told of every stack's epochs.
-    on_done : callable, optional
-        Called with the number of members that finished, after each stack.
+    on_progress : callable, optional
+        Called with the number of members that have been trained so far: where stacks train in
+        threads after each epoch, in fractions (one call at a time, from any thread), else after
+        each stack.
+    on_jobs : callable, optional
+        Called after each stack with the results of the jobs whose last members it had, by position.
+    skip : collection of int, default=()
+        Positions of jobs that need no training. Stacks are those of all jobs all the same, as the
+        last digits of a member's result depend on its stack; one of such jobs alone is left out.
     n_jobs : int, optional
         Stacks that train at the same time, in threads unless joblib's current backend is another.
         By default, for several jobs on a CPU without callbacks, as many as torch has threads: a
@@ -106,19 +118,28 @@ def train_jobs(
     Returns
     -------
     list of list of MemberResult
-        One list a job, in the jobs' order.
+        One list a job, in the jobs' order; empty where it was left out.
     """
     results: list[list[MemberResult | None]] = [[None] * len(job.members) for job in jobs]
-    stacks = plan_stacks(jobs)
+    stacks, n_skipped = [], 0
+    planned = plan_stacks(jobs)
+    # neighbours have alike activations: spread, so that the pace so far is that of what is left
+    for i in np.argsort(np.arange(len(planned)) * _GOLDEN % 1.0, kind="stable"):
+        stack = planned[i]
+        if all(place.job in skip for place in stack):
+            n_skipped += len(stack)
+        else:
+            stacks.append(stack)
     on_cpu = all(job.device.type == "cpu" for job in jobs)
     if n_jobs is None and len(jobs) > 1 and not callbacks and on_cpu:
         n_jobs = min(torch.get_num_threads(), len(stacks))
+    board = _Board(len(stacks), n_skipped, on_progress)
     if n_jobs in (None, 0, 1):
         outputs = (_train(jobs, stack, callbacks) for stack in stacks)
     else:
-        outputs = _train_side_by_side(jobs, stacks, n_jobs)
+        outputs = _train_side_by_side(jobs, stacks, n_jobs, board)
     with closing(outputs):
-        for stack, trained in zip(stacks, outputs, strict=False):
+        for i, (stack, trained) in enumerate(zip(stacks, outputs, strict=False)):
             for place, result in zip(stack, trained, strict=True):
                 if not keep_optimizers:
                     result.optimizer = {}
@@ -127,31 +148,68 @@ def train_jobs(
                 if len(jobs) > 1:
                     raise KeyboardInterrupt
                 break
-            if on_done is not None:
-                on_done(len(stack))
+            board.tell(i, len(stack))
+            if on_jobs is not None:
+                of_stack = {job: results[job] for job in dict.fromkeys(p.job for p in stack)}
+                on_jobs({job: [*filter(None, row)] for job, row in of_stack.items() if all(row)})
     return [[r for r in row if r is not None] for row in results]
 
 
-class _Stop(Callback):
-    """Ends the stacks of other threads after their epoch."""
+class _Board:
+    """How far stacks are that train at the same time, and whether they shall stop.
 
-    wanted = False
+    A copy that is sent to another process tells nobody: its stack counts once it is back.
+    """
+
+    def __init__(
+        self, n_stacks: int, n_skipped: int, on_progress: Callable[[float], None] | None
+    ) -> None:
+        self.stopped = False
+        self._trained = [0.0] * n_stacks + [float(n_skipped)]
+        self._on_progress, self._lock = on_progress, threading.Lock()
+        if n_skipped:
+            self.tell(-1, n_skipped)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_on_progress": None, "_lock": None}
+
+    def tell(self, stack: int, n_trained: float) -> None:
+        """Say how many members' worth of a stack has been trained by now."""
+        if self._on_progress is None:
+            return
+        with self._lock:
+            self._trained[stack] = n_trained
+            self._on_progress(sum(self._trained))
+
+
+class _Watched(Callback):
+    """Tells the board of a stack's epochs, and ends it where the board says so."""
+
+    def __init__(self, board: _Board, stack: int) -> None:
+        self.board, self.stack = board, stack
+
+    def on_train_begin(self, n_members: int, max_epochs: int) -> None:
+        self.n_members = n_members
 
     def on_epoch_end(self, report: EpochReport) -> bool:
-        return self.wanted
+        self.board.tell(self.stack, self.n_members * report.epoch / report.max_epochs)
+        return self.board.stopped
 
 
 def _train_side_by_side(
-    jobs: Sequence[Job], stacks: Sequence[Sequence[_Place]], n_jobs: int
+    jobs: Sequence[Job], stacks: Sequence[Sequence[_Place]], n_jobs: int, board: _Board
 ) -> Generator[list[MemberResult]]:
     """The stacks' results in order; each thread or process has its share of torch's threads."""
     try:
         parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     except ValueError:  # backends that give all results at once, as "multiprocessing"
         parallel = Parallel(n_jobs=n_jobs, prefer="threads")
-    stop, n_threads = _Stop(), torch.get_num_threads()
+    n_threads = torch.get_num_threads()
     share = max(1, n_threads // effective_n_jobs(n_jobs))
-    tasks = (delayed(_train_with)(share, *_extract(jobs, stack), (stop,)) for stack in stacks)
+    tasks = (
+        delayed(_train_with)(share, *_extract(jobs, stack), (_Watched(board, i),))
+        for i, stack in enumerate(stacks)
+    )
     outputs = (trained for trained in parallel(tasks))
     finished = 0
     try:
@@ -162,7 +220,7 @@ def _train_side_by_side(
         if finished == len(stacks):
             next(outputs, None)  # it is not cancelled, but done
         else:  # after an interrupt or an error
-            stop.wanted = True
+            board.stopped = True
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # that the rest is cancelled
                 outputs.close()

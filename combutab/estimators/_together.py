@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +37,9 @@ def fit_stacked(
     *,
     n_jobs: int | None = None,
     callbacks: Sequence[Callback] = (),
-    on_done: Callable[[int], None] | None = None,
+    on_progress: Callable[[float], None] | None = None,
+    on_fitted: Callable[[dict[int, FitOutcome]], None] | None = None,
+    skip: Collection[int] = (),
 ) -> list[FitOutcome]:
     """Fit all estimators, in as few batched programs as their shapes allow.
 
@@ -53,8 +55,17 @@ def fit_stacked(
         By default, on a CPU and without callbacks, as many as torch has threads.
     callbacks : sequence of Callback
         Told of every stack's epochs; used with ``n_jobs`` of None or 1 only.
-    on_done : callable, optional
-        Called with the number of networks that finished, after each stack.
+    on_progress : callable, optional
+        Called with the number of networks that have been trained so far: where stacks train in
+        threads after each epoch, in fractions (one call at a time, from any thread), else after
+        each stack.
+    on_fitted : callable, optional
+        Called after each stack with the outcomes of the tasks that it finished, by position: what
+        is kept by then is not lost if a later stack is interrupted.
+    skip : collection of int, default=()
+        Positions of tasks that need no fit. The others' stacks are what they are without it, and
+        so is every digit of their results; a skipped task that shares a stack with others is
+        fitted, too.
 
     Returns
     -------
@@ -74,20 +85,43 @@ def fit_stacked(
         except Exception as error:  # the caller decides: it is in the outcome
             outcomes[i].error = error
         outcomes[i].seconds = time.perf_counter() - started
-    started = time.perf_counter()
-    results = _train(jobs, callbacks, on_done, n_jobs)
-    n_networks = sum(len(job.members) for job in jobs)
-    per_network = (time.perf_counter() - started) / max(n_networks, 1)
-    for i, job, result in zip(owners, jobs, results, strict=True):
-        outcomes[i].seconds += per_network * len(job.members)
-        if isinstance(result, Exception):
-            outcomes[i].error = result
-            continue
-        try:
-            tasks[i].estimator._absorb(job, result)
-        except ValueError as error:  # it diverged
-            outcomes[i].error = error
+    failed = {i: outcome for i, outcome in enumerate(outcomes) if outcome.error is not None}
+    if failed and on_fitted is not None:
+        on_fitted(failed)
+    started, absorbed, n_trained = time.perf_counter(), set[int](), 0
+
+    def absorb(results: Mapping[int, list[MemberResult] | Exception]) -> None:
+        nonlocal n_trained
+        n_trained += sum(len(jobs[j].members) for j in results)
+        per_network = (time.perf_counter() - started) / n_trained
+        for j in results:
+            absorbed.add(j)
+            i = owners[j]
+            outcomes[i].seconds += per_network * len(jobs[j].members)
+            outcomes[i].error = _absorbed(tasks[i].estimator, jobs[j], results[j])
+        if on_fitted is not None:
+            on_fitted({owners[j]: outcomes[owners[j]] for j in results})
+
+    skipped = {j for j, i in enumerate(owners) if i in skip}
+    trained = _train(jobs, callbacks, on_progress, absorb, skipped, n_jobs)
+    # where a stack failed, all were trained alone after some had been absorbed
+    rest = {j: result for j, result in enumerate(trained) if j not in absorbed | skipped}
+    if rest:
+        absorb(rest)
     return outcomes
+
+
+def _absorbed(
+    estimator: BaseMLP, job: Job, result: list[MemberResult] | Exception
+) -> Exception | None:
+    """Let an estimator take over what training found; returns what went wrong."""
+    if isinstance(result, Exception):
+        return result
+    try:
+        estimator._absorb(job, result)
+    except ValueError as error:  # it diverged
+        return error
+    return None
 
 
 def _validate(estimator: BaseMLP) -> None:
@@ -99,45 +133,69 @@ def _validate(estimator: BaseMLP) -> None:
 def _train(
     jobs: Sequence[Job],
     callbacks: Sequence[Callback],
-    on_done: Callable[[int], None] | None,
+    on_progress: Callable[[float], None] | None,
+    on_jobs: Callable[[Mapping[int, list[MemberResult] | Exception]], None],
+    skip: Collection[int],
     n_jobs: int | None,
 ) -> Sequence[list[MemberResult] | Exception]:
     """Train as stacks; where one of them fails, alone, so that each job has its own error."""
-    finished = 0
+    done, furthest = set[int](), 0.0
 
-    def count(n_networks: int) -> None:
-        nonlocal finished
-        finished += n_networks
-        if on_done is not None:
-            on_done(n_networks)
+    def tell(n_networks: float) -> None:  # what is trained again counts once
+        nonlocal furthest
+        furthest = max(furthest, n_networks)
+        if on_progress is not None:
+            on_progress(furthest)
 
-    def count_the_rest(n_networks: int) -> None:
-        nonlocal finished
-        again, finished = min(finished, n_networks), finished - min(finished, n_networks)
-        if on_done is not None and n_networks > again:
-            on_done(n_networks - again)
+    def take(results: Mapping[int, list[MemberResult]]) -> None:
+        new = {j: result for j, result in results.items() if j not in done}
+        done.update(new)
+        if new:
+            on_jobs(new)
+
+    def train(n_jobs: int | None) -> Sequence[list[MemberResult]]:
+        return train_jobs(
+            jobs,
+            callbacks,
+            tell,
+            on_jobs=take,
+            skip={*skip, *done},
+            n_jobs=n_jobs,
+            keep_optimizers=False,
+        )
 
     try:
-        return train_jobs(jobs, callbacks, count, n_jobs=n_jobs, keep_optimizers=False)
-    except BrokenExecutor as error:  # a worker was killed, for want of memory say
-        _warn_of_retraining(jobs, error, "in this process")
-        return _train(jobs, callbacks, count_the_rest, 1)
+        try:
+            return train(n_jobs)
+        except BrokenExecutor as error:  # a worker was killed, for want of memory say
+            _warn_of_retraining(jobs, {*skip, *done}, error, "in this process")
+            return train(1)
     except Exception as together:
         results: list[list[MemberResult] | Exception] = []
-        for job in jobs:
+        n_before = 0
+        again = [j for j in range(len(jobs)) if j not in done and j not in skip]
+        for j, job in enumerate(jobs):
+            if j not in again:
+                results.append([])
+                continue
             try:
-                results += train_jobs([job], callbacks, count_the_rest, keep_optimizers=False)
+                results += train_jobs([job], callbacks, keep_optimizers=False)
             except Exception as error:
                 results.append(error)
+            n_before += len(job.members)
+            tell(n_before)
         if not any(isinstance(result, Exception) for result in results):
-            _warn_of_retraining(jobs, together, "one fit at a time")
+            _warn_of_retraining(jobs, {*skip, *done}, together, "one fit at a time")
         return results
 
 
-def _warn_of_retraining(jobs: Sequence[Job], error: Exception, how: str) -> None:
+def _warn_of_retraining(
+    jobs: Sequence[Job], done: Collection[int], error: Exception, how: str
+) -> None:
+    which = f"The other {len(jobs) - len(done)}" if done else f"All {len(jobs)}"
     warnings.warn(
         f"training side by side failed with {type(error).__name__}: {' '.join(str(error).split())} "
-        f"All {len(jobs)} fits are trained again, {how}.",
+        f"{which} fits are trained again, {how}.",
         RuntimeWarning,
         stacklevel=5,
     )

@@ -15,7 +15,13 @@ from ._ranks import compare_with_best, mean_ranks
 from ._robustness import Robustness, robustness
 from ._robustness_corruptions import CORRUPTIONS, Corruption, corrupt
 from ._significance import Significance, corrected_resampled_ttest, friedman, holm, wilcoxon
-from ._words import summarise, summarise_nemenyi, summarise_pairs
+from ._words import (
+    interval_words,
+    p_words,
+    summarise,
+    summarise_nemenyi,
+    summarise_pairs,
+)
 
 __all__ = [
     "CORRUPTIONS",
@@ -43,9 +49,11 @@ __all__ = [
     "fidelity",
     "friedman",
     "holm",
+    "interval_words",
     "mean_ranks",
     "ml_efficacy",
     "nemenyi",
+    "p_words",
     "power_decomposition",
     "privacy",
     "robustness",

@@ -11,6 +11,8 @@ import pandas as pd
 from ._cliques import Clique, maximal_cliques
 from ._nemenyi import NemenyiResult, plural
 
+_ROUNDING = 1e-12  # of a score, in units of its size: ends no further apart are the same
+
 
 def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 0.05) -> str:
     """Say in plain sentences what `compare_with_best` found.
@@ -41,9 +43,12 @@ def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 
     group = comparison.columns[0]
     best, others = comparison.iloc[0], comparison.iloc[1:]
     k, name, level = int(best["n_resamples"]), best[group], f"{100 * alpha:g} %"
+    ends = interval_words(best["low"], best["high"])
     lines = [
         f"{name} has the best mean {score}: {best['mean']:.4g} ({100 * (1 - alpha):g} % interval "
-        f"{best['low']:.4g} to {best['high']:.4g}) over {k} resamples."
+        f"{ends}) over {k} resamples."
+        if ends
+        else f"{name} has the best mean {score}: {best['mean']:.4g}, the same in all {k} resamples."
     ]
     told_apart = others["distinguishable"].astype(bool)
     for rows, verdict in (
@@ -52,7 +57,7 @@ def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 
     ):
         if len(rows):
             listed = ", ".join(
-                f"{other} (p {_p(p)})" for other, p in zip(rows[group], rows["p"], strict=True)
+                f"{other} ({p_words(p)})" for other, p in zip(rows[group], rows["p"], strict=True)
             )
             lines.append(f"{verdict}: {listed}.")
     if best["test"] == "wilcoxon":
@@ -170,7 +175,7 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
         lines = [
             f"No {model} can be told apart from any other {design}.",
             f"The smallest p-value is that of {first[group]} and {first[other]} "
-            f"(p {_p(first['p_corrected_t'])}).",
+            f"({p_words(first['p_corrected_t'])}).",
         ]
     else:
         names = list(dict.fromkeys([*pairs[group], *pairs[other]]))
@@ -187,7 +192,7 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
             lines.append(f"These cannot be told apart: {_groups(cliques)}.")
         for name, rows in pairs[told_apart].groupby(group, sort=False):
             listed = (
-                f"{loser} ({score} {by:+.3g}, p {_p(p)})"
+                f"{loser} ({score} {by:+.3g}, {p_words(p)})"
                 for loser, by, p in zip(
                     rows[other], rows["difference"], rows["p_corrected_t"], strict=True
                 )
@@ -201,6 +206,54 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
             f"{otherwise} of {len(pairs)} pairs."
         )
     return "\n".join(lines + blind)
+
+
+def interval_words(low: float, high: float, decimals: int | None = None) -> str | None:
+    """Both ends of an interval, with as many digits as tell them apart.
+
+    Parameters
+    ----------
+    low, high : float
+    decimals : int, optional
+        Digits after the point, at least; otherwise four digits that count, at least.
+
+    Returns
+    -------
+    str or None
+        None where the ends are the same up to rounding: scores without any spread have no
+        interval, and "0.7 to 0.7" would pass for certainty.
+
+    Examples
+    --------
+    >>> interval_words(0.61, 0.75), interval_words(0.61, 0.75, 3)
+    ('0.61 to 0.75', '0.610 to 0.750')
+    >>> interval_words(0.700001, 0.700004), interval_words(0.7, 0.7)
+    ('0.700001 to 0.700004', None)
+    """
+    if not high - low > _ROUNDING * max(abs(low), abs(high)):
+        return None
+    for more in range(17):
+        form = f".{4 + more}g" if decimals is None else f",.{decimals + more}f"
+        first, last = format(low, form), format(high, form)
+        if first != last:
+            break
+    return f"{first} to {last}"
+
+
+def p_words(p: float) -> str:
+    """Say a p-value of paired scores.
+
+    Examples
+    --------
+    >>> p_words(0.0312), p_words(3e-7)
+    ('p = 0.031', 'p < 0.0001')
+
+    Zero is what `corrected_resampled_ttest` has for differences without any spread:
+
+    >>> p_words(0.0)
+    'by the same in every resample'
+    """
+    return f"p {_p(p)}" if p else "by the same in every resample"
 
 
 def _wilcoxon_is_blind(n_resamples: int, n_comparisons: int, alpha: float) -> list[str]:

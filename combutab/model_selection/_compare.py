@@ -2,145 +2,106 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from combutab.estimators import BaseMLP, FitTask, fit_stacked
-from combutab.evaluation import compare_with_best, summarise
-from combutab.model_selection._plan import ComparisonError, ComparisonPlan, plan_comparison
-from combutab.model_selection._scores import (
-    METRICS,
-    Metric,
-    Task,
-    score_classifier,
-    score_regressor,
+from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked
+from combutab.evaluation import compare_with_best
+from combutab.model_selection._baselines import score_baseline
+from combutab.model_selection._found import ActivationComparison
+from combutab.model_selection._journal import Journal
+from combutab.model_selection._plan import (
+    BASELINES,
+    ComparisonError,
+    ComparisonPlan,
+    plan_comparison,
 )
+from combutab.model_selection._progress import Progress, shown_progress
+from combutab.model_selection._scores import METRICS, grade
+from combutab.model_selection._verdict import judge, sentences
 from combutab.nn import ActivationSpec
-from combutab.preprocessing import RunningMoments
 from combutab.training import Callback, EpochReport
-
-Progress = Callable[[float], None]
-
-
-@dataclass(frozen=True, eq=False)
-class ActivationComparison:
-    """What `compare_activations` found.
-
-    Attributes
-    ----------
-    data : str
-        Name of the data set.
-    task : {"classification", "regression"}
-    metric : str
-        The column of ``results`` that the activations are compared by.
-    results : DataFrame, one row a fit
-        data, activation, fold, seed, n_train, n_test, the task's scores (accuracy, f1, log_loss,
-        roc_auc; or r2, mae, mse), seconds and epochs. A fit that diverged has no scores.
-    summary : DataFrame, one row an activation, the best first
-        As from `combutab.evaluation.compare_with_best`; intervals end where the score's range does.
-    sentences : str
-        The summary in words, one sentence a line.
-    best : str
-        The activation of the best mean.
-    best_estimator : MLPClassifier or MLPRegressor or None
-        The best activation's network, fitted to all rows; None where ``refit=False``.
-    settings : dict
-        What was asked for and what ``"auto"`` became: seeds, folds, epochs, hidden, test, device,
-        random_state.
-    """
-
-    data: str
-    task: Task
-    metric: str
-    results: pd.DataFrame
-    summary: pd.DataFrame
-    sentences: str
-    best: str
-    best_estimator: BaseMLP | None
-    settings: dict[str, Any]
-
-    @property
-    def measure(self) -> Metric:
-        """The metric's name for people, its unit, and which way is better."""
-        return METRICS[self.task][self.metric]
-
-    @property
-    def design(self) -> str:
-        """How the scores came about, for titles."""
-        folds, seeds, epochs = (self.settings[name] for name in ("folds", "seeds", "epochs"))
-        return (
-            f"{folds} folds x {seeds} seed{'s' * (seeds > 1)}, {epochs} epoch{'s' * (epochs > 1)}"
-        )
 
 
 def run_comparison(
     plan: ComparisonPlan,
     *,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     refit: bool = True,
     n_jobs: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> ActivationComparison:
     """Train all networks of a plan, score and compare them.
 
     Parameters
     ----------
     plan : ComparisonPlan
-    progress : callable, optional
-        Called after each epoch with the number of networks trained so far, in fractions: 3.5
-        once 7 are half-way. With ``refit`` it ends at ``n_networks + 1``.
+    progress : callable or bool, optional
+        True draws a bar on a terminal, or a line in a notebook, with the time that is left. A
+        callable is called after each epoch with the number of networks trained so far, in
+        fractions: 3.5 once 7 are half-way. With ``refit`` it ends at ``n_networks + 1``.
     refit : bool, default=True
         Fit the best activation's network to all rows.
     n_jobs : int, optional
         Stacks that train at the same time, each in a thread (or as joblib's current backend says)
-        with its share of the cores. Small networks do not fill several cores otherwise. Progress
-        then comes by the stack. Where a worker process of ``"loky"`` dies, a RuntimeWarning says
-        so and all stacks train again in this one; ``"multiprocessing"`` would wait for ever.
+        with its share of the cores. Small networks do not fill several cores otherwise. A callable
+        ``progress`` is then called from these threads, one at a time. Where a worker process of
+        ``"loky"`` dies, a RuntimeWarning says so and what is left trains in this one;
+        ``"multiprocessing"`` would wait for ever.
+    checkpoint : path, optional
+        A file that scores are added to as stacks of networks are finished. If it is there, its
+        scores are taken over and the other networks trained: what was interrupted or killed goes
+        on, with the same results. It is left in place.
 
     Raises
     ------
     ComparisonError
-        If no activation could be trained in all folds.
+        If no activation could be trained in all folds, or ``checkpoint`` is of other data,
+        settings or versions.
     KeyboardInterrupt
         If the user interrupts: a comparison of half-trained networks says nothing.
     """
-    watch = _Watch(progress or (lambda done: None))
-    results, errors = _train_and_score(plan, watch, n_jobs)
-    complete = [name for name in plan.activations if name not in errors]
-    if not complete:
-        error = next(iter(errors.values()))
-        raise ComparisonError(
-            f"no activation could be trained in all folds: {_one_line(error)}"
-        ) from error
-    measure = METRICS[plan.task][plan.metric]
-    summary = compare_with_best(
-        results[results["activation"].isin(complete)],
-        score=plan.metric,
-        n_train=plan.n_train,
-        n_test=plan.n_test,
-        greater_is_better=measure.greater_is_better,
-        test=plan.test,
-    )
-    # Student's interval knows no bounds; where the score cannot lie, its mean cannot either
-    ends = ["low", "high"]
-    summary[ends] = summary[ends].clip(measure.low, measure.high)
-    best = str(summary["activation"].iloc[0])
+    journal = Journal(checkpoint, plan)
+    with _shown(progress, plan, refit) as show:
+        watch = _Watch(show)
+        scored, refused = _score_baselines(plan, journal)
+        results, errors = _train_and_score(plan, journal, watch, n_jobs)
+        complete = [name for name in plan.activations if name not in errors]
+        if not complete:
+            raise ComparisonError(
+                f"no activation could be trained in all folds: {next(iter(errors.values()))}"
+            )
+        measure = METRICS[plan.task][plan.metric]
+        summary = compare_with_best(
+            results[results["activation"].isin(complete)],
+            score=plan.metric,
+            n_train=plan.n_train,
+            n_test=plan.n_test,
+            greater_is_better=measure.greater_is_better,
+            test=plan.test,
+        )
+        # Student's interval knows no bounds; where the score cannot lie, its mean cannot either
+        ends = ["low", "high"]
+        summary[ends] = summary[ends].clip(measure.low, measure.high)
+        summary, baselines = judge(plan, summary, results, scored)
+        best = str(summary["activation"].iloc[0])
+        estimator = _refit(plan, best, watch) if refit else None
+    words = sentences(plan, summary, results[results["activation"].isin(complete)], baselines)
     return ActivationComparison(
         data=plan.data,
         task=plan.task,
         metric=plan.metric,
         results=results,
         summary=summary,
-        sentences="\n".join(
-            [summarise(summary, score=measure.label), *_left_out(plan, results, errors)]
-        ),
+        sentences="\n".join([*words, *_left_out(plan, results, errors, refused)]),
         best=best,
-        best_estimator=_refit(plan, best, watch) if refit else None,
+        best_estimator=estimator,
         settings={
             "seeds": plan.seeds,
             "folds": len(plan.splits),
@@ -149,79 +110,139 @@ def run_comparison(
             "test": plan.test,
             "device": plan.device,
             "random_state": plan.random_state,
+            "baselines": plan.baselines,
             **plan.estimator_params,
         },
+        baselines=baselines,
+        baseline_results=scored,
     )
 
 
+@contextmanager
+def _shown(
+    progress: Progress | bool | None, plan: ComparisonPlan, refit: bool
+) -> Iterator[Progress]:
+    if callable(progress):
+        yield progress
+    elif progress:
+        with shown_progress(plan.data, plan.n_networks + refit) as show:
+            yield show
+    else:
+        yield lambda done: None
+
+
+def _score_baselines(plan: ComparisonPlan, journal: Journal) -> tuple[pd.DataFrame, dict[str, str]]:
+    """All baselines' scores by fold, and of each that failed its first error."""
+    rows: list[dict[str, Any]] = []
+    errors: dict[str, str] = {}
+    for name in plan.baselines:
+        for fold, (train, test) in enumerate(plan.splits):
+            what: dict[str, Any] = {"baseline": name, "fold": fold}
+            record = journal.get(**what)
+            if record is None:
+                record = what | score_baseline(plan, name, fold)
+                journal.add([record])
+            sizes = {"n_train": len(train), "n_test": len(test)}
+            scores = {part: record[part] for part in (*METRICS[plan.task], "seconds")}
+            rows.append({"data": plan.data, **what, **sizes, **scores})
+            if record["error"] is not None:
+                errors.setdefault(name, str(record["error"]))
+    head = ["data", "baseline", "fold", "n_train", "n_test", *METRICS[plan.task], "seconds"]
+    return pd.DataFrame(rows, columns=head), errors
+
+
 def _train_and_score(
-    plan: ComparisonPlan, watch: _Watch, n_jobs: int | None
-) -> tuple[pd.DataFrame, dict[str, Exception]]:
+    plan: ComparisonPlan, journal: Journal, watch: _Watch, n_jobs: int | None
+) -> tuple[pd.DataFrame, dict[str, str]]:
     """All fits' scores, and of each activation with a failed fit its first error."""
     train = [plan.rows(rows) for rows, _ in plan.splits]
     test = [plan.rows(rows) for _, rows in plan.splits]
-    places = [
-        (name, fold, seed)
+    places: list[dict[str, Any]] = [
+        {"activation": name, "fold": fold, "seed": seed}
         for name in plan.activations
         for fold in range(len(plan.splits))
         for seed in range(plan.seeds)
     ]
+    records = [journal.get(**place) for place in places]
+    kept = {i for i, record in enumerate(records) if record is not None}
     tasks = [
-        FitTask(plan.estimator(name, fold, seed), *train[fold], data_key=fold)
-        for name, fold, seed in places
+        FitTask(plan.estimator(name, fold, seed), X, y, data_key=fold)
+        for name, fold, seed in (place.values() for place in places)
+        for X, y in (train[fold],)
     ]
-    if n_jobs in (None, 1):
-        outcomes = fit_stacked(tasks, callbacks=[watch])
-    else:
-        outcomes = fit_stacked(tasks, n_jobs=n_jobs, on_done=watch.add)
-    estimators = deque(task.estimator for task in tasks)
-    del tasks
-    records: list[dict[str, Any]] = []
-    errors: dict[str, Exception] = {}
-    for (name, fold, seed), outcome in zip(places, outcomes, strict=True):
-        estimator = estimators.popleft()  # let go once scored: all networks' copies take memory
-        scores, error = dict.fromkeys(METRICS[plan.task], np.nan), outcome.error
-        if error is None:
-            try:
-                scores = _score(plan, estimator, *test[fold])
-            except ValueError as diverged:
-                error = diverged
-        if error is not None:
-            if not isinstance(error, ValueError):
-                raise error
-            errors.setdefault(name, error)
-        records.append(
-            {
-                "data": plan.data,
-                "activation": name,
-                "fold": fold,
-                "seed": seed,
-                "n_train": len(train[fold][1]),
-                "n_test": len(test[fold][1]),
-                **scores,
-                "seconds": outcome.seconds,
-                "epochs": getattr(estimator, "n_iter_", 0),
-            }
-        )
-    return pd.DataFrame(records), errors
+    bugs: list[Exception] = []
+
+    def keep(outcomes: Mapping[int, FitOutcome]) -> None:
+        new = []
+        for i, outcome in outcomes.items():
+            place, estimator = places[i], tasks[i].estimator
+            if i not in kept:
+                try:
+                    scores = _score(plan, estimator, outcome, *test[place["fold"]])
+                except Exception as bug:  # fit_stacked would train anew
+                    bugs.append(bug)
+                    continue
+                new.append(place | scores)
+                records[i] = new[-1]
+            estimator.__dict__.clear()  # let go: all networks' copies take memory
+        journal.add(new)
+
+    callbacks, jobs = ([watch], None) if n_jobs in (None, 1) else ([], n_jobs)
+    fit_stacked(
+        tasks,
+        n_jobs=jobs,
+        callbacks=callbacks,
+        on_progress=watch.tell,
+        on_fitted=keep,
+        skip=kept,
+    )
+    if bugs:
+        raise bugs[0]
+    rows: list[dict[str, Any]] = []
+    errors: dict[str, str] = {}
+    for place, record in zip(places, records, strict=True):
+        assert record is not None
+        if record["error"] is not None:
+            errors.setdefault(place["activation"], record["error"])
+        sizes = {"n_train": len(train[place["fold"]][1]), "n_test": len(test[place["fold"]][1])}
+        parts = (*METRICS[plan.task], "seconds", "epochs", "constant")
+        rows.append({"data": plan.data, **place, **sizes, **{p: record[p] for p in parts}})
+    return pd.DataFrame(rows), errors
 
 
-def _score(plan: ComparisonPlan, estimator: BaseMLP, X: Any, y: np.ndarray) -> dict[str, float]:
-    if plan.task == "classification":
-        return score_classifier(estimator, X, y)
-    moments = RunningMoments(1)
-    moments.add(plan.y[:, None].astype(np.float64))
-    return score_regressor(estimator, X, y, target_std=float(moments.result().std[0]))
+def _score(
+    plan: ComparisonPlan, estimator: BaseMLP, outcome: FitOutcome, X: Any, y: np.ndarray
+) -> dict[str, Any]:
+    """What is kept of a fit. A ValueError is in it: the network diverged; others are raised."""
+    scores: dict[str, float] = dict.fromkeys(METRICS[plan.task], np.nan)
+    error, constant = outcome.error, False
+    if error is None:
+        try:
+            scores, constant = grade(estimator, X, y, plan.target_std)
+        except ValueError as diverged:
+            error = diverged
+    if error is not None and not isinstance(error, ValueError):
+        raise error
+    return {
+        **scores,
+        "seconds": outcome.seconds,
+        "epochs": getattr(estimator, "n_iter_", 0),
+        "constant": constant,
+        "error": None if error is None else _one_line(error),
+    }
 
 
 def _left_out(
-    plan: ComparisonPlan, results: pd.DataFrame, errors: dict[str, Exception]
+    plan: ComparisonPlan, results: pd.DataFrame, errors: dict[str, str], refused: dict[str, str]
 ) -> list[str]:
     n_fits = len(plan.splits) * plan.seeds
     failed = results.loc[results[plan.metric].isna(), "activation"].value_counts()
     return [
-        f"{name} is left out, {failed[name]} of its {n_fits} fits failed: {_one_line(error)}"
-        for name, error in errors.items()
+        *(
+            f"{name} is left out, {failed[name]} of its {n_fits} fits failed: {error}"
+            for name, error in errors.items()
+        ),
+        *(f"The baseline {name} is left out: {error}" for name, error in refused.items()),
     ]
 
 
@@ -250,10 +271,12 @@ def compare_activations(
     device: str = "auto",
     random_state: int = 0,
     estimator_params: Mapping[str, Any] | None = None,
+    baselines: str | Sequence[str] | None = BASELINES,
     name: str = "data",
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     refit: bool = True,
     n_jobs: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> ActivationComparison:
     """Compare activation functions on one table by cross-validation over several seeds.
 
@@ -290,9 +313,14 @@ def compare_activations(
         Of the folds and of every network's seed.
     estimator_params : dict, optional
         Other parameters of the estimators, such as ``{"dropout": 0.0}``.
+    baselines : sequence of str, default=("guess", "linear", "boosting")
+        What the networks are measured against, on the same folds and the same encoded columns:
+        scikit-learn's DummyClassifier or DummyRegressor, LogisticRegression or Ridge, and
+        HistGradientBoosting, once a fold. An activation that does not beat the guess is no winner.
+        None or () for none.
     name : str, default="data"
         What ``results`` calls the data set.
-    progress, refit, n_jobs
+    progress, refit, n_jobs, checkpoint
         As in `run_comparison`.
 
     Returns
@@ -329,9 +357,12 @@ def compare_activations(
         device=device,
         random_state=random_state,
         estimator_params=estimator_params,
+        baselines=baselines,
         name=name,
     )
-    return run_comparison(plan, progress=progress, refit=refit, n_jobs=n_jobs)
+    return run_comparison(
+        plan, progress=progress, refit=refit, n_jobs=n_jobs, checkpoint=checkpoint
+    )
 
 
 class _Watch(Callback):
@@ -341,10 +372,10 @@ class _Watch(Callback):
         self.progress = progress
         self.finished = 0.0
 
-    def add(self, n_networks: int) -> None:
-        """Count networks that another thread has finished."""
-        self.finished += n_networks
-        self.progress(self.finished)
+    def tell(self, n_networks: float) -> None:
+        """So many networks are trained, here and in other threads."""
+        self.finished = n_networks
+        self.progress(n_networks)
 
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
         self.n_members, self.max_epochs = n_members, max_epochs
@@ -361,7 +392,8 @@ class _Watch(Callback):
         stopped = self.epoch < self.max_epochs and self.any_finite
         if stopped and sys.exc_info()[0] is None:
             raise KeyboardInterrupt
-        self.add(self.n_members)
+        self.finished += self.n_members
+        self.progress(self.finished)
 
 
 def _one_line(error: Exception) -> str:

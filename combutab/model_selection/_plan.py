@@ -20,7 +20,7 @@ from combutab._device import resolve_device
 from combutab.estimators import BaseMLP, MLPClassifier, MLPRegressor
 from combutab.model_selection._scores import METRICS, Task
 from combutab.nn import ActivationSpec, build_activation
-from combutab.preprocessing import TableEncoder, infer_task
+from combutab.preprocessing import RunningMoments, TableEncoder, infer_task
 
 Test = Literal["corrected-t", "wilcoxon"]
 Split = tuple[np.ndarray, np.ndarray]
@@ -29,6 +29,7 @@ DEFAULT_ACTIVATIONS = (
     *("relu", "elu", "selu", "swish", "nlrelu", "gelu", "combu"),  # the CombU paper's
     *("pln-4", "la-silu", "la-hardsilu"),
 )
+BASELINES = ("guess", "linear", "boosting")
 _BATCH = 500  # rows, of the estimators
 _STEPS = 600  # of the optimiser, wanted of large tables
 _MIN_EPOCHS, _MAX_EPOCHS = 20, 80
@@ -66,6 +67,7 @@ class ComparisonPlan:
     device: str
     random_state: int
     estimator_params: dict[str, Any]
+    baselines: tuple[str, ...] = BASELINES
 
     @property
     def n_networks(self) -> int:
@@ -83,6 +85,15 @@ class ComparisonPlan:
         return float(np.mean([len(test) for _, test in self.splits]))
 
     @property
+    def target_std(self) -> float:
+        """The target's standard deviation, the unit of a regression's errors."""
+        if self.task == "classification":
+            return 1.0
+        moments = RunningMoments(1)  # whose squares do not overflow
+        moments.add(self.y[:, None].astype(np.float64))
+        return float(moments.result().std[0])
+
+    @property
     def operations(self) -> float:
         """Floating-point operations of the training, roughly."""
         widths = (self.n_inputs, *self.hidden, 1)
@@ -92,6 +103,10 @@ class ComparisonPlan:
     def rows(self, index: np.ndarray) -> tuple[Any, np.ndarray]:
         """Features and targets of some rows."""
         return _safe_indexing(self.X, index), self.y[index]
+
+    def encoder(self) -> TableEncoder:
+        """An unfitted encoder of the table, as the networks have one."""
+        return _encoder(_make_estimator(self.task, **self.estimator_params))
 
     def estimator(self, activation: str, *key: int) -> BaseMLP:
         """An unfitted network; ``key`` and the random state give its seed."""
@@ -135,6 +150,7 @@ def plan_comparison(
     device: str = "auto",
     random_state: int = 0,
     estimator_params: Mapping[str, Any] | None = None,
+    baselines: str | Sequence[str] | None = BASELINES,
     name: str = "data",
 ) -> ComparisonPlan:
     """Check data and settings of a comparison; `compare_activations` describes them.
@@ -189,6 +205,7 @@ def plan_comparison(
         device=_device(device),
         random_state=int(random_state),
         estimator_params=params,
+        baselines=_baselines(baselines),
     )
 
 
@@ -372,17 +389,31 @@ def _activations(
     return named
 
 
+def _baselines(baselines: str | Sequence[str] | None) -> tuple[str, ...]:
+    names = [baselines] if isinstance(baselines, str) else list(baselines or ())
+    for name in names:
+        if name not in BASELINES:
+            raise ComparisonError(
+                f"baselines must be of {', '.join(BASELINES)}, or none at all, got {name!r}"
+            )
+    return tuple(name for name in BASELINES if name in names)
+
+
+def _encoder(estimator: BaseMLP) -> TableEncoder:
+    return TableEncoder(
+        categorical_features=estimator.categorical_features,
+        numeric=estimator.numeric_encoding,
+        max_onehot=estimator.max_onehot,
+        min_frequency=estimator.min_frequency,
+    )
+
+
 def _n_inputs(X: Any, task: Task, params: dict[str, Any]) -> int:
     """Columns once encoded; what the encoder or the estimator refuses is found out here."""
     try:
         estimator = _make_estimator(task, **params)
         estimator._validate_params()
-        encoder = TableEncoder(
-            categorical_features=estimator.categorical_features,
-            numeric=estimator.numeric_encoding,
-            max_onehot=estimator.max_onehot,
-            min_frequency=estimator.min_frequency,
-        )
+        encoder = _encoder(estimator)
         encoder.fit_encode(X)
     except (ValueError, TypeError) as error:
         raise ComparisonError(" ".join(str(error).split())) from error

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 from sklearn.metrics import (
     accuracy_score,
     f1_score,
@@ -20,6 +21,8 @@ from combutab.estimators import BaseMLP
 from combutab.preprocessing import binary_unit
 
 Task = Literal["classification", "regression"]
+
+_ONE_ANSWER = 1e-3  # of the target's standard deviation
 
 
 @dataclass(frozen=True)
@@ -76,21 +79,7 @@ def score_classifier(estimator: BaseMLP, X: Any, y: np.ndarray) -> dict[str, flo
     ValueError
         A prediction is not finite.
     """
-    classes = estimator.classes_
-    probabilities = estimator.predict_proba(X).astype(np.float64)
-    _refuse_non_finite(probabilities)
-    probabilities /= probabilities.sum(axis=1, keepdims=True)  # float32's sums are not quite 1
-    labels = classes[probabilities.argmax(axis=1)]
-    area = np.nan
-    if len(np.unique(y)) == len(classes):
-        scores = probabilities[:, 1] if len(classes) == 2 else probabilities
-        area = roc_auc_score(y, scores, multi_class="ovr", labels=classes)
-    return {
-        "accuracy": float(accuracy_score(y, labels)),
-        "f1": float(f1_score(y, labels, average="macro", zero_division=0)),
-        "log_loss": float(log_loss(y, probabilities, labels=classes)),
-        "roc_auc": float(area),
-    }
+    return grade(estimator, X, y, 1.0)[0]
 
 
 def score_regressor(
@@ -116,7 +105,49 @@ def score_regressor(
     ValueError
         A prediction is not finite.
     """
-    predicted = estimator.predict(X)
+    return grade(estimator, X, y, target_std)[0]
+
+
+def grade(
+    estimator: BaseMLP, X: Any, y: np.ndarray, target_std: float
+) -> tuple[dict[str, float], bool]:
+    """Scores, and whether all rows get one answer though their targets differ.
+
+    One answer is the same class, or numbers that differ by less than a thousandth of
+    ``target_std``.
+    """
+    differ = len(np.unique(y)) > 1
+    if not isinstance(estimator, ClassifierMixin):
+        predicted = estimator.predict(X)
+        constant = differ and np.ptp(predicted) < _ONE_ANSWER * target_std
+        return grade_numbers(predicted, y, target_std), bool(constant)
+    probabilities = estimator.predict_proba(X)
+    scores = grade_classes(probabilities, estimator.classes_, y)
+    return scores, differ and len(np.unique(probabilities.argmax(axis=1))) == 1
+
+
+def grade_classes(
+    probabilities: np.ndarray, classes: np.ndarray, y: np.ndarray
+) -> dict[str, float]:
+    """Scores of the probabilities of classes, (n_samples, n_classes)."""
+    probabilities = probabilities.astype(np.float64)
+    _refuse_non_finite(probabilities)
+    probabilities /= probabilities.sum(axis=1, keepdims=True)  # float32's sums are not quite 1
+    labels = classes[probabilities.argmax(axis=1)]
+    area = np.nan
+    if len(np.unique(y)) == len(classes):
+        scores = probabilities[:, 1] if len(classes) == 2 else probabilities
+        area = roc_auc_score(y, scores, multi_class="ovr", labels=classes)
+    return {
+        "accuracy": float(accuracy_score(y, labels)),
+        "f1": float(f1_score(y, labels, average="macro", zero_division=0)),
+        "log_loss": float(log_loss(y, probabilities, labels=classes)),
+        "roc_auc": float(area),
+    }
+
+
+def grade_numbers(predicted: np.ndarray, y: np.ndarray, target_std: float) -> dict[str, float]:
+    """Scores of predicted numbers, (n_samples,)."""
     _refuse_non_finite(predicted)
     unit = float(binary_unit(np.asarray(target_std)))  # squares of huge and tiny numbers are lost
     predicted, y, target_std = predicted / unit, y / unit, target_std / unit

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from combutab.evaluation import NemenyiResult
-from combutab.model_selection import ActivationComparison
+from combutab.model_selection import ActivationComparison, shown_range
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
 _NOT_TOLD_APART, _TOLD_APART = "#0072B2", "#D55E00"  # Okabe and Ito's blue and vermilion
+_BASELINE = "0.3"
 _ROW = 0.36  # inches an activation
 _SPREAD = 0.13  # rows that the dots of a row are spread over, up and down
 
@@ -27,6 +28,8 @@ def plot_comparison(comparison: ActivationComparison) -> Figure:
 
     The best activation is on top. Those that cannot be told apart from it are filled blue
     circles, those that can are open vermilion diamonds: the shape says it without the colour.
+    The baselines are grey squares below; one that is far from all activations is an arrow at the
+    edge with its number, so that the activations stay apart.
 
     Parameters
     ----------
@@ -45,14 +48,15 @@ def plot_comparison(comparison: ActivationComparison) -> Figure:
     >>> found = compare_activations(X, y, activations=["relu", "combu"], seeds=1, folds=2,
     ...                             epochs=2, hidden=[8], refit=False)
     >>> figure = plot_comparison(found)
-    >>> [label.get_text() for label in figure.axes[0].get_yticklabels()] == list(
-    ...     found.summary["activation"])
+    >>> [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
+    ...     *found.summary["activation"], *found.baselines["baseline"]]
     True
     """
     from matplotlib.figure import Figure
 
-    summary = comparison.summary
+    summary, baselines = comparison.summary, comparison.baselines
     names = summary["activation"].tolist()
+    names += [] if baselines.empty else baselines["baseline"].tolist()
     n_folds = int(summary["n_resamples"].iloc[0])
     figure = Figure(figsize=(7.2, 1.9 + _ROW * len(names)), layout="constrained")
     axes = figure.add_subplot()
@@ -77,32 +81,83 @@ def plot_comparison(comparison: ActivationComparison) -> Figure:
             zorder=4,
         )
     axes.axvline(summary["mean"].iloc[0], color="0.8", linewidth=0.8, linestyle="--", zorder=1)
-    axes.set_yticks(range(len(names)), names)
+    if not baselines.empty:
+        _draw_baselines(axes, comparison, offsets)
+    axes.set_yticks(range(len(names)), names, parse_math=False)
     axes.set_ylim(len(names) - 0.5, -0.5)  # the best on top
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="0.92", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.set_xlabel(comparison.measure.description)
-    axes.set_ylabel("activation")
+    axes.set_ylabel("activation" if baselines.empty else "activation, baseline")
     axes.set_title(
         f"{comparison.data}: {comparison.design}",
         loc="left",
         fontsize=11,
         parse_math=False,  # a data set may be called price_$
     )
+    keys = [
+        _key(_NOT_TOLD_APART, "o", _NOT_TOLD_APART, "not told apart from the best"),
+        _key(_TOLD_APART, "D", "white", "told apart (p < 0.05)"),
+        _key("0.45", ".", "0.45", "one fold", linestyle=""),
+    ]
+    if not baselines.empty:
+        keys.append(_key(_BASELINE, "s", _BASELINE, "baseline"))
     figure.legend(
-        handles=[
-            _key(_NOT_TOLD_APART, "o", _NOT_TOLD_APART, "not told apart from the best"),
-            _key(_TOLD_APART, "D", "white", "told apart (p < 0.05)"),
-            _key("0.45", ".", "0.45", "one fold", linestyle=""),
-        ],
+        handles=keys,
         loc="outside lower center",
-        ncols=3,
+        ncols=len(keys),
         frameon=False,
         fontsize=9,
     )
     return figure
+
+
+def _draw_baselines(axes: Any, comparison: ActivationComparison, offsets: np.ndarray) -> None:
+    """Below the activations, within their range or at its edge."""
+    metric, baselines = comparison.metric, comparison.baselines
+    rows = comparison.baseline_results.sort_values("fold").groupby("baseline")[metric]
+    folds = {name: scores.to_numpy() for name, scores in rows}
+    low, high = shown_range(comparison.results, comparison.summary, metric, baselines)
+    pad, first = 0.04 * (high - low), len(comparison.summary)
+    axes.axhline(first - 0.5, color="0.8", linewidth=0.8, zorder=1)
+    for row, (_, line) in enumerate(baselines.iterrows(), first):
+        if not low <= line["mean"] <= high:
+            left = line["mean"] < low
+            axes.plot(
+                low if left else high,
+                row,
+                marker="<" if left else ">",
+                markersize=7,
+                color=_BASELINE,
+            )
+            axes.annotate(
+                f"{line['mean']:.4g}",
+                (low if left else high, row),
+                xytext=(9 if left else -9, 0),
+                textcoords="offset points",
+                ha="left" if left else "right",
+                va="center",
+                fontsize=9,
+                color=_BASELINE,
+            )
+            continue
+        ends = np.clip([line["low"], line["high"]], low, high)
+        axes.hlines(row, *ends, color=_BASELINE, linewidth=1.8, zorder=3)
+        scores = folds[line["baseline"]]
+        seen = (low <= scores) & (scores <= high)
+        axes.scatter(
+            scores[seen],
+            (row + offsets)[seen],
+            s=20,
+            color="0.45",
+            edgecolors="white",
+            linewidths=0.6,
+            zorder=5,
+        )
+        axes.plot(line["mean"], row, marker="s", markersize=6.5, color=_BASELINE, zorder=4)
+    axes.set_xlim(low - pad, high + pad)
 
 
 def plot_critical_difference(result: NemenyiResult) -> Figure:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from combutab.evaluation import interval_words
+from combutab.model_selection import shown_range
+
 from ._labels import shortened, text_width
 
 WIDTH = 420  # of the drawing area, in SVG units
@@ -19,7 +22,10 @@ _TICKS = 6  # at most
 
 @dataclass(frozen=True)
 class Marks:
-    """One activation's row: positions along the axis, and of each fold also down the row."""
+    """One activation's or baseline's row: positions along the axis, of folds also down the row.
+
+    A baseline that is ``beyond`` the axis ("low" or "high") has its mean at the edge, in words too.
+    """
 
     name: str
     mean: float
@@ -27,11 +33,14 @@ class Marks:
     high: float
     folds: list[tuple[float, float]]
     apart: bool
+    baseline: bool = False
+    beyond: str = ""
+    number: str = ""
 
 
 @dataclass(frozen=True)
 class DotPlot:
-    """Means with intervals and the folds as dots, the best activation on top.
+    """Means with intervals and the folds as dots, the best activation on top, baselines below.
 
     The names stand in ``left`` units beside the drawing area; ``words`` say what the picture does.
     """
@@ -42,8 +51,14 @@ class DotPlot:
     words: str
 
 
-def dot_plot(results: pd.DataFrame, summary: pd.DataFrame, metric: str) -> DotPlot:
-    """Of a comparison's results and summary.
+def dot_plot(
+    results: pd.DataFrame,
+    summary: pd.DataFrame,
+    metric: str,
+    baselines: pd.DataFrame | None = None,
+    baseline_results: pd.DataFrame | None = None,
+) -> DotPlot:
+    """Of a comparison's results and summary, and of its baselines.
 
     Examples
     --------
@@ -56,34 +71,56 @@ def dot_plot(results: pd.DataFrame, summary: pd.DataFrame, metric: str) -> DotPl
     >>> plot.words
     'relu: mean 0.3, interval 0.1 to 0.5'
     """
+    below = pd.DataFrame() if baselines is None else baselines
     scores = results.groupby(["activation", "fold"])[metric].mean()
-    by_name = {name: scores[name].to_numpy() for name in summary["activation"]}
-    values = np.concatenate([*by_name.values(), summary["low"], summary["high"]])
-    low, high = _ends(values)
-    names = {name: shortened(str(name), _NAMES) for name in by_name}
-    left = round(max(map(text_width, names.values()))) + 12
+    lines = [
+        (line["activation"], line, scores[line["activation"]].to_numpy(), False)
+        for _, line in summary.iterrows()
+    ]
+    if baseline_results is not None and not below.empty:
+        scores = baseline_results.set_index(["baseline", "fold"])[metric].sort_index()
+        lines += [
+            (line["baseline"], line, scores[line["baseline"]].to_numpy(), True)
+            for _, line in below.iterrows()
+        ]
+    low, high = _ends(*shown_range(results, summary, metric, below))
+    names = [shortened(str(name), _NAMES) for name, *_ in lines]
+    left = round(max(map(text_width, names))) + 12
 
     def place(value: float) -> float:
-        share = (value - low) / (high - low)
+        share = (min(max(value, low), high) - low) / (high - low)
         return left + _INSET + float(share) * (WIDTH - 2 * _INSET)
 
     rows, words = [], []
-    for _, line in summary.iterrows():
-        name, folds = line["activation"], by_name[line["activation"]]
-        dots = zip(map(place, folds), _offsets(len(folds)), strict=True)
+    for shown, (name, line, folds, baseline) in zip(names, lines, strict=True):
+        seen = (low <= folds) & (folds <= high)
+        dots = zip(map(place, folds[seen]), np.array(_offsets(len(folds)))[seen], strict=True)
+        beyond = "low" if line["mean"] < low else "high" if line["mean"] > high else ""
         mean, low_end, high_end = (place(line[part]) for part in ("mean", "low", "high"))
-        apart = bool(line["distinguishable"])
-        rows.append(Marks(names[name], mean, low_end, high_end, list(dots), apart))
+        rows.append(
+            Marks(
+                shown,
+                mean,
+                low_end,
+                high_end,
+                folds=[] if beyond else [(x, float(y)) for x, y in dots],
+                apart=bool(line["distinguishable"]),
+                baseline=baseline,
+                beyond=beyond,
+                number=f"{line['mean']:.4g}",
+            )
+        )
+        ends = interval_words(line["low"], line["high"])
         words.append(
-            f"{name}: mean {line['mean']:.4g}, interval {line['low']:.4g} to {line['high']:.4g}"
-            + ", told apart from the best" * apart
+            f"{name}{', a baseline' * baseline}: mean {line['mean']:.4g}, "
+            + (f"interval {ends}" if ends else "the same score in all folds")
+            + ", told apart from the best" * bool(line["distinguishable"])
         )
     ticks = [(place(at), text) for at, text in _ticks(low, high)]
     return DotPlot(left, rows, ticks, "; ".join(words))
 
 
-def _ends(values: np.ndarray) -> tuple[float, float]:
-    low, high = float(values.min()), float(values.max())
+def _ends(low: float, high: float) -> tuple[float, float]:
     if high - low > 1e-9 * max(abs(low), abs(high)):
         return low, high
     half = 0.05 * abs(low) or 0.5

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from combutab._version import __version__
-from combutab.model_selection import METRICS, ActivationComparison
+from combutab.evaluation import interval_words
+from combutab.model_selection import GUESSES, METRICS, ActivationComparison
 
 from ._comparison_chart import ROW, WIDTH, dot_plot
 from ._page import render
@@ -36,6 +37,7 @@ _SETTINGS = {
     "test": "Test",
     "device": "Device",
     "random_state": "Seed of folds and networks",
+    "baselines": "Baselines",
 }
 
 
@@ -54,8 +56,17 @@ def comparison_page(found: ActivationComparison) -> str:
         measure=found.measure,
         sentences=found.sentences.splitlines(),
         facts=_facts(found),
-        summary=_summary(found.summary),
-        chart=dot_plot(found.results, found.summary, found.metric),
+        summary=_summary(found),
+        guessed="p_guess" in found.summary,
+        baselines=_baselines(found),
+        guess=GUESSES[found.metric],
+        chart=dot_plot(
+            found.results,
+            found.summary,
+            found.metric,
+            found.baselines,
+            found.baseline_results,
+        ),
         width=WIDTH,
         row=ROW,
         folds=_folds(found),
@@ -78,22 +89,44 @@ def _facts(found: ActivationComparison) -> list[tuple[str, str]]:
     ]
 
 
-def _summary(summary: pd.DataFrame) -> list[dict[str, Any]]:
+def _summary(found: ActivationComparison) -> list[dict[str, Any]]:
     """A row an activation, the best first; ``verdict`` says what the test found."""
     rows = []
+    summary = found.summary
     digits = _decimals(summary["mean"])
     for place, (_, line) in enumerate(summary.iterrows()):
         apart = "told apart" if line["distinguishable"] else "not told apart"
+        best = "the best" if found.winner else "the best, no winner"
         rows.append(
             {
                 "name": str(line["activation"]),
-                **{part: _fixed(line[part], digits) for part in ("mean", "low", "high")},
+                **_mean(line, digits),
                 "mean_rank": f"{line['mean_rank']:.2f}",
                 "p": "–" if place == 0 else _p(float(line["p"])),
-                "verdict": "the best" if place == 0 else apart,
+                "verdict": best if place == 0 else apart,
+                "guess": "yes" if line.get("beats_guess") else "no",
             }
         )
     return rows
+
+
+def _mean(line: pd.Series, digits: int) -> dict[str, str]:
+    ends = interval_words(line["low"], line["high"], digits)
+    return {"mean": _fixed(line["mean"], digits), "interval": ends or "the same in all folds"}
+
+
+def _baselines(found: ActivationComparison) -> list[dict[str, str]]:
+    digits = _decimals(found.summary["mean"])
+    verdicts = {True: "told apart", False: "not told apart"}
+    return [
+        {
+            "name": str(line["baseline"]),
+            **_mean(line, digits),
+            "p": _p(float(line["p"])),
+            "verdict": verdicts[bool(line["distinguishable"])],
+        }
+        for _, line in found.baselines.iterrows()
+    ]
 
 
 def _folds(found: ActivationComparison) -> dict[str, Any]:
@@ -111,10 +144,12 @@ def _other(found: ActivationComparison) -> dict[str, Any]:
     known = METRICS[found.task]
     metrics = [found.metric, *(name for name in known if name != found.metric)]
     means = found.results.groupby("activation")[metrics].mean().loc[found.summary["activation"]]
-    return {
-        "measures": [known[name] for name in metrics],
-        "rows": _cells(means, [_decimals(means[name]) for name in metrics]),
-    }
+    digits = [_decimals(means[name]) for name in metrics]
+    rows = _cells(means, digits)
+    if not found.baselines.empty:
+        means = found.baseline_results.groupby("baseline")[metrics].mean()
+        rows += _cells(means.loc[found.baselines["baseline"]], digits)
+    return {"measures": [known[name] for name in metrics], "rows": rows}
 
 
 def _cells(table: pd.DataFrame, decimals: Sequence[int]) -> list[tuple[str, list[str]]]:
@@ -128,6 +163,8 @@ def _cells(table: pd.DataFrame, decimals: Sequence[int]) -> list[tuple[str, list
 def _made(found: ActivationComparison) -> list[tuple[str, str]]:
     shown = {**found.settings, "test": _TESTS[found.settings["test"]]}
     shown["hidden"] = " and ".join(map(str, found.settings["hidden"])) + " units"
+    if "baselines" in shown:
+        shown["baselines"] = ", ".join(shown["baselines"]) or "none"
     return [
         *((_SETTINGS.get(name, name), str(value)) for name, value in shown.items()),
         ("Versions", ", ".join(f"{name} {number}" for name, number in versions().items())),

@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from combutab.cli import _compare, main
-from combutab.cli._compare import FILES
+from combutab.cli._compare import FILES, JOURNAL
 
 QUICK = ["--seeds", "1", "--folds", "3", "--epochs", "2", "--hidden", "8"]
 QUICK += ["--activations", "relu,combu"]
@@ -36,7 +36,7 @@ def test_the_page_says_what_is_printed(folder, capsys, files):
     assert first in page
     for name, mean in pd.read_csv("o/summary.csv")[["activation", "mean"]].itertuples(index=False):
         assert re.search(rf">{name}</th><td class=\"num\">{mean:.4f}</td>", page)
-    assert files(folder / "o") == sorted([*FILES, "new/report.html"])
+    assert files(folder / "o") == sorted([*FILES, JOURNAL, "new/report.html"])
 
 
 def test_a_report_is_replaced(folder):
@@ -47,7 +47,9 @@ def test_a_report_is_replaced(folder):
 
 def test_without_the_option_there_is_no_report(folder, files):
     assert compare() == 0
-    assert files(folder) == sorted(["iris.csv", *(f"combutab-compare/{name}" for name in FILES)])
+    assert files(folder) == sorted(
+        ["iris.csv", *(f"combutab-compare/{name}" for name in [*FILES, JOURNAL])]
+    )
 
 
 def test_without_data_each_data_set_has_a_page(folder, capsys):
@@ -99,4 +101,4 @@ def test_a_disk_that_fills_up_leaves_no_half_page(folder, capsys, files, monkeyp
     says = "combutab: error: cannot write to report.html: No space left on device"
     assert err.splitlines()[-1] == says
     assert "has the best mean accuracy" in out  # what was computed is told
-    assert files(folder) == ["iris.csv"]  # and no file without the others
+    assert files(folder) == ["iris.csv", f"o/{JOURNAL}"]  # and no file without the others

@@ -51,11 +51,12 @@ def test_threads_and_processes_give_the_same_networks(n_jobs, backend, two_threa
         task.estimator.fit(X, Y)
     together, done = tasks(), []
     if backend is None:
-        fit_stacked(together, n_jobs=n_jobs, on_done=done.append)
+        fit_stacked(together, n_jobs=n_jobs, on_progress=done.append)
     else:
         with parallel_config(backend=backend):
-            fit_stacked(together, n_jobs=n_jobs, on_done=done.append)
-    assert sum(done) == len(together)
+            fit_stacked(together, n_jobs=n_jobs, on_progress=done.append)
+    assert done[-1] == len(together)
+    assert done == sorted(done)
     np.testing.assert_allclose(weights(together), weights(alone), rtol=1e-4, atol=1e-5)
     assert torch.get_num_threads() == 2
 
@@ -87,7 +88,7 @@ def test_an_interrupt_ends_the_threads_too(two_threads, monkeypatch):
     slow = tasks(epochs=100_000)
     slow[0].estimator.max_iter = 1  # a stack of its own, whose end brings the interrupt
     with pytest.raises(KeyboardInterrupt):
-        fit_stacked(slow, n_jobs=2, on_done=interrupt)
+        fit_stacked(slow, n_jobs=2, on_fitted=interrupt)
     for _ in range(3000):  # a minute, on a busy machine
         if len(ended) > 1:
             break

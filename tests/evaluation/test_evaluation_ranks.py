@@ -1,6 +1,7 @@
 """Mean ranks, compare_with_best and its sentences."""
 
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -268,10 +269,37 @@ def test_sentences_say_when_wilcoxon_cannot_find_anything(n_others, folds):
     assert ("cannot find any difference" in text) == (not table["distinguishable"].any())
     careful = compare_with_best(tidy(scores), **SIZES, alpha=0.001)
     assert "0.1 % level" in summarise(careful, alpha=0.001)
-    assert "99.9 % interval" in summarise(careful, alpha=0.001)
+    assert f"best has the best mean score: 10, the same in all {folds} resamples." in text
     assert "Wilcoxon" not in summarise(careful, alpha=0.001)
 
 
+def test_the_interval_has_the_confidence_of_the_tests():
+    table = compare_with_best(tidy(THREE), **SIZES, alpha=0.001)
+    assert "(99.9 % interval 0." in summarise(table, alpha=0.001)
+
+
 def test_very_small_p_values_are_not_written_as_zero():
-    table = compare_with_best(tidy({"a": [2, 3, 4], "b": [1, 2, 3]}), **SIZES)
+    table = compare_with_best(tidy({"a": [2, 3, 4.0001], "b": [1, 2, 3]}), **SIZES)
+    assert 0 < table["p"].iloc[1] < 1e-6
     assert "b (p < 0.0001)" in summarise(table)
+
+
+def test_no_spread_is_not_said_to_be_certainty():
+    """A t-test of equal differences has p = 0, and equal scores an interval without length."""
+    table = compare_with_best(tidy({"a": [0.7] * 3, "b": [0.6] * 3}), **SIZES)
+    assert summarise(table).splitlines() == [
+        "a has the best mean score: 0.7, the same in all 3 resamples.",
+        "Distinguishable from a at the 5 % level: b (by the same in every resample).",
+    ]
+    # means over seeds, which differ in their last digit
+    same = tidy({"a": [0.1 + 0.2 + 0.4, 0.7, 0.4 + 0.2 + 0.1]})
+    assert same["score"].nunique() > 1
+    assert "interval" not in summarise(compare_with_best(same, **SIZES))
+
+
+def test_ends_of_a_short_interval_are_told_apart():
+    table = compare_with_best(tidy({"a": [0.7, 0.7, 0.700001]}), **SIZES)
+    low, high = table[["low", "high"]].iloc[0]
+    said = re.search(r"interval (\S+) to (\S+)\)", summarise(table)).groups()
+    assert said[0] != said[1]
+    np.testing.assert_allclose([float(end) for end in said], [low, high], atol=1e-6)

@@ -53,7 +53,7 @@ def regressed(diabetes):
 def test_one_row_a_fit(classified, wine):
     results = classified.results
     scores = ["accuracy", "f1", "log_loss", "roc_auc"]
-    assert results.columns.tolist() == [*KEYS, *scores, "seconds", "epochs"]
+    assert results.columns.tolist() == [*KEYS, *scores, "seconds", "epochs", "constant"]
     assert len(results) == 2 * 3 * 2
     assert not results.duplicated(["activation", "fold", "seed"]).any()
     assert (results["data"] == "wine").all()
@@ -129,7 +129,7 @@ def test_the_fold_is_the_unit(regressed):
     assert regressed.summary["p"].iloc[1] == pytest.approx(2 * stats.t.sf(abs(t), df=2))
     np.testing.assert_allclose(regressed.summary["mean"], folds.mean()[[best, other]])
     assert regressed.best == best
-    assert regressed.sentences.startswith(f"{best} has the best mean MAE: ")
+    assert f"\nOf the activations {best} has the best mean MAE: " in regressed.sentences
 
 
 def test_of_an_error_the_smallest_is_best(regressed):

@@ -105,9 +105,15 @@ def test_folds_and_other_measures_are_means_of_the_fits(classified):
     assert [each.split("\n")[1] for each in header[1:]] == [
         f"{way} is better" for way in ("higher", "higher", "lower", "higher")
     ]
+    assert [name for name, *_ in rows[3:]] == classified.baselines["baseline"].tolist()
+    fits = pd.concat(
+        [results, classified.baseline_results.rename(columns={"baseline": "activation"})]
+    )
     for name, *scores in rows:
-        wanted = results[results["activation"] == name][["accuracy", "f1", "log_loss", "roc_auc"]]
-        np.testing.assert_allclose(np.array(scores, dtype=float), wanted.mean(), rtol=0.001)
+        wanted = fits[fits["activation"] == name][["accuracy", "f1", "log_loss", "roc_auc"]]
+        np.testing.assert_allclose(
+            np.array(scores, dtype=float), wanted.mean(), rtol=0.001, atol=0.0005
+        )
 
 
 def test_the_head_and_the_settings(classified, regressed):
@@ -134,7 +140,8 @@ def test_an_activation_that_failed_is_told_of(classified):
     words = f"{classified.sentences}\nsilent is left out, 2 of its 8 fits failed: it diverged"
     page = render_report(replace(classified, results=results, summary=summary, sentences=words))
     assert "silent is left out, 2 of its 8 fits failed: it diverged" in text(page)
-    assert len(table(page, "Means of all measures")) == len(table(page, "Scores by fold")) == 3
+    assert len(table(page, "Means of all measures")) == 3 + len(classified.baselines)
+    assert len(table(page, "Scores by fold")) == 3
     assert "24 networks: 3 activations" in text(page)
     assert "nan" not in text(page)
 
@@ -142,7 +149,7 @@ def test_an_activation_that_failed_is_told_of(classified):
 def test_a_measure_that_is_not_known_is_a_dash(classified):
     results = classified.results.assign(roc_auc=np.nan)
     rows = table(render_report(replace(classified, results=results)), "Means of all measures")
-    assert [row[4] for row in rows[1:]] == ["–"] * 3
+    assert [row[4] for row in rows[1:4]] == ["–"] * 3
 
 
 def test_what_is_no_report(classified, tmp_path):
@@ -176,13 +183,21 @@ def test_the_picture_holds_the_marks(classified):
     circles = [
         [float(each.get(part)) for part in ("cx", "cy", "r")] for each in picture.iter("circle")
     ]
-    assert sorted(r for _, _, r in circles) == [3.0] * 12 + [5.5] * 2
+    n_near = sum(not marks.beyond for marks in chart(classified).rows[3:])
+    assert sorted(r for _, _, r in circles) == [3.0] * 4 * (3 + n_near) + [5.5] * 2
     assert all(r <= x <= width - r and r <= y <= height - r for x, y, r in circles)
     names = [each.text for each in picture.iter("text") if each.get("x") == "0"]
-    assert names == classified.summary["activation"].tolist()
+    below = classified.baselines["baseline"].tolist()
+    assert names == [*classified.summary["activation"], *below]
     described = picture.find("desc").text
-    assert described.count("told apart from the best") == 1
+    apart = classified.baselines["distinguishable"].sum()
+    assert described.count("told apart from the best") == 1 + apart
     assert f"silent: mean {classified.summary['mean'].iloc[-1]:.4g}" in described
+
+
+def chart(found):
+    frames = found.results, found.summary, found.metric
+    return dot_plot(*frames, found.baselines, found.baseline_results)
 
 
 def made_up(scores):
