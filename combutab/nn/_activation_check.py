@@ -43,10 +43,11 @@ def check_activation(
         ) from error
     if is_known(module):
         return
-    if module is build_activation(spec, width, proxy_norm=proxy_norm):
+    tensors = [*module.parameters(), *module.buffers()]
+    if tensors and module is build_activation(spec, width, proxy_norm=proxy_norm):
         raise ValueError(
-            f"activation={spec!r} returned one module twice; it must make a fresh one for every "
-            "layer and network, such as lambda width: MyActivation(width)"
+            f"activation={spec!r} returned one module with tensors twice; it must make a fresh one "
+            "for every layer and network, such as lambda width: MyActivation(width)"
         )
     x = torch.randn(8, width, generator=torch.Generator().manual_seed(0))
     _check_training(spec, module, x, twice)
