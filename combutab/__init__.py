@@ -1,22 +1,30 @@
-"""CombuTab: neural networks for tables with a scikit-learn face."""
+"""CombuTab: neural networks for tables with a scikit-learn face.
 
-from combutab._model_files import load
+A name is imported when it is first asked for: torch takes seconds, and not all need it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from combutab._version import __version__
-from combutab.activations import (
-    ACTIVATIONS,
-    PELU,
-    PLN,
-    PLS,
-    CombU,
-    LAHardSiLU,
-    LASiLU,
-    LayerAct,
-    NLReLU,
-    ProxyNorm,
-)
-from combutab.estimators import MLPClassifier, MLPRegressor
-from combutab.generators import CTGAN, TVAE
-from combutab.model_selection import StackedGridSearchCV
+
+if TYPE_CHECKING:
+    from combutab._model_files import load
+    from combutab.activations import (
+        ACTIVATIONS,
+        PELU,
+        PLN,
+        PLS,
+        CombU,
+        LAHardSiLU,
+        LASiLU,
+        LayerAct,
+        NLReLU,
+        ProxyNorm,
+    )
+    from combutab.estimators import MLPClassifier, MLPRegressor
+    from combutab.generators import CTGAN, TVAE
+    from combutab.model_selection import StackedGridSearchCV
 
 __all__ = [
     "ACTIVATIONS",
@@ -37,3 +45,31 @@ __all__ = [
     "__version__",
     "load",
 ]
+
+_HOMES = {
+    "load": "_model_files",
+    **dict.fromkeys(["ACTIVATIONS", "PELU", "PLN", "PLS", "CombU", "LAHardSiLU"], "activations"),
+    **dict.fromkeys(["LASiLU", "LayerAct", "NLReLU", "ProxyNorm"], "activations"),
+    **dict.fromkeys(["MLPClassifier", "MLPRegressor"], "estimators"),
+    **dict.fromkeys(["CTGAN", "TVAE"], "generators"),
+    "StackedGridSearchCV": "model_selection",
+}
+
+if not TYPE_CHECKING:  # a type checker would take every name for one of these
+
+    def __getattr__(name):
+        """Import a public name, or a package such as ``combutab.datasets``."""
+        try:
+            if name in _HOMES:
+                globals()[name] = getattr(import_module(f"combutab.{_HOMES[name]}"), name)
+                return globals()[name]
+            if not name.startswith("__"):
+                return import_module(f"combutab.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"combutab.{name}":
+                raise
+        raise AttributeError(f"module 'combutab' has no attribute {name!r}")
+
+    def __dir__():
+        """The public names too, which may not be imported yet."""
+        return sorted({*globals(), *__all__})

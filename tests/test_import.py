@@ -1,8 +1,12 @@
-"""``import combutab`` loads what a fit needs, and nothing else."""
+"""``import combutab`` loads next to nothing, a name of it what it needs, and help neither."""
 
+import ast
+import inspect
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import pytest
 
@@ -11,25 +15,107 @@ import combutab
 # needed by a command, a figure, a file format or a peer, not by a fit
 LAZY = {"matplotlib", "rich", "typer", "sympy", "pooch", "pyarrow", "polars"}
 LAZY |= {"sdv", "ctgan", "sdmetrics", "openml", "skorch"}
+HEAVY = {"torch", "numpy", "scipy", "pandas", "sklearn", "matplotlib", "joblib", "safetensors"}
 
 
 def run(code):
     command = [sys.executable, "-W", "error", "-c", code]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 0, result.stderr
-    return result.stdout
+    return result.stdout + result.stderr
 
 
 def loaded_by(statement):
     """Top-level modules that a statement loads in a fresh interpreter."""
-    code = f"import sys; {statement}; print(*{{name.split('.')[0] for name in sys.modules}})"
-    return set(run(code).split())
+    show = "print('loaded:', *{name.split('.')[0] for name in sys.modules}, file=sys.stderr)"
+    return set(run(f"import sys; {statement}; {show}").rpartition("loaded:")[2].split())
+
+
+def test_import_loads_no_heavy_library():
+    after = loaded_by("import combutab; combutab.__version__; dir(combutab)")
+    assert "combutab" in after
+    assert not after & (HEAVY | LAZY)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--version"],
+        ["--help"],
+        [],
+        ["nonsense"],
+        *([name, "--help"] for name in ("compare", "synth", "sample", "evaluate")),
+        ["synth"],
+        ["synth", "data.csv", "--rows", "0", "-o", "made.csv"],
+        ["evaluate", "--nonsense"],
+    ],
+    ids=lambda arguments: " ".join(arguments) or "nothing",
+)
+def test_help_and_wrong_usage_load_no_heavy_library(arguments):
+    after = loaded_by(f"from combutab.cli import main; main({arguments!r})")
+    assert "typer" in after
+    assert not after & HEAVY
+
+
+def test_a_name_loads_what_it_needs():
+    assert "torch" in loaded_by("from combutab import CombU")
+    assert not loaded_by("from combutab import CombU") & {"sklearn", "pandas"}
+    assert {"torch", "sklearn", "pandas"} <= loaded_by("from combutab import MLPClassifier")
+
+
+def test_type_checkers_see_the_names_that_there_are():
+    tree = ast.parse(Path(combutab.__file__).read_text("utf-8"))
+    (block,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    seen = {alias.name: node.module for node in block.body for alias in node.names}
+    assert {*seen, "__version__"} == set(combutab.__all__)
+    assert {name: f"combutab.{home}" for name, home in combutab._HOMES.items()} == seen
+    for name, home in seen.items():
+        assert getattr(combutab, name) is getattr(import_module(home), name)
+    assert set(combutab.__all__) <= set(dir(combutab))
+
+
+def test_packages_are_attributes_and_other_names_are_not():
+    run("import combutab; combutab.datasets.make_formula; combutab.cli.main")
+    for name in ("nonsense", "_nonsense", "__nonsense__", "MLPClasifier"):
+        assert not hasattr(combutab, name)
+    with pytest.raises(AttributeError, match="module 'combutab' has no attribute 'nonsense'"):
+        _ = combutab.nonsense
+    with pytest.raises(ImportError, match="cannot import name 'MLPClasifier'"):
+        exec("from combutab import MLPClasifier")
+
+
+def test_a_library_that_is_not_installed_is_what_the_error_names():
+    code = """
+import sys
+sys.modules["torch"] = None
+try:
+    from combutab import CTGAN
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    assert "torch" in run(code)
+
+
+def test_the_command_takes_what_its_modules_take():
+    from combutab.cli import _commands, _compare, _evaluate, _synth
+    from combutab.model_selection import DEFAULT_ACTIVATIONS
+
+    modules = {"compare": _compare, "synth": _synth, "sample": _synth, "evaluate": _evaluate}
+    for name, module in modules.items():
+        told = inspect.signature(getattr(_commands, name)).parameters
+        assert list(told) == list(inspect.signature(getattr(module, name)).parameters)
+    assert ",".join(DEFAULT_ACTIVATIONS) == _commands._ACTIVATIONS
+    assert [model.value for model in _commands.ModelName] == list(_synth._MODELS)
 
 
 def test_import_loads_no_optional_library():
     # torch, scikit-learn and pandas load some of these themselves where they are installed
     before = loaded_by("import torch, sklearn.model_selection, pandas, scipy.stats")
-    after = loaded_by("import combutab")
+    after = loaded_by("from combutab import *")
     assert {"torch", "sklearn", "combutab"} <= after
     assert not (after - before) & LAZY
 
@@ -49,7 +135,7 @@ def state():
     )
 import sklearn, pandas, scipy.stats, sklearn.model_selection, safetensors, joblib
 before = state()
-import combutab
+from combutab import *
 assert state() == before
 """
     run(code)

@@ -37,8 +37,9 @@ ALLOWED = {
     "_whole_files": set(),
     "_safe_files": set(),
     "_fields": set(),
+    "_bars": set(),
     "activations": set(),
-    "datasets": {"_whole_files"},
+    "datasets": {"_whole_files", "_bars"},
     "constructions": {"activations", "datasets"},  # formulas are parsed there
     "_model_files": {
         *("activations", "constructions"),
@@ -46,7 +47,7 @@ ALLOWED = {
     },
     "preprocessing": {"_fields"},
     "nn": {"activations", "_seeded_draws", *_BASE},
-    "training": _BASE,
+    "training": {"_bars", *_BASE},
     "estimators": _NETS,
     "evaluation": {"estimators", *_NETS},  # ml_efficacy trains our networks
     "generators": _NETS,
@@ -63,6 +64,7 @@ ALLOWED = {
             "evaluation",
             "datasets",
             "_whole_files",
+            "_bars",
         ),
         *_NETS,
     },
@@ -224,6 +226,13 @@ def test_init_holds_imports_and_all_only(package):
     tree = ast.parse(Path(importlib.import_module(package).__file__).read_text("utf-8"))
     docstring, *statements = tree.body
     assert isinstance(docstring, ast.Expr)
+    if package == "combutab":  # what makes its names lazy; tests/test_import.py looks at it
+        statements = [
+            statement
+            for statement in statements
+            if "TYPE_CHECKING" not in ast.unparse(statement).partition("\n")[0]
+            and not ast.unparse(statement).startswith("_HOMES = ")
+        ]
     for statement in statements:
         is_all = (
             isinstance(statement, ast.Assign)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 from combutab._version import __version__
-from combutab.cli._compare import compare
-from combutab.cli._console import USAGE_ERROR, UserError, complain
-from combutab.cli._evaluate import evaluate
-from combutab.cli._synth import sample, synth
-from combutab.datasets import TableError
-from combutab.model_selection import ComparisonError
+from combutab.cli._commands import compare, evaluate, sample, synth
+from combutab.cli._console import USAGE_ERROR, UserError, complain, show_traceback
 
 app = typer.Typer(
     add_completion=False,
@@ -25,6 +22,8 @@ app = typer.Typer(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code: 0, 2 after a user's error, 130 after Ctrl-C."""
+    if argv is None:  # the command alone, whose process is its own
+        sys.excepthook = show_traceback
     command = typer.main.get_command(app)
     usage_error: Any = typer.BadParameter.__base__
     try:
@@ -36,7 +35,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             error.show()
             return USAGE_ERROR
         return complain(error.format_message())
-    except (UserError, TableError, ComparisonError) as error:
+    except ValueError as error:
+        from combutab.datasets import TableError  # only now: they take seconds to import
+        from combutab.model_selection import ComparisonError
+
+        if not isinstance(error, UserError | TableError | ComparisonError):
+            raise
         return complain(str(error))
     return int(code or 0)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 import typer
@@ -16,12 +16,18 @@ from rich.console import Console
 from combutab._device import resolve_device
 from combutab._whole_files import whole_file, whole_files
 from combutab.cli._comparison_table import comparison_table
-from combutab.cli._console import INTERRUPTED, UserError, interruptible, one_line_warnings
+from combutab.cli._console import (
+    INTERRUPTED,
+    UserError,
+    interruptible,
+    one_line_warnings,
+    say,
+)
+from combutab.cli._names import find_columns
 from combutab.cli._outputs import cannot_write, check_file_with_folder, check_folder
-from combutab.datasets import TableError, make_formula, read_table, split_target
+from combutab.cli._reading import Reading, lost_zeros, tell_of_odd_columns
+from combutab.datasets import make_formula, split_target
 from combutab.model_selection import (
-    BASELINES,
-    DEFAULT_ACTIVATIONS,
     ActivationComparison,
     ComparisonError,
     ComparisonPlan,
@@ -53,76 +59,33 @@ class _Data:
 
 
 def compare(
-    data: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Table with a header line: .csv, .tsv (both also with .gz) or .parquet. "
-            "Without it, two small data sets are compared on: wdbc and the formula AR.",
-            show_default=False,
-        ),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Column of DATA to predict.", show_default=False)
-    ] = None,
-    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
-    activations: Annotated[
-        str, typer.Option(help="Names, separated by commas; also pln-N and pls-N.")
-    ] = ",".join(DEFAULT_ACTIVATIONS),
-    seeds: Annotated[int, typer.Option(help="Networks a fold and activation.")] = 5,
-    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
-    epochs: Annotated[
-        int | None,
-        typer.Option(help="Epochs of every network.", show_default="80; for large tables to 20"),
-    ] = None,
-    hidden: Annotated[str, typer.Option(help="Widths such as 128,128, or auto.")] = "auto",
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="accuracy, f1, log_loss or roc_auc; r2, mae or mse.",
-            show_default="accuracy or r2",
-        ),
-    ] = None,
-    test: Annotated[
-        str, typer.Option(help="corrected-t or wilcoxon, with Holm's correction.")
-    ] = "corrected-t",
-    baselines: Annotated[
-        str, typer.Option(help="What networks are measured against, of these; or none.")
-    ] = ",".join(BASELINES),
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Of the folds and of all networks.")] = 0,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            help="Stacks that train at the same time, each in a thread.",
-            min=1,
-            show_default="one a core; 1 on a GPU",
-        ),
-    ] = None,
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="Folder for the files. Where a run was interrupted, the same command goes on "
-            "from the scores in it."
-        ),
-    ] = Path("combutab-compare"),
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Train anew, and overwrite the results that the folder holds."
-        ),
-    ] = False,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            help="HTML page to write for a person to read, such as report.html. "
-            "Without DATA there is one for each data set, whose name is added.",
-            show_default=False,
-        ),
-    ] = None,
+    *,
+    data: Path | None,
+    target: str | None,
+    task: str,
+    drop: list[str] | None,
+    sep: str | None,
+    decimal: str,
+    encoding: str,
+    activations: str,
+    seeds: int,
+    folds: int,
+    epochs: int | None,
+    hidden: str,
+    metric: str | None,
+    test: str,
+    baselines: str,
+    device: str,
+    seed: int,
+    jobs: int | None,
+    out: Path,
+    force: bool,
+    report: Path | None,
 ) -> None:
     """Find the best activation for a table, and whether the difference is real."""
     with interruptible(), one_line_warnings():
-        tables = _tables(data, target, task, metric, out, report)
+        reading = Reading.of(sep, decimal, encoding)
+        tables = _tables(data, target, task, metric, out, report, reading, drop or [])
         plans = [
             plan_comparison(
                 table.X,
@@ -162,6 +125,8 @@ def _tables(
     metric: str | None,
     out: Path,
     report: Path | None,
+    reading: Reading,
+    drop: list[str],
 ) -> list[_Data]:
     if data is None:
         for option, value in (("--target", target), ("--metric", metric)):
@@ -172,13 +137,16 @@ def _tables(
         return _default_tables(out, report)
     if target is None:
         raise ComparisonError(f"name the column of {data} to predict: --target COLUMN")
-    try:
-        table = read_table(data)
-    except ImportError as error:  # of pyarrow: the message says how to install it
-        raise TableError(str(error)) from error
+    table = reading.table(data)
+    zeros = lost_zeros(table, data, reading)
+    dropped = find_columns("--drop", drop, table.columns)
+    if target in map(str, dropped):
+        raise UserError(f"--drop leaves out {target!r}, the column to predict")
+    table = table.drop(columns=dropped)
     # a Parquet file's columns may have names that are no text
     names = {str(column): column for column in table.columns}
     X, y = split_target(table, names.get(target, target))
+    tell_of_odd_columns(table, reading, zeros={k: v for k, v in zeros.items() if k in table})
     return [_Data(data.name.split(".")[0], X, y, metric, out, report)]
 
 
@@ -242,23 +210,19 @@ def _announce(plan: ComparisonPlan) -> None:
         (plan.seeds, "seed"),
     )
     product = " x ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts)
-    _tell(
+    say(
         f"{plan.data}: {len(plan.y)} rows, {plan.task}; training {plan.n_networks} networks "
         f"({product}), hidden layers {'-'.join(map(str, plan.hidden))}, {plan.epochs} epochs, "
-        f"on {plan.device}"
+        f"on {plan.device}",
+        error=True,
     )
     seconds = plan.operations / _CPU_RATE
     if seconds > _LONG and plan.device == "cpu":
-        _tell(
+        say(
             f"This may take long, about {seconds / 60:.0f} minutes on two cores. Shorter: "
-            "--seeds 1, --folds 3, --epochs 10, --hidden 128,128, or --device cuda."
+            "--seeds 1, --folds 3, --epochs 10, --hidden 128,128, or --device cuda.",
+            error=True,
         )
-
-
-def _tell(sentence: str) -> None:
-    """On standard error; wrapped at words on a terminal, one line elsewhere."""
-    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
-    console.print(sentence, soft_wrap=not console.is_terminal)
 
 
 def _run(plan: ComparisonPlan, n_jobs: int, journal: Path, force: bool) -> ActivationComparison:
@@ -269,15 +233,16 @@ def _run(plan: ComparisonPlan, n_jobs: int, journal: Path, force: bool) -> Activ
             journal.unlink(missing_ok=True)
         n_kept = _n_networks(journal)
         if n_kept:
-            _tell(f"{n_kept} of them are trained: going on from {journal}")
+            say(f"{n_kept} of them are trained: going on from {journal}", error=True)
         return run_comparison(plan, progress=True, n_jobs=n_jobs, checkpoint=journal)
     except KeyboardInterrupt:
         n_kept = _n_networks(journal)
-        _tell(
+        say(
             f"combutab: interrupted; the scores of {n_kept} of {plan.n_networks} networks are kept "
             f"in {journal}: the same command goes on from them"
             if n_kept
-            else "combutab: interrupted; no network was finished, so there are no scores to keep"
+            else "combutab: interrupted; no network was finished, so there are no scores to keep",
+            error=True,
         )
         raise typer.Exit(INTERRUPTED) from None
 
@@ -295,12 +260,14 @@ def _n_networks(journal: Path) -> int:
 
 def _print(found: ActivationComparison) -> None:
     console = Console(markup=False, highlight=False, emoji=False)
-    console.print(f"\n{found.data}: {found.measure.description}")
-    console.print(f"{found.design}\n")
+    say("")
+    say(f"{found.data}: {found.measure.description}", wrap=True)
+    say(found.design, wrap=True)
+    say("")
     console.print(comparison_table(found, console.width))
-    console.print()
+    say("")
     for sentence in found.sentences.splitlines():
-        console.print(sentence)
+        say(sentence, wrap=True)
 
 
 def _check_places(table: _Data, data: Path | None) -> None:
@@ -331,10 +298,9 @@ def _write(found: ActivationComparison, folder: Path, report: Path | None) -> No
             found.best_estimator.save(stage / model)
     except OSError as error:
         raise cannot_write(Path(error.filename or folder), error) from error
-    console = Console(markup=False, highlight=False, emoji=False)
-    console.print(f"Wrote {', '.join(FILES)} to {folder}")
+    say(f"Wrote {', '.join(FILES)} to {folder}", wrap=True)
     if report is not None:
-        print(f"Wrote {report}")
+        say(f"Wrote {report}")
 
 
 @contextmanager

@@ -1,12 +1,14 @@
-"""What a user sees beside results: one line for each error and warning, and the end by Ctrl-C."""
+"""What a user sees beside results: all that is printed, warnings, errors, and the end by Ctrl-C."""
 
 from __future__ import annotations
 
 import sys
+import traceback
+import unicodedata
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
@@ -17,15 +19,73 @@ class UserError(ValueError):
     """What a user asks for cannot be done; the message is one line for a user to read."""
 
 
+def printable(text: str) -> str:
+    r"""Text that does nothing but stand there, whatever files, columns and values are called.
+
+    What moves a terminal's cursor, changes its colours or turns the reading order around is written
+    as Python writes it, as are letters that are none.
+
+    >>> printable("a\x1b[31m\u202eb\n\udcff"), printable("Prénom\u00a0中")
+    ('a\\x1b[31m\\u202eb\\n\\udcff', 'Prénom 中')
+    """
+    return "".join(map(_printable, text))
+
+
+def _printable(letter: str) -> str:
+    if letter.isprintable():
+        return letter
+    return " " if unicodedata.category(letter) == "Zs" else repr(letter)[1:-1]
+
+
+def say(text: str, *, error: bool = False, indent: int = 0, wrap: bool = False) -> None:
+    """Print a line, wrapped at words on a terminal, or in any case; `error`: to standard error.
+
+    There a line that is not the first one is indented: no name can look like a message of ours.
+    """
+    stream = sys.stderr if error else sys.stdout
+    line = printable(text)
+    encoding = stream.encoding or "utf-8"
+    line = line.encode(encoding, "backslashreplace").decode(encoding)
+    lines = _wrapped(line, stream, indent + 2 * error) if wrap or stream.isatty() else [line]
+    print(f"\n{'  ' * error}".join(" " * indent + each for each in lines), file=stream)
+
+
+def _wrapped(line: str, stream: TextIO, indent: int) -> list[str]:
+    """Lines of whole words; one that is longer than a line, such as a path, is left whole."""
+    from rich.cells import cell_len
+    from rich.console import Console
+
+    width = Console(file=stream).width - indent
+    first, *words = line.split(" ")
+    lines = [first]
+    for word in words:
+        if cell_len(f"{lines[-1]} {word}") > width:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    return lines
+
+
 def complain(message: str) -> int:
     """Print an error as one line; returns the exit code."""
-    print(f"combutab: error: {' '.join(message.split())}", file=sys.stderr)
+    say(f"combutab: error: {' '.join(message.split())}", error=True)
     return USAGE_ERROR
 
 
 def warn(message: str) -> None:
     """Print a warning as one line."""
-    print(f"combutab: warning: {' '.join(message.split())}", file=sys.stderr)
+    say(f"combutab: warning: {' '.join(message.split())}", error=True)
+
+
+def note(message: str) -> None:
+    """Print as one line what a user may want to know, and need not."""
+    say(f"combutab: {' '.join(message.split())}", error=True)
+
+
+def show_traceback(kind: Any, error: BaseException, trace: Any) -> None:
+    """As ``sys.excepthook`` does, of an error that is ours."""
+    for part in traceback.format_exception(kind, error, trace):
+        print("\n".join(map(printable, part.splitlines())), file=sys.stderr)
 
 
 @contextmanager
@@ -57,7 +117,7 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        print(f"combutab: interrupted{interrupt}", file=sys.stderr)
+        say(f"combutab: interrupted{interrupt}", error=True)
         raise typer.Exit(INTERRUPTED) from None
 
 

@@ -7,104 +7,50 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import typer
 from rich.console import Console
+from rich.text import Text
 
 from combutab.cli._console import (
     UserError,
     interruptible,
     no_early_ends,
     one_line_warnings,
+    printable,
+    say,
     warn,
 )
 from combutab.cli._forms import Forms, read_file
 from combutab.cli._made import read_made
 from combutab.cli._names import find_columns, instead
 from combutab.cli._outputs import cannot_write, check_file
+from combutab.cli._reading import Reading, tell_of_odd_columns
 
 if TYPE_CHECKING:
     from combutab.reports import SyntheticEvaluation
 
-_SEEDS = 2**32 - 1
 _ROLES = {"real": "REAL", "synthetic": "SYNTHETIC", "test": "--test"}
 
 
 def evaluate(
-    real: Annotated[
-        Path,
-        typer.Argument(
-            help="The real rows that the generator learned from: .csv, .tsv (both also with .gz) "
-            "or .parquet.",
-            show_default=False,
-        ),
-    ],
-    synthetic: Annotated[
-        Path, typer.Argument(help="The synthetic rows, in the same columns.", show_default=False)
-    ],
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="Column that learners are to predict, to see how useful the rows are.",
-            show_default=False,
-        ),
-    ] = None,
-    test: Annotated[
-        Path | None,
-        typer.Option(
-            help="Real rows that the generator has not seen: learners are tested on them, and "
-            "privacy is judged beside them. Without, learners are tested on a fifth of REAL, and "
-            "of privacy copies alone are known.",
-            show_default=False,
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="File for the report, such as report.html.", show_default=False
-        ),
-    ] = None,
-    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
-    discrete: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="Columns, separated by commas, whose numbers are categories.",
-            show_default=False,
-        ),
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="Columns, separated by commas, to leave out.",
-            show_default=False,
-        ),
-    ] = None,
-    learners: Annotated[
-        str,
-        typer.Option(
-            help="standard, paper, or names separated by commas: linear, decision_tree, "
-            "random_forest, hist_gradient_boosting, mlp, xgboost, catboost."
-        ),
-    ] = "standard",
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of the generator (`combutab synth --save`), for the report to say how the "
-            "rows were made.",
-            show_default=False,
-        ),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Of the learners and of what is drawn.", min=0, max=_SEEDS)
-    ] = 0,
-    jobs: Annotated[
-        int | None,
-        typer.Option(help="Tables to work on at the same time.", min=1, show_default="1"),
-    ] = None,
+    *,
+    real: Path,
+    synthetic: Path,
+    target: str | None,
+    test: Path | None,
+    out: Path | None,
+    task: str,
+    discrete: list[str] | None,
+    drop: list[str] | None,
+    sep: str | None,
+    decimal: str,
+    encoding: str,
+    learners: str,
+    model: Path | None,
+    seed: int,
+    jobs: int | None,
 ) -> None:
     """Say how useful and how alike synthetic rows are, and whether they give real rows away."""
     with interruptible(), one_line_warnings():
@@ -117,9 +63,11 @@ def evaluate(
             raise UserError(f"--task {task} needs a column to predict: --target COLUMN")
         _check_same(paths)
         made = {} if model is None else read_made(model)
-        tables = _read(paths)
+        reading = Reading.of(sep, decimal, encoding)
+        tables = _read(paths, reading)
         tables = _leave_out(tables, drop or [])
         columns = tables["real"].columns
+        tell_of_odd_columns(tables["real"], reading, dates=True, identifiers=False)
         found = run_evaluation(
             {
                 "real_train": tables["real"],
@@ -178,8 +126,8 @@ def _check_same(paths: Mapping[str, Path]) -> None:
             warn(f"{paths['synthetic']} is {_ROLES[role]} as well: a table is compared with itself")
 
 
-def _read(paths: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
-    read = {role: read_file(path) for role, path in paths.items()}
+def _read(paths: Mapping[str, Path], reading: Reading) -> dict[str, pd.DataFrame]:
+    read = {role: read_file(path, reading) for role, path in paths.items()}
     real, _ = read["real"]
     by_text = {str(column): column for column in real}
     tables = {}
@@ -248,7 +196,7 @@ def _status() -> Iterator[Callable[[str], None]]:
         yield lambda label: None
         return
     with console.status("reading", spinner="line") as status:
-        yield lambda label: status.update(f"{label[0].upper()}{label[1:]} ...")
+        yield lambda label: status.update(Text(printable(f"{label[0].upper()}{label[1:]} ...")))
 
 
 def write_page(found: SyntheticEvaluation, path: Path) -> None:
@@ -267,19 +215,12 @@ def write_page(found: SyntheticEvaluation, path: Path) -> None:
     except OSError as error:
         raise cannot_write(path, error) from error
     if sys.stderr.isatty():
-        print(f"Wrote {path} ({time.perf_counter() - started:.1f} s)", file=sys.stderr)
+        say(f"Wrote {path} ({time.perf_counter() - started:.1f} s)", error=True)
 
 
 def tell(found: SyntheticEvaluation) -> None:
     """Print the findings, each with its notes below it."""
     for finding in found.findings:
-        _print(f"{finding.subject}: {finding.level}. {finding.sentence}")
+        say(f"{finding.subject}: {finding.level}. {finding.sentence}")
         for note in finding.notes:
-            _print(f"  {note}")
-
-
-def _print(text: str) -> None:
-    """One line, whatever the data has in it, and whichever letters the terminal knows."""
-    line = "".join(letter if letter.isprintable() else " " for letter in text)
-    encoding = sys.stdout.encoding or "utf-8"
-    print(line.encode(encoding, "backslashreplace").decode(encoding))
+            say(note, indent=2)

@@ -13,7 +13,7 @@ import pandas as pd
 from pandas.api import types
 
 from combutab.cli._console import UserError
-from combutab.datasets import TableError, read_table
+from combutab.cli._reading import Reading
 
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 _DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
@@ -21,6 +21,10 @@ _CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%SZ", "%H:%M:%S.%fZ")
 _DATES = (*_DAYS, *map("".join, itertools.product(_DAYS, " T", _CLOCKS)))
 _DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d"  # what they all begin with
 _HEAD = 100  # values that most of them are ruled out by
+_USUAL = Reading()
+# What may be a formula (a number is none), and what is one for certain
+_FORMULA = re.compile(r"[=@＝＠\t\r\n]|[-+－＋](?![\d.,\s]*$)")
+_CALL = re.compile(r"[=@＝＠\t\r]|[-+－＋].*[(|!]")
 
 
 @dataclass
@@ -28,11 +32,16 @@ class Forms:
     """How a file writes what it says, by the names of its columns as text.
 
     ``dates`` has the form of each column of dates that a text file writes otherwise than pandas,
-    or a Parquet file without a time of day; ``truth`` the words for false and true.
+    or a Parquet file without a time of day; ``truth`` the words for false and true. ``sep`` and
+    ``decimal`` are those of a text file, as far as they are not the usual ones. ``guarded`` text
+    files have a ``'`` before what a spreadsheet would take for a formula.
     """
 
     dates: dict[str, str] = field(default_factory=dict)
     truth: dict[str, list[str]] = field(default_factory=dict)
+    sep: str | None = None
+    decimal: str = "."
+    guarded: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """What ``from_json`` takes."""
@@ -53,13 +62,16 @@ class Forms:
             for words in truth.values()
         ):
             raise ValueError("it has unknown forms of dates or truth values")
-        return cls(dates, truth)
+        sep, decimal = value.get("sep"), value.get("decimal", ".")
+        if decimal not in (".", ",") or not (sep is None or (isinstance(sep, str) and sep)):
+            raise ValueError("it has unknown forms of numbers")
+        return cls(dates, truth, sep, decimal, value.get("guarded") is True)
 
 
 # ---- reading -----------------------------------------------------------------------------------
 
 
-def read_file(path: Path) -> tuple[pd.DataFrame, Forms]:
+def read_file(path: Path, reading: Reading = _USUAL) -> tuple[pd.DataFrame, Forms]:
     """Read a table as ``combutab.datasets.read_table`` does, and the forms of its values.
 
     In a text file, a column is of
@@ -72,21 +84,19 @@ def read_file(path: Path) -> tuple[pd.DataFrame, Forms]:
     Raises
     ------
     TableError
-        As ``read_table`` does, and without the library that reads Parquet.
+        As ``read_table`` does, and without the library that reads Parquet or Excel.
     """
-    try:
-        table = read_table(path)
-    except ImportError as error:  # of pyarrow: the message says how to install it
-        raise TableError(str(error)) from error
-    if ending(path) == ".parquet":
+    table = reading.table(path)
+    kind = path.name.lower()
+    if kind.endswith(".parquet"):
         return _typed(table, path)
-    forms = Forms()
+    if not kind.endswith(tuple(_SEPARATORS)):  # of Excel, whose cells have types
+        return table.apply(_whole), Forms()
+    forms = Forms(sep=reading.sep, decimal=reading.decimal)
     plain = [j for j in range(table.shape[1]) if _loses_form(table.iloc[:, j])]
     if not plain:
         return table, forms
-    text = pd.read_csv(
-        path, sep=_SEPARATORS[ending(path)], dtype=str, usecols=plain, index_col=False
-    )
+    text = reading.words(path, plain)
     columns = {j: table.iloc[:, j] for j in range(table.shape[1])}
     for j, (name, words) in zip(plain, text.items(), strict=True):
         columns[j] = _in_form(columns[j], words, str(name), forms)
@@ -141,6 +151,13 @@ def _fits(values: pd.Series, form: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _whole(column: pd.Series) -> pd.Series:
+    """Whole numbers with gaps, which pandas reads as floats, as whole numbers."""
+    if column.dtype.kind == "f" and column.isna().any() and (column.dropna() % 1 == 0).all():
+        return column.astype("Int64")
+    return column
 
 
 def _typed(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, Forms]:
@@ -210,13 +227,36 @@ def write_file(table: pd.DataFrame, forms: Forms, path: Path, kind: str) -> None
         return
     rewritten = _rewrite(table, forms.dates, _to_text)
     rewritten = _rewrite(rewritten, forms.truth, _to_words)
+    if forms.guarded:
+        rewritten = rewritten.apply(_guarded).rename(columns=_guard)
     gzip: Any = {"method": "gzip", "mtime": 0}
     rewritten.to_csv(
         path,
-        sep=_SEPARATORS[kind],
+        sep=(kind.startswith(".csv") and forms.sep) or _SEPARATORS[kind],
+        decimal=forms.decimal,
         index=False,
         compression=gzip if kind.endswith(".gz") else None,
     )
+
+
+def find_formulas(table: pd.DataFrame) -> list[str]:
+    """Columns whose names or text a spreadsheet would take for formulas, and not for numbers."""
+    found = []
+    for name, column in table.items():
+        texts = column.dropna().unique() if not types.is_numeric_dtype(column.dtype) else ()
+        if any(isinstance(text, str) and _CALL.match(text) for text in (name, *texts)):
+            found.append(str(name))
+    return found
+
+
+def _guarded(column: pd.Series) -> pd.Series:
+    if types.is_numeric_dtype(column.dtype) or types.is_datetime64_any_dtype(column.dtype):
+        return column
+    return column.astype(object).map(_guard, na_action="ignore")
+
+
+def _guard(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def _rewrite(

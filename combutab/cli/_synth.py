@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import typer
 from rich.console import Console
 
 from combutab._device import resolve_device
@@ -21,14 +20,17 @@ from combutab.cli._conditions import read_conditions
 from combutab.cli._console import (
     UserError,
     interruptible,
+    note,
     one_line_warnings,
+    say,
     warn,
 )
-from combutab.cli._forms import Forms, check_ending, ending, read_file, write_file
-from combutab.cli._kept import Identifiers, MinFrequency, read_kept
+from combutab.cli._forms import Forms, check_ending, ending, find_formulas, read_file, write_file
+from combutab.cli._kept import read_kept
 from combutab.cli._made import check_generator
 from combutab.cli._names import find_columns
 from combutab.cli._outputs import check_file, write_whole
+from combutab.cli._reading import Reading, tell_of_odd_columns
 from combutab.cli._synth_report import plan_report, set_aside, write_synth_report
 from combutab.cli._training import Kept, train_generator
 from combutab.generators import CTGAN, TVAE, ShortfallError, check_conditions
@@ -37,115 +39,35 @@ from combutab.training import ProgressBar
 
 _MODELS = {"ctgan": CTGAN, "tvae": TVAE}
 _KEY = "forms"  # of the header of a model's file
-_SEEDS = 2**32 - 1
 _FEW = 10  # values of whole numbers that are likely to be categories
 _NUMBERS_A_CELL = 4  # that sampling holds at a time, about
 
-ModelName = Enum("ModelName", {name: name for name in _MODELS}, type=str)  # type: ignore[misc]
-Out = Annotated[
-    Path,
-    typer.Option(
-        "--out",
-        "-o",
-        help="File to write: .csv, .tsv (both also with .gz) or .parquet.",
-        show_default=False,
-    ),
-]
-Conditions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--condition",
-        metavar="CONDITION",
-        help='What all rows must meet: "city=Rome", "city=Rome|Oslo", "age=30", "age=30..50", '
-        '"age=30..". May be given several times, for different columns.',
-        show_default=False,
-    ),
-]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
-
 
 def synth(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="Table with a header line: .csv, .tsv (both also with .gz) or .parquet.",
-            show_default=False,
-        ),
-    ],
-    out: Out,
-    model: Annotated[
-        ModelName, typer.Option(help="Kind of generator.", case_sensitive=False)
-    ] = ModelName.ctgan,  # type: ignore[attr-defined]
-    activation: Annotated[
-        str, typer.Option(help="Of all hidden layers; also pln-N, pls-N, and original.")
-    ] = "combu",
-    rows: Annotated[
-        int | None, typer.Option(help="Rows to write.", min=1, show_default="as many as DATA has")
-    ] = None,
-    discrete: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="Columns, separated by commas, whose numbers are categories; '*' for all. "
-            "Those of text and truth values are in any case.",
-            show_default=False,
-        ),
-    ] = None,
-    min_frequency: MinFrequency = 5,
-    identifiers: Identifiers = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="Columns, separated by commas, to leave out.",
-            show_default=False,
-        ),
-    ] = None,
-    condition: Conditions = None,
-    epochs: Annotated[int, typer.Option(help="Passes over the rows.", min=1)] = 300,
-    batch_size: Annotated[int, typer.Option(help="Rows in a batch.", min=1)] = 500,
-    seed: Annotated[
-        int, typer.Option(help="Of the training and of the rows.", min=0, max=_SEEDS)
-    ] = 0,
-    device: Device = "auto",
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            help="File for the generator, from which `combutab sample` makes more rows. "
-            "It is written as soon as it is trained.",
-            show_default=False,
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            help="File that the training is written to every half minute, and by Ctrl-C. If it is "
-            "there, training goes on from it.",
-            show_default=False,
-        ),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            help="File for a report, such as report.html, of how good the rows are, as `combutab "
-            "evaluate` writes it.",
-            show_default=False,
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="With --report: column that learners are to predict.", show_default=False
-        ),
-    ] = None,
-    holdout: Annotated[
-        float | None,
-        typer.Option(
-            help="With --report: share of the rows that the generator does not learn from, to "
-            "compare with; 0 for none.",
-            show_default="0.2",
-        ),
-    ] = None,
+    *,
+    data: Path,
+    out: Path,
+    model: Enum,
+    activation: str,
+    rows: int | None,
+    discrete: list[str] | None,
+    min_frequency: float,
+    identifiers: list[str] | None,
+    drop: list[str] | None,
+    sep: str | None,
+    decimal: str,
+    encoding: str,
+    condition: list[str] | None,
+    epochs: int,
+    batch_size: int,
+    seed: int,
+    device: str,
+    guard_formulas: bool,
+    save: Path | None,
+    checkpoint: Path | None,
+    report: Path | None,
+    target: str | None,
+    holdout: float | None,
 ) -> None:
     """Train a generator on a table, and write a synthetic one of the same columns.
 
@@ -165,9 +87,13 @@ def synth(
             written = {name: path for name, path in others.items() if path is not None}
             check_file(checkpoint, DATA=data, OUT=out, **written)
         _check_device(device)
-        table, forms = read_file(data)
+        reading = Reading.of(sep, decimal, encoding)
+        table, forms = read_file(data, reading)
         table = _leave_out(table, find_columns("--drop", drop or [], table.columns))
         listed = find_columns("--discrete", discrete or [], table.columns)
+        tell_of_odd_columns(table, reading, dates=True, identifiers=False)
+        forms.guarded = guard_formulas
+        _tell_of_formulas(table, forms, out)
         n_rows = len(table) if rows is None else rows
         _check_size(n_rows, table.shape[1])
         kept = read_kept(min_frequency, identifiers, table.columns)
@@ -216,14 +142,14 @@ def synth(
 
 
 def sample(
-    model: Annotated[
-        Path, typer.Argument(help="File that `combutab synth --save` wrote.", show_default=False)
-    ],
-    out: Out,
-    rows: Annotated[int, typer.Option(help="Rows to write.", min=1)] = 1000,
-    condition: Conditions = None,
-    seed: Annotated[int, typer.Option(help="Of the rows.", min=0, max=_SEEDS)] = 0,
-    device: Device = "auto",
+    *,
+    model: Path,
+    out: Path,
+    rows: int,
+    condition: list[str] | None,
+    seed: int,
+    device: str,
+    guard_formulas: bool,
 ) -> None:
     """Write rows of a generator that `combutab synth` has trained.
 
@@ -235,6 +161,7 @@ def sample(
         check_file(out, MODEL=model)
         _check_device(device)
         generator, forms = _load(model, device)
+        forms.guarded |= guard_formulas
         _check_size(rows, generator.n_features_in_)
         conditions = _read_conditions(condition, generator.encoder_, forms)
         _write_rows(generator, forms, rows, conditions, seed, out)
@@ -352,6 +279,16 @@ def _warn_of_none(
         warn(f"no row of {data} meets all conditions, and made ones may be too rare to be found")
 
 
+def _tell_of_formulas(table: pd.DataFrame, forms: Forms, out: Path) -> None:
+    found = [] if forms.guarded or ending(out) == ".parquet" else find_formulas(table)
+    if found:
+        named = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
+        note(
+            f"a spreadsheet that opens {out} would take text of {named} for formulas; "
+            "--guard-formulas puts a ' before it"
+        )
+
+
 def _tell_of_few_values(table: pd.DataFrame) -> None:
     """Name the columns of whole numbers that may well be categories."""
     whole = [name for name in table if pd.api.types.is_integer_dtype(table[name].dtype)]
@@ -397,7 +334,7 @@ def _write_rows(
 def _say(text: str) -> None:
     """Tell a person at a terminal; pipes and logs stay clean."""
     if sys.stderr.isatty():
-        print(text, file=sys.stderr)
+        say(text, error=True)
 
 
 # ---- models ------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from combutab._model_files import model_header
-from combutab.cli._console import UserError
+from combutab.cli._console import UserError, note
 from combutab.cli._evaluate import find_target, names_of, run_evaluation, tell, write_page
 from combutab.cli._made import describe
 from combutab.preprocessing import infer_task
@@ -84,10 +83,9 @@ def set_aside(
     if report.target is not None:
         _check_target(report.target, train, test)
     if test is not None:
-        print(
-            f"combutab: {n:,} of {len(table):,} rows are set aside for the report; the generator "
-            f"learns from the other {len(train):,} (--holdout)",
-            file=sys.stderr,
+        note(
+            f"{n:,} of {len(table):,} rows are set aside for the report; the generator learns from "
+            f"the other {len(train):,} (--holdout)"
         )
     return train, test
 

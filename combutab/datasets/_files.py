@@ -14,17 +14,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ._excel import ENDINGS, read_excel
 from ._nearest import nearest
 
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
-_EXTENSIONS = (*_SEPARATORS, ".parquet")
+_EXTENSIONS = (*_SEPARATORS, ".parquet", *ENDINGS)
 _SEPARATOR_NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
 _SIGNATURES = {  # the first bytes of files that are often met under a wrong name
     b"PAR1": "a Parquet file: rename it to .parquet",
-    b"PK\x03\x04": "a zip archive or a spreadsheet (.xlsx): export the table as CSV",
+    b"PK\x03\x04": "a zip archive or a spreadsheet: rename it to .xlsx, or export it as CSV",
+    b"\xd0\xcf\x11\xe0": "an old spreadsheet (.xls): save it as .xlsx, or export it as CSV",
     b"\x1f\x8b": "compressed with gzip: rename it to .csv.gz",
-    b"\xff\xfe": "UTF-16 text: save it as UTF-8",
-    b"\xfe\xff": "UTF-16 text: save it as UTF-8",
+    b"\xff\xfe": "UTF-16 text: encoding='utf-16' reads it (--encoding utf-16)",
+    b"\xfe\xff": "UTF-16 text: encoding='utf-16' reads it (--encoding utf-16)",
 }
 
 
@@ -32,16 +34,27 @@ class TableError(ValueError):
     """A table or its target cannot be used; the message is one line for a user to read."""
 
 
-def read_table(path: str | PathLike[str], *, encoding: str = "utf-8") -> pd.DataFrame:
+def read_table(
+    path: str | PathLike[str],
+    *,
+    encoding: str = "utf-8",
+    sep: str | None = None,
+    decimal: str = ".",
+) -> pd.DataFrame:
     """Read a table with one header line.
 
     Parameters
     ----------
     path : str or path
-        A ``.csv`` (comma), ``.tsv`` (tab), either with ``.gz``, or ``.parquet`` file
-        (extra ``parquet``). Empty cells and pandas' usual marks (``NA``, ``nan``) are missing.
+        A ``.csv`` (comma), ``.tsv`` (tab), either with ``.gz``, ``.parquet`` (extra ``parquet``)
+        or ``.xlsx`` file (with openpyxl; its first sheet). Empty cells and pandas' usual marks
+        (``NA``, ``nan``) are missing.
     encoding : str, default="utf-8"
         Of a text file; a UTF-8 byte order mark is dropped.
+    sep : str, optional
+        One character: what is between the cells of a text file, if not what its ending says.
+    decimal : str, default="."
+        ``","`` where a text file has numbers such as ``0,125``.
 
     Returns
     -------
@@ -52,7 +65,9 @@ def read_table(path: str | PathLike[str], *, encoding: str = "utf-8") -> pd.Data
     TableError
         The file is missing, a directory, unreadable, of an unknown kind, empty, without rows,
         binary, not in this encoding, has another separator, rows of unequal length or
-        repeated column names.
+        repeated column names; or ``sep``, ``decimal`` or ``encoding`` is none.
+    ImportError
+        Without the library that reads Parquet, or Excel.
 
     Examples
     --------
@@ -69,9 +84,14 @@ def read_table(path: str | PathLike[str], *, encoding: str = "utf-8") -> pd.Data
     extension = _extension(path)
     if extension == ".parquet":
         table = _read_parquet(path)
+    elif extension in ENDINGS:
+        table = _read_excel(path)
     else:
+        separator = _separator(sep, _SEPARATORS[extension])
+        if decimal not in (".", ","):
+            raise TableError(f"decimal must be a point or a comma, got {decimal!r}")
         data = _read_bytes(path, unzip=extension.endswith(".gz"))
-        table = _parse_text(path, data, _SEPARATORS[extension], encoding)
+        table = _parse_text(path, data, separator, encoding, decimal)
     if table.empty:
         raise TableError(f"{path} has a header and no rows")
     return table
@@ -137,6 +157,13 @@ def _extension(path: Path) -> str:
     raise TableError(f"cannot tell what {path} is; known endings are {', '.join(_EXTENSIONS)}")
 
 
+def _separator(sep: str | None, usual: str) -> str:
+    separator = usual if sep is None else sep
+    if len(separator) != 1 or separator.isalnum() or separator in "\"'\r\n\0.+-_":
+        raise TableError(f"sep must be one sign, such as ; or tab, got {sep!r}")
+    return separator
+
+
 def _read_bytes(path: Path, unzip: bool) -> bytes:
     try:
         data = path.read_bytes()
@@ -150,7 +177,9 @@ def _read_bytes(path: Path, unzip: bool) -> bytes:
         raise TableError(f"{path} is not a whole gzip file: {error}") from error
 
 
-def _parse_text(path: Path, data: bytes, separator: str, encoding: str) -> pd.DataFrame:
+def _parse_text(
+    path: Path, data: bytes, separator: str, encoding: str, decimal: str
+) -> pd.DataFrame:
     for signature, what in _SIGNATURES.items():
         if data.startswith(signature) and not encoding.lower().startswith("utf-16"):
             raise TableError(f"{path} is {what}")
@@ -162,7 +191,8 @@ def _parse_text(path: Path, data: bytes, separator: str, encoding: str) -> pd.Da
             raise TableError(binary) from error
         raise TableError(
             f"{path} is not {encoding}: byte 0x{data[error.start]:02x} at offset {error.start}; "
-            "save it as UTF-8, for example with: iconv -f latin1 -t utf-8 OLD > NEW"
+            "perhaps encoding='latin-1' reads it (--encoding latin-1); or save it as UTF-8, for "
+            "example with: iconv -f latin1 -t utf-8 OLD > NEW"
         ) from error
     except LookupError as error:
         raise TableError(f"there is no encoding {encoding!r}") from error
@@ -173,7 +203,12 @@ def _parse_text(path: Path, data: bytes, separator: str, encoding: str) -> pd.Da
     _check_rows(path, text, separator)
     try:
         return pd.read_csv(
-            io.BytesIO(data), sep=separator, index_col=False, low_memory=False, encoding=encoding
+            io.BytesIO(data),
+            sep=separator,
+            decimal=decimal,
+            index_col=False,
+            low_memory=False,
+            encoding=encoding,
         )
     except ValueError as error:  # pandas' ParserError and EmptyDataError are ValueErrors
         raise TableError(f"cannot parse {path}: {' '.join(str(error).split())}") from error
@@ -210,17 +245,24 @@ def _refuse_separator(path: Path, header: str, separator: str) -> None:
     counts = {other: header.count(other) for other in _SEPARATOR_NAMES if other != separator}
     likely = max(counts, key=counts.__getitem__)
     if counts[likely]:
+        shown = "tab" if likely == "\t" else likely
         raise TableError(
-            f"{path} has one column when split at {_SEPARATOR_NAMES[separator]}; the separator "
-            f"seems to be {_SEPARATOR_NAMES[likely]}: save it with "
-            + ("commas" if separator == "," else "tabs, or name it .csv")
+            f"{path} has one column when split at "
+            f"{_SEPARATOR_NAMES.get(separator, repr(separator))}; the separator seems to be "
+            f"{_SEPARATOR_NAMES[likely]}: sep={shown!r} reads it (--sep '{shown}')"
         )
 
 
 def _refuse_repeated_names(where: str, names: list[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1 and name]
     if repeated:
-        raise TableError(f"{where} has more than one column named {', '.join(map(repr, repeated))}")
+        header = "; is the header missing?" if all(map(_is_number, repeated)) else ""
+        named = ", ".join(map(repr, repeated))
+        raise TableError(f"{where} has more than one column named {named}{header}")
+
+
+def _is_number(name: str) -> bool:
+    return name.replace(".", "", 1).lstrip("+-").isdecimal()
 
 
 def _refuse_rows(target: Hashable, what: str, bad: np.ndarray) -> None:
@@ -235,6 +277,15 @@ def _some_columns(table: pd.DataFrame, n: int = 8) -> str:
     names = [repr(name) for name in table.columns[:n]]
     more = len(table.columns) - n
     return f"the columns are {', '.join(names)}" + (f" and {more} more" if more > 0 else "")
+
+
+def _read_excel(path: Path) -> pd.DataFrame:
+    try:
+        names, table = read_excel(path)
+    except (OSError, ValueError) as error:
+        raise TableError(f"cannot read {path}: {' '.join(str(error).split())}") from error
+    _refuse_repeated_names(str(path), names)
+    return table
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from combutab._bars import make_bar
+
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0  # between two pieces of an answer
 
@@ -144,25 +146,20 @@ class Transport:
 
 
 def _progress() -> Any:
-    """A bar on standard error, shown on a terminal only and gone when done."""
-    from rich.console import Console
+    """A bar on standard error, gone when done."""
     from rich.progress import (
         BarColumn,
         DownloadColumn,
-        Progress,
         TextColumn,
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
 
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
+    return make_bar(
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
-        console=console,
         transient=True,
-        disable=not console.is_terminal,
     )

@@ -110,7 +110,8 @@ class TargetMoments:
     def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
         """Take complete targets, (n, n_targets), and their weights."""
         if self._running is None:
-            self._running = RunningMoments(y.shape[1])
+            names = list(y.columns)
+            self._running = RunningMoments(y.shape[1], lambda j: f"column {names[j]!r}", "y")
         self._running.add(_targets(y), weight)
 
     def finish(self, estimator: Any, names: list[str]) -> None:

@@ -6,6 +6,7 @@ from combutab.preprocessing._mode_columns import CategoryColumn, IdentifierColum
 from combutab.preprocessing._mode_layout import ModeTable, RowLayout, RowSpan
 from combutab.preprocessing._modes import ModeEncoder
 from combutab.preprocessing._moments import Moments, RunningMoments, binary_unit
+from combutab.preprocessing._odd_columns import OddColumn, odd_columns
 from combutab.preprocessing._parquet import ParquetTable, RowGroup
 from combutab.preprocessing._task import infer_task
 
@@ -18,6 +19,7 @@ __all__ = [
     "ModeTable",
     "Moments",
     "NumberColumn",
+    "OddColumn",
     "ParquetTable",
     "RowGroup",
     "RowLayout",
@@ -28,4 +30,5 @@ __all__ = [
     "binary_unit",
     "find_identifiers",
     "infer_task",
+    "odd_columns",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +20,8 @@ class Block(Protocol):
     """(n_columns,) relative range under which a column counts as constant."""
     centred: bool
     """Whether scaling may subtract a centre (not for sparse input, whose zeros stay zeros)."""
+    label: Callable[[int], str]
+    """How an error names column j."""
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Rows as a new float64 array of shape (stop - start, n_columns)."""
@@ -46,8 +48,8 @@ class ArrayBlock:
 
     centred = True
 
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
+    def __init__(self, array: np.ndarray, label: Callable[[int], str] = "column {}".format) -> None:
+        self.array, self.label = array, label
         self.n_rows, self.n_columns = array.shape
         self.tolerance = np.full(self.n_columns, _tolerance(array.dtype))
 
@@ -63,8 +65,13 @@ class ColumnsBlock:
 
     centred = True
 
-    def __init__(self, columns: Sequence[np.ndarray], n_rows: int) -> None:
-        self.columns = list(columns)
+    def __init__(
+        self,
+        columns: Sequence[np.ndarray],
+        n_rows: int,
+        label: Callable[[int], str] = "column {}".format,
+    ) -> None:
+        self.columns, self.label = list(columns), label
         self.n_rows, self.n_columns = n_rows, len(self.columns)
         self.tolerance = np.array([_tolerance(column.dtype) for column in self.columns])
 
@@ -83,8 +90,8 @@ class SparseBlock:
 
     centred = False
 
-    def __init__(self, matrix: Any) -> None:
-        self.matrix = matrix
+    def __init__(self, matrix: Any, label: Callable[[int], str] = "column {}".format) -> None:
+        self.matrix, self.label = matrix, label
         self.n_rows, self.n_columns = matrix.shape
         self.tolerance = np.full(self.n_columns, _tolerance(matrix.dtype))
 

@@ -121,13 +121,18 @@ def fewest_rows(min_frequency: float, n_rows: int) -> int:
     return max(1, math.ceil(min_frequency * n_rows - 1e-9))  # 0.1 * 30 is a little more than 3
 
 
-def factorize(column: pd.Series) -> Factors:
+def factorize(column: pd.Series, label: str) -> Factors:
     """Codes and distinct keys of a column of any dtype.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Of a value that no category can be; the error names the column by `label`.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> factors = factorize(pd.Series([1, "1", None, 1.0], dtype=object))
+    >>> factors = factorize(pd.Series([1, "1", None, 1.0], dtype=object), "column 0")
     >>> factors.codes.tolist(), factors.keys
     ([0, 1, -1, 0], [1, '1'])
     """
@@ -137,28 +142,30 @@ def factorize(column: pd.Series) -> Factors:
         used = np.flatnonzero(np.bincount(codes + 1, minlength=1)[1:])
         position = np.full(len(dtype.categories) + 1, -1)
         position[used] = np.arange(len(used))
-        return _canonical(position[codes], dtype.categories[used])
+        return _canonical(position[codes], dtype.categories[used], label)
     if isinstance(dtype, pd.SparseDtype):
         column = column.astype(dtype.subtype)
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
         column = pd.Series(narrow(column.to_numpy()))
     try:
         codes, uniques = pd.factorize(column, use_na_sentinel=True)
-    except TypeError:  # unhashable values
-        keys = [_key(value) if types.is_hashable(value) else repr(value) for value in column]
+    except (TypeError, NotImplementedError):  # unhashable values; the second is pyarrow's
+        keys = [_key(v, label) if types.is_hashable(v) else repr(v) for v in column]
         codes, uniques = pd.factorize(pd.Series(keys, dtype=object), use_na_sentinel=True)
-    return _canonical(codes, uniques)
+    return _canonical(codes, uniques, label)
 
 
-def _canonical(codes: np.ndarray, uniques: Any) -> Factors:
+def _canonical(codes: np.ndarray, uniques: Any, label: str) -> Factors:
     if uniques.dtype.kind == "c":
-        raise_complex(uniques)
+        raise_complex(label)
     if uniques.dtype.kind == "f" and np.isinf(uniques.to_numpy(np.float64)).any():
-        raise_infinity()
+        raise_infinity([label])
     values = uniques.astype(object).tolist()
     if types.infer_dtype(values, skipna=False) in ("string", "integer"):
         return Factors(codes, values)
-    keys: list[Any] = [None if types.is_scalar(v) and pd.isna(v) else _key(v) for v in values]
+    keys: list[Any] = [
+        None if types.is_scalar(v) and pd.isna(v) else _key(v, label) for v in values
+    ]
     if None in keys:  # NaN inside a nullable column, which pandas keeps apart from NA
         position = np.arange(len(keys) + 1)
         position[[i for i, key in enumerate(keys) if key is None] + [len(keys)]] = -1
@@ -166,7 +173,7 @@ def _canonical(codes: np.ndarray, uniques: Any) -> Factors:
     return Factors(codes, keys)
 
 
-def _key(value: Any) -> Any:
+def _key(value: Any, label: str) -> Any:
     """The plain value that stands for a category; equal categories have equal keys."""
     if value is None or isinstance(value, str | bytes | pd.Timestamp | pd.Timedelta):
         return value
@@ -177,10 +184,10 @@ def _key(value: Any) -> Any:
     if isinstance(value, numbers.Real | decimal.Decimal):
         number = float(value)
         if np.isinf(number):
-            raise_infinity()
+            raise_infinity([label])
         return int(number) if number.is_integer() else number
     if isinstance(value, numbers.Complex):
-        raise_complex(value)
+        raise_complex(label)
     if isinstance(value, datetime.date | np.datetime64):
         return pd.Timestamp(value)
     if isinstance(value, datetime.timedelta | np.timedelta64):
@@ -189,8 +196,8 @@ def _key(value: Any) -> Any:
         return str(value)
     if type(value).__repr__ is object.__repr__:
         raise TypeError(
-            f"a category must be a number, text, a date or a value with a stable repr, got a "
-            f"{type(value).__name__}; convert the column to strings"
+            f"{label}: a category must be a number, text, a date or a value with a stable repr, "
+            f"got a {type(value).__name__}; convert the column to strings"
         )
     return repr(value)
 

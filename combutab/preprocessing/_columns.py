@@ -66,22 +66,22 @@ def infer_kind(column: pd.Series, categorical: bool | None, label: str) -> Kind:
         return "bool"
     if types.is_numeric_dtype(dtype):
         if dtype.kind == "c":
-            raise_complex(column)
+            raise_complex(label)
         return "number"
     if dtype.kind == "M":
         return "datetime"
     if dtype.kind == "m":
         return "timedelta"
     if dtype.kind == "O":
-        return _infer_object_kind(column, categorical)
+        return _infer_object_kind(column, categorical, label)
     return _category_or_number(categorical)
 
 
-def _infer_object_kind(column: pd.Series, categorical: bool | None) -> Kind:
+def _infer_object_kind(column: pd.Series, categorical: bool | None, label: str) -> Kind:
     values = column.to_numpy(dtype=object)
     inferred = types.infer_dtype(values, skipna=True)
     if inferred == "complex":
-        raise_complex(column)
+        raise_complex(label)
     if inferred in _OBJECT_KINDS:
         return _OBJECT_KINDS[inferred]
     if inferred.startswith("mixed"):
@@ -91,7 +91,7 @@ def _infer_object_kind(column: pd.Series, categorical: bool | None) -> Kind:
         if all(isinstance(value, datetime.date) for value in present):
             return "datetime"
         if any(isinstance(value, complex) for value in present):
-            raise_complex(column)
+            raise_complex(label)
     return _category_or_number(categorical)
 
 
@@ -100,9 +100,12 @@ def _category_or_number(categorical: bool | None) -> Kind:
     return "category" if categorical is None else "number"
 
 
-def raise_complex(column: Any) -> None:
+def raise_complex(label: str) -> None:
     """Raise scikit-learn's error for complex data."""
-    raise ValueError(f"Complex data not supported\n{np.asarray(column)}\n")
+    raise ValueError(
+        f"Complex data not supported: {label} holds complex numbers; give their real and imaginary "
+        "parts as columns of their own"
+    )
 
 
 def to_float(column: pd.Series, kind: Kind, label: str) -> np.ndarray:
@@ -139,7 +142,7 @@ def to_float(column: pd.Series, kind: Kind, label: str) -> np.ndarray:
         return _timedelta_seconds(column, label)
     if types.is_bool_dtype(dtype) or types.is_numeric_dtype(dtype):
         if dtype.kind == "c":
-            raise_complex(column)
+            raise_complex(label)
         if isinstance(dtype, np.dtype):
             return narrow(column.to_numpy())
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -163,12 +166,15 @@ def _parse_numbers(column: pd.Series, kind: Kind, label: str) -> np.ndarray:
             "to numbers, or fit on a table where the column has this dtype"
         )
     if inferred == "complex":
-        raise_complex(column)
+        raise_complex(label)
     result = np.full(len(values), np.nan)
     present = ~pd.isna(values)
     candidates = values[present]
-    parsed = pd.to_numeric(pd.Series(candidates, dtype=object), errors="coerce")
-    floats = parsed.to_numpy(dtype=np.float64, na_value=np.nan).copy()
+    try:
+        parsed = pd.to_numeric(pd.Series(candidates, dtype=object), errors="coerce")
+        floats = parsed.to_numpy(dtype=np.float64, na_value=np.nan).copy()
+    except ArithmeticError as error:  # an int beyond float64
+        raise ValueError(f"{label} holds a number that is no float64: {error}") from error
     for i in np.flatnonzero(np.isnan(floats)):
         value = candidates[i]
         text = str(value).strip().lower()

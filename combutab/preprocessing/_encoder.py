@@ -21,7 +21,6 @@ from combutab.preprocessing._categories import (
     CategoryMap,
     Factors,
     count_categories,
-    factorize,
     fewest_rows,
 )
 from combutab.preprocessing._columns import Kind
@@ -252,7 +251,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         table = read_table(self if owner is None else owner, X, reset=False)
-        factors = [factorize(table.column(each.column)) for each in self.category_maps_]
+        factors = [table.factors(each.column) for each in self.category_maps_]
         return self._assemble(table.block(self._numeric_columns(), self.kinds_), factors)
 
     def transform(self, X: Any) -> np.ndarray:
@@ -322,7 +321,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         block = table.block(numeric, kinds)
         truths = np.array([kinds[j] == "bool" for j in numeric], bool)
         scaler = fit_numeric(block, self.numeric, truths, weight, self.min_frequency)
-        factors = {j: factorize(table.column(j)) for j in categorical}
+        factors = {j: table.factors(j) for j in categorical}
         counts = {j: count_categories(each) for j, each in factors.items()}
         self._remember(kinds, scaler, self._learn_maps(counts, table.label, table.n_rows))
         return block, list(factors.values())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from combutab.preprocessing._blocks import Block, ColumnsBlock, pieces
-from combutab.preprocessing._categories import CategoryCounts, factorize
+from combutab.preprocessing._categories import CategoryCounts
 from combutab.preprocessing._columns import Kind
 from combutab.preprocessing._moments import Moments, RunningMoments
 from combutab.preprocessing._numeric import Method, NumericScaler, make_scaler
@@ -82,7 +82,7 @@ class TableLearner:
         self._labels, self._kinds, self._method = labels, kinds, method
         self._numeric = [j for j, kind in enumerate(kinds) if kind != "category"]
         self._truths = np.array([kinds[j] == "bool" for j in self._numeric], dtype=bool)
-        self._moments = RunningMoments(len(self._numeric))
+        self._moments = RunningMoments(len(self._numeric), lambda i: labels[self._numeric[i]])
         needed = method in ("quantile", "robust")
         self._sample = RowSample(n_sample, seed) if needed else None
         self._tolerance = np.zeros(len(self._numeric))
@@ -102,7 +102,7 @@ class TableLearner:
                 self._sample.add(rows, share)
             self._moments.add(rows, share)
         for j, counts in self._counts.items():
-            counts.add(factorize(table.column(j)))
+            counts.add(table.factors(j))
         self._check_distinct()
 
     def _check_distinct(self) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from combutab.preprocessing._columns import raise_complex
 from combutab.preprocessing._mode_bounds import find_bounds
 
 _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
@@ -105,7 +106,7 @@ def fit_format(column: pd.Series, label: str, fewest: int = 1) -> Format | None:
     ValueError
         If a number is infinite or complex.
     """
-    kind = _number_kind(column)
+    kind = _number_kind(column, label)
     if kind is None:
         return None
     dtype = column.dtype
@@ -129,7 +130,7 @@ def fit_format(column: pd.Series, label: str, fewest: int = 1) -> Format | None:
     return FloatFormat(dtype, low, high, _exponent(low, high), decimals)
 
 
-def _number_kind(column: pd.Series) -> str | None:
+def _number_kind(column: pd.Series, label: str) -> str | None:
     dtype: Any = column.dtype
     if isinstance(dtype, pd.SparseDtype):
         dtype = dtype.subtype
@@ -143,7 +144,7 @@ def _number_kind(column: pd.Series) -> str | None:
             return "floats"
         return "ticks" if inferred == "integer" else None
     if dtype.kind == "c":
-        raise ValueError(f"Complex data not supported\n{column.head()}\n")
+        raise_complex(label)
     if isinstance(dtype, pd.PeriodDtype):
         return None
     return {"f": "floats", "i": "ticks", "u": "ticks", "M": "ticks", "m": "ticks"}.get(dtype.kind)

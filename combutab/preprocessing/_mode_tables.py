@@ -220,7 +220,7 @@ def _array(X: Any) -> np.ndarray:
         what = "a structured array" if array.dtype.names else f"an array of shape {array.shape}"
         raise ValueError(f"X must have the shape (n_rows, n_columns), got {what}; reshape it")
     if array.dtype.kind == "c":
-        raise_complex(array)
+        raise_complex("X")
     return array
 
 

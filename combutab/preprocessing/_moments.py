@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +20,14 @@ class Moments:
     n_known: np.ndarray  # int: rows that have a value
 
 
-def raise_infinity() -> None:
-    """Raise scikit-learn's error for infinite input."""
-    raise ValueError("Input X contains infinity or a value too large for dtype('float64').")
+def raise_infinity(labels: Iterable[str], what: str = "X", n: int = 5) -> None:
+    """Raise scikit-learn's error for infinite input, with the columns that have it."""
+    names = list(labels)
+    more = f" and {len(names) - n} more" if len(names) > n else ""
+    raise ValueError(
+        f"Input {what} contains infinity or a value too large for dtype('float64') in "
+        f"{', '.join(names[:n])}{more}; replace it by NaN or by a bound"
+    )
 
 
 def binary_unit(size: np.ndarray) -> np.ndarray:
@@ -31,13 +37,16 @@ def binary_unit(size: np.ndarray) -> np.ndarray:
     return np.where(odd, np.exp2(exponent - 1.0), 1.0)
 
 
-def missing_mask(rows: np.ndarray) -> np.ndarray | None:
-    """Where rows are NaN, None if nowhere; inf is an error."""
+def missing_mask(
+    rows: np.ndarray, label: Callable[[int], str], what: str = "X"
+) -> np.ndarray | None:
+    """Where rows are NaN, None if nowhere; inf is an error that names its columns by `label`."""
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(rows.sum()):  # one cheap pass settles almost every piece
             return None
-    if np.isinf(rows).any():
-        raise_infinity()
+    infinite = np.isinf(rows).any(axis=0)
+    if infinite.any():
+        raise_infinity(map(label, np.flatnonzero(infinite).tolist()), what)
     missing = np.isnan(rows)
     return missing if missing.any() else None
 
@@ -46,7 +55,8 @@ class RunningMoments:
     """Mean, standard deviation (weighted) and range of each column in one pass.
 
     Each piece's mean and squared deviations are taken while it is in the cache and merged by
-    Chan's update, which is as accurate as two passes.
+    Chan's update, which is as accurate as two passes. Infinity is an error, which names its columns
+    by `label` and calls the table `what`.
 
     Examples
     --------
@@ -57,7 +67,13 @@ class RunningMoments:
     Moments(missing=array([ True]), mean=array([2.]), std=array([1.]), ...)
     """
 
-    def __init__(self, n_columns: int) -> None:
+    def __init__(
+        self,
+        n_columns: int,
+        label: Callable[[int], str] = "column {}".format,
+        what: str = "X",
+    ) -> None:
+        self._label, self._what = label, what
         self._missing = np.zeros(n_columns, dtype=bool)
         self._n_known = np.zeros(n_columns, dtype=np.int64)
         self._count = np.zeros(n_columns)
@@ -69,7 +85,7 @@ class RunningMoments:
 
     def add(self, rows: np.ndarray, weight: np.ndarray | None = None) -> None:
         """Take rows, (n, n_columns) float64, which are overwritten, and their weights, (n,)."""
-        missing = missing_mask(rows)
+        missing = missing_mask(rows, self._label, self._what)
         self._n_known += len(rows) if missing is None else (~missing).sum(axis=0)
         with np.errstate(over="ignore", invalid="ignore"):
             self._low = np.fmin(self._low, np.fmin.reduce(rows, axis=0))

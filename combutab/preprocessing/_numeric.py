@@ -61,7 +61,7 @@ class NumericScaler:
 
 def moments(block: Block, weight: np.ndarray | None = None) -> Moments:
     """Mean, standard deviation (weighted) and range of each column."""
-    running = RunningMoments(block.n_columns)
+    running = RunningMoments(block.n_columns, block.label)
     for piece in pieces(block):
         rows = block.rows(piece.start, piece.stop)
         running.add(rows, None if weight is None else weight[piece])
@@ -220,7 +220,7 @@ def apply_numeric(scaler: NumericScaler, block: Block, out: np.ndarray) -> None:
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         for piece in pieces(block):
             rows = block.rows(piece.start, piece.stop)
-            missing = missing_mask(rows)
+            missing = missing_mask(rows, block.label)
             _scale(scaler, rows)
             np.clip(rows, -scaler.limit, scaler.limit, out=rows)
             if scaler.constant.any():

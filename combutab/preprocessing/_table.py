@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from combutab.preprocessing._blocks import ArrayBlock, Block, ColumnsBlock, SparseBlock
+from combutab.preprocessing._categories import Factors, factorize
 from combutab.preprocessing._columns import Kind, infer_kind, narrow, raise_complex, to_float
 
 
@@ -39,7 +40,14 @@ class Table(ABC):
     def block(self, columns: Sequence[int], kinds: Sequence[Kind]) -> Block:
         """The named columns as numbers."""
         arrays = [to_float(self.column(j), kinds[j], self.label(j)) for j in columns]
-        return ColumnsBlock(arrays, self.n_rows)
+        return ColumnsBlock(arrays, self.n_rows, self._labels(columns))
+
+    def factors(self, j: int) -> Factors:
+        """Codes and distinct keys of column j."""
+        return factorize(self.column(j), self.label(j))
+
+    def _labels(self, columns: Sequence[int]) -> Callable[[int], str]:
+        return lambda i: self.label(columns[i])
 
 
 class FrameTable(Table):
@@ -94,7 +102,7 @@ class ArrayTable(Table):
 
     def __init__(self, array: np.ndarray, names: Sequence[Any] | None = None) -> None:
         if array.dtype.kind == "c":
-            raise_complex(array)
+            raise_complex("X")
         super().__init__(array.shape[0], names, array.shape[1])
         self.array = narrow(array)
 
@@ -117,7 +125,9 @@ class ArrayTable(Table):
         if not self.numeric or any(kinds[j] not in ("number", "bool") for j in columns):
             return super().block(columns, kinds)
         whole = len(columns) == self.n_columns
-        return ArrayBlock(self.array if whole else self.array[:, list(columns)])
+        return ArrayBlock(
+            self.array if whole else self.array[:, list(columns)], self._labels(columns)
+        )
 
 
 class SparseTable(Table):
@@ -146,7 +156,9 @@ class SparseTable(Table):
         if any(kinds[j] not in ("number", "bool") for j in columns):
             return super().block(columns, kinds)
         whole = len(columns) == self.n_columns
-        return SparseBlock(self.matrix if whole else self.matrix[:, list(columns)])
+        return SparseBlock(
+            self.matrix if whole else self.matrix[:, list(columns)], self._labels(columns)
+        )
 
 
 def available_memory() -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,10 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _STYLE = "page.css"
+# What names and values may hold, and would do something in a terminal or to the reading order
+_CONTROL = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
+)
 
 
 def render(template: str, **values: Any) -> str:
@@ -25,9 +30,10 @@ def render(template: str, **values: Any) -> str:
     Returns
     -------
     str
-        The page, with its style in it.
+        The page, with its style in it; control characters are shown as Python writes them.
     """
-    return _environment().get_template(template).render(values)
+    page = _environment().get_template(template).render(values)
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], page)
 
 
 @cache

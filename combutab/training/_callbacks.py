@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from combutab._bars import TimeLeft, bar_width, clock, make_bar
+
 if TYPE_CHECKING:
     from combutab.training._records import Rows, StackedNetwork
 
-_TEXT, _BAR = 62, 40  # columns of a terminal: for the words; for the bar, at most
+# Columns of a terminal: for the bar, at least and at most; for clock and gaps; for losses, at first
+_BAR, _CLOCK, _SCORES = (4, 40), 18, 46
 
 
 @dataclass(frozen=True)
@@ -77,9 +81,11 @@ class VerboseLines(Callback):
 
 
 class ProgressBar(Callback):
-    """A progress bar on standard error: epochs, losses, validation score, time left.
+    """A progress bar on standard error: epochs, time left, losses, validation score.
 
-    Shown on a terminal only, so that logs and pipes stay clean; on one line of 80 columns.
+    Shown on a terminal and in a notebook's cell only, so that logs and pipes stay clean; on one
+    line, where the losses have what room there is. Until the first epoch has ended, the time that
+    has passed is shown in the place of what is left.
 
     Parameters
     ----------
@@ -93,38 +99,48 @@ class ProgressBar(Callback):
         self.description, self.transient = description, transient
 
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn
+        from rich.text import Text
 
-        console = Console(stderr=True)
-        self._bar = Progress(
+        class LeftColumn(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                if task.fields["end"] is None:
+                    return Text(f"{clock(task.elapsed or 0.0)} so far")
+                left = max(0.0, task.fields["end"] - time.monotonic())
+                return Text(f"{clock(left)} left")
+
+        name = self.description if n_members == 1 else f"{self.description} x {n_members}"
+        self._width = bar_width()
+        words = len(name) + 2 * len(str(max_epochs)) + _CLOCK
+        bar = max(_BAR[0], min(_BAR[1], self._width - words - _SCORES))
+        self._room = self._width - words - bar
+        self._bar = make_bar(
             TextColumn("{task.description}", markup=False),
-            BarColumn(max(4, min(_BAR, console.width - _TEXT))),
+            BarColumn(bar),
             MofNCompleteColumn(),
+            LeftColumn(),
             TextColumn("{task.fields[scores]}", markup=False),
-            TimeRemainingColumn(compact=True),
-            console=console,
-            disable=not console.is_terminal,
             transient=self.transient,
         )
-        name = self.description if n_members == 1 else f"{self.description} x {n_members}"
-        self._task = self._bar.add_task(name, total=max_epochs, scores="")
+        self._left: TimeLeft | None = None
+        self._total = max_epochs
+        self._task = self._bar.add_task(name, total=max_epochs, scores="", end=None)
         self._bar.start()
 
     def on_epoch_end(self, report: EpochReport) -> None:
-        losses = report.losses
-        if len(losses) < 2:
-            losses = {"loss": report.train_loss}
-        scores = ", ".join(f"{name} {values.mean():.3g}" for name, values in losses.items())
+        if self._left is None:  # what was trained before took no time now
+            self._left = TimeLeft(report.epoch - 1)
+        self._left.update(report.epoch, report.seconds)
+        left = self._left.seconds(self._total)
+        end = None if left is None else time.monotonic() + left
+        losses = dict(report.losses) if len(report.losses) > 1 else {"loss": report.train_loss}
         if report.validation_score is not None:
-            scores += f", score {report.validation_score.mean():.3g}"
-        self._bar.update(self._task, completed=report.epoch, scores=f"{scores}; left")
+            losses["score"] = report.validation_score
+        scores = ""
+        for name, values in losses.items():
+            more = f"{scores}{', ' if scores else ''}{name} {values.mean():.3g}"
+            scores = more if len(more) <= self._room else scores
+        self._bar.update(self._task, completed=report.epoch, scores=scores, end=end)
 
     def on_train_end(self) -> None:
         self._bar.stop()

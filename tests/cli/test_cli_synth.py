@@ -260,7 +260,7 @@ def test_a_terminal_gets_a_progress_bar_and_a_summary(folder, on_terminal):
     text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", b"".join(shown).decode())
     assert out == ""
     assert "people.csv: 60 rows, 4 columns (1 discrete); CTGAN with combu, on " in text
-    assert re.search(r"CTGAN \S+ +\d+/30 generator \S+, discriminator \S+; left \d\d:\d\d", text)
+    assert re.search(r"CTGAN \S+ +\d+/30 \d+:\d\d left generator \S+, discriminator \S+", text)
     assert "…" not in text  # all of it fits into 80 columns
     assert "label are taken for quantities" in text
     assert "Wrote the generator to model" in text

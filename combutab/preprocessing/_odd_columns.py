@@ -1,0 +1,329 @@
+"""Columns that may not be what they seem: numbers read as text, codes for missing values."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from combutab.preprocessing._identifiers import find_identifiers
+
+_MOST = 0.9  # of the values are numbers, or dates
+_MANY = 0.5  # of them are numbers, where the rest are all the same
+_LONG = 40  # letters: no number, and no date
+_DECIMALS = r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
+_NUMBER = re.compile(rf"[+-]?{_DECIMALS}", re.IGNORECASE)
+_ZEROS = re.compile(r"[+-]?0\d+")  # a number that begins with a zero: a name, such as a zip code
+_GAPS = " \u00a0\u202f'’"  # between thousands
+_COMMA = re.compile(rf"[+-]?(\d*|\d{{1,3}}([.{_GAPS}]\d{{3}})+),\d+")
+_THOUSANDS = re.compile(rf"[+-]?[1-9]\d{{0,2}}([,{_GAPS}]\d{{3}})+(\.\d*)?")
+_SIGNS = r"[$€£¥₹₽₩¢%‰]"
+_SIGNED = re.compile(rf"([+-]?{_SIGNS}\s*[+-]?|[+-])?[\d.,{_GAPS}]*\d[\d.,]*\s*{_SIGNS}?")
+_MARKS = {*"?-.*–—", "--", "---", "??", "n.a.", "na", "n/a.", "#value!", "#ref!", "#div/0!"}
+_CODES = [sign * (10**k - 1) for k in range(2, 8) for sign in (1, -1)]  # 99, -99, 999, ...
+_CODE = "though one may stand for missing values"
+_TRUTHS = [{"true", "false"}, {"yes", "no"}, {"y", "n"}, {"t", "f"}, {"on", "off"}, {"0", "1"}]
+_MONTHS = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DATES = {  # order of year, month and day -> form
+    "year first": re.compile(r"\d{4}([-/.])(?P<m>\d{1,2})\1(?P<d>\d{1,2})([T ]+\d.*)?"),
+    "": re.compile(r"(?P<a>\d{1,2})([-/.])(?P<b>\d{1,2})\2(\d{4}|(?<=[-/])\d{2})([T ]+\d.*)?"),
+    "day first": re.compile(rf"\d{{1,2}}[- ]{_MONTHS}[-, ]+\d{{2,4}}", re.IGNORECASE),
+    "month first": re.compile(rf"{_MONTHS}[- ]\d{{1,2}},? +\d{{4}}", re.IGNORECASE),
+}
+
+OddKind = Literal[
+    "header",
+    "empty",
+    "row numbers",
+    "identifier",
+    "missing code",
+    "missing mark",
+    "decimal comma",
+    "thousands",
+    "sign",
+    "few texts",
+    "text numbers",
+    "dates",
+    "unclear dates",
+    "mixed dates",
+    "truth values",
+]
+
+
+@dataclass(frozen=True)
+class OddColumn:
+    """A column that is taken for something, and may well be something else.
+
+    ``str()`` of it is one line for a person to read.
+
+    Attributes
+    ----------
+    column : Any
+        Its name.
+    kind : str
+        What is odd: "decimal comma", "missing code", "row numbers", ...
+    taken : str
+        What it is taken for.
+    why : str
+        What speaks against it, or for it.
+    example : str
+        Of it, from the column; empty where there is nothing to show.
+    """
+
+    column: Any
+    kind: OddKind
+    taken: str
+    why: str
+    example: str = ""
+
+    def __str__(self) -> str:
+        example = f" ({self.example})" if self.example else ""
+        return f"{self.column!r} is taken for {self.taken}, {self.why}{example}"
+
+
+def odd_columns(table: pd.DataFrame) -> list[OddColumn]:
+    """What a person may not have meant: columns that were read as something else than they seem.
+
+    Found are numbers that are text because of a decimal comma, commas between thousands, a sign of
+    money or percent, a few words or a mark for missing values among them; dates that are text;
+    mixed words for true and false; codes and marks that stand for missing values; columns that are
+    empty, count the rows or name them; and a first row that was taken for names. Nothing is
+    changed.
+
+    Parameters
+    ----------
+    table : DataFrame
+
+    Returns
+    -------
+    list of OddColumn
+        In the order of the columns; at most one of each.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"price": ["0,125", "2,5", "10"], "age": [30, 40, 50]})
+    >>> [str(odd) for odd in odd_columns(table)]
+    ["'price' is taken for categories, though they are numbers with a decimal comma ('0,125')"]
+    """
+    names = list(table.columns)
+    no_names = set(_no_names(names))
+    found = []
+    for j, name in enumerate(names):
+        column = table.iloc[:, j]
+        if j in no_names:
+            why = "though it may be a value of the first row"
+            found.append(OddColumn(name, "header", "the name of a column", why))
+        else:
+            found += itertools.islice(_odd(name, column), 1)
+    return found
+
+
+def _no_names(names: list[Any]) -> list[int]:
+    """Positions of names that are numbers, if it seems that the first row was taken for names."""
+    texts = [str(name) for name in names if isinstance(name, str)]
+    numbers = [float(text) for text in texts if _NUMBER.fullmatch(text)]
+    rising = all(low < high for low, high in itertools.pairwise(numbers))
+    if len(texts) < len(names) or len(numbers) < max(2, len(names) / 2) or rising:
+        return []
+    return [j for j, text in enumerate(texts) if _NUMBER.fullmatch(text)]
+
+
+def _odd(name: Any, column: pd.Series) -> Iterator[OddColumn]:
+    present = column.dropna()
+    if present.empty:
+        yield OddColumn(name, "empty", "nothing", "because no row has a value")
+        return
+    if types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
+        yield from _odd_numbers(name, present, len(column))
+    elif _is_text(column):
+        yield from _odd_text(name, present)
+    if find_identifiers(column) is not None:
+        why = "though they seem to be names of the rows"
+        yield OddColumn(name, "identifier", "values to learn from", why)
+
+
+def _is_text(column: pd.Series) -> bool:
+    if isinstance(column.dtype, pd.CategoricalDtype):  # somebody has said what it is
+        return False
+    inferred = types.infer_dtype(column, skipna=True)
+    if inferred in ("mixed", "mixed-integer"):  # as an Excel file may have it
+        return all(type(value) in (str, int, float) for value in column.dropna())
+    return inferred == "string"
+
+
+# ---- numbers -----------------------------------------------------------------------------------
+
+
+def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColumn]:
+    if types.is_complex_dtype(present.dtype):
+        return
+    x = present.to_numpy(dtype=np.float64)
+    unnamed = not str(name).strip() or re.fullmatch(r"Unnamed: \d+", str(name)) is not None
+    if unnamed and len(x) == n_rows and x[0] in (0, 1) and (np.diff(x) == 1).all():
+        yield OddColumn(name, "row numbers", "numbers to learn from", "though it counts the rows")
+    values, counts = np.unique(x[np.isfinite(x)], return_counts=True)
+    for code in _CODES:
+        place = int(np.searchsorted(values, code))
+        if place < len(values) and values[place] == code:
+            others = np.delete(values, place)
+            if _stands_apart(code, others) and counts[place] >= (1 if abs(code) > 100 else 2):
+                example = f"{code}, {_rows(int(counts[place]))}"
+                yield OddColumn(name, "missing code", "numbers", _CODE, example)
+                return
+
+
+def _stands_apart(code: int, others: np.ndarray) -> bool:
+    """Whether a number lies outside of the others: below zero alone, or farther than they reach."""
+    if len(others) < 2:
+        return False
+    if code < -100 and others[0] >= 0:
+        return True
+    gap = others[0] - code if code < 0 else code - others[-1]
+    return bool(gap > others[-1] - others[0])
+
+
+# ---- text --------------------------------------------------------------------------------------
+
+
+def _odd_text(name: Any, present: pd.Series) -> Iterator[OddColumn]:
+    counts = present.astype(str).str.strip().value_counts(sort=False)
+    rows = {str(value): int(n) for value, n in counts.items() if value}
+    n = sum(rows.values())
+    if not n:
+        yield OddColumn(name, "empty", "nothing", "because no row has a value")
+        return
+    for test in (_truths, _numbers, _dates, _marks):
+        found = test(rows, n)
+        if found is not None:
+            kind, why, example = found
+            yield OddColumn(name, kind, "categories", why, example)
+            return
+
+
+Found = tuple[OddKind, str, str] | None  # and why, and an example
+Rows = Mapping[str, int]  # the values of a column, stripped, and how many rows have each
+
+
+def _truths(rows: Rows, n: int) -> Found:
+    words = {value.casefold() for value in rows}
+    used = [pair for pair in _TRUTHS if pair & words]
+    if not words <= set().union(*_TRUTHS) or (len(used) == 1 and len(words) == len(rows)):
+        return None
+    if len(rows) < 3:
+        return None
+    return "truth values", "though they seem to mean true and false", _some(list(rows))
+
+
+def _numbers(rows: Rows, n: int) -> Found:
+    """Numbers that are no numbers for their form, or for some among them that are none."""
+    forms: dict[str, dict[str, int]] = {"plain": {}, "comma": {}, "gap": {}, "sign": {}, "": {}}
+    for value, count in rows.items():
+        forms[_form(value)][value] = count
+    rest = forms.pop("")
+    share = 1 - sum(rest.values()) / n
+    if sum(map(len, forms.values())) < 2 or share < (_MANY if len(rest) == 1 else _MOST):
+        return None
+    if forms["sign"]:
+        return "sign", "though they are numbers with a sign", _first(forms["sign"])
+    commas = [value for value in forms["gap"] if "," in value]
+    if forms["comma"] and not any("." in value for value in (*commas, *forms["plain"])):
+        why = "though they are numbers with a decimal comma"
+        return "decimal comma", why, _first(forms["comma"])
+    if forms["gap"] or forms["comma"]:
+        why = "though they are numbers with thousands set apart"
+        return "thousands", why, _first(forms["gap"] or forms["comma"])
+    if any(map(_ZEROS.fullmatch, forms["plain"])):
+        return None
+    if not rest:
+        return "text numbers", "though all values are numbers", _first(forms["plain"])
+    if all(value.casefold() in _MARKS for value in rest):
+        return "missing mark", _CODE, _of_marks(rest)
+    example = f"{_some(list(rest))}, {sum(rest.values()):,} of {n:,} values"
+    return "few texts", "because some values are no numbers", example
+
+
+def _form(value: str) -> str:
+    if len(value) > _LONG:
+        return ""
+    if _NUMBER.fullmatch(value):
+        return "plain"
+    if _THOUSANDS.fullmatch(value):
+        return "gap"
+    if _COMMA.fullmatch(value):
+        return "comma"
+    return "sign" if _SIGNED.fullmatch(value) and re.search(_SIGNS, value) else ""
+
+
+def _dates(rows: Rows, n: int) -> Found:
+    orders: dict[str, int] = {}
+    n_dates = 0
+    for value, count in rows.items():
+        order = _order(value)
+        if order is not None:
+            orders[order] = orders.get(order, 0) + count
+            n_dates += count
+    if n_dates < _MOST * n or len(rows) < 2:
+        return None
+    example = next(_short(value) for value in rows if _order(value) is not None)
+    certain = [order for order in orders if order]
+    if len(certain) > 1:
+        return "mixed dates", "though they are dates, in several orders", _each(rows, certain)
+    if not certain:
+        return "unclear dates", "though they are dates, of which the day may be the month", example
+    return "dates", "though they are dates", example
+
+
+def _order(value: str) -> str | None:
+    """Which of day, month and year a date begins with, "" where it may be two; None of no date."""
+    for order, form in _DATES.items() if len(value) <= _LONG else ():
+        match = form.fullmatch(value)
+        if match is None:
+            continue
+        if order == "year first":
+            return order if 1 <= int(match["m"]) <= 12 and 1 <= int(match["d"]) <= 31 else None
+        if order:
+            return order
+        first, second = int(match["a"]), int(match["b"])
+        if not (1 <= min(first, second) <= 12 and max(first, second) <= 31):
+            return None
+        return "" if max(first, second) <= 12 else "day first" if first > 12 else "month first"
+    return None
+
+
+def _each(rows: Rows, orders: list[str]) -> str:
+    return _some([next(v for v in rows if _order(v) == order) for order in orders])
+
+
+def _marks(rows: Rows, n: int) -> Found:
+    """Marks for missing values among words."""
+    marks = {value: count for value, count in rows.items() if value.casefold() in _MARKS}
+    words = [value for value in rows if value not in marks]
+    if not marks or len(words) < 2 or not all(any(map(str.isalnum, value)) for value in words):
+        return None
+    return "missing mark", _CODE, _of_marks(marks)
+
+
+def _of_marks(marks: Rows) -> str:
+    return f"{_some(list(marks))}, {_rows(sum(marks.values()))}"
+
+
+def _first(rows: Rows) -> str:
+    return _short(next(iter(rows)))
+
+
+def _some(values: list[str], n: int = 3) -> str:
+    return ", ".join(map(_short, values[:n])) + (", ..." if len(values) > n else "")
+
+
+def _short(value: str, n: int = 24) -> str:
+    return repr(value if len(value) <= n else f"{value[: n - 1]}…")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"

@@ -1,0 +1,269 @@
+"""Bars and sentences on terminals of any width, in pipes and in notebooks."""
+
+import builtins
+import os
+import re
+import subprocess
+import sys
+import threading
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.cells import cell_len
+
+from combutab import CTGAN, MLPClassifier
+from combutab._bars import TimeLeft, clock
+from combutab.cli import _console
+from combutab.training import EpochReport, ProgressBar
+
+WIDTHS = [40, 60, 80, 120]
+LONG = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1")) > 1
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def report(epoch, seconds, losses=None, score=None):
+    return EpochReport(
+        epoch, 300, (0,), np.array([0.25]), score, np.array([0.1]), seconds, losses or {}
+    )
+
+
+# ---- how long it still takes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [0, 100])
+def test_the_time_left_is_known_after_one_epoch(first):
+    left = TimeLeft(first)
+    assert left.seconds(300) is None
+    for epoch in range(1, 200 - first // 2):
+        left.update(first + epoch, 2.0 * epoch)
+        assert left.seconds(300) == pytest.approx(2.0 * (300 - first - epoch))
+
+
+def test_a_slow_start_is_soon_forgotten():
+    left = TimeLeft()
+    for epoch in range(1, 21):
+        left.update(epoch, 30.0 + epoch)  # of which the first took 31
+    assert left.seconds(120) == pytest.approx(100.0)
+
+
+def test_epochs_that_slow_down_are_noticed():
+    left, seconds = TimeLeft(), 0.0
+    for epoch in range(1, 101):
+        seconds += 1.0 if epoch <= 50 else 3.0
+        left.update(epoch, seconds)
+    assert left.seconds(200) == pytest.approx(300.0)
+
+
+def test_clock():
+    assert [clock(s) for s in (0, 59.6, 61, 3599.9, 3600, 90_061)] == [
+        *("0:00", "1:00", "1:01", "1:00:00", "1:00:00", "25:01:01")
+    ]
+
+
+# ---- notebooks ---------------------------------------------------------------------------------
+
+
+class Handle:
+    """What IPython's display gives back: all that was shown, in order."""
+
+    def __init__(self):
+        self.shown = []
+
+    def update(self, data, *, raw):
+        assert raw
+        self.shown.append(data["text/plain"])
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """Handles of all that is displayed, as in a notebook without ipywidgets."""
+    handles = []
+
+    class ZMQInteractiveShell:
+        pass
+
+    def display(data, *, raw, display_id):
+        assert raw
+        assert display_id
+        handles.append(Handle())
+        handles[-1].shown.append(data["text/plain"])
+        return handles[-1]
+
+    module = types.ModuleType("IPython.display")
+    module.display = display
+    monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    return handles
+
+
+def table():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"x": rng.normal(size=60), "word": rng.choice(list("ab"), 60)})
+
+
+def test_a_generator_shows_one_line_in_a_notebook(notebook, capfd):
+    CTGAN(epochs=3, batch_size=20, verbose=True, random_state=0).fit(table())
+    (handle,) = notebook
+    assert handle.shown[-1].startswith("CTGAN ")
+    assert "3/3" in handle.shown[-1]
+    assert "0:00 left" in handle.shown[-1]
+    assert "so far" in handle.shown[0]
+    for text in handle.shown:
+        assert "\n" not in text
+        assert "\x1b" not in text
+        assert cell_len(text) <= 100
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_estimator_shows_one_line_in_a_notebook(notebook, capfd):
+    X = table()
+    bar = ProgressBar("words", transient=True)
+    model = MLPClassifier(
+        (4,), max_iter=3, n_iter_no_change=np.inf, random_state=0, callbacks=[bar]
+    )
+    model.fit(X[["x"]], X["word"])
+    (handle,) = notebook
+    assert handle.shown[-1] == ""  # transient
+    assert any("loss 0." in text for text in handle.shown)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_notebook_is_not_flooded(notebook):
+    bar = ProgressBar("many")
+    bar.on_train_begin(1, 300)
+    for epoch in range(1, 301):
+        bar.on_epoch_end(report(epoch, 0.001 * epoch))
+    bar.on_train_end()
+    (handle,) = notebook
+    assert len(handle.shown) < 30
+    assert "300/300" in handle.shown[-1]
+
+
+def test_without_ipython_there_is_no_bar_and_no_error(notebook, monkeypatch, capfd):
+    monkeypatch.setitem(sys.modules, "IPython.display", None)
+    CTGAN(epochs=1, batch_size=20, verbose=True, random_state=0).fit(table())
+    assert capfd.readouterr() == ("", "")
+
+
+# ---- terminals ---------------------------------------------------------------------------------
+
+
+def on_terminal(code, columns, cwd):
+    """What a Python program shows on a terminal, standard output and error together."""
+    pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
+    ours, theirs = pty.openpty()
+    shown = []
+
+    def drain():
+        try:
+            while chunk := os.read(ours, 4096):
+                shown.append(chunk)
+        except OSError:  # Linux's way of saying that the other end was closed
+            pass
+
+    reader = threading.Thread(target=drain)
+    reader.start()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": str(columns)}
+    command = [sys.executable, "-c", code]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdout=theirs,
+            stderr=theirs,
+            timeout=300,
+            check=False,
+        )
+    finally:
+        os.close(theirs)
+        reader.join()
+        os.close(ours)
+    return done.returncode, b"".join(shown).decode()
+
+
+def lines(shown):
+    """Lines as they were written, one after another, without colours."""
+    return [line for line in re.split(r"[\r\n]+", _CONTROL.sub("", shown)) if line.strip()]
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_bar_fits_its_terminal(columns, tmp_path):
+    code = """
+import time
+import numpy as np
+from combutab.training import EpochReport, ProgressBar
+bar = ProgressBar("CTGAN x 12")
+bar.on_train_begin(1, 300)
+time.sleep(0.3)
+for epoch in (1, 2, 150):
+    losses = {"Generator": np.array([-1.2345]), "Discriminator": np.array([0.0123])}
+    bar.on_epoch_end(EpochReport(epoch, 300, (0,), losses["Generator"], np.array([0.5]),
+                                 np.array([0.1]), 20.0 * epoch, losses))
+    time.sleep(0.3)
+bar.on_train_end()
+"""
+    code_, shown = on_terminal(code, columns, tmp_path)
+    assert code_ == 0, shown
+    shown = lines(shown)
+    assert max(map(cell_len, shown)) <= columns
+    assert any("0:00 so far" in line for line in shown)
+    assert any("1/300" in line and "1:39:40 left" in line for line in shown)
+    assert all(line.startswith("CTGAN x 12 ") for line in shown)
+    # all losses where there is room, and whole ones everywhere
+    last = shown[-1]
+    assert ("Discriminator 0.0123" in last) == (columns >= 80)
+    assert ("Generator -1.23" in last) == (columns >= 60)
+    assert "…" not in last
+
+
+@pytest.mark.parametrize("columns", WIDTHS if LONG else WIDTHS[:2])
+def test_the_commands_fit_their_terminal(columns, tmp_path):
+    table().assign(price="0,125", n=range(60)).to_csv(tmp_path / "data.csv", index=False)
+    synth = ["synth", "data.csv", "-o", "made.csv", "--epochs", "2", "--save", "generator.model"]
+    sample = ["sample", "generator.model", "-o", "more.csv", "--rows", "20"]
+    wrong = ["sample", "generator.model", "-o", "more.csv", "--condition", "word=c"]
+    evaluate = ["evaluate", "data.csv", "made.csv", "--drop", "n", "-o", "report.html"]
+    code = f"""
+from combutab.cli import main
+assert [main(each) for each in {[synth, sample, wrong, evaluate]!r}] == [0, 0, 2, 0]
+"""
+    status, shown = on_terminal(code, columns, tmp_path)
+    assert status == 0, shown
+    long = [line for line in lines(shown) if cell_len(line) > columns]
+    assert not long, long
+    text = " ".join(lines(shown))  # no word was broken
+    for words in ("Wrote 60 rows to made.csv", "'word' has no value 'c'", "report.html"):
+        assert words in re.sub(r"\s+", " ", text)
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60])
+def test_words_are_left_whole(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    path = "/a/path/that/is/longer/than/a/line/of/this/terminal.csv"
+    _console.say(f"cannot write {path}: it is a directory 中中中中 中中中中 中中中中", wrap=True)
+    out = capsys.readouterr().out.splitlines()
+    assert [line for line in out if cell_len(line) > columns] in ([path + ":"], [])
+    assert path in " ".join(out)
+    _console.say("aaa bbb " * 10, wrap=True, indent=4)
+    assert all(
+        line.startswith(("    a", "    b")) or not line.strip()
+        for line in capsys.readouterr().out.splitlines()
+    )
+
+
+def test_a_pipe_gets_one_line_for_each_sentence(tmp_path):
+    table().to_csv(tmp_path / "data.csv", index=False)
+    command = [sys.executable, "-m", "combutab", "evaluate", "data.csv", "data.csv"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0
+    for line in done.stdout.splitlines():
+        assert line.startswith("  ") or ": " in line
+    assert "\x1b" not in done.stdout + done.stderr
