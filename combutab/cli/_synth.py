@@ -96,8 +96,8 @@ def synth(
         _tell_of_formulas(table, forms, out)
         n_rows = len(table) if rows is None else rows
         _check_size(n_rows, table.shape[1])
-        kept = read_kept(min_frequency, identifiers, table.columns)
-        columns = _probe(table, listed, kept)
+        protection = read_kept(min_frequency, identifiers, table.columns)
+        columns = _probe(table, listed, protection)
         conditions = _read_conditions(condition, columns, forms)
         planned = plan_report(report, target, holdout, table, conditions)
         if save is not None:
@@ -111,7 +111,7 @@ def synth(
             activation=activation,
             random_state=seed,
             device=device,
-            **kept,
+            **protection,
             callbacks=[ProgressBar(model.value.upper(), transient=True)],
         )
         _say(

@@ -13,7 +13,7 @@ import pandas as pd
 from pandas.api import types
 
 from combutab.generators._wanted import Codes, Points, Range, Wanted
-from combutab.preprocessing import CategoryColumn, ModeEncoder, NumberColumn
+from combutab.preprocessing import CategoryColumn, IdentifierColumn, ModeEncoder, NumberColumn
 
 
 def check_conditions(encoder: ModeEncoder, conditions: Mapping[Any, Any]) -> None:
@@ -180,8 +180,9 @@ def _read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Ran
         raise ValueError(
             f"column {column!r} is discrete, and {ends!r} is a range; give the values as a list"
         )
-    if not isinstance(coder, CategoryColumn | NumberColumn):  # identifiers
-        coder.code(ends, encoder.schema_.label(encoder.schema_.position(column)))
+    if isinstance(coder, IdentifierColumn):
+        coder.code(ends, encoder.schema_.label(j))  # raises
+        return None
     values = coder.values.iloc[[0, 0]] if isinstance(coder, CategoryColumn) else coder.bounds
     low, high = (None if end is None else _end(column, end, values) for end in ends)
     if low is not None and high is not None and low > high:
