@@ -68,6 +68,8 @@ if not TYPE_CHECKING:  # a type checker would take every name for one of these
         except ModuleNotFoundError as error:
             if error.name != f"combutab.{name}":
                 raise
+        except AttributeError as error:  # within an import: it would pass for a name that is none
+            raise ImportError(f"combutab.{name} cannot be imported: {error}") from error
         raise AttributeError(f"module 'combutab' has no attribute {name!r}")
 
     def __dir__():

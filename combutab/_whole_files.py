@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from combutab._interrupts import uninterrupted
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -126,18 +128,23 @@ def finish_leftovers(folder: Path) -> None:
 def _stage(folder: Path) -> Iterator[Path]:
     """A folder beside the files-to-be, that belongs to this process as long as it lives."""
     finish_leftovers(folder)
-    stage, lock = _make_stage(folder)
+    made: list[tuple[Path, int | None]] = []
     try:
+        with uninterrupted():
+            made.append(_make_stage(folder))
+        stage, _ = made[0]
         (stage / "new").mkdir()
         (stage / "old").mkdir()
         yield stage
     finally:
-        whole = stage.with_suffix(_WHOLE)
-        if whole.exists():  # it was to be moved, and was interrupted
-            _swap(whole)
-        shutil.rmtree(stage, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
+        with uninterrupted():
+            for stage, lock in made:
+                whole = stage.with_suffix(_WHOLE)
+                if whole.exists():  # it was to be moved, and was interrupted
+                    _swap(whole)
+                shutil.rmtree(stage, ignore_errors=True)
+                if lock is not None:
+                    os.close(lock)
 
 
 def _make_stage(folder: Path) -> tuple[Path, int | None]:

@@ -91,7 +91,11 @@ def test_packages_are_attributes_and_other_names_are_not():
 def test_a_library_that_is_not_installed_is_what_the_error_names():
     code = """
 import sys
-sys.modules["torch"] = None
+class Absent:
+    def find_spec(self, name, *args):
+        if name == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+sys.meta_path.insert(0, Absent())
 try:
     from combutab import CTGAN
 except ModuleNotFoundError as error:

@@ -34,7 +34,8 @@ ALLOWED = {
     "_random": set(),
     "_device": set(),
     "_seeded_draws": set(),
-    "_whole_files": set(),
+    "_interrupts": set(),
+    "_whole_files": {"_interrupts"},
     "_safe_files": set(),
     "_fields": set(),
     "_bars": set(),
@@ -47,7 +48,7 @@ ALLOWED = {
     },
     "preprocessing": {"_fields"},
     "nn": {"activations", "_seeded_draws", *_BASE},
-    "training": {"_bars", *_BASE},
+    "training": {"_bars", "_interrupts", *_BASE},
     "estimators": _NETS,
     "evaluation": {"estimators", *_NETS},  # ml_efficacy trains our networks
     "generators": _NETS,

@@ -243,7 +243,7 @@ def find_formulas(table: pd.DataFrame) -> list[str]:
     """Columns whose names or text a spreadsheet would take for formulas, and not for numbers."""
     found = []
     for name, column in table.items():
-        texts = column.dropna().unique() if not types.is_numeric_dtype(column.dtype) else ()
+        texts = column.dropna() if not types.is_numeric_dtype(column.dtype) else ()
         if any(isinstance(text, str) and _CALL.match(text) for text in (name, *texts)):
             found.append(str(name))
     return found

@@ -132,4 +132,4 @@ class TargetMoments:
 
 def _targets(y: pd.DataFrame) -> np.ndarray:
     """A copy, (n, n_targets)."""
-    return np.column_stack([as_numbers(y[name].to_numpy()) for name in y])
+    return np.column_stack([as_numbers(y[name].to_numpy(), f"column {name!r}") for name in y])

@@ -12,8 +12,8 @@ _EXACT = 1 << 53  # integers up to here are float64's own
 _LARGEST = 1e300
 
 
-def as_numbers(y: Any) -> np.ndarray:
-    """Targets, (n,) or (n, n_targets) of numbers, as float64.
+def as_numbers(y: Any, where: str = "") -> np.ndarray:
+    """Targets, (n,) or (n, n_targets) of numbers, as float64; ``where`` ends what is said of inf.
 
     Raises
     ------
@@ -30,7 +30,10 @@ def as_numbers(y: Any) -> np.ndarray:
     for column, exact in zip(numbers.reshape(len(values), -1).T, _exact(values), strict=True):
         size = np.abs(column).max(initial=0.0)
         if np.isinf(size):
-            raise ValueError("Input y contains infinity or a value too large for dtype('float64').")
+            raise ValueError(
+                "Input y contains infinity or a value too large for dtype('float64')"
+                f"{where and f' in {where}'}."
+            )
         if size > _LARGEST:
             raise ValueError(
                 f"y has values up to {size:.3g}, which leaves no room in float64 for predictions "

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from combutab.preprocessing import NumberColumn
 
@@ -148,6 +147,8 @@ def all_met(
 
 def _nearest(distances: np.ndarray) -> np.ndarray:  # (n_points, n) -> (n,)
     """The rows that are nearest in all columns: one in NEAREST, or all that are there exactly."""
+    from scipy.stats import rankdata  # takes half a second to import
+
     ranks = rankdata(distances, method="min", axis=1).max(axis=0)
     possible = np.isfinite(distances).all(axis=0)
     ranks = np.where(possible, ranks, np.inf)

@@ -1,5 +1,6 @@
 """The training loop of stacks, its losses, optimisers, schedules and callbacks."""
 
+from combutab._interrupts import uninterrupted
 from combutab.training._callbacks import (
     Callback,
     EpochReport,
@@ -9,7 +10,6 @@ from combutab.training._callbacks import (
 )
 from combutab.training._conditions import Conditions, ConditionSampler
 from combutab.training._graphs import cuda_graphs, graphs_wanted
-from combutab.training._interrupts import uninterrupted
 from combutab.training._lbfgs import train_lbfgs
 from combutab.training._loop import train_stack
 from combutab.training._losses import (

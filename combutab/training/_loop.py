@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from combutab._interrupts import uninterrupted
 from combutab.training._batches import Batches
 from combutab.training._callbacks import Callback, EpochReport
 from combutab.training._graphs import RECORDERS, GraphedStep
-from combutab.training._interrupts import uninterrupted
 from combutab.training._optimizers import RowOptimizer
 from combutab.training._records import (
     MemberPlan,

@@ -2,14 +2,13 @@
 
 import os
 import re
-import tempfile
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import combutab
-from combutab.cli import main
+from combutab.cli import _outputs, main
 from combutab.generators import CTGAN, TVAE
 
 QUICK = ["--epochs", "1", "--batch-size", "20", "--device", "cpu"]
@@ -171,14 +170,11 @@ def test_parquet_needs_an_extra(folder, complaint, monkeypatch, untrained):
 def test_a_read_only_folder_is_found_out_before_training(
     folder, complaint, monkeypatch, untrained, places
 ):
-    make = tempfile.TemporaryDirectory
-
-    def refuse(dir=None, **options):
-        if Path(dir) == folder:
+    def refuse(place):
+        if Path(place) == folder:
             raise PermissionError(13, "Permission denied")
-        return make(**options)
 
-    monkeypatch.setattr(tempfile, "TemporaryDirectory", refuse)
+    monkeypatch.setattr(_outputs, "check_writable", refuse)
     says = complaint("synth", "t.csv", *places, *QUICK)
     assert "cannot write to .: Permission denied" in says
 

@@ -50,6 +50,7 @@ def table(n=60):
 
 
 NAME = f"t{EVIL.replace('/', '')}.csv"
+KEEP = ["--min-frequency", "1", "--identifiers", "none"]  # the odd column has no frequent value
 ROUNDS = {
     "compare": ["compare", NAME, "--target", f"y{EVIL}", *TINY, "--out", f"out{QUIET[:9]}"],
     "a folder that is a file": ["compare", NAME, "--target", f"y{EVIL}", *TINY, "--out", NAME],
@@ -59,10 +60,10 @@ ROUNDS = {
     "no such command": [EVIL],
     "no such activation": ["compare", NAME, "--target", f"y{EVIL}", "--activations", EVIL],
     "no such device": ["synth", NAME, "-o", "made.csv", "--device", EVIL],
-    "synth": ["synth", NAME, "-o", f"made{NAME}", "--epochs", "1", "--save", f"model{NAME}"],
+    "synth": ["synth", NAME, "-o", f"made{NAME}", "--epochs", "1", "--save", f"model{NAME}", *KEEP],
     "no such column": ["synth", NAME, "-o", "made.csv", "--drop", EVIL],
     "no such value": [
-        *["synth", NAME, "-o", "made.csv", "--condition", f"word{EVIL}=c{EVIL}"],
+        *["synth", NAME, "-o", "made.csv", "--condition", f"word{EVIL}=c{EVIL}", *KEEP],
     ],
     "no model": ["sample", NAME, "-o", "more.csv"],
     "sample": ["sample", f"model{NAME}", "-o", f"more{NAME}", "--rows", "5"],

@@ -180,12 +180,16 @@ def write(name, table, **options):
 ALL = {name: column for kind in ODD if kind != "text numbers" for name, column in ODD[kind].items()}
 
 
+@pytest.mark.filterwarnings("ignore:fewer than 5 rows")
 @pytest.mark.parametrize("command", ["compare", "synth", "evaluate"])
 def test_each_kind_is_told_of_in_one_line(folder, capsys, command):
     write("odd.csv", ALL | {"zip": every("02139", "10001"), "y": every("p", "q")})
     arguments = {
         "compare": ["odd.csv", "--target", "y", *TINY],
-        "synth": ["odd.csv", "-o", "made.csv", "--epochs", "1", "--drop", "id,mail"],
+        "synth": [
+            *("odd.csv", "-o", "made.csv", "--epochs", "1", "--drop", "id,mail"),
+            *("--min-frequency", "1", "--identifiers", "none"),
+        ],
         "evaluate": ["odd.csv", "odd.csv", "--drop", "id,mail"],
     }
     assert main([command, *arguments[command]]) == 0
