@@ -183,7 +183,6 @@ def fitted(request):
             lambda t: (t["age"] == 40) & (t["price"] == 50) & (t["code"] == 1) & ~t["flag"],
         ),
     ],
-    ids=repr,
 )
 def test_conditions_mean_what_they_say(fitted, conditions, holds):
     rows = fitted.sample(20, conditions=conditions, random_state=0)
@@ -349,7 +348,7 @@ def test_rows_under_conditions_have_the_right_distribution(n_members, scale, n, 
         assert kstest(z, cdf).pvalue > 1e-4 / BUDGET
 
 
-@pytest.mark.parametrize("sizes", [[2, 5], [3, 200], [70, 300]], ids=str)
+@pytest.mark.parametrize("sizes", [[2, 5], [3, 200], [70, 300]])
 def test_codes_that_are_not_allowed_are_never_drawn(sizes):
     spans = RowSpans(1, sizes)
     rng = np.random.default_rng(0)
