@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from combutab.cli._console import interruptible
-from combutab.cli._kept import Identifiers, MinFrequency
+from combutab.cli._kept import Identifiers, MinFrequency, ShownFrequency
 
 _SEEDS = 2**32 - 1
 # DEFAULT_ACTIVATIONS, which to import would take seconds
@@ -308,6 +308,7 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
+    min_frequency: ShownFrequency = 5,
     seed: Annotated[
         int, typer.Option(help="Of the learners and of what is drawn.", min=0, max=_SEEDS)
     ] = 0,

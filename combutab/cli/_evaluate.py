@@ -23,6 +23,7 @@ from combutab.cli._console import (
     warn,
 )
 from combutab.cli._forms import Forms, read_file
+from combutab.cli._kept import read_frequency
 from combutab.cli._made import read_made
 from combutab.cli._names import find_columns, instead
 from combutab.cli._outputs import cannot_write, check_file
@@ -49,6 +50,7 @@ def evaluate(
     encoding: str,
     learners: str,
     model: Path | None,
+    min_frequency: float,
     seed: int,
     jobs: int | None,
 ) -> None:
@@ -79,6 +81,7 @@ def evaluate(
                 "learners": _learners(learners),
                 "made": made,
                 "names": names_of(paths),
+                "min_frequency": read_frequency(min_frequency),
                 "random_state": seed,
                 "n_jobs": jobs,
             }

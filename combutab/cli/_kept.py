@@ -1,4 +1,4 @@
-"""Options of `combutab synth` on what is kept of single rows."""
+"""Options on what is kept of single rows, and shown of them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ MinFrequency = Annotated[
         show_default="5",
     ),
 ]
+ShownFrequency = Annotated[
+    float,
+    typer.Option(
+        help="Real rows that must have a value (below 1: share of those of REAL) for the report to "
+        "show it.",
+        show_default="5",
+    ),
+]
 Identifiers = Annotated[
     list[str] | None,
     typer.Option(
@@ -29,6 +37,25 @@ Identifiers = Annotated[
         show_default="those that look so",
     ),
 ]
+
+
+def read_frequency(min_frequency: float) -> float:
+    """A number of rows as an integer, or a share of them.
+
+    Raises
+    ------
+    UserError
+
+    >>> read_frequency(5.0), read_frequency(0.01)
+    (5, 0.01)
+    """
+    least: float = int(min_frequency) if min_frequency.is_integer() else min_frequency
+    if 0 < least < 1 or (isinstance(least, int) and least >= 1):
+        return least
+    raise UserError(
+        "--min-frequency is a whole number of rows, or a share of them between 0 and 1, got "
+        f"{min_frequency:g}"
+    )
 
 
 def read_kept(
@@ -46,14 +73,8 @@ def read_kept(
     {'min_frequency': 0.01, 'identifiers': ['a']}
     """
     columns = list(columns)
-    least: float = int(min_frequency) if min_frequency.is_integer() else min_frequency
-    if not (0 < least < 1 or (isinstance(least, int) and least)) or least < 0:
-        raise UserError(
-            "--min-frequency is a whole number of rows, or a share of them between 0 and 1, got "
-            f"{min_frequency:g}"
-        )
     found: Any = "auto"
     if identifiers is not None:
         none = identifiers == [_NONE] and _NONE not in columns
         found = None if none else find_columns("--identifiers", identifiers, columns)
-    return {"min_frequency": least, "identifiers": found}
+    return {"min_frequency": read_frequency(min_frequency), "identifiers": found}

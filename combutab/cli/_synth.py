@@ -138,7 +138,15 @@ def synth(
             if planned is not None and not kept.interrupted:
                 files = {"real": data, "synthetic": out}
                 tables = {"real_train": table, "real_test": test, "synthetic": made}
-                write_synth_report(planned, generator, tables, files, discrete=listed, seed=seed)
+                write_synth_report(
+                    planned,
+                    generator,
+                    tables,
+                    files,
+                    discrete=listed,
+                    seed=seed,
+                    min_frequency=protection["min_frequency"],
+                )
 
 
 def sample(

@@ -110,6 +110,7 @@ def write_synth_report(
     *,
     discrete: list[Any],
     seed: int,
+    min_frequency: float,
 ) -> None:
     """Evaluate the rows that were made, write the page, and print what was found.
 
@@ -125,6 +126,8 @@ def write_synth_report(
     discrete : list of column names
         Columns of numbers that are categories.
     seed : int
+    min_frequency : int or float
+        As in `evaluate_synthetic`.
 
     Raises
     ------
@@ -140,6 +143,7 @@ def write_synth_report(
         "categorical": discrete,
         "made": made,
         "names": names,
+        "min_frequency": min_frequency,
         "random_state": seed,
     }
     try:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from combutab.preprocessing import infer_task
@@ -16,6 +17,7 @@ from ._efficacy_scores import GREATER_IS_BETTER, Problem, Side, Split, score_lea
 from ._efficacy_tables import REAL, Tables, label_tables, ordered, seed_of
 
 _REAL_TABLES = ("real_train", "real_test", "real")
+_MOST_DRAWN = 5000  # test rows in a resample
 
 
 def ml_efficacy(
@@ -27,6 +29,7 @@ def ml_efficacy(
     task: Task | Literal["auto"] = "auto",
     learners: Learners = "standard",
     pos_label: Any = None,
+    n_resamples: int = 0,
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> pd.DataFrame:
@@ -54,8 +57,11 @@ def ml_efficacy(
         the table as it is.
     pos_label : class, optional
         The positive class of ``f1_binary``, which is left out otherwise.
+    n_resamples : int, default=0
+        How often test rows are drawn again for the columns "se" and "gap_se", at least 2; with 0
+        these are left out.
     random_state : int, RandomState or None, default=0
-        Of the learners; each begins with the same one on every table.
+        Of the learners; each begins with the same one on every table. And of what is drawn.
     n_jobs : int, optional
         Tables that are learned from at the same time, by joblib.
 
@@ -65,7 +71,9 @@ def ml_efficacy(
         ``learner``; ``metric``; ``source``: "real", or "synthetic" (the names of a mapping);
         ``mean`` and ``sd`` (ddof 1, NaN for one table) over the samples; ``gap``, how much worse
         than "real" the mean is, in either direction of the metric; ``n_tables``; ``note``: what is
-        to be known of the score, "" where there is nothing.
+        to be known of the score, "" where there is nothing. With ``n_resamples``, ``se`` and
+        ``gap_se``, standard errors of ``mean`` and ``gap`` by the bootstrap over the test rows, of
+        accuracy, roc_auc and r2 (NaN of the others).
 
         Metrics of a classification are accuracy, f1_macro and roc_auc (over the classes in the
         test rows; one against the rest, where there are several), and f1_binary; of a regression
@@ -108,13 +116,14 @@ def ml_efficacy(
     tables |= {label: table for label, (_, table) in made.items()}
     problem, aligned = make_problem(tables, target, task, pos_label)
     test = problem.side(aligned["real_test"])
+    resamples = _resamples(len(test.y), n_resamples, seed_of(random_state))
     n_rows = len(aligned["real_train"]) + len(aligned["real_test"])
     models = make_learners(
         learners, problem.task, n_rows=n_rows, random_state=seed_of(random_state)
     )
     sources = {"real_train": REAL} | {label: source for label, (source, _) in made.items()}
     results = Parallel(n_jobs=n_jobs)(
-        delayed(_score_table)(problem.side(aligned[label]), test, problem, models, label)
+        delayed(_score_table)(problem.side(aligned[label]), test, problem, models, label, resamples)
         for label in sources
     )
     rows = [
@@ -122,7 +131,8 @@ def ml_efficacy(
         for source, found in zip(sources.values(), results, strict=True)
         for row in found
     ]
-    return _summarise(pd.DataFrame(rows))
+    table = _summarise(pd.DataFrame(rows))
+    return table if resamples is None else _with_errors(table, rows, resamples, len(test.y))
 
 
 @dataclass(frozen=True)
@@ -233,23 +243,66 @@ def make_problem(
 
 
 def _score_table(
-    train: Side, test: Side, problem: Problem, models: Mapping[str, Any], label: str
+    train: Side,
+    test: Side,
+    problem: Problem,
+    models: Mapping[str, Any],
+    label: str,
+    resamples: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
     """A row for each learner and metric."""
-    split = Split(train, test)
+    split = Split(train, test, resamples)
     rows = []
     for name, model in models.items():
         try:
-            scores, notes = score_learner(model, split, problem)
+            scores, notes, again = score_learner(model, split, problem)
         except Exception as error:
             error.add_note(f"The learner {name!r}, trained on {label}.")
             raise
         note = "; ".join(notes)
         rows += [
-            {"learner": name, "metric": metric, "score": scores[metric], "note": note}
+            {
+                "learner": name,
+                "metric": metric,
+                "score": scores[metric],
+                "note": note,
+                "again": again.get(metric),
+            }
             for metric in problem.metrics
         ]
     return rows
+
+
+def _resamples(n: int, n_resamples: int, seed: int) -> np.ndarray | None:
+    """Places of test rows that are drawn again, of many of them a part."""
+    if not isinstance(n_resamples, int | np.integer) or n_resamples < 0 or n_resamples == 1:
+        raise ValueError(f"n_resamples must be 0 or an integer of at least 2, got {n_resamples!r}")
+    if not n_resamples:
+        return None
+    return np.random.default_rng(seed).integers(n, size=(n_resamples, min(n, _MOST_DRAWN)))
+
+
+def _with_errors(
+    table: pd.DataFrame, rows: list[dict[str, Any]], resamples: np.ndarray, n: int
+) -> pd.DataFrame:
+    """With standard errors, of the mean over a source's samples and of its gap to the real rows."""
+    n_resamples, size = resamples.shape
+    again: dict[tuple[str, ...], list[np.ndarray]] = {}
+    for row in rows:
+        scores = np.full(n_resamples, np.nan) if row["again"] is None else row["again"]
+        again.setdefault((row["learner"], row["metric"], row["source"]), []).append(scores)
+    means = {key: np.mean(each, axis=0) for key, each in again.items()}
+    errors, gaps = [], []
+    for key in zip(table["learner"], table["metric"], table["source"], strict=True):
+        errors.append(_deviation(means[key]))
+        gaps.append(_deviation(means[(*key[:2], REAL)] - means[key]))
+    smaller = np.sqrt(size / n)  # fewer rows were drawn than there are
+    return table.assign(se=np.array(errors) * smaller, gap_se=np.array(gaps) * smaller)
+
+
+def _deviation(values: np.ndarray) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.std(ddof=1)) if len(known) > 1 else np.nan
 
 
 def _summarise(scores: pd.DataFrame) -> pd.DataFrame:

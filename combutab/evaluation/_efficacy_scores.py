@@ -78,10 +78,13 @@ class Side:
 
 
 class Split:
-    """The rows to train on and to test on; encoded once for all learners that need it."""
+    """The rows to train on and to test on; encoded once for all learners that need it.
 
-    def __init__(self, train: Side, test: Side) -> None:
-        self.train, self.test = train, test
+    ``resamples`` are places of test rows drawn again, of shape (n_resamples, n), if there are any.
+    """
+
+    def __init__(self, train: Side, test: Side, resamples: np.ndarray | None = None) -> None:
+        self.train, self.test, self.resamples = train, test, resamples
 
     def features(self, learner: Any) -> tuple[Any, Any]:
         """Of both sides, as the learner takes them."""
@@ -93,8 +96,10 @@ class Split:
         return train, test
 
 
-def score_learner(learner: Any, split: Split, problem: Problem) -> tuple[Scores, list[str]]:
-    """Scores of a learner on the test rows, and what is to be known of them."""
+def score_learner(
+    learner: Any, split: Split, problem: Problem
+) -> tuple[Scores, list[str], dict[str, np.ndarray]]:
+    """Scores of a learner on the test rows, what is to be known of them, and some on resamples."""
     notes: list[str] = []
     if split.train.n_left_out:
         notes.append(f"{split.train.n_left_out} rows without a target are left out")
@@ -113,7 +118,8 @@ def score_learner(learner: Any, split: Split, problem: Problem) -> tuple[Scores,
             else:
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     score = _score_classes if problem.task == "classification" else _score_quantities
-    return score(fitted, split, problem, notes), list(dict.fromkeys(notes))
+    scores, again = score(fitted, split, problem, notes)
+    return scores, list(dict.fromkeys(notes)), again
 
 
 @dataclass(frozen=True)
@@ -143,15 +149,16 @@ def _fit(learner: Any, split: Split, problem: Problem, notes: list[str]) -> _Fit
 
 def _score_classes(
     fitted: _Fitted | None, split: Split, problem: Problem, notes: list[str]
-) -> Scores:
+) -> tuple[Scores, dict[str, np.ndarray]]:
     from sklearn.metrics import f1_score, roc_auc_score
 
     truth = split.test.y
     present = np.unique(truth)
     unknown = np.setdiff1d(present, split.train.y)
     if len(unknown):
-        names = ", ".join(str(problem.classes[code]) for code in unknown)
-        notes.append(f"no rows to learn these classes from: {names}")
+        # not by name: a class of one test row is that row's own
+        some = "a class" if len(unknown) == 1 else f"{len(unknown)} classes"
+        notes.append(f"no rows to learn {some} of the test rows from")
     if fitted is None:
         predicted = np.full(len(truth), split.train.y[0])
         chances = np.zeros((len(truth), len(problem.classes)))
@@ -173,7 +180,30 @@ def _score_classes(
     if problem.positive is not None:
         hits = (truth == problem.positive, predicted == problem.positive)
         scores["f1_binary"] = float(f1_score(*hits, zero_division=0))
-    return scores
+    again = {}
+    if split.resamples is not None:
+        again["accuracy"] = (predicted == truth)[split.resamples].mean(axis=1)
+        again["roc_auc"] = _areas(truth, chances, present, split.resamples)
+    return scores, again
+
+
+def _areas(
+    truth: np.ndarray, chances: np.ndarray, classes: np.ndarray, resamples: np.ndarray
+) -> np.ndarray:
+    """The mean area under the ROC curve over the classes that a resample has; NaN of one alone."""
+    from scipy.stats import rankdata
+
+    areas = np.full((len(classes), len(resamples)), np.nan)
+    for area, code in zip(areas, classes, strict=True):
+        hit = (truth == code)[resamples]
+        n = hit.sum(axis=1)
+        m = hit.shape[1] - n
+        ranks = np.where(hit, rankdata(chances[:, code][resamples], axis=1), 0.0).sum(axis=1)
+        known = (n > 0) & (m > 0)
+        area[known] = ((ranks - n * (n + 1) / 2)[known]) / (n * m)[known]
+    there = ~np.isnan(areas)
+    total = np.where(there, areas, 0.0).sum(axis=0)
+    return np.where(there.any(axis=0), total / np.maximum(there.sum(axis=0), 1), np.nan)
 
 
 def _predict_classes(
@@ -201,7 +231,7 @@ def _predict_classes(
 
 def _score_quantities(
     fitted: _Fitted | None, split: Split, problem: Problem, notes: list[str]
-) -> Scores:
+) -> tuple[Scores, dict[str, np.ndarray]]:
     truth = split.test.y
     if fitted is None:
         predicted = np.full(len(truth), split.train.y[0])
@@ -215,8 +245,15 @@ def _score_quantities(
     mse, varies = float((error**2).mean()), np.ptp(truth) > 0
     if not varies:
         notes.append("one target value in the test rows: no R2")
-    return {
+    scores = {
         "r2": 1.0 - mse / float((truth / problem.scale).var()) if varies else np.nan,
         "mae": float(np.abs(error).mean()),
         "mse": mse,
     }
+    again = {}
+    if split.resamples is not None:
+        errors = (error**2)[split.resamples].mean(axis=1)
+        variances = (truth / problem.scale)[split.resamples].var(axis=1)
+        differ = variances > 0
+        again["r2"] = np.where(differ, 1.0 - errors / np.where(differ, variances, 1.0), np.nan)
+    return scores, again

@@ -1,7 +1,8 @@
-"""Synthetic rows that are real ones."""
+"""Synthetic rows, and single values, that are real ones."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,6 +86,44 @@ def count_copies(
         expected=n_made * hits / n,
         pvalue=float(binom.sf(of_single - 1, of_single + hits, n_made / (n_made + n))),
     )
+
+
+def count_values(
+    train: pd.DataFrame, synthetic: pd.DataFrame, test: pd.DataFrame | None = None
+) -> dict[Hashable, Copies]:
+    """Of the columns whose values show up too often to be chance where one real row has them.
+
+    What chance does is what the rows of ``test`` show, or ``train`` itself, whichever is more: a
+    column of dates or of running numbers may have other values in other real rows.
+
+    Parameters
+    ----------
+    train, synthetic, test : DataFrame
+        As in `count_copies`.
+
+    Examples
+    --------
+    >>> train = pd.DataFrame({"name": [f"person {i}" for i in range(50)], "sex": ["f", "m"] * 25})
+    >>> found = count_values(train, train)
+    >>> {column: copies.of_single for column, copies in found.items()}
+    {'name': 50}
+    """
+    found: dict[Hashable, Copies] = {}
+    for column in train.columns:
+        # a missing value is no one's own
+        tables = [
+            None if table is None else table[[column]].dropna()
+            for table in (train, synthetic, test)
+        ]
+        ours, made, others = tables
+        if ours is None or made is None or not len(ours) or not len(made):
+            continue
+        likely = count_copies(ours, made)
+        if others is not None and len(others):
+            likely = max(likely, count_copies(ours, made, others), key=lambda each: each.pvalue)
+        if likely.pvalue < RARE / train.shape[1]:
+            found[column] = likely
+    return found
 
 
 def _numbered(table: pd.DataFrame) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Mapping
 
 import pandas as pd
 
@@ -18,6 +19,7 @@ def judge_privacy(
     n_compared: int,
     share_error: float,
     n_seen: int = 0,
+    values: Mapping[Hashable, Copies] | None = None,
 ) -> Finding:
     """Say whether synthetic rows are nearer to the rows learned from than to others, or copies.
 
@@ -34,6 +36,8 @@ def judge_privacy(
         Standard deviation by chance of the share of rows nearer to one learned from.
     n_seen : int, default=0
         Held-out rows that are among those learned from, where these are too many for chance.
+    values : mapping of column to Copies, optional
+        Of the columns whose values are copied where one real row has them, beyond chance.
 
     Notes
     -----
@@ -41,10 +45,14 @@ def judge_privacy(
     not differ, ``sqrt((2 m + 1) / (12 m ** 2))`` with m rows of each real table.
     """
     copied = not copies.by_chance
-    equal = _copies_told(copies, n_made)
+    single = {} if copied or not values else values
+    equal = _copies_told(copies, n_made) + _values_told(single)
     if privacy is None or n_seen:
-        if copied:
-            return Finding("privacy", "poor", f"The synthetic table gives real rows away: {equal}.")
+        if copied or single:
+            what = "rows" if copied else "values"
+            return Finding(
+                "privacy", "poor", f"The synthetic table gives real {what} away: {equal}."
+            )
         why = (
             "Whether synthetic rows come too near to those learned from shows only beside real "
             "rows that the generator has not seen."
@@ -55,8 +63,8 @@ def judge_privacy(
                 "learned from."
             )
         return Finding("privacy", "unknown", f"Not known beyond copies: {equal}. {why}")
-    values = privacy.set_index("measure")["mean"]
-    nearer, area = float(values["share_closer_to_train"]), float(values["membership_auc"])
+    signals = privacy.set_index("measure")["mean"]
+    nearer, area = float(signals["share_closer_to_train"]), float(signals["membership_auc"])
     m = n_compared
     off_share = ERRORS * share_error
     off_area = ERRORS * math.sqrt((2 * m + 1) / (12 * m**2))
@@ -65,6 +73,8 @@ def judge_privacy(
     rows = counted(m, "row")
     if copied or any(sign >= CLEAR for sign in signs):
         level, begin = "poor", "Rows that the generator learned from show through"
+    elif single:
+        level, begin = "poor", "Values that one real row alone has are copied"
     elif signs:
         level, begin = "fair", "Rows that the generator learned from show through a little"
     elif 0.5 + off_area > BLIND:
@@ -104,3 +114,15 @@ def _copies_told(copies: Copies, n_made: int) -> str:
     if copies.rows == copies.of_single:
         return f"{equal} that occurs once ({by_chance})"
     return f"{equal}, {copies.of_single:,} of them one that occurs once ({by_chance})"
+
+
+def _values_told(values: Mapping[Hashable, Copies]) -> str:
+    if not values:
+        return ""
+    worst = max(values, key=lambda column: values[column].of_single - values[column].expected)
+    others = f", as are such values of {counted(len(values) - 1, 'other column')}"
+    return (
+        f"; values of {str(worst)!r} that one real row alone has are copied in "
+        f"{counted(values[worst].of_single, 'synthetic row')} (about "
+        f"{values[worst].expected:,.0f} by chance){others if len(values) > 1 else ''}"
+    )

@@ -3,100 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
-
-from combutab.evaluation import fidelity
 
 from ._verdict import (
     ALIKE_FAIR,
     ALIKE_GOOD,
+    FEW,
     HELD_OUT,
+    LEARNERS,
     SYNTHETIC,
-    TIED,
+    TOLD_FAIR,
+    TOLD_GOOD,
+    UNTIED,
     Finding,
-    level_of,
+    counted,
+    level_within,
     percent,
+    points,
+    worst_level,
 )
+from ._yardsticks import Yardsticks, column_losses, pair_losses
 
-_TOLD_APART = 0.8  # area under the ROC curve from where rows are called easy to tell
-_NEAR = 0.05  # to the area of held-out real rows
-_FEW = 100  # rows below which chance alone makes tables differ
+_LITTLE = 0.005  # beyond what chance takes from a column
+_ROUGH = 0.05  # from where it is told how far chance may move a share
+_WEAK = 0.4  # association up to which ties that few rows do not show are called weak
 
 
 @dataclass(frozen=True)
-class Yardsticks:
-    """Mean scores of pairs of columns, NaN where there are none.
+class _Part:
+    """What is said of the columns, of their pairs, or of whole rows; "" is no level at all."""
 
-    Attributes
-    ----------
-    independent : float
-        Of rows whose columns have nothing to do with each other.
-    real : float
-        Of real rows: of those held out, or else of those learned from, drawn again.
-    """
-
-    independent: float
-    real: float
-
-    @property
-    def tied(self) -> bool:
-        """Whether the real columns have enough to do with each other for a share of it."""
-        return self.real - self.independent >= TIED
-
-
-def measure_yardsticks(
-    train: pd.DataFrame,
-    found: pd.DataFrame,
-    *,
-    n_rows: int,
-    categorical: Collection[Hashable],
-    random_state: int,
-) -> Yardsticks:
-    """Between what and what the synthetic table's pairs can be.
-
-    Parameters
-    ----------
-    train : DataFrame
-        As `align_tables` gives it.
-    found : DataFrame
-        Of `fidelity`, perhaps with the source `HELD_OUT`.
-    n_rows : int
-        Of the synthetic table.
-    categorical, random_state
-        As in `fidelity`.
-    """
-    rng = np.random.default_rng(random_state)
-    # the real table is itself a draw: so few rows of it are as far from it as other n_rows are
-    n_drawn = max(2, len(train) * n_rows // (len(train) + n_rows))
-
-    def drawn(column: pd.Series, places: np.ndarray) -> pd.Series:
-        return column.take(places).reset_index(drop=True)
-
-    again = rng.integers(len(train), size=n_drawn)
-    tables = {
-        "independent": {
-            name: drawn(train[name], rng.integers(len(train), size=n_drawn)) for name in train
-        },
-        "again": {name: drawn(train[name], again) for name in train},
-    }
-    scores = fidelity(
-        real=train,
-        synthetic={source: pd.DataFrame(columns) for source, columns in tables.items()},
-        categorical=categorical,
-        max_rows=2,  # of alpha-precision and beta-recall, which are not looked at
-        random_state=random_state,
-    )
-    independent, real = (_pairs(scores, source) for source in tables)
-    held_out = _pairs(found, HELD_OUT)
-    return Yardsticks(independent, real if math.isnan(held_out) else held_out)
+    level: str
+    said: str
 
 
 def judge_likeness(
-    alike: pd.DataFrame, detection: pd.DataFrame, yardsticks: Yardsticks, *, n_rows: int
+    alike: pd.DataFrame,
+    detection: pd.DataFrame,
+    yardsticks: Yardsticks,
+    *,
+    n_train: int,
+    n_made: int,
+    n_test: int = 0,
 ) -> Finding:
     """Say how alike columns, pairs of columns and rows are.
 
@@ -106,79 +56,111 @@ def judge_likeness(
         Of `fidelity` and `detection`, with the source `SYNTHETIC` and perhaps `HELD_OUT`. The
         latter may be empty.
     yardsticks : Yardsticks
-    n_rows : int
-        Of the smaller table.
+    n_train, n_made, n_test : int
+        Rows of the real table, of the synthetic one, and of the held-out real one.
     """
-    columns = _scores(alike, SYNTHETIC, "shape")
-    shape, best = (
-        float(_scores(alike, source, "shape")["mean"].mean()) for source in (SYNTHETIC, HELD_OUT)
-    )
-    if math.isnan(shape):
+    if column_losses(alike, SYNTHETIC).empty:
         why = "Not known: the real table has no values to compare with."
         return Finding("likeness", "unknown", why)
-    sentence = f"The columns match the real ones to {percent(shape)} on average"
-    sentence += _beside(best, percent)
-    worst = columns.iloc[int(columns["mean"].argmin())]
-    if len(columns) > 1 and worst["mean"] < 0.995:
-        sentence += f", the column {str(worst['column'])!r} least, to {percent(worst['mean'])}"
-    score = shape
-    if yardsticks.tied:
-        kept = _kept(_pairs(alike, SYNTHETIC), yardsticks)
-        score = (shape + kept) / 2
-        best = (best + 1) / 2
-        sentence += f"; {percent(kept)} of what ties columns together is kept"
-    elif len(columns) > 1:
-        sentence += "; the real columns have next to nothing to do with each other"
-    area, reference = (_area(detection, source) for source in (SYNTHETIC, HELD_OUT))
-    if not math.isnan(area):
-        sentence += (
-            "; shown a real row and a synthetic one, gradient boosting tells which is which in "
-            f"{_cases(area)} of 100 cases{_beside(reference, _cases, '50 is chance')}"
-        )
-    level = level_of(score, ALIKE_GOOD, ALIKE_FAIR)
+    parts = [
+        _columns(alike, yardsticks),
+        _pairs(alike, yardsticks),
+        _rows(detection, n_train, n_made),
+    ]
+    level = worst_level([part.level for part in parts if part.level])
+    sentence = "; ".join(part.said for part in parts if part.said)
     notes = []
-    if level != "good" and score >= best:
-        level = "unknown"
-        sentence = f"Not known, with so few rows: {sentence[0].lower()}{sentence[1:]}"
-        notes.append("Even held-out real rows are not more alike: chance makes tables differ.")
-    elif math.isnan(best) and n_rows < _FEW and level != "good":
-        notes.append(f"With {n_rows:,} rows, chance alone makes tables differ.")
-    as_real_ones = area <= reference + _NEAR  # False of NaN
-    if level in ("good", "fair") and area >= _TOLD_APART and not as_real_ones:
+    if level == "unknown":
+        few = min(n_train, n_made)
+        sentence = f"Not known, with {counted(few, 'row')}: {sentence[0].lower()}{sentence[1:]}"
+        notes.append("What is called open here may be good or poor: more rows would tell.")
+    held_out = _areas(detection, HELD_OUT)
+    if min(n_train, n_test) >= FEW and held_out.max() >= TOLD_FAIR:
         notes.append(
-            "Whole rows are easily told from real ones all the same: something is off that single "
-            "columns and pairs of columns show little of."
+            "Held-out real rows are told from those learned from as well: the two real tables "
+            "differ."
         )
     return Finding("likeness", level, f"{sentence}.", tuple(notes))
 
 
-def _kept(pairs: float, yardsticks: Yardsticks) -> float:
-    """The share of the way from independent columns to real ones, from 0 to 1."""
-    way = yardsticks.real - yardsticks.independent
-    return min(max((pairs - yardsticks.independent) / way, 0.0), 1.0)
+def _columns(alike: pd.DataFrame, yardsticks: Yardsticks) -> _Part:
+    losses, held_out = (column_losses(alike, source) for source in (SYNTHETIC, HELD_OUT))
+    beside = []
+    if yardsticks.chance:
+        by_chance = 1.0 - sum(yardsticks.chance.values()) / len(yardsticks.chance)
+        beside.append(f"as many real rows, by chance: {percent(by_chance)}")
+    if len(held_out):
+        beside.append(f"held-out real rows: {percent(1.0 - held_out.mean())}")
+    said = f"The columns match the real ones to {percent(1.0 - losses.mean())} on average"
+    said += f" ({'; '.join(beside)})" if beside else ""
+    beyond = {name: loss - yardsticks.chance.get(name, 0.0) for name, loss in losses.items()}
+    worst = max(beyond, key=lambda name: beyond[name])  # not an identifier, which none can meet
+    if len(losses) > 1 and beyond[worst] > _LITTLE:
+        least = 1.0 - dict(losses)[worst]
+        said += f", the column {str(worst)!r} least, to {percent(least)}"
+    close = yardsticks.closeness(losses)
+    level = level_within(close, yardsticks.columns_off, ALIKE_GOOD, ALIKE_FAIR)
+    if level == "unknown":
+        said += ", which leaves open how alike they are"
+    return _Part(level, said)
 
 
-def _beside(value: float, told: Callable[[float], str], first: str = "") -> str:
-    """In brackets, what held-out real rows have, if that is known."""
-    parts = [first] if first else []
-    if not math.isnan(value):
-        parts.append(f"held-out real rows: {told(value)}")
-    return f" ({'; '.join(parts)})" if parts else ""
+def _pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> _Part:
+    losses = pair_losses(alike, SYNTHETIC)
+    if losses.empty:
+        return _Part("", "")
+    strongest = yardsticks.strongest
+    if yardsticks.ties:
+        kept = yardsticks.kept(losses)
+        off = yardsticks.kept_off(kept)
+        said = f"{percent(kept)} of what ties columns together is kept"
+        if off >= _ROUGH:
+            said += f", give or take {points(off)}"
+        level = level_within(kept, off, ALIKE_GOOD, ALIKE_FAIR)
+        return _Part(level, said + ", which leaves it open" * (level == "unknown"))
+    if strongest <= UNTIED:
+        return _Part("", f"no two real columns are associated by more than {UNTIED:g}")
+    if strongest <= _WEAK:
+        return _Part("", "what ties the real columns together is too weak to show in so few rows")
+    return _Part("unknown", "whether what ties columns together is kept is left open")
+
+
+def _rows(detection: pd.DataFrame, n_train: int, n_made: int) -> _Part:
+    areas = _areas(detection, SYNTHETIC)
+    if areas.empty:
+        return _Part("unknown", "there are too few rows to learn to tell real from synthetic ones")
+    learner, area = str(areas.idxmax()), float(areas.max())
+    beside = ["50 is chance"]
+    held_out = _areas(detection, HELD_OUT)
+    if learner in held_out:
+        beside.append(f"held-out real rows: {_cases(held_out[learner])}")
+    said = (
+        f"shown a real row and a synthetic one, {LEARNERS.get(learner, learner)} tells which is "
+        f"which in {_cases(area)} of 100 cases ({'; '.join(beside)})"
+    )
+    few = min(n_train, n_made) < FEW
+    off = (4 if few else 2) * _area_error(area, n_train, n_made)
+    level = level_within(1.0 - area, off, 1.0 - TOLD_GOOD, 1.0 - TOLD_FAIR)
+    if few and level != "poor":
+        level = "unknown"  # a learner that tells nothing has had too few rows to learn it from
+    return _Part(level, said + ", which leaves it open" * (level == "unknown"))
+
+
+def _area_error(area: float, n: int, m: int) -> float:
+    """Standard error of an area under the ROC curve, by Hanley and McNeil (1982)."""
+    area = min(max(area, 0.5), 1.0 - 1.0 / (n + m))  # one of 1 in few rows is not certain
+    one, two = area / (2 - area), 2 * area**2 / (1 + area)
+    squares = area * (1 - area) + (m - 1) * (one - area**2) + (n - 1) * (two - area**2)
+    return math.sqrt(squares / (n * m))
 
 
 def _cases(area: float) -> str:
-    return f"{100 * area:.0f}"
+    """Of 100, in whole ones; 99.9 are not 100."""
+    return "more than 99" if 0.995 <= area < 1 else f"{100 * area:.0f}"
 
 
-def _pairs(alike: pd.DataFrame, source: str) -> float:
-    return float(_scores(alike, source, "pairs")["mean"].mean())
-
-
-def _scores(alike: pd.DataFrame, source: str, aspect: str) -> pd.DataFrame:
-    chosen = (alike["source"] == source) & (alike["aspect"] == aspect)
-    return alike[chosen & alike["greater_is_better"]].dropna(subset="mean")
-
-
-def _area(detection: pd.DataFrame, source: str) -> float:
-    boosted = detection["learner"] == "hist_gradient_boosting"
-    return float(detection.loc[boosted & (detection["source"] == source), "mean"].mean())
+def _areas(detection: pd.DataFrame, source: str) -> pd.Series:
+    """By learner."""
+    chosen = detection[detection["source"] == source].dropna(subset="mean")
+    areas: pd.Series = chosen.set_index("learner")["mean"].astype(float)
+    return areas

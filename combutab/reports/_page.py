@@ -71,6 +71,8 @@ def number(value: float, digits: int = 3) -> str:
     """
     if value != value:  # NaN
         return "–"
+    if abs(value) < 1e-12:  # what rounding leaves of a zero
+        value = 0.0
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
     size = abs(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -21,17 +21,20 @@ from combutab.evaluation import (
 )
 
 from ._chance import share_by_chance
-from ._copies import count_copies
+from ._copies import count_copies, count_values
 from ._disclosure import judge_privacy
-from ._likeness import judge_likeness, measure_yardsticks
+from ._likeness import judge_likeness
+from ._shown import least_rows
 from ._usefulness import judge_usefulness
 from ._verdict import HELD_OUT, SYNTHETIC, Finding
 from ._versions import versions
+from ._yardsticks import measure_yardsticks
 
 _NAMES = {"real": "real table", "synthetic": "synthetic table", "test": "held-out real table"}
 _SET_ASIDE = 0.2  # of the real rows, for learners to be tested on where there are no others
 _OVERLAP = 0.05  # of the held-out rows; with more of them among the others, they are not held out
 _FOLDS = 5
+_RESAMPLES = 100  # of the rows that learners are tested on, for what chance may do
 _MOST = 100_000  # rows whose distances are measured
 _DETECTION = ["learner", "metric", "source", "mean", "sd", "fold_sd", "n_tables"]
 Task = Literal["classification", "regression"]
@@ -74,19 +77,26 @@ class SyntheticEvaluation:
         By evaluator.
     names : mapping of {"real", "synthetic", "test"} to str
         What a reader calls the tables.
+    least_rows : int
+        Real rows that must have a value for a page to show it.
+
+    Notes
+    -----
+    ``train``, ``synthetic`` and ``test`` hold rows; the text of the record does not, nor does the
+    page of `render_report`.
     """
 
-    train: pd.DataFrame
-    synthetic: pd.DataFrame
-    test: pd.DataFrame | None
+    train: pd.DataFrame = field(repr=False)
+    synthetic: pd.DataFrame = field(repr=False)
+    test: pd.DataFrame | None = field(repr=False)
     kinds: Mapping[Hashable, str]
     target: Hashable | None
     task: Task | None
     guess: float | None
-    efficacy: pd.DataFrame | None
-    fidelity: pd.DataFrame
-    detection: pd.DataFrame
-    privacy: pd.DataFrame | None
+    efficacy: pd.DataFrame | None = field(repr=False)
+    fidelity: pd.DataFrame = field(repr=False)
+    detection: pd.DataFrame = field(repr=False)
+    privacy: pd.DataFrame | None = field(repr=False)
     copies: int
     findings: tuple[Finding, Finding, Finding]
     made: Mapping[str, str]
@@ -94,6 +104,7 @@ class SyntheticEvaluation:
     seed: int
     seconds: Mapping[str, float]
     names: Mapping[str, str]
+    least_rows: int
 
 
 def evaluate_synthetic(
@@ -107,6 +118,7 @@ def evaluate_synthetic(
     learners: Any = "standard",
     made: Mapping[str, str] | None = None,
     names: Mapping[str, str] | None = None,
+    min_frequency: float = 5,
     random_state: int = 0,
     n_jobs: int | None = None,
     progress: Callable[[str], None] | None = None,
@@ -133,6 +145,8 @@ def evaluate_synthetic(
         How the synthetic table was made, for the report.
     names : mapping, optional
         What a reader calls the tables "real", "synthetic" and "test", such as their files.
+    min_frequency : int or float, default=5
+        Rows, or share of the rows of ``real_train``, that must have a value for a page to show it.
     random_state : int, default=0
     n_jobs : int, optional
         As in the evaluators.
@@ -166,6 +180,7 @@ def evaluate_synthetic(
     options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
     aligned = _align(given, named, categorical)
     _check(aligned, target, task)
+    least = least_rows(min_frequency, len(aligned["real"]))
 
     goal, efficacy, guess = None, None, None
     usefulness = _unjudged(aligned, target)
@@ -181,6 +196,7 @@ def evaluate_synthetic(
                 target=target,
                 task=task,
                 learners=learners,
+                n_resamples=_RESAMPLES,
                 **options,
             )
         goal = _task_of(efficacy)
@@ -200,7 +216,7 @@ def evaluate_synthetic(
             real=train, synthetic=sources, categorical=categories, random_state=random_state
         )
         yardsticks = measure_yardsticks(
-            train, alike, n_rows=len(rows), categorical=categories, random_state=random_state
+            train, n_rows=len(rows), kinds=aligned.kinds, random_state=random_state
         )
     with clock("detection", "telling synthetic rows from real ones"):
         detected = _detect(train, sources, options)
@@ -234,7 +250,14 @@ def evaluate_synthetic(
         copies=copies.rows,
         findings=(
             usefulness,
-            judge_likeness(alike, detected, yardsticks, n_rows=min(len(train), len(rows))),
+            judge_likeness(
+                alike,
+                detected,
+                yardsticks,
+                n_train=len(train),
+                n_made=len(rows),
+                n_test=0 if test is None else len(test),
+            ),
             judge_privacy(
                 near,
                 copies,
@@ -242,6 +265,7 @@ def evaluate_synthetic(
                 n_compared=n_compared,
                 share_error=share_error,
                 n_seen=n_seen,
+                values=count_values(train, rows, None if n_seen else test),
             ),
         ),
         made=dict(made or {}),
@@ -249,6 +273,7 @@ def evaluate_synthetic(
         seed=random_state,
         seconds=clock.seconds,
         names=named,
+        least_rows=least,
     )
 
 
@@ -308,8 +333,10 @@ def _unjudged(aligned: AlignedTables, target: Hashable | None) -> Finding | None
     if aligned["synthetic"][target].isna().all():
         why = f"No synthetic row has a value of {name}, so that nothing can be learned about it."
         return Finding("usefulness", "poor", why)
-    if "test" not in aligned.tables and aligned["real"][target].count() < 2:
-        why = f"Not known: one real row alone has a value of {name}, and at least two are needed."
+    n_known = int(aligned["real"][target].count())
+    if "test" not in aligned.tables and n_known < 2:
+        has = "one real row alone has" if n_known else "no real row has"
+        why = f"Not known: {has} a value of {name}, and at least two are needed."
         return Finding("usefulness", "unknown", why)
     return None
 

@@ -14,6 +14,7 @@ from ._associations import associations
 from ._charts import Bars, Histogram, category_bars, histogram
 from ._labels import shortened, text_width
 from ._page import render
+from ._shown import is_identifier
 from ._synthetic import SyntheticEvaluation
 from ._verdict import HELD_OUT, LEARNERS, RULES, SYNTHETIC
 
@@ -73,6 +74,7 @@ class _Column:
     held_out: float
     chart: Histogram | Bars | None
     is_number: bool
+    why: str  # there is no chart
 
 
 def synthetic_page(found: SyntheticEvaluation) -> str:
@@ -98,6 +100,7 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
         privacy=_privacy(found),
         made=_made(found),
         rules=RULES,
+        least=found.least_rows,
     )
 
 
@@ -186,22 +189,31 @@ def _values(found: SyntheticEvaluation, *measures: str) -> list[dict[Hashable, A
 
 
 def _columns(found: SyntheticEvaluation) -> list[_Column]:
-    return [
-        _Column(
-            str(row["column"]),
-            "Kolmogorov–Smirnov" if row["measure"] == "ks" else "total variation",
-            row["mean"],
-            row["held_out"],
-            _chart(found, row["column"]),
-            found.kinds[row["column"]] != "category",
-        )
-        for row in _values(found, "ks", "tv")
-    ]
+    columns = []
+    for row in _values(found, "ks", "tv"):
+        chart, why = _chart(found, row["column"])
+        measure = "Kolmogorov–Smirnov" if row["measure"] == "ks" else "total variation"
+        scores = row["mean"], row["held_out"]
+        is_number = found.kinds[row["column"]] != "category"
+        columns.append(_Column(str(row["column"]), measure, *scores, chart, is_number, why))
+    return columns
 
 
-def _chart(found: SyntheticEvaluation, column: Hashable) -> Histogram | Bars | None:
-    draw = category_bars if found.kinds[column] == "category" else histogram
-    return draw(found.train[column], found.synthetic[column])
+def _chart(found: SyntheticEvaluation, column: Hashable) -> tuple[Histogram | Bars | None, str]:
+    """The chart, or why there is none."""
+    real, made = found.train[column], found.synthetic[column]
+    if not real.count() or not made.count():
+        return None, f"No {'synthetic' if real.count() else 'real'} row has a value."
+    if _names_rows(found, column):
+        return None, "Identifier, not shown: nearly all values differ."
+    draw: Any = category_bars if found.kinds[column] == "category" else histogram
+    others = [] if found.test is None else [found.test[column]]
+    chart = draw(real, made, others, least=found.least_rows)
+    return chart, "" if chart else f"Not shown: too few values that {found.least_rows} rows share."
+
+
+def _names_rows(found: SyntheticEvaluation, column: Hashable) -> bool:
+    return is_identifier(found.train[column])
 
 
 def _column_table(found: SyntheticEvaluation) -> list[dict[str, Any]]:
@@ -225,7 +237,8 @@ def _column_table(found: SyntheticEvaluation) -> list[dict[str, Any]]:
 
 def _heat(found: SyntheticEvaluation) -> dict[str, Any] | None:
     """Associations of the real columns and of the synthetic ones; of many columns, the worst."""
-    columns: list[Hashable] = list(found.train.columns)
+    # an identifier goes with every column, whatever the rows are
+    columns: list[Hashable] = [name for name in found.train if not _names_rows(found, name)]
     if len(columns) < 2:
         return None
     left_out = len(columns) - _MAPPED
@@ -272,7 +285,9 @@ def _strongest(values: np.ndarray, names: Sequence[str]) -> str:
 
 
 def _worst_pairs(found: SyntheticEvaluation) -> list[dict[Hashable, Any]]:
-    return _values(found, "correlation", "contingency")[:_PAIRS]
+    rows = _values(found, "correlation", "contingency")
+    ends = ("column", "other_column")
+    return [row for row in rows if not any(_names_rows(found, row[end]) for end in ends)][:_PAIRS]
 
 
 def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:

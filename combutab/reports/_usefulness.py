@@ -6,9 +6,11 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from ._verdict import (
+    FEW,
     FEWEST,
     KEPT_FAIR,
     KEPT_GOOD,
@@ -17,10 +19,12 @@ from ._verdict import (
     SYNTHETIC,
     Finding,
     counted,
-    level_of,
+    level_within,
     percent,
+    points,
 )
 
+_SOME = 0.1  # skill over guessing that is no longer next to nothing
 _ROUGH = 0.1  # two standard errors of the share that is kept, from where they are told
 # After training on the synthetic rows, on the real ones, and by guessing.
 _SENTENCES = {
@@ -48,6 +52,7 @@ class _Skill:
     made: float
     guess: float
     error: float  # standard error of the first
+    gap_error: float  # and of its distance to the second
     note: str  # of the training on the synthetic rows
 
     @property
@@ -57,6 +62,21 @@ class _Skill:
     @property
     def is_one(self) -> bool:
         return self.over_guessing >= max(LITTLE, 2 * self.error)  # False of NaN
+
+    @property
+    def may_be_some(self) -> bool:
+        """Whether the real rows may teach what is worth telling, for all that is known."""
+        return not self.over_guessing + 2 * self.error < _SOME
+
+    @property
+    def kept(self) -> float:
+        """The share of the skill that is kept: below 0 of what is worse than guessing."""
+        return (self.made - self.guess) / self.over_guessing
+
+    @property
+    def off(self) -> float:
+        """Two standard errors of it."""
+        return 2 * (self.gap_error + abs(1 - self.kept) * self.error) / self.over_guessing
 
     def told(self, score: float) -> str:
         if score < 0:
@@ -98,28 +118,32 @@ def judge_usefulness(
             why = f"Not known: all {rows} tested on have the same value of {name}"
         return Finding("usefulness", "unknown", f"{why}.", tuple(notes))
     if not skill.is_one:
-        little = "teach next to nothing" if skill.over_guessing < LITTLE else "may teach nothing"
+        little = (
+            "may teach nothing" if skill.may_be_some else "teach these learners next to nothing"
+        )
         sentence = (
             f"Not known: even the real rows {little} about {name}. After learning from them, "
             f"{learner} {synthetic.format(skill.told(skill.real), rows=rows)}; {guessing}."
         )
         return Finding("usefulness", "unknown", sentence, tuple(notes))
-    kept = min(max((skill.made - skill.guess) / skill.over_guessing, 0.0), 1.0)
+    kept, low, high = (_share(skill.kept + off) for off in (0.0, -skill.off, skill.off))
     share = {0.0: "nothing", 1.0: "all"}.get(kept, percent(kept))
+    off = max(kept - low, high - kept)
+    level = level_within(skill.kept, skill.off, KEPT_GOOD, KEPT_FAIR)
+    rough = f", give or take {points(off)}" if off > _ROUGH else ""
     sentence = (
-        f"The synthetic rows keep {share} of what the real rows teach about {name}: after learning "
-        f"from them, {learner} {synthetic.format(skill.told(skill.made), rows=rows)}; after "
-        f"learning from the real rows, {real.format(skill.told(skill.real))}; {guessing}."
+        f"he synthetic rows keep {share} of what the real rows teach about {name}{rough}: after "
+        f"learning from them, {learner} {synthetic.format(skill.told(skill.made), rows=rows)}; "
+        f"after learning from the real rows, {real.format(skill.told(skill.real))}; {guessing}."
     )
-    off = 2 * skill.error / skill.over_guessing
-    if off > _ROUGH:
-        notes.append(
-            f"With {rows} to test on, the share that is kept is rough: give or take about "
-            f"{min(100 * off, 100):.0f} percentage points."
-        )
+    sentence = f"Not known, with so few rows: t{sentence}" if level == "unknown" else f"T{sentence}"
     if skill.note:
         notes.append(f"Of the training on the synthetic rows: {skill.note}.")
-    return Finding("usefulness", level_of(kept, KEPT_GOOD, KEPT_FAIR), sentence, tuple(notes))
+    return Finding("usefulness", level, sentence, tuple(notes))
+
+
+def _share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
 
 
 def _best(efficacy: pd.DataFrame, guess: float, n_test: int) -> _Skill:
@@ -139,13 +163,16 @@ def _best_by(efficacy: pd.DataFrame, metric: str, guess: float, n: float) -> _Sk
     best = real.iloc[int(real["mean"].fillna(-math.inf).argmax())]
     made = table[(table["source"] == SYNTHETIC) & (table["learner"] == best["learner"])].iloc[0]
     score = float(best["mean"])
+    error = _standard_error(metric, score, n)
     return _Skill(
         metric,
         str(best["learner"]),
         score,
         float(made["mean"]),
         guess,
-        _standard_error(metric, score, n),
+        max(error, float(np.nan_to_num(best["se"]))),
+        # of scores that are equal in a few rows, the difference is not certain either
+        max(error if n < FEW else 0.0, float(np.nan_to_num(made["gap_se"]))),
         str(made["note"]),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 SYNTHETIC, HELD_OUT = "synthetic", "held-out real"  # the sources of all tables
@@ -21,7 +22,9 @@ KEPT_GOOD, KEPT_FAIR = 0.9, 0.7
 LITTLE = 0.02  # skill over guessing below which there is nothing to keep
 FEWEST = 10  # rows to test on below which no score says anything
 ALIKE_GOOD, ALIKE_FAIR = 0.9, 0.75
-TIED = 0.01  # of the pairs' scores, by which real rows are above independent columns
+TOLD_GOOD, TOLD_FAIR = 0.65, 0.8  # areas under the ROC curve up to which rows are so alike
+FEW = 100  # rows below which no learner learns to tell tables apart
+UNTIED = 0.1  # association up to which columns have nothing to do with each other
 ERRORS = 3.0  # standard errors up to which chance explains a sign
 RARE = 0.001  # probability from which on chance explains copies
 CLEAR = 0.55  # from where a sign is clear; one half is ideal
@@ -35,21 +38,27 @@ RULES = {
         "that of always naming the most frequent class, or R². Where no accuracy is better than "
         "guessing, as may be if one class is rare, it is the area under the ROC curve over 0.5. "
         f"Good from {KEPT_GOOD}, fair from {KEPT_FAIR}. Not known where the skill after training "
-        f"on the real rows is below {LITTLE} or twice its standard error, or with fewer than "
-        f"{FEWEST} rows to test on."
+        f"on the real rows is below {LITTLE} or twice its standard error, with fewer than "
+        f"{FEWEST} rows to test on, or where two standard errors of the share reach from poor to "
+        "good."
     ),
     "likeness": (
-        "The mean of two numbers: the mean score of the columns, and how much of what ties columns "
-        "together is kept. That is 0 if their pairs score as those of columns that have nothing "
-        "to do with each other, and 1 if they score as those of held-out real rows (without these: "
-        "of real rows drawn again). The second is left out where the two are less than "
-        f"{TIED} apart. Good from {ALIKE_GOOD}, fair from {ALIKE_FAIR}. Not known where it is "
-        "lower, but held-out real rows score no higher: there are too few rows then."
+        "As good as the worst of three parts. The columns: their mean score, with what chance "
+        "takes from it given back; chance is how real rows differ from other real rows. What ties "
+        "columns together: 0 if the pairs that are tied score as those of shuffled columns, and 1 "
+        "if they score as those of real rows; there is no such part where no two real columns are "
+        f"associated by more than {UNTIED}, or the rows are too few to show so weak a tie. Both "
+        f"are good from {ALIKE_GOOD}, fair from {ALIKE_FAIR}. Whole rows: how often a learner "
+        f"tells them from real ones, good up to {TOLD_GOOD}, fair up to {TOLD_FAIR} (area under "
+        "the ROC curve; the better of two learners). A part is not known where chance may move it "
+        f"from poor to good, and whole rows with fewer than {FEW} of either table, unless they "
+        "are poor. Then the whole is not known, unless another part is poor."
     ),
     "privacy": (
-        "Three signs count: the share of synthetic rows nearer to a row learned from than to any "
-        "held-out one (ideally 0.5), the area under the attacker's ROC curve (0.5), and copies of "
-        "rows that the real table has once (as many as of held-out rows). A sign is one if it is "
+        "Four signs count: the share of synthetic rows nearer to a row learned from than to any "
+        "held-out one (ideally 0.5), the area under the attacker's ROC curve (0.5), copies of "
+        "rows that the real table has once (as many as of held-out rows), and copies of a column's "
+        "values that one real row has. A sign is one if it is "
         f"more than {ERRORS:g} standard errors above the ideal, or so many copies have a "
         f"probability below {RARE}; what is less may be chance. The first one's standard error is "
         "measured: real rows of both kinds are mixed and split anew at random. Good without any "
@@ -107,3 +116,33 @@ def counted(n: int, what: str) -> str:
     ('1 real row', '4,000 real rows')
     """
     return f"{n:,} {what}{'s' * (n != 1)}"
+
+
+def level_within(value: float, off: float, good: float, fair: float) -> str:
+    """The level of a value that is known give or take so much: "unknown" from poor to good.
+
+    >>> level_within(0.5, 0.1, 0.9, 0.75), level_within(0.5, 0.45, 0.9, 0.75)
+    ('poor', 'unknown')
+    >>> level_within(0.92, 0.1, 0.9, 0.75), level_within(0.92, 0.2, 0.9, 0.75)
+    ('good', 'unknown')
+    """
+    ends = {level_of(value - off, good, fair), level_of(value + off, good, fair)}
+    return "unknown" if ends == {"good", "poor"} else level_of(value, good, fair)
+
+
+def worst_level(levels: Sequence[str]) -> str:
+    """Poor, whatever else; not known, if that is not known of a part; else the lowest.
+
+    >>> worst_level(["good", "unknown", "fair"]), worst_level(["good", "poor", "unknown"])
+    ('unknown', 'poor')
+    """
+    return min(levels, key=("poor", "unknown", "fair", "good").index)
+
+
+def points(share: float) -> str:
+    """A difference of shares, in percentage points.
+
+    >>> points(0.123), points(2.0)
+    ('12 points', '100 points')
+    """
+    return f"{min(100 * share, 100):.0f} points"

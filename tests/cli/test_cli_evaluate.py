@@ -115,6 +115,19 @@ def test_options_reach_the_evaluation(folder, arguments):
     assert arguments["made"] == {}
 
 
+@pytest.mark.parametrize(
+    ("text", "value"), [("5", 5), ("1", 1), ("0.01", 0.01), ("0", None), ("1.5", None), ("k", None)]
+)
+def test_how_many_rows_a_value_needs_to_be_shown(folder, arguments, capsys, text, value):
+    assert main(["evaluate", "real.csv", "made.csv", "--min-frequency", text]) == 2
+    if value is None:
+        assert "--min-frequency" in capsys.readouterr().err
+        assert arguments == {}
+    else:
+        assert arguments["min_frequency"] == value
+        assert type(arguments["min_frequency"]) is type(value)
+
+
 def test_files_of_one_name_are_called_by_their_places(folder, arguments):
     Path("other").mkdir()
     people(150, 5).to_csv("other/real.csv", index=False)
@@ -355,6 +368,7 @@ def test_the_generator_does_not_see_the_rows_set_aside(folder, arguments, monkey
     pd.testing.assert_frame_equal(pd.read_csv("new.csv"), made, check_dtype=False)
     assert arguments["target"] == "dear"
     assert arguments["categorical"] == ["age"]
+    assert arguments["min_frequency"] == 1
     assert arguments["made"]["Generator"].startswith("CTGAN of combutab ")
 
 

@@ -106,7 +106,7 @@ def test_one_class_scores_as_the_constant_prediction(learner):
     (note,) = set(table.loc[table["source"] == "synthetic", "note"])
     assert note == (
         "one class to learn from: the prediction is constant; "
-        "no rows to learn these classes from: no"
+        "no rows to learn a class of the test rows from"
     )
     assert (table.loc[table["source"] == "real", "note"] == "").all()
 
@@ -142,7 +142,7 @@ def test_classes_that_the_synthetic_table_lacks():
     areas = [roc_auc_score(test["y"] == c, chances[:, i]) for i, c in enumerate(model.classes_)]
     assert of(table, "roc_auc")[0] == pytest.approx((sum(areas) + 0.5) / 3, abs=1e-5)
     assert all(0.5 < area < 0.8 for area in of(table, "roc_auc"))
-    assert set(of(table, "roc_auc", "note")) == {"no rows to learn these classes from: mid"}
+    assert set(of(table, "roc_auc", "note")) == {"no rows to learn a class of the test rows from"}
     assert set(of(table, "roc_auc", "note", "real")) == {""}
 
 
@@ -239,3 +239,27 @@ def test_what_is_no_synthetic_table_is_refused():
         run(train, train, [])
     with pytest.raises(ValueError, match="synthetic is empty"):
         run(train, train, {})
+
+
+def test_errors_are_those_of_other_test_rows():
+    """Of many test sets of one distribution, scores and gaps differ by about the errors told."""
+    rng = np.random.default_rng(0)
+
+    def draw(n, slope):
+        x = rng.normal(size=n)
+        return pd.DataFrame({"x": x, "y": np.where(slope * x + rng.normal(size=n) > 0, "a", "b")})
+
+    train, made = draw(400, 1.0), draw(400, 0.3)
+    tables = [
+        run(train, draw(150, 1.0), made, learners="linear", n_resamples=200) for _ in range(40)
+    ]
+    for metric in ("accuracy", "roc_auc"):
+        rows = pd.concat([table[table["metric"] == metric] for table in tables])
+        for source, group in rows.groupby("source"):
+            assert group["se"].mean() == pytest.approx(group["mean"].std(ddof=1), rel=0.35)
+            if source == "synthetic":
+                assert group["gap_se"].mean() == pytest.approx(group["gap"].std(), rel=0.5)
+        assert (rows.loc[rows["source"] == "real", "gap_se"] == 0).all()
+    assert tables[0].loc[tables[0]["metric"] == "f1_macro", "se"].isna().all()
+    with pytest.raises(ValueError, match="n_resamples must be 0 or an integer of at least 2"):
+        run(train, made, made, n_resamples=1)

@@ -8,9 +8,10 @@ import pytest
 
 from combutab.reports._copies import Copies
 from combutab.reports._disclosure import judge_privacy
-from combutab.reports._likeness import Yardsticks, judge_likeness, measure_yardsticks
+from combutab.reports._likeness import judge_likeness
 from combutab.reports._usefulness import judge_usefulness
 from combutab.reports._verdict import RULES
+from combutab.reports._yardsticks import Yardsticks, measure_yardsticks
 
 NONE = Copies(rows=0, of_single=0, expected=0.0, pvalue=1.0)
 
@@ -18,14 +19,17 @@ NONE = Copies(rows=0, of_single=0, expected=0.0, pvalue=1.0)
 # ---- usefulness --------------------------------------------------------------------------------
 
 
-def efficacy(note="", **scores):
+def efficacy(note="", se=0.0, gap_se=0.0, **scores):
     """Of metric=(real, synthetic), or of several learners: metric={learner: (real, synthetic)}."""
     rows = []
     for metric, of in scores.items():
         for learner, pair in (of if isinstance(of, dict) else {"linear": of}).items():
             for source, mean in zip(("real", "synthetic"), pair, strict=True):
-                rows.append((learner, metric, source, mean, note * (source == "synthetic")))
-    return pd.DataFrame(rows, columns=["learner", "metric", "source", "mean", "note"])
+                told = note * (source == "synthetic")
+                rows.append((learner, metric, source, mean, told, se, gap_se))
+    return pd.DataFrame(
+        rows, columns=["learner", "metric", "source", "mean", "note", "se", "gap_se"]
+    )
 
 
 def usefulness(table, *, guess=0.5, n_test=4000, seen=False):
@@ -108,13 +112,17 @@ def test_a_rare_class_is_judged_by_the_area():
 def test_where_real_rows_teach_nothing(scores, guess):
     found = usefulness(efficacy(**scores), guess=guess)
     assert found.level == "unknown"
-    assert "even the real rows teach next to nothing about 'income'" in found.sentence
+    assert (
+        "even the real rows teach these learners next to nothing about 'income'" in found.sentence
+    )
 
 
 def test_a_skill_within_its_error_is_none():
     # 0.6 of 100 rows: the standard error is 0.049, guessing is 0.1 below
     table = efficacy(accuracy=(0.59, 0.59), roc_auc=(0.5, 0.5))
-    assert usefulness(table, n_test=100).level == "unknown"
+    found = usefulness(table, n_test=100)
+    assert found.level == "unknown"
+    assert "even the real rows may teach nothing about 'income'" in found.sentence
     assert usefulness(table, n_test=200).level == "good"
 
 
@@ -133,13 +141,39 @@ def test_a_constant_target():
 
 
 def test_what_limits_the_usefulness_is_said():
-    # R2 of 0.5 on 50 rows: the standard error is 2 sqrt(0.5) 0.5 / sqrt(50) = 0.1; twice, over 0.5
-    table = efficacy(note="one class to learn from", r2=(0.5, 0.5))
-    rough, noted = usefulness(table, guess=0.0, n_test=50).notes
-    assert rough.endswith("give or take about 40 percentage points.")
-    assert noted == "Of the training on the synthetic rows: one class to learn from."
+    # two standard errors of the gap, over a skill of 0.5: 0.16
+    table = efficacy(note="one class to learn from", gap_se=0.04, r2=(0.5, 0.5))
+    found = usefulness(table, guess=0.0, n_test=400)
+    assert found.level == "good"
+    assert "about 'income', give or take 16 points: after" in found.sentence
+    assert found.notes == ("Of the training on the synthetic rows: one class to learn from.",)
     (seen,) = usefulness(efficacy(r2=(0.5, 0.5)), guess=0.0, seen=True).notes
     assert "set aside" in seen
+
+
+@pytest.mark.parametrize(
+    ("made", "gap_se", "level"),
+    [
+        (0.05, 0.2, "unknown"),  # 0.1 give or take 0.8, and 0.9 times the error of 0.5 again
+        (0.05, 0.05, "poor"),
+        (0.5, 0.04, "good"),
+        (0.5, 0.08, "unknown"),  # 1 give or take 0.32
+        (0.41, 0.025, "fair"),  # 0.82 give or take 0.1: perhaps good, not poor
+        (0.41, 0.06, "unknown"),
+    ],
+)
+def test_a_share_that_may_be_poor_as_well_as_good_is_not_known(made, gap_se, level):
+    # of these the first was "poor", with "give or take about 89 percentage points" below it
+    found = usefulness(efficacy(gap_se=gap_se, r2=(0.5, made)), guess=0.0, n_test=10**6)
+    assert found.level == level
+    assert found.sentence.startswith("Not known") == (level == "unknown")
+
+
+def test_errors_are_those_of_few_rows_where_a_resample_shows_none():
+    # all of 20 rows right, in every resample: not certain all the same
+    found = usefulness(efficacy(accuracy=(1.0, 1.0), roc_auc=(1.0, 1.0)), n_test=20)
+    assert found.level == "good"
+    assert "give or take" in found.sentence
 
 
 def test_names_are_told_on_one_line():
@@ -151,126 +185,180 @@ def test_names_are_told_on_one_line():
 # ---- likeness ----------------------------------------------------------------------------------
 
 
-def fidelity(shapes, pairs=(), held_out=None):
+def fidelity(shapes, pairs=(), held_out=None, missing=()):
     rows = [("shape", "ks", f"c{i}", None, "synthetic", v, True) for i, v in enumerate(shapes)]
     rows += [("shape", "wasserstein", f"c{i}", None, "synthetic", 9.0, False) for i in (0, 1)]
     rows += [("pairs", "correlation", "c0", "c1", "synthetic", v, True) for v in pairs]
     rows += [("coverage", "range_coverage", "c0", None, "synthetic", 0.0, True)]
+    rows += [
+        ("missing", "missing_share", f"c{i}", None, "synthetic", v, True)
+        for i, v in enumerate(missing)
+    ]
     if held_out is not None:
         rows += [("shape", "ks", "c0", None, "held-out real", held_out, True)]
     columns = ["aspect", "measure", "column", "other_column", "source", "mean"]
     return pd.DataFrame(rows, columns=[*columns, "greater_is_better"])
 
 
-def detection(area=None, held_out=None):
-    rows = [("linear", "synthetic", 1.0)] if area is not None else []
-    rows += [
-        ("hist_gradient_boosting", source, value)
-        for source, value in (("synthetic", area), ("held-out real", held_out))
-        if value is not None
-    ]
+def detection(area=0.5, held_out=None, linear=0.0):
+    rows = [("linear", "synthetic", linear), ("hist_gradient_boosting", "synthetic", area)]
+    if held_out is not None:
+        rows += [("hist_gradient_boosting", "held-out real", held_out)]
     return pd.DataFrame(rows, columns=["learner", "source", "mean"])
 
 
-ALONE = Yardsticks(math.nan, math.nan)  # of one column
-UNTIED = Yardsticks(independent=0.985, real=0.99)
-TIED = Yardsticks(independent=0.8, real=0.95)
+NOWHERE = detection()[:0]
+OPEN = (math.inf, math.inf)
+PAIR = ("c0", "c1")
+
+
+def yardsticks(chance=0.0, off=0.0, *, ties=None, ties_off=(0.0, 0.0), strongest=0.0):
+    return Yardsticks({"c0": chance, "c1": chance}, off, ties or {}, ties_off, strongest)
+
+
+TIED = yardsticks(ties={PAIR: (0.2, 0.05)})
+
+
+def likeness(table, told=None, sticks=None, *, n=10_000, n_test=0):
+    told = detection() if told is None else told
+    sticks = yardsticks() if sticks is None else sticks
+    return judge_likeness(table, told, sticks, n_train=n, n_made=n, n_test=n_test)
 
 
 @pytest.mark.parametrize(
-    ("shapes", "pairs", "level", "shares"),
+    ("shapes", "pairs", "area", "level"),
     [
-        ([0.9, 1.0], [0.92], "fair", ("95 %", "80 %")),  # (0.95 + 0.12 / 0.15) / 2
-        ([1.0, 1.0], [0.92], "good", ("100 %", "80 %")),
-        ([1.0, 1.0], [0.8], "poor", ("100 %", "0 %")),
-        ([0.9, 0.9], [0.89], "fair", ("90 %", "60 %")),
-        ([0.9, 0.9], [0.8899], "poor", ("90 %", "59 %")),
-        ([0.9, 0.9], [0.7], "poor", ("90 %", "0 %")),  # no less than nothing
-        ([0.8, 0.8], [0.99], "good", ("80 %", "100 %")),  # and no more than all
-        ([math.nan, 0.9], [0.95], "good", ("90 %", "100 %")),
+        ([0.9, 1.0], [0.95], 0.6, "good"),
+        ([0.9, 0.9], [0.935], 0.64, "good"),  # 0.135 of 0.15 are 90 %
+        ([0.89, 0.9], [0.95], 0.6, "fair"),
+        ([1.0, 1.0], [0.93], 0.6, "fair"),  # 87 %
+        ([1.0, 1.0], [0.95], 0.7, "fair"),
+        ([0.7, 0.7], [0.95], 0.6, "poor"),
+        ([1.0, 1.0], [0.8], 0.6, "poor"),  # nothing is kept; their mean was "fair"
+        ([1.0, 1.0], [0.7], 0.6, "poor"),
+        ([1.0, 1.0], [0.95], 0.96, "poor"),  # told apart in 96 of 100 cases: this was "good"
+        ([math.nan, 0.9], [0.95], 0.6, "good"),
     ],
 )
-def test_the_mean_of_columns_and_of_what_ties_them(shapes, pairs, level, shares):
-    found = judge_likeness(fidelity(shapes, pairs), detection(0.6), TIED, n_rows=1000)
+def test_a_table_is_as_alike_as_the_worst_of_its_parts(shapes, pairs, area, level):
+    found = likeness(fidelity(shapes, pairs), detection(area), TIED)
     assert (found.subject, found.level) == ("likeness", level)
-    assert f"match the real ones to {shares[0]} on average" in found.sentence
-    assert f"; {shares[1]} of what ties columns together is kept" in found.sentence
 
 
-def test_columns_that_nothing_ties_are_judged_alone():
-    found = judge_likeness(fidelity([0.9, 0.92], [0.1]), detection(), UNTIED, n_rows=1000)
-    assert found.level == "good"
-    assert found.sentence.endswith("have next to nothing to do with each other.")
+@pytest.mark.parametrize(
+    ("pairs", "share"),
+    [([0.95], "100 %"), ([0.99], "100 %"), ([0.92], "80 %"), ([0.8], "0 %"), ([0.7], "0 %")],
+)
+def test_the_share_of_what_ties_columns_together(pairs, share):
+    found = likeness(fidelity([1.0, 1.0], pairs), None, TIED)
+    assert f"; {share} of what ties columns together is kept; shown" in found.sentence
+
+
+def test_what_chance_takes_from_columns_is_given_back():
+    # real rows lose 0.12 by chance: of a loss of 0.13 the rest is sqrt(0.13^2 - 0.12^2) = 0.05
+    assert likeness(fidelity([0.87, 0.87])).level == "fair"
+    assert likeness(fidelity([0.87, 0.87]), None, yardsticks(0.12)).level == "good"
+    assert likeness(fidelity([0.6, 0.6]), None, yardsticks(0.12)).level == "poor"
+
+
+@pytest.mark.parametrize(
+    ("strongest", "level", "says"),
+    [
+        (0.09, "good", "no two real columns are associated by more than 0.1"),
+        (0.3, "good", "is too weak to show in so few rows"),
+        (0.62, "unknown", "whether what ties columns together is kept is left open"),
+    ],
+)
+def test_ties_that_are_not_seen_are_not_called_absent(strongest, level, says):
+    found = likeness(fidelity([1.0, 1.0], [0.9]), None, yardsticks(strongest=strongest))
+    assert found.level == level
+    assert says in found.sentence
+
+
+def test_what_chance_may_make_good_or_poor_is_not_known():
+    table = fidelity([1.0, 1.0], [0.89])  # 60 %
+    sure = yardsticks(ties={PAIR: (0.2, 0.05)}, ties_off=(0.1, 0.1))
+    unsure = yardsticks(ties={PAIR: (0.2, 0.05)}, ties_off=(0.2, 0.4))
+    found = likeness(table, None, sure)
+    assert found.level == "poor"
+    assert "60 % of what ties columns together is kept, give or take 10 points;" in found.sentence
+    found = likeness(table, None, unsure, n=200)
+    assert found.level == "unknown"
+    assert found.sentence.startswith("Not known, with 200 rows: the columns match")
+    assert "give or take 32 points, which leaves it open" in found.sentence
+    # another part that is poor beyond doubt decides
+    assert likeness(table, detection(0.99), unsure).level == "poor"
+    assert likeness(fidelity([0.7, 0.7]), None, yardsticks(off=0.1)).level == "poor"
+    assert likeness(fidelity([0.7, 0.7]), None, yardsticks(off=0.25)).level == "unknown"
+
+
+def test_the_learner_that_tells_tables_apart_best_is_named():
+    found = likeness(fidelity([1.0]), detection(0.6, linear=0.97))
+    assert found.level == "poor"
+    assert "a linear model tells which is which in 97 of 100 cases" in found.sentence
+    assert "in more than 99 of 100" in likeness(fidelity([1.0]), detection(0.9951)).sentence
+
+
+def test_few_rows_do_not_teach_to_tell_tables_apart():
+    assert likeness(fidelity([1.0]), detection(0.5), n=99).level == "unknown"
+    assert likeness(fidelity([1.0]), detection(0.5), n=100).level == "good"
+    assert likeness(fidelity([1.0]), detection(0.95), n=50).level == "poor"
+    assert likeness(fidelity([1.0]), detection(1.0), n=5).level == "unknown"  # as rows may be
+    assert likeness(fidelity([1.0]), NOWHERE).level == "unknown"
 
 
 def test_likeness_in_words():
     table = fidelity([0.81, 0.97], [0.935], held_out=0.98)
-    found = judge_likeness(table, detection(0.714, 0.506), TIED, n_rows=1000)
+    sticks = yardsticks(0.02, ties={PAIR: (0.2, 0.05)})
+    found = likeness(table, detection(0.714, 0.506), sticks)
+    assert found.level == "fair"
     assert found.sentence == (
-        "The columns match the real ones to 89 % on average (held-out real rows: 98 %), the column "
-        "'c0' least, to 81 %; 90 % of what ties columns together is kept; shown a real row and a "
-        "synthetic one, gradient boosting tells which is which in 71 of 100 cases (50 is chance; "
-        "held-out real rows: 51)."
+        "The columns match the real ones to 89 % on average (as many real rows, by chance: 98 %; "
+        "held-out real rows: 98 %), the column 'c0' least, to 81 %; 90 % of what ties columns "
+        "together is kept; shown a real row and a synthetic one, gradient boosting tells which is "
+        "which in 71 of 100 cases (50 is chance; held-out real rows: 51)."
     )
     assert found.notes == ()
 
 
-def test_one_column_and_no_detection():
-    found = judge_likeness(fidelity([0.95]), detection(), ALONE, n_rows=1000)
-    assert found.sentence == "The columns match the real ones to 95 % on average."
+def test_missing_values_are_a_part_of_a_column():
+    found = likeness(fidelity([1.0, 1.0], missing=[1.0, 0.2]))
+    assert "match the real ones to 60 % on average" in found.sentence
+    assert "'c1' least, to 20 %" in found.sentence
+    assert found.level == "poor"
 
 
-def test_rows_that_are_told_apart_are_not_called_alike_in_silence():
-    def notes(*areas):
-        return judge_likeness(fidelity([0.95]), detection(*areas), ALONE, n_rows=1000).notes
-
-    (note,) = notes(0.99)
-    assert "easily told from real ones" in note
-    assert notes(0.79) == ()
-    # nor are held-out real rows, where time has gone by
-    assert notes(0.99, 0.95) == ()
+def test_held_out_rows_that_differ_are_noted():
+    (note,) = likeness(fidelity([1.0]), detection(0.99, 0.95), n_test=500).notes
+    assert "the two real tables differ" in note
+    assert likeness(fidelity([1.0]), detection(0.99, 0.95), n_test=50).notes == ()
 
 
-def test_what_real_rows_do_not_reach_is_not_asked_for():
-    def judge(share, held_out, yardsticks=ALONE):
-        table = fidelity([share], [0.9], held_out=held_out)
-        return judge_likeness(table, detection(), yardsticks, n_rows=20)
-
-    found = judge(0.7, 0.69)
-    assert found.level == "unknown"
-    assert found.sentence.startswith("Not known, with so few rows: the columns match")
-    assert judge(0.7, 0.71).level == "poor"
-    assert judge(0.95, 0.9).level == "good"
-    assert judge(0.7, 0.69, TIED).level == "poor"  # what ties them is lost, few rows or not
-
-
-def test_few_rows_without_others_beside_are_noted():
-    (note,) = judge_likeness(fidelity([0.7]), detection(), ALONE, n_rows=20).notes
-    assert note == "With 20 rows, chance alone makes tables differ."
-
-
-def test_yardsticks_are_independent_columns_and_real_rows():
+def test_yardsticks_are_real_rows_and_shuffled_ones():
     rng = np.random.default_rng(0)
     x = rng.normal(size=2000)
     table = pd.DataFrame({"x": x, "y": x, "z": rng.normal(size=2000)})
-    options = {"n_rows": 1500, "categorical": (), "random_state": 0}
-    found = measure_yardsticks(table, fidelity([0.9]), **options)
-    # correlations of 0 instead of 1, 0 and 0: scores 1/2, 1 and 1
-    assert found.independent == pytest.approx(2.5 / 3, abs=0.02)
-    assert found.real == pytest.approx(1.0, abs=0.02)
-    assert found.tied
-    held_out = fidelity([0.9], [0.97], held_out=0.9)
-    held_out.loc[held_out["aspect"] == "pairs", "source"] = "held-out real"
-    assert measure_yardsticks(table, held_out, **options).real == 0.97
-    assert not measure_yardsticks(table[["x", "z"]], fidelity([0.9]), **options).tied
-    alone = measure_yardsticks(table[["x"]], fidelity([0.9]), **options)
-    assert math.isnan(alone.independent)
-    assert not alone.tied
+    options = {"n_rows": 2000, "kinds": dict.fromkeys("xyz", "number"), "random_state": 0}
+    found = measure_yardsticks(table, **options)
+    # a correlation of 1 that is lost: a score of 1/2
+    assert list(found.ties) == [("x", "y")]
+    shuffled, real = found.ties["x", "y"]
+    assert shuffled == pytest.approx(0.5, abs=0.02)
+    assert real == pytest.approx(0.0, abs=0.01)
+    assert found.ties_off[0] < 0.1
+    # the mean of the statistic of Kolmogorov's distribution is 0.8687 sqrt(1/n + 1/m)
+    assert found.chance["z"] == pytest.approx(0.8687 * math.sqrt(2 / 2000), rel=0.25)
+    found = measure_yardsticks(table[["x", "z"]], **options)
+    assert found.ties == {}
+    assert found.strongest == pytest.approx(abs(np.corrcoef(x, table["z"])[0, 1]))
+    alone = measure_yardsticks(table[["x"]], **options)
+    assert (alone.ties, alone.strongest) == ({}, 0.0)
+    few = measure_yardsticks(table[:3], **options)
+    assert few.columns_off == math.inf
 
 
 def test_nothing_to_compare():
-    found = judge_likeness(fidelity([math.nan]), detection(), ALONE, n_rows=5)
-    assert found.level == "unknown"
+    assert likeness(fidelity([math.nan])).level == "unknown"
 
 
 # ---- privacy -----------------------------------------------------------------------------------
@@ -315,6 +403,23 @@ def test_copies_beyond_chance(pvalue, level):
     copies = Copies(rows=500, of_single=14, expected=10.0, pvalue=pvalue)
     assert judged(privacy(), copies).level == level
     assert judged(None, copies).level == {"good": "unknown"}.get(level, level)
+
+
+def test_values_of_single_rows_that_are_copied():
+    values = {
+        "mail": Copies(rows=240, of_single=240, expected=0.0, pvalue=0.0),
+        "name": Copies(rows=90, of_single=30, expected=0.4, pvalue=0.0),
+    }
+    for table in (privacy(), None):
+        found = judge_privacy(
+            table, NONE, n_made=2000, n_compared=10_000, share_error=0.01, values=values
+        )
+        assert found.level == "poor"
+        assert found.sentence.endswith(
+            "values of 'mail' that one real row alone has are copied in 240 synthetic rows (about "
+            "0 by chance), as are such values of 1 other column."
+        )
+    assert judged(privacy(), NONE).level == "good"
 
 
 def test_privacy_in_words():
@@ -381,7 +486,7 @@ def test_without_rows_that_the_generator_has_not_seen():
 
 def test_the_rules_name_the_thresholds():
     assert all(number in RULES["usefulness"] for number in ("0.9", "0.7", "0.02", "10"))
-    assert all(number in RULES["likeness"] for number in ("0.9", "0.75"))
+    assert all(number in RULES["likeness"] for number in ("0.9", "0.75", "0.65", "0.8", "100"))
     assert all(
         number in RULES["privacy"] for number in ("3 standard errors", "0.001", "0.55", "0.7")
     )
