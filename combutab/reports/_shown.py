@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-_ROW_NUMBERS = 2.0  # whole numbers that are all different, in a range of so many rows, number them
-_LONG = 1e8  # or are so long: accounts, telephones
+from combutab.preprocessing import find_identifiers
+
+_EXACT = 2**53  # floats beyond it are no whole numbers for certain
 _FEWEST = 20  # of so few rows all may well be different
 
 
@@ -31,14 +31,14 @@ def least_rows(min_frequency: float, n_rows: int) -> int:
 
     Examples
     --------
-    >>> least_rows(5, 1000), least_rows(0.01, 1050)
-    (5, 11)
+    >>> least_rows(5, 1000), least_rows(0.01, 1050), least_rows(0.1, 30)
+    (5, 11, 3)
     """
     whole = isinstance(min_frequency, numbers.Integral) and not isinstance(min_frequency, bool)
     if whole and min_frequency >= 1:
         return int(min_frequency)
     if isinstance(min_frequency, float) and 0.0 < min_frequency < 1.0:
-        return max(1, math.ceil(min_frequency * n_rows))
+        return max(1, math.ceil(min_frequency * n_rows - 1e-9))  # 0.1 * 30 is a little above 3
     raise ValueError(
         "min_frequency must be an integer of at least 1, or a share between 0 and 1, got "
         f"{min_frequency!r}"
@@ -64,7 +64,12 @@ def shown_values(real: Sequence[pd.Series], made: pd.Series, least: int) -> pd.I
 
 
 def is_identifier(column: pd.Series) -> bool:
-    """Whether the values of a real column name its rows: nearly all differ.
+    """Whether the values of a real column name its rows, or nearly all differ though no numbers.
+
+    Parameters
+    ----------
+    column : Series
+        As aligned: numbers are float64, datetimes datetime64, the others categories.
 
     Examples
     --------
@@ -74,13 +79,11 @@ def is_identifier(column: pd.Series) -> bool:
     False
     """
     known = column.dropna()
-    if len(known) < _FEWEST or column.dtype.kind == "M":
-        return False
-    n_different = known.nunique()
-    if column.dtype.kind != "f":
-        return bool(n_different > 0.5 * len(known))
-    values: Any = known.to_numpy()
-    if n_different < len(values) or (values != np.round(values)).any():
-        return False
-    dense = values.max() - values.min() < _ROW_NUMBERS * len(values)
-    return bool(dense or values.min() >= _LONG)
+    kind = column.dtype.kind
+    if kind == "f" and (known.abs() < _EXACT).all() and (known == known.round()).all():
+        known = known.astype(np.int64)
+    if find_identifiers(known) is not None:
+        return True
+    # of few rows, or of decimals as text: they go with every column all the same
+    many = len(known) >= _FEWEST and known.nunique() > 0.5 * len(known)
+    return kind not in "fM" and many

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +79,8 @@ class _Column:
 
 def synthetic_page(found: SyntheticEvaluation) -> str:
     """One self-contained HTML page of what was found."""
-    columns = _columns(found)
+    identifiers = {name for name in found.train if is_identifier(found.train[name])}
+    columns = _columns(found, identifiers)
     sections = [("columns", "Columns"), ("pairs", "Pairs of columns"), ("rows", "Whole rows")]
     if found.efficacy is not None:
         sections.insert(0, ("usefulness", "Learning from it"))
@@ -94,8 +95,8 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
         columns=columns[:_FIRST],
         more_columns=columns[_FIRST:],
         column_table=_column_table(found),
-        heat=_heat(found),
-        pairs=_worst_pairs(found),
+        heat=_heat(found, identifiers),
+        pairs=_worst_pairs(found, identifiers),
         rows=_row_scores(found),
         privacy=_privacy(found),
         made=_made(found),
@@ -188,10 +189,10 @@ def _values(found: SyntheticEvaluation, *measures: str) -> list[dict[Hashable, A
     return sorted(made, key=lambda row: (np.isnan(row["mean"]), row["mean"]))
 
 
-def _columns(found: SyntheticEvaluation) -> list[_Column]:
+def _columns(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> list[_Column]:
     columns = []
     for row in _values(found, "ks", "tv"):
-        chart, why = _chart(found, row["column"])
+        chart, why = _chart(found, row["column"], identifiers)
         measure = "Kolmogorov–Smirnov" if row["measure"] == "ks" else "total variation"
         scores = row["mean"], row["held_out"]
         is_number = found.kinds[row["column"]] != "category"
@@ -199,21 +200,19 @@ def _columns(found: SyntheticEvaluation) -> list[_Column]:
     return columns
 
 
-def _chart(found: SyntheticEvaluation, column: Hashable) -> tuple[Histogram | Bars | None, str]:
+def _chart(
+    found: SyntheticEvaluation, column: Hashable, identifiers: Collection[Hashable]
+) -> tuple[Histogram | Bars | None, str]:
     """The chart, or why there is none."""
     real, made = found.train[column], found.synthetic[column]
     if not real.count() or not made.count():
         return None, f"No {'synthetic' if real.count() else 'real'} row has a value."
-    if _names_rows(found, column):
-        return None, "Identifier, not shown: nearly all values differ."
+    if column in identifiers:
+        return None, "Identifier, not shown: hardly any rows share a value."
     draw: Any = category_bars if found.kinds[column] == "category" else histogram
     others = [] if found.test is None else [found.test[column]]
     chart = draw(real, made, others, least=found.least_rows)
     return chart, "" if chart else f"Not shown: too few values that {found.least_rows} rows share."
-
-
-def _names_rows(found: SyntheticEvaluation, column: Hashable) -> bool:
-    return is_identifier(found.train[column])
 
 
 def _column_table(found: SyntheticEvaluation) -> list[dict[str, Any]]:
@@ -235,10 +234,10 @@ def _column_table(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     ]
 
 
-def _heat(found: SyntheticEvaluation) -> dict[str, Any] | None:
+def _heat(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> dict[str, Any] | None:
     """Associations of the real columns and of the synthetic ones; of many columns, the worst."""
     # an identifier goes with every column, whatever the rows are
-    columns: list[Hashable] = [name for name in found.train if not _names_rows(found, name)]
+    columns: list[Hashable] = [name for name in found.train if name not in identifiers]
     if len(columns) < 2:
         return None
     left_out = len(columns) - _MAPPED
@@ -284,10 +283,12 @@ def _strongest(values: np.ndarray, names: Sequence[str]) -> str:
     )
 
 
-def _worst_pairs(found: SyntheticEvaluation) -> list[dict[Hashable, Any]]:
+def _worst_pairs(
+    found: SyntheticEvaluation, identifiers: Collection[Hashable]
+) -> list[dict[Hashable, Any]]:
     rows = _values(found, "correlation", "contingency")
     ends = ("column", "other_column")
-    return [row for row in rows if not any(_names_rows(found, row[end]) for end in ends)][:_PAIRS]
+    return [row for row in rows if not any(row[end] in identifiers for end in ends)][:_PAIRS]
 
 
 def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:

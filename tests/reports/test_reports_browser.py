@@ -117,13 +117,16 @@ def test_a_page_of_50_columns_is_under_5_mb(page):
 
 def test_shapes_tell_what_colours_do(browser, page):
     browser.open(page("comparison"))
-    # a diamond is a path that is closed; the means' circles are larger than the folds'
-    diamonds, circles = browser.ask(
+    # the means' circles are larger than the folds'; baselines beyond the axis are triangles
+    shapes = browser.ask(
         """const within = "svg[role=img] ";
-        return [`path[d$="z"]`, `circle[r="5.5"]`].map(
+        const closed = [`path[d$="z"]`, `path[d$="h10v10h-10z"]`, `path[d$="v-12z"]`];
+        return [...closed, `circle[r="5.5"]`].map(
             (each) => document.querySelectorAll(within + each).length);"""
     )
-    assert (diamonds, circles) == (1, 2)
+    closed, squares, triangles, circles = shapes
+    assert squares + triangles == 3  # guess, linear, boosting
+    assert (closed - squares - triangles, circles) == (1, 2)  # diamonds
 
 
 # ---- the checks find what is wrong -----------------------------------------------------------

@@ -171,16 +171,18 @@ def test_a_comparison_holds_no_canary(target):
     table = people(0, "real", n=80).drop(columns=["account", "saved"])
     if target == "label":  # a class of one row is in no fold, and refused
         table = table.assign(label=np.where(table["label"] == "unheard", "no", table["label"]))
-    found = compare_activations(
-        table.drop(columns=target),
-        table[target],
-        activations=["relu", "tanh"],
-        seeds=1,
-        folds=2,
-        epochs=2,
-        hidden=[4],
-        refit=False,
-    )
+    with pytest.warns(UserWarning, match="each category of column 'name'") as told:
+        found = compare_activations(
+            table.drop(columns=target),
+            table[target],
+            activations=["relu", "tanh"],
+            seeds=1,
+            folds=2,
+            epochs=2,
+            hidden=[4],
+            refit=False,
+        )
+    assert leaks(" ".join(str(each.message) for each in told)) == []
     assert leaks(render_report(found)) == []
     assert leaks(found.sentences) == []
     assert leaks(repr(found)) == []
