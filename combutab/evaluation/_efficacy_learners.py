@@ -49,7 +49,9 @@ def _mlp(task: Task, **parameters: Any) -> Any:
     from combutab.estimators import MLPClassifier, MLPRegressor
 
     kind = MLPClassifier if task == "classification" else MLPRegressor
-    return kind(activation="relu", **({"early_stopping": True} | parameters))
+    # as the other learners' encoding: what is learned here is not kept
+    own = {"early_stopping": True, "min_frequency": 1}
+    return kind(activation="relu", **(own | parameters))
 
 
 def _paper_mlp(task: Task, n_rows: int) -> Any:

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from ._efficacy_learners import Task, takes_tables
-from ._efficacy_tables import encode, with_text_names
+from ._efficacy_tables import encode, no_word_of_names, with_text_names
 
 CLASS_METRICS = ("accuracy", "f1_macro", "f1_binary", "roc_auc")
 REGRESSION_METRICS = ("r2", "mae", "mse")
@@ -142,9 +142,11 @@ def _fit(learner: Any, split: Split, problem: Problem, notes: list[str]) -> _Fit
             # which holds out rows of each class, and refuses where it cannot
             learner.set_params(early_stopping=False)
             notes.append("no early stopping: a class has too few rows")
-        return _Fitted(learner.fit(X, local), classes)
+        with no_word_of_names():
+            return _Fitted(learner.fit(X, local), classes)
     mean, std = float(y.mean()), float(y.std())
-    return _Fitted(learner.fit(X, (y - mean) / std), np.empty(0), mean, std)
+    with no_word_of_names():
+        return _Fitted(learner.fit(X, (y - mean) / std), np.empty(0), mean, std)
 
 
 def _score_classes(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -67,15 +68,22 @@ def with_text_names(table: pd.DataFrame) -> pd.DataFrame:
     return table.set_axis([f"column {j}" for j in range(table.shape[1])], axis=1)
 
 
-def encode(train: Any, *others: Any) -> list[np.ndarray]:
-    """Features as float32 arrays of equal width; all that is learned is learned from ``train``.
+@contextmanager
+def no_word_of_names() -> Iterator[None]:
+    """Leave out the encoder's warning of columns whose values all differ, as names of rows do.
 
-    Of a column whose values all differ, as names of rows do, no learner learns anything of other
-    rows: the encoder's warning, whose way out is not for tables that are judged, is left out.
+    No learner learns anything of other rows from them, and its way out is not for tables that are
+    judged.
     """
-    encoder = TableEncoder(min_frequency=1)  # what is learned here is not kept
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "fewer than 2 rows have each category of", UserWarning)
+        yield
+
+
+def encode(train: Any, *others: Any) -> list[np.ndarray]:
+    """Features as float32 arrays of equal width; all that is learned is learned from ``train``."""
+    encoder = TableEncoder(min_frequency=1)  # what is learned here is not kept
+    with no_word_of_names():
         first = encoder.fit_encode(train)
     sizes = np.array(encoder.cardinalities_, dtype=np.float32)
     return [
