@@ -33,9 +33,11 @@ ACTIVATIONS: dict[str, Callable[[int], nn.Module]] = {
 def measure(device: torch.device, quick: bool) -> Iterator[Line]:
     """Lines for each activation, in float32 and bfloat16."""
     shape = QUICK_SHAPE if quick else SHAPE
+    generator = torch.Generator(device).manual_seed(0)
     for dtype in (torch.float32, torch.bfloat16):
-        x = torch.randn(shape, device=device).to(dtype)
-        grad = torch.randn(shape, device=device).to(dtype)
+        x, grad = (
+            torch.randn(shape, device=device, generator=generator).to(dtype) for _ in range(2)
+        )
         n_bytes = x.numel() * x.element_size()
         seconds = in_turns({"copy": _copy(x)}, device, 3 if quick else 30)["copy"][0]
         peak = 2 * n_bytes / seconds

@@ -7,6 +7,7 @@ own validation, callables are only those of ``combutab.activations``, by name.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import json
 import os
@@ -63,6 +64,9 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device = "auto") -
         If there is no such file, or it is not a model of this library.
     """
     name = str(read_model(path, arrays=False)[0]["class"])
+    package = importlib.import_module("combutab")
+    if name not in _CLASSES and name in package.__all__:
+        getattr(package, name)  # imports what is registered here
     if name not in _CLASSES:
         raise ValueError(f"{path} holds a {name}, which is none of {sorted(_CLASSES)}")
     return _CLASSES[name].load(path, device=device)

@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import combutab
@@ -151,3 +152,18 @@ def test_version_is_that_of_the_distribution():
     except PackageNotFoundError:
         pytest.skip("combutab is not installed")
     assert combutab.__version__ == installed
+
+
+def test_a_fresh_process_loads_what_was_saved(tmp_path):
+    from combutab import TVAE, MLPRegressor
+
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    MLPRegressor(hidden_layer_sizes=(2,), max_iter=1, n_iter_no_change=np.inf).fit(
+        rows, rows[:, 0]
+    ).save(tmp_path / "MLPRegressor")
+    TVAE(epochs=1, batch_size=20, compress_dims=(2,), decompress_dims=(2,)).fit(rows).save(
+        tmp_path / "TVAE"
+    )
+    for path in tmp_path.iterdir():
+        code = f"import combutab; print(type(combutab.load({str(path)!r})).__name__)"
+        assert run(code).strip() == path.name

@@ -123,8 +123,12 @@ def train_jobs(
     results: list[list[MemberResult | None]] = [[None] * len(job.members) for job in jobs]
     stacks, n_skipped = [], 0
     planned = plan_stacks(jobs)
-    # neighbours have alike activations: spread, so that the pace so far is that of what is left
-    for i in np.argsort(np.arange(len(planned)) * _GOLDEN % 1.0, kind="stable"):
+    order = np.arange(len(planned))
+    if (
+        len(jobs) > 1
+    ):  # neighbours have alike activations: spread, the pace so far is that of the rest
+        order = np.argsort(order * _GOLDEN % 1.0, kind="stable")
+    for i in order:
         stack = planned[i]
         if all(place.job in skip for place in stack):
             n_skipped += len(stack)

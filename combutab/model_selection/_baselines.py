@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from combutab.model_selection._plan import ComparisonPlan
 from combutab.model_selection._scores import METRICS, grade_classes, grade_numbers
+from combutab.preprocessing import binary_unit
 
 GUESSES = {
     "accuracy": "always the most frequent class",
@@ -57,15 +58,21 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+def _unit(plan: ComparisonPlan) -> float:
+    """What huge and tiny targets are divided by, whose squares float64 does not hold; else 1."""
+    return float(binary_unit(np.asarray(plan.target_std)))
+
+
 def _guess(plan: ComparisonPlan, fold: int) -> dict[str, float]:
     """Of each metric the score of the guess that is right for it."""
     train, test = plan.splits[fold]
     X, y = np.zeros((len(train), 1)), plan.y[train]
+    unit = _unit(plan)
     unseen, truth = np.zeros((len(test), 1)), plan.y[test]
     if plan.task == "regression":
         scores: dict[str, float] = {}
         for strategy in ("median", "mean"):  # the mean's last: r2 and mse are its
-            answers = DummyRegressor(strategy=strategy).fit(X, y).predict(unseen)
+            answers = DummyRegressor(strategy=strategy).fit(X, y / unit).predict(unseen) * unit
             graded = grade_numbers(answers, truth, plan.target_std)
             scores = graded | ({"mae": scores["mae"]} if scores else {})
         return scores
@@ -90,9 +97,11 @@ def _learner(
     fitted, held_out = encoder.fit_encode(X), encoder.encode(unseen)
     make = _linear if name == "linear" else _boosting
     model, prepare = make(plan, fitted.codes, encoder.cardinalities_, fitted.dense.shape[1])
-    model.fit(prepare(fitted), y)
     if plan.task == "regression":
-        return grade_numbers(model.predict(prepare(held_out)), truth, plan.target_std)
+        unit = _unit(plan)
+        model.fit(prepare(fitted), y / unit)
+        return grade_numbers(model.predict(prepare(held_out)) * unit, truth, plan.target_std)
+    model.fit(prepare(fitted), y)
     return grade_classes(model.predict_proba(prepare(held_out)), model.classes_, truth)
 
 

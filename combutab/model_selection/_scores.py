@@ -79,7 +79,7 @@ def score_classifier(estimator: BaseMLP, X: Any, y: np.ndarray) -> dict[str, flo
     ValueError
         A prediction is not finite.
     """
-    return grade(estimator, X, y, 1.0)[0]
+    return grade_classes(estimator.predict_proba(X), estimator.classes_, y)
 
 
 def score_regressor(
@@ -105,7 +105,7 @@ def score_regressor(
     ValueError
         A prediction is not finite.
     """
-    return grade(estimator, X, y, target_std)[0]
+    return grade_numbers(estimator.predict(X), y, target_std)
 
 
 def grade(
