@@ -128,7 +128,7 @@ def train_jobs(
         len(jobs) > 1
     ):  # neighbours have alike activations: spread, the pace so far is that of the rest
         order = np.argsort(order * _GOLDEN % 1.0, kind="stable")
-    for i in order:
+    for i in order.tolist():
         stack = planned[i]
         if all(place.job in skip for place in stack):
             n_skipped += len(stack)
