@@ -101,7 +101,7 @@ class _SharedMoments:
 
     def __init__(self, stages: Sequence[InPlaceProxyNorm]) -> None:
         self._stages = list(stages)
-        self._grads: list[tuple[Tensor, Tensor]] = []  # by scale and shift, last layer first
+        self._grads: dict[int, tuple[Tensor, Tensor]] = {}  # by scale and shift, of each stage
 
     def begin(self, stage: InPlaceProxyNorm, keep: bool) -> None:
         """Compute the moments of all layers, when the first of them is reached."""
@@ -141,11 +141,12 @@ class _SharedMoments:
         return scale, -mean * scale
 
     def backward(self, stage: InPlaceProxyNorm, by_scale: Tensor, by_shift: Tensor) -> None:
-        """Collect the layers' gradients; the first of the layers, done last, passes them on."""
-        self._grads.append((by_scale, by_shift))
-        if stage is not self._stages[0]:
+        """Collect the layers' gradients; the one that is done last passes them on."""
+        self._grads[self._stages.index(stage)] = by_scale, by_shift
+        if len(self._grads) < len(self._stages):
             return
-        upstream = [torch.stack(grads[::-1]) for grads in zip(*self._grads, strict=True)]
+        in_order = [self._grads[i] for i in range(len(self._stages))]
+        upstream = [torch.stack(grads) for grads in zip(*in_order, strict=True)]
         self._grads.clear()
         names = list(self._leaves)
         grads = torch.autograd.grad(

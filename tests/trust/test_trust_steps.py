@@ -91,7 +91,8 @@ def _both(net, twin, dense, codes, valid, weight, key):
     torch.testing.assert_close(net.flat_buffers.values, twin.flat_buffers.values)
 
 
-@pytest.mark.parametrize("seed", range(120 * BUDGET))
+# 893: two activations of one class and two names, in ProxyNorms that share their moments
+@pytest.mark.parametrize("seed", sorted({*range(120 * BUDGET), 893}))
 def test_random_networks_have_autograds_gradients(seed):
     rng, shape, members = _random_network(seed)
     net, twin = (StackedMLP(shape, members, dtype=torch.float64) for _ in range(2))
