@@ -107,13 +107,14 @@ except ModuleNotFoundError as error:
 
 def test_the_command_takes_what_its_modules_take():
     from combutab.cli import _commands, _compare, _evaluate, _synth
-    from combutab.model_selection import DEFAULT_ACTIVATIONS
+    from combutab.model_selection import BASELINES, DEFAULT_ACTIVATIONS
 
     modules = {"compare": _compare, "synth": _synth, "sample": _synth, "evaluate": _evaluate}
     for name, module in modules.items():
         told = inspect.signature(getattr(_commands, name)).parameters
         assert list(told) == list(inspect.signature(getattr(module, name)).parameters)
     assert ",".join(DEFAULT_ACTIVATIONS) == _commands._ACTIVATIONS
+    assert ",".join(BASELINES) == _commands._BASELINES
     assert [model.value for model in _commands.ModelName] == list(_synth._MODELS)
 
 

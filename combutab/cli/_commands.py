@@ -16,8 +16,8 @@ from combutab.cli._console import interruptible
 from combutab.cli._kept import Identifiers, MinFrequency, ShownFrequency
 
 _SEEDS = 2**32 - 1
-# DEFAULT_ACTIVATIONS, which to import would take seconds
-_BASELINES = "guess,linear,boosting"  # BASELINES
+# BASELINES and DEFAULT_ACTIVATIONS of model_selection, which to import would take seconds
+_BASELINES = "guess,linear,boosting"
 _ACTIVATIONS = "relu,elu,selu,swish,nlrelu,gelu,combu,pln-4,la-silu,la-hardsilu"
 
 ModelName = Enum("ModelName", {name: name for name in ("ctgan", "tvae")}, type=str)  # type: ignore[misc]
