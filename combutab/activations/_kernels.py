@@ -1,0 +1,302 @@
+"""Kernels: what a module computes forward and backward, in memory given or in new memory.
+
+A kernel's formulas stand once. With ``out=None`` and a plain ``Room`` they are differentiable
+operations in new memory; with memory given they overwrite it, and autograd never sees them. So
+the same two methods serve a module in anybody's network (``run``), the compiler and torch.func,
+and a training loop that owns its buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from combutab.activations._known import is_itself
+
+_aten = torch.ops.aten
+
+Vectors = Sequence[Tensor]  # what a kernel is given beside x: per unit, they broadcast against x
+Gradients = Sequence[Tensor | None]  # by the vectors, of their shapes
+
+
+class Room:
+    """A kernel's memory from its forward to its backward pass; here new memory, as it comes.
+
+    ``out=room.work(...)`` and ``out=room.keep(...)`` are for results of that shape, the first for
+    those that nobody needs after the call. What ``backward`` needs is put under a name:
+    ``room["rstd"] = rstd``.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, Tensor] = {}
+
+    def work(self, name: str, *shape: int) -> Tensor | None:
+        return None
+
+    def keep(self, name: str, *shape: int) -> Tensor | None:
+        return None
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        self._held[name] = value
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._held[name]
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+class Kernel:
+    """Forward and backward of a module along the last axis; stateless, and equal if alike.
+
+    Attributes
+    ----------
+    unitwise : bool
+        Each output follows from one input.
+    keeps_input, keeps_output : bool
+        What ``backward`` needs; what it does not need may be None there.
+    """
+
+    unitwise: bool = True
+    keeps_input: bool = False
+    keeps_output: bool = True
+
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+        """The result, (..., width); ``out`` may be x where ``keeps_input`` is False or no
+        backward pass follows."""
+        raise NotImplementedError
+
+    def backward(
+        self,
+        x: Tensor | None,
+        y: Tensor | None,
+        grad: Tensor,
+        vectors: Vectors,
+        room: Room,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Gradients]:
+        """The gradients by x and by the vectors, given that by y; ``out`` may be ``grad``.
+
+        Without ``out`` neither x nor y nor grad change, and where ``keeps_output`` alone the
+        result can be differentiated.
+        """
+        raise NotImplementedError
+
+
+class Pointwise(Kernel):
+    """A kernel of single units without parameters, whose slope follows from x or from y."""
+
+    def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """phi(x)."""
+        raise NotImplementedError
+
+    def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
+        """grad phi'(x), given y, or x where ``keeps_input``."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+        return self.phi(x, out)
+
+    def backward(
+        self,
+        x: Tensor | None,
+        y: Tensor | None,
+        grad: Tensor,
+        vectors: Vectors,
+        room: Room,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Gradients]:
+        kept = x if self.keeps_input else y
+        assert kept is not None
+        return self.times_slope(kept, grad, out), ()
+
+
+class Activation(nn.Module):
+    """A module that owns a kernel, and the vectors that its kernel is given."""
+
+    dim: int = -1
+
+    def kernel(self) -> Kernel | None:
+        """The kernel; None where there is none for these settings."""
+        raise NotImplementedError
+
+    def vectors(self) -> Vectors:
+        """Functions of the parameters, (width,) each, or (members, 1, width) in a stack."""
+        return ()
+
+
+class _Run(torch.autograd.Function):
+    """A kernel in anybody's network; twice differentiable."""
+
+    @staticmethod
+    def forward(ctx: Any, kernel: Kernel, x: Tensor, *vectors: Tensor) -> Tensor:
+        room = Room()
+        y = kernel.forward(x, vectors, room)
+        ctx.kernel, ctx.room = kernel, room
+        from_output = kernel.keeps_output and not (kernel.keeps_input or vectors or len(room))
+        ctx.save_for_backward(
+            None if from_output else x, y if kernel.keeps_output else None, *vectors
+        )
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        kernel: Kernel = ctx.kernel
+        x, y, *vectors = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            grad_in, grads = kernel.backward(x, y, grad, vectors, ctx.room)
+            return None, grad_in, *grads, *[None] * (len(vectors) - len(grads))
+        if x is None:  # someone will differentiate this gradient, a function of the output
+            return None, kernel.backward(None, y, grad, (), Room())[0]
+        wanted = ctx.needs_input_grad[1:]
+        inputs = [t for t, needed in zip((x, *vectors), wanted, strict=True) if needed]
+        again = kernel.forward(x, vectors, Room())
+        found = iter(torch.autograd.grad(again, inputs, grad, create_graph=True, allow_unused=True))
+        return None, *(next(found) if needed else None for needed in wanted)
+
+
+def run(kernel: Kernel, x: Tensor, *vectors: Tensor) -> Tensor:
+    """A kernel's result, (..., width), differentiable twice in every mode of autograd.
+
+    The compiler, ``torch.func`` and forward mode get the plain operations.
+
+    >>> x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    >>> run(ReLU(), x).sum().backward()
+    >>> x.grad
+    tensor([0., 1.])
+    """
+    if (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or not torch.is_grad_enabled()
+    ):
+        return kernel.forward(x, vectors, Room())
+    return _Run.apply(kernel, x, *vectors)
+
+
+# ---- torch's own --------------------------------------------------------------------------------
+
+
+def _into(op: Any, out: Tensor | None, *arguments: Any, **options: Any) -> Tensor:
+    """An operator of torch's, into memory given or new."""
+    if out is None:
+        return op.default(*arguments, **options)
+    if "grad_input" in op.overloads():
+        return op.grad_input(*arguments, **options, grad_input=out)
+    if "out" in op.overloads():
+        return op.out(*arguments, **options, out=out)
+    return out.copy_(op.default(*arguments, **options))
+
+
+@dataclass(frozen=True)
+class Identity(Pointwise):
+    keeps_output: bool = False
+
+    def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        return x.clone() if out is None else x if out is x else out.copy_(x)
+
+    def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
+        return self.phi(grad, out)
+
+    def backward(
+        self,
+        x: Tensor | None,
+        y: Tensor | None,
+        grad: Tensor,
+        vectors: Vectors,
+        room: Room,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Gradients]:
+        return self.phi(grad, out), ()
+
+
+@dataclass(frozen=True)
+class ReLU(Pointwise):
+    slope: float = 0.0  # below zero, not negative
+
+    def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        if self.slope:
+            return _into(_aten.leaky_relu, out, x, self.slope)
+        return torch.clamp_min(x, 0, out=out)
+
+    def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
+        if self.slope:
+            return _into(_aten.leaky_relu_backward, out, grad, kept, self.slope, True)
+        return _into(_aten.threshold_backward, out, grad, kept, 0)
+
+
+@dataclass(frozen=True)
+class ELU(Pointwise):
+    alpha: float = 1.0
+    scale: float = 1.0
+    input_scale: float = 1.0
+
+    def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        return _into(_aten.elu, out, x, self.alpha, self.scale, self.input_scale)
+
+    def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
+        settings = self.alpha, self.scale, self.input_scale
+        return _into(_aten.elu_backward, out, grad, *settings, True, kept)
+
+
+@dataclass(frozen=True)
+class Torch(Pointwise):
+    """An elementwise function of torch's by the names of its operators."""
+
+    name: str
+    keeps_input: bool = False
+    settings: tuple[float, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    operators: ClassVar[Any] = _aten
+
+    @property
+    def keeps_output(self) -> bool:  # type: ignore[override]
+        return not self.keeps_input
+
+    def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        return _into(getattr(_aten, self.name), out, x, *self.settings, **dict(self.options))
+
+    def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
+        operator = getattr(_aten, f"{self.name}_backward")
+        return _into(operator, out, grad, kept, *self.settings, **dict(self.options))
+
+
+_TORCHS: dict[type[nn.Module], Callable[[Any], Kernel | None]] = {
+    nn.Identity: lambda m: Identity(),
+    nn.ReLU: lambda m: ReLU(),
+    # below, where the output does not give the slope there is no kernel
+    nn.LeakyReLU: lambda m: ReLU(m.negative_slope) if m.negative_slope >= 0 else None,
+    nn.ELU: lambda m: ELU(m.alpha) if m.alpha >= 0 else None,
+    nn.CELU: lambda m: ELU(m.alpha, 1.0, 1.0 / m.alpha) if m.alpha > 0 else None,
+    nn.SELU: lambda m: ELU(1.6732632423543772, 1.0507009873554805),
+    nn.Tanh: lambda m: Torch("tanh"),
+    nn.Sigmoid: lambda m: Torch("sigmoid"),
+    nn.SiLU: lambda m: Torch("silu", True),
+    nn.GELU: lambda m: Torch("gelu", True, options=(("approximate", m.approximate),)),
+    nn.Mish: lambda m: Torch("mish", True),
+    nn.Hardswish: lambda m: Torch("hardswish", True),
+    nn.Softplus: lambda m: Torch("softplus", True, (m.beta, m.threshold)),
+}
+
+
+def kernel_of(module: nn.Module) -> Kernel | None:
+    """The kernel of a module, or None where it has none.
+
+    A subclass has none, nor has a module with hooks or a ``forward`` of its own: they may compute
+    something else.
+
+    >>> kernel_of(nn.Tanh())
+    Torch(name='tanh', keeps_input=False, settings=(), options=())
+    """
+    if not is_itself(module):
+        return None
+    if isinstance(module, Activation):
+        return module.kernel()
+    make = _TORCHS.get(type(module))
+    return None if make is None else make(module)
