@@ -12,7 +12,7 @@ from combutab._device import Precision
 from combutab._random import fold_in, random_permutations
 from combutab.generators._noise import Blocks, normals
 from combutab.generators._records import GeneratorPlan, TableRows, update
-from combutab.generators._vae_steps import InPlaceVAEStep
+from combutab.generators._vae_steps import ChainStep
 from combutab.nn import (
     RowSpans,
     StackedNetwork,
@@ -84,8 +84,8 @@ class VAETraining:
             for name, net in self.networks.items()
         }
         self._in_place = None
-        if config.precision.name != "bf16-mixed" and InPlaceVAEStep.fits(encoder, decoder):
-            self._in_place = InPlaceVAEStep(rows, spans, encoder, decoder, config.loss_factor)
+        if config.precision.name != "bf16-mixed" and device.type == "cpu":
+            self._in_place = ChainStep(rows, spans, encoder, decoder, config.loss_factor)
         n_numbers = len(plans) * config.batch_size * config.embedding_dim
         self._noise = Blocks(n_numbers, self._draw_noise)
         self.n_steps = -(-len(rows) // config.batch_size)

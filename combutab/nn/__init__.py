@@ -2,8 +2,6 @@
 
 from combutab.nn._activation import ActivationSpec, StackedActivation, build_activation
 from combutab.nn._activation_check import check_activation
-from combutab.nn._block_pass import BlockPass
-from combutab.nn._critic_pass import CriticPass
 from combutab.nn._dropout import MaskMaker
 from combutab.nn._generative import (
     StackedCritic,
@@ -20,20 +18,20 @@ from combutab.nn._layers import (
 )
 from combutab.nn._mlp import MLPShape, StackedMLP
 from combutab.nn._penalty import frozen, gradient_penalty
-from combutab.nn._scratch import Scratch
 from combutab.nn._span_columns import SpanColumns
 from combutab.nn._spans import RowSpans
 from combutab.nn._stack import Member, StackedNetwork, fill_gradients
+from combutab.nn.engine import Chain, PenaltyPass, Scratch
 
 __all__ = [
     "INITIALISATIONS",
     "NORMALIZATIONS",
     "ActivationSpec",
-    "BlockPass",
-    "CriticPass",
+    "Chain",
     "MLPShape",
     "MaskMaker",
     "Member",
+    "PenaltyPass",
     "RowSpans",
     "Scratch",
     "SpanColumns",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import cast
 
 import torch
@@ -14,6 +13,7 @@ from combutab.nn._activation import StackedActivation
 from combutab.nn._dropout import MaskMaker
 from combutab.nn._layers import StackedLinear, StackedNorm
 from combutab.nn._stack import Member, StackedNetwork, check_proxy_norm
+from combutab.nn.engine import Chain
 
 _GENERATOR, _CRITIC, _ENCODER, _DECODER = 11, 12, 13, 14  # purposes of a member's key
 _WEIGHTS, _MODULE = 1, 2
@@ -90,9 +90,19 @@ class BlockNetwork(StackedNetwork):
         self.to(device)
         self._flatten(dtype, torch.device(device))
 
+    def chain(self, *, training: bool = True) -> Chain:
+        """Forward and backward passes in memory of their own; for predictions alone without."""
+        return Chain(
+            [cast(StackedLinear, linear) for linear in self.linears],
+            list(self.norms),
+            [cast(StackedActivation, slot) for slot in self.activations],
+            self.flat if training else None,
+            residual=self.residual,
+        )
+
     def _through(self, h: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
         if not (self.training or torch.is_grad_enabled() or masks):
-            return self._infer(h)
+            return self.chain(training=False).outputs(h)
         layers = zip(self.linears, self.norms, self.activations, strict=False)
         for i, (linear, norm, activation) in enumerate(layers):
             out = activation(norm(linear(h)))
@@ -100,32 +110,6 @@ class BlockNetwork(StackedNetwork):
                 out = out * masks[i]
             h = torch.cat([h, out], dim=-1) if self.residual else out
         return self.linears[-1](h)
-
-    def _infer(self, h: Tensor) -> Tensor:
-        """As ``_through`` in evaluation mode, with fewer copies."""
-        start, ends = h.shape[-1], list(accumulate(self.widths, initial=0))
-        if self.residual:
-            units = h.new_empty(*h.shape[:2], start + ends[-1])
-            units[..., :start] = h
-            h = units[..., :start]
-        layers = zip(self.linears, self.norms, self.activations, strict=False)
-        for i, (linear, norm, activation) in enumerate(layers):
-            out = activation(self._normalized(linear, norm, h))
-            if self.residual:
-                units[..., start + ends[i] : start + ends[i + 1]] = out
-                h = units[..., : start + ends[i + 1]]
-            else:
-                h = out
-        return self.linears[-1](h)
-
-    def _normalized(self, linear: nn.Module, norm: nn.Module, h: Tensor) -> Tensor:
-        if self.normalization != "batch":
-            return norm(linear(h))
-        # by running statistics the normalisation is linear: one product with the layer's weights
-        scale, shift = cast(StackedNorm, norm).running_affine()
-        layer = cast(StackedLinear, linear)
-        bias = torch.addcmul(shift, layer.bias, scale)
-        return torch.baddbmm(bias, h, layer.weight * scale)
 
 
 class StackedGenerator(BlockNetwork):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from combutab.activations import PLN, PLS
+from combutab.activations._kernels import Kernel
 
 INITIALISATIONS = ("torch", "kaiming", "xavier", "lecun", "ntk")
 NORMALIZATIONS = ("none", "batch", "layer", "group", "rms", "pln", "pls")
@@ -218,6 +219,10 @@ class StackedNorm(nn.Module):
         if self.gain is None or self.shift is None:
             return scale, shift
         return scale * self.gain, torch.addcmul(self.shift, shift, self.gain)
+
+    def kernel(self) -> Kernel | None:
+        """What normalises, before gain and shift; None of batch normalisation."""
+        return None
 
     def extra_repr(self) -> str:
         return f"{self.kind!r}, width={self.width}"

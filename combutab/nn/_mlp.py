@@ -16,7 +16,7 @@ from combutab.nn._activation import StackedActivation
 from combutab.nn._dropout import MaskMaker
 from combutab.nn._layers import StackedEmbedding, StackedLinear, StackedNorm
 from combutab.nn._stack import Member, StackedNetwork, check_proxy_norm
-from combutab.nn._step import InPlaceStep
+from combutab.nn.engine import Chain
 
 _WEIGHTS, _MODULE = 1, 2  # purposes of a member's key
 
@@ -204,8 +204,8 @@ class StackedMLP(StackedNetwork):
                 outputs.append(self(part, part_codes).to(self.dtype))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
 
-    def _make_step(self, *, training: bool = True) -> InPlaceStep | None:
-        step = InPlaceStep(
+    def _make_step(self, *, training: bool = True) -> Chain | None:
+        step = Chain(
             [cast(StackedLinear, layer) for layer in self.linears],
             list(self.norms),
             [cast(StackedActivation, slot) for slot in self.activations],

@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 import torch
+from combutab.nn._step_loan import GradientLoan
 from torch import nn
 
 from combutab.activations import ACTIVATIONS, CombU, PReLU, in_place
 from combutab.nn import Member, MLPShape, StackedMLP, _one_dnn, _step_products
-from combutab.nn._step_loan import GradientLoan
 
 IN_PLACE = [n for n in ACTIVATIONS if in_place(ACTIVATIONS[n](16)) is not None]
 

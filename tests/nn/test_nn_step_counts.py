@@ -13,10 +13,10 @@ import os
 
 import pytest
 import torch
+from combutab.nn._one_dnn import _has_one_dnn
 from torch.profiler import ProfilerActivity, profile
 
 from combutab.nn import Member, MLPShape, StackedMLP
-from combutab.nn._one_dnn import _has_one_dnn
 from combutab.training import OptimizerConfig, RowOptimizer
 
 ROWS, WIDTH, HIDDEN, RATE = 500, 256, 2, 0.1
