@@ -55,10 +55,11 @@ class PenaltyPass:
         chain, n = self._chain, x.shape[1]
         layers: list[_Pass] = []
         inputs = [x]
-        for i, (layer, mask) in enumerate(zip(chain.layers, masks, strict=True)):
+        for i, mask in enumerate(masks):
             place = partial(chain.scratch, f"penalty a{i}", *mask.shape)
             a = affine(inputs[-1], chain.weights[i], chain.biases[i], place)
-            layers.append((_Slopes if layer.scales else _Autograd)(chain, i, a, mask))
+            kind = _Slopes if chain.layers[i].scales else _Autograd
+            layers.append(kind(chain, i, a, mask))
             inputs.append(layers[-1].result)
         # down: the gradient of the score by x
         us: list[Tensor] = []
