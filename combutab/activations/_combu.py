@@ -185,8 +185,9 @@ class CombU(Activation):
         return self.from_parts(torch.cat(pieces, -1)).movedim(-1, self.dim)
 
     def kernel(self) -> Kernel | None:
-        kernels = [k for part in self.parts if (k := kernel_of(part)) is not None]
-        if len(kernels) < len(self.parts):
+        found = [kernel_of(part) for part in self.parts]
+        kernels = [kernel for kernel in found if kernel is not None]
+        if len(kernels) < len(found):
             return None
         if self.partition is not None:
             return Scattered(tuple(kernels))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ _aten = torch.ops.aten
 
 HALF = (torch.float16, torch.bfloat16)
 
+Maybe = TypeVar("Maybe", Tensor, Tensor | None)
 Vectors = Sequence[Tensor]  # what a kernel is given beside x: per unit, they broadcast against x
 Gradients = Sequence[Tensor | None]  # by the vectors, of their shapes
 
@@ -195,7 +196,8 @@ class _Run(torch.autograd.Function):
         kernel: Kernel = ctx.kernel
         x, y, *vectors = ctx.saved_tensors
         if not torch.is_grad_enabled():
-            out = None if _transformed() else torch.empty_like(grad)  # a batch has no memory
+            batched = _transformed() or torch._C._functorch.is_legacy_batchedtensor(grad)
+            out = None if batched else torch.empty_like(grad)  # a batch has no memory
             grad_in, grads = kernel.backward(x, y, grad, vectors, ctx.room, out)
             return None, grad_in, *grads, *[None] * (len(vectors) - len(grads))
         if x is None:  # someone will differentiate this gradient, a function of the output
@@ -260,7 +262,7 @@ class Slices(Kernel):
         pieces = []
         for i, (start, length, kernel) in enumerate(self.parts):
             own = [next(given) for _ in range(kernel.n_vectors)]
-            x_i, out_i = (_narrow(t, start, length) for t in (x, out))
+            x_i, out_i = _narrow(x, start, length), _narrow(out, start, length)
             pieces.append(kernel.forward(x_i, own, room.part(str(i)), out_i))
         return torch.cat(pieces, -1) if out is None else out
 
@@ -278,18 +280,15 @@ class Slices(Kernel):
         grads: list[Tensor | None] = []
         for i, (start, length, kernel) in enumerate(self.parts):
             own = [next(given) for _ in range(kernel.n_vectors)]
-            x_i, y_i, grad_i, out_i = (_narrow(t, start, length) for t in (x, y, grad, out))
+            x_i, y_i, out_i = (_narrow(t, start, length) for t in (x, y, out))
+            grad_i = _narrow(grad, start, length)
             grad_in, by_own = kernel.backward(x_i, y_i, grad_i, own, room.part(str(i)), out_i)
             pieces.append(grad_in)
             grads.extend(by_own)
         return torch.cat(pieces, -1) if out is None else out, grads
 
 
-@overload
-def _narrow(x: Tensor, start: int, length: int) -> Tensor: ...
-@overload
-def _narrow(x: None, start: int, length: int) -> None: ...
-def _narrow(x: Tensor | None, start: int, length: int) -> Tensor | None:
+def _narrow(x: Maybe, start: int, length: int) -> Maybe:
     return None if x is None else x.narrow(-1, start, length)
 
 
@@ -417,7 +416,7 @@ def kernel_of(module: nn.Module, dim: int = -1) -> Kernel | None:
     >>> kernel_of(nn.Tanh())
     Torch(name='tanh', keeps_input=False, settings=(), options=())
     """
-    if not is_itself(module):
+    if torch.compiler.is_compiling() or not is_itself(module):  # the compiler fuses plain modules
         return None
     if isinstance(module, Activation):
         return module.kernel() if getattr(module, "dim", dim) == dim else None

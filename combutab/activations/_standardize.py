@@ -76,7 +76,8 @@ class Standardize(Kernel):
     unitwise: bool = False
 
     def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
-        by, x_g, out_g = self._means(x), self._grouped(x), self._grouped(out)
+        by, x_g = self._means(x), self._grouped(x)
+        out_g = None if out is None else self._grouped(out)
         n = by.center(x_g, room, out_g) if self.center else x_g
         mean = by.mean(torch.mul(n, n, out=room.work("square", *n.shape)), room)
         work = room.work("mean", *mean.shape)
@@ -95,15 +96,17 @@ class Standardize(Kernel):
         room: Room,
         out: Tensor | None = None,
     ) -> tuple[Tensor, Gradients]:
-        by, y_g, grad_g, out_g = self._means(grad), *map(self._grouped, (y, grad, out))
+        assert y is not None
+        by, y_g, grad_g = self._means(grad), self._grouped(y), self._grouped(grad)
+        out_g = None if out is None else self._grouped(out)
         along = by.mean(torch.mul(grad_g, y_g, out=room.work("square", *y_g.shape)), room)
         grad_in = by.center(grad_g, room, out_g) if self.center else grad_g
         grad_in = torch.addcmul(grad_in, y_g, along, value=-1, out=out_g)
         grad_in = torch.mul(grad_in, room["rstd"], out=out_g)
         return grad_in.flatten(-2) if out is None else out, ()
 
-    def _grouped(self, x: Tensor | None) -> Tensor | None:
-        return None if x is None else x.unflatten(-1, (self.width // self.size, self.size))
+    def _grouped(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:-1], self.width // self.size, self.size)
 
     def _means(self, x: Tensor) -> Blocks | _Reductions:
         if 1 < self.size <= 16 and x.stride(-1) == 1 and _keeps_precision(x):
