@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from combutab.activations._elementwise import UNITWISE, along
-from combutab.activations._functions import ContiguousFunction, MaskedFunction, Span
-from combutab.activations._fused import FusedCombU, use_fused
+from combutab.activations._kernels import (
+    Activation,
+    Gradients,
+    Kernel,
+    Room,
+    Slices,
+    Vectors,
+    kernel_of,
+)
 from combutab.activations._known import known
+from combutab.activations._unitwise import UNITWISE
 
+Span = tuple[str, int, int]  # (name, start, length) along the feature axis
 DEFAULT_RATIOS = {"relu": 0.5, "elu": 0.25, "nlrelu": 0.25}
-_FUSED = frozenset(DEFAULT_RATIOS)
 
 
 def _counts(ratios: Mapping[str, float], width: int) -> list[int]:
@@ -29,8 +37,69 @@ def _counts(ratios: Mapping[str, float], width: int) -> list[int]:
     return counts
 
 
+@dataclass(frozen=True)
+class Scattered(Kernel):
+    """A kernel for the units that the first vector gives each part; all see the whole width.
+
+    What a part is shown of the others' units is 0, so that nothing infinite is made of them.
+    """
+
+    parts: tuple[Kernel, ...]
+
+    @property
+    def keeps_input(self) -> bool:  # type: ignore[override]
+        return any(kernel.keeps_input for kernel in self.parts)
+
+    @property
+    def keeps_output(self) -> bool:  # type: ignore[override]
+        return any(kernel.keeps_output for kernel in self.parts)
+
+    @property
+    def n_vectors(self) -> int:  # type: ignore[override]
+        return 1 + sum(kernel.n_vectors for kernel in self.parts)
+
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+        nothing, given = x.new_zeros(()), iter(vectors[1:])
+        y = x if out is None or out is x else out.copy_(x)
+        for i, kernel in enumerate(self.parts):
+            mine, own = vectors[0] == i, [next(given) for _ in range(kernel.n_vectors)]
+            shown = torch.where(mine, y, nothing, out=room.work("shown", *x.shape))
+            y_i = kernel.forward(shown, own, room.part(str(i)), room.work("result", *x.shape))
+            y = torch.where(mine, y_i, y, out=out)
+        return y
+
+    def backward(
+        self,
+        x: Tensor | None,
+        y: Tensor | None,
+        grad: Tensor,
+        vectors: Vectors,
+        room: Room,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Gradients]:
+        nothing, given = grad.new_zeros(()), iter(vectors[1:])
+        grads: list[Tensor | None] = [None]
+        grad = grad if out is None or out is grad else out.copy_(grad)
+        for i, kernel in enumerate(self.parts):
+            mine, own = vectors[0] == i, [next(given) for _ in range(kernel.n_vectors)]
+            x_i, y_i = (
+                torch.where(mine, kept, nothing, out=room.work(name, *kept.shape))
+                if kept is not None and needed
+                else None
+                for kept, needed, name in (
+                    (x, kernel.keeps_input, "shown"),
+                    (y, kernel.keeps_output, "shown output"),
+                )
+            )
+            work = room.work("result", *grad.shape)
+            grad_i, by_own = kernel.backward(x_i, y_i, grad, own, room.part(str(i)), work)
+            grad = torch.where(mine, grad_i, grad, out=out)
+            grads += [None if v is None else torch.where(mine, v, nothing) for v in by_own]
+        return grad, grads
+
+
 @known()
-class CombU(nn.Module):
+class CombU(Activation):
     """Combined units: unit j gets activation g_i by a fixed partition in given ratios.
 
     Parameters
@@ -95,8 +164,7 @@ class CombU(nn.Module):
                 spans.append((name, start, length))
                 start += length
         self.spans: tuple[Span, ...] = tuple(spans)
-        self.fused = _FUSED.issuperset(name for name, _, _ in spans)
-        self.parts = nn.ModuleList(UNITWISE[name](length, dim=dim) for name, _, length in spans)
+        self.parts = nn.ModuleList(UNITWISE[name](length) for name, _, length in spans)
         partition = None
         if assignment == "random":
             lengths = torch.tensor([length for _, _, length in spans])
@@ -105,58 +173,60 @@ class CombU(nn.Module):
         self.register_buffer("partition", partition)
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        if x.shape[self.dim] != self.width:
-            raise ValueError(
-                f"CombU was built for {self.width} features, got {x.shape[self.dim]} along "
-                f"dim={self.dim} of an input of shape {tuple(x.shape)}; build it for that width "
-                "or set dim to the feature axis"
-            )
+        self.check_width(x, self.width)
+        kernel = self.kernel()
+        if kernel is not None:
+            return self.run(kernel, x)
+        x = self.to_parts(x.movedim(self.dim, -1))
+        pieces = [
+            part(x.narrow(-1, start, length))
+            for part, (_, start, length) in zip(self.parts, self.spans, strict=True)
+        ]
+        return self.from_parts(torch.cat(pieces, -1)).movedim(-1, self.dim)
+
+    def kernel(self) -> Kernel | None:
+        found = [kernel_of(part) for part in self.parts]
+        kernels = [kernel for kernel in found if kernel is not None]
+        if len(kernels) < len(found):
+            return None
+        if self.partition is not None:
+            return Scattered(tuple(kernels))
+        spans = zip(self.spans, kernels, strict=True)
+        return Slices(tuple((start, length, kernel) for (_, start, length), kernel in spans))
+
+    def vectors(self) -> Vectors:
+        own = [
+            (vector, start)
+            for part, (_, start, _) in zip(self.parts, self.spans, strict=True)
+            if isinstance(part, Activation)
+            for vector in part.vectors()
+        ]
         if self.partition is None:
-            if self.fused and not torch.compiler.is_compiling():
-                if use_fused(x) and self.dim in (-1, x.ndim - 1):
-                    return FusedCombU.apply(x, self.spans, -1)
-                return ContiguousFunction.apply(x, self.spans, self.dim)
-            return self._by_parts(x)
-        if self.fused:
-            names = [name for name, _, _ in self.spans]
-            elu, nlrelu = (
-                along(self.partition == (names.index(n) if n in names else -1), x, self.dim)
-                for n in ("elu", "nlrelu")
-            )
-            if torch.compiler.is_compiling():
-                above = F.relu(x)
-                return torch.lerp(above, above.log1p(), nlrelu) + elu * x.clamp_max(0).expm1()
-            return MaskedFunction.apply(x, elu, nlrelu)
-        return self.from_parts(self._by_parts(self.to_parts(x)))
+            return [vector for vector, _ in own]
+        # where each unit is
+        whole = [F.pad(v, (start, self.width - start - v.shape[-1])) for v, start in own]
+        return [self.partition, *map(self.from_parts, whole)]
 
     def to_parts(self, x: Tensor) -> Tensor:
         """Reorder features so that each part's units are neighbours, as in ``spans``."""
-        if self.partition is None:
-            return x
-        return _take(x, torch.argsort(self.partition, dim=-1, stable=True), self.dim)
+        return x if self.partition is None else _take(x, _order(self.partition))
 
     def from_parts(self, x: Tensor) -> Tensor:
         """Undo ``to_parts``."""
-        if self.partition is None:
-            return x
-        order = torch.argsort(self.partition, dim=-1, stable=True)
-        return _take(x, torch.argsort(order, dim=-1), self.dim)
-
-    def _by_parts(self, x: Tensor) -> Tensor:
-        pieces = [
-            part(x.narrow(self.dim, start, length))
-            for part, (_, start, length) in zip(self.parts, self.spans, strict=True)
-        ]
-        return torch.cat(pieces, self.dim)
+        return x if self.partition is None else _take(x, _order(_order(self.partition)))
 
     def extra_repr(self) -> str:
         counts = ", ".join(f"{name}: {length}" for name, _, length in self.spans)
         return f"{self.width}, {{{counts}}}, assignment={self.assignment!r}, dim={self.dim}"
 
 
-def _take(x: Tensor, index: Tensor, dim: int) -> Tensor:
+def _order(partition: Tensor) -> Tensor:
+    return torch.argsort(partition, dim=-1, stable=True)
+
+
+def _take(x: Tensor, index: Tensor) -> Tensor:
     if index.ndim == 1:
-        return x.index_select(dim, index)
+        return x.index_select(-1, index)
     return x.gather(-1, index.expand_as(x))  # a stack: one index a member
 
 

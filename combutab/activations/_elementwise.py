@@ -3,30 +3,58 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from combutab.activations._functions import HALF, NLReLUFunction
+from combutab.activations._kernels import (
+    HALF,
+    Activation,
+    Gradients,
+    Kernel,
+    Room,
+    Torch,
+    Vectors,
+    above_zero,
+    into,
+    sum_to,
+    where_above,
+)
 from combutab.activations._known import known
 
 
-def along(parameter: Tensor, x: Tensor, dim: int) -> Tensor:
-    """Shape a per-feature tensor (..., width) to broadcast against ``x`` along ``dim``.
+@dataclass(frozen=True)
+class LogReLU(Kernel):
+    """NLReLU's kernel; the derivative beta / (1 + beta x) is beta exp(-y)."""
 
-    For the last dimension nothing happens but a cast, so a stacked parameter of shape
-    (members, 1, width) meets x of shape (members, batch, width) by plain broadcasting.
-    """
-    after = x.ndim - 1 - dim % x.ndim
-    if after:
-        parameter = parameter.reshape(parameter.shape + (1,) * after)
-    return parameter.to(x.dtype)
+    beta: float = 1.0
+
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+        y = above_zero(x, out)
+        if self.beta != 1:
+            y = torch.mul(y, self.beta, out=out)
+        return torch.log1p(y, out=out)
+
+    def backward(
+        self,
+        x: Tensor | None,
+        y: Tensor | None,
+        grad: Tensor,
+        vectors: Vectors,
+        room: Room,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Gradients]:
+        assert y is not None
+        work = room.work("slope", *y.shape)
+        slope = torch.exp(torch.neg(y, out=work), out=work)
+        grad = torch.mul(where_above(grad, y, out), slope, out=out)
+        return (grad if self.beta == 1 else torch.mul(grad, self.beta, out=out)), ()
 
 
 @known()
-class NLReLU(nn.Module):
+class NLReLU(Activation):
     """Natural-logarithm ReLU, ``ln(1 + beta max(0, x))``.
 
     Parameters
@@ -61,18 +89,48 @@ class NLReLU(nn.Module):
         self.beta = float(beta)
 
     def forward(self, x: Tensor) -> Tensor:  # (...) -> (...)
-        if torch.compiler.is_compiling():  # the compiler fuses the plain expression itself
-            return torch.log1p(self.beta * F.relu(x))
         if self.beta != 1 and x.dtype in HALF:  # beta x may overflow where its logarithm does not
-            return NLReLUFunction.apply(x.float(), self.beta).to(x.dtype)
-        return NLReLUFunction.apply(x, self.beta)
+            return self.run(self.kernel(), x.float()).to(x.dtype)
+        return self.run(self.kernel(), x)
+
+    def kernel(self) -> Kernel:
+        return LogReLU(self.beta)
 
     def extra_repr(self) -> str:
         return f"beta={self.beta}"
 
 
+@dataclass(frozen=True)
+class ScaledSiLU(Kernel):
+    """x sigmoid(beta x), whose derivative is that of SiLU at beta x."""
+
+    beta: float
+    keeps_input: bool = True
+    keeps_output: bool = False
+
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+        work = room.work("slope", *x.shape)
+        gate = torch.sigmoid(torch.mul(x, self.beta, out=work), out=work)
+        return torch.mul(x, gate, out=out)
+
+    def backward(
+        self,
+        x: Tensor | None,
+        y: Tensor | None,
+        grad: Tensor,
+        vectors: Vectors,
+        room: Room,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Gradients]:
+        assert x is not None
+        work = room.work("slope", *x.shape)
+        scaled = torch.mul(x, self.beta, out=work)
+        scaled = torch.clamp(scaled, -1e3, 1e3, out=work)  # of infinity it has none
+        return into(torch.ops.aten.silu_backward, out, grad, scaled), ()
+
+
 @known()
-class Swish(nn.Module):
+class Swish(Activation):
     """Swish, ``x sigmoid(beta x)``; with ``beta = 1`` it is SiLU.
 
     Parameters
@@ -101,14 +159,48 @@ class Swish(nn.Module):
         self.beta = float(beta)
 
     def forward(self, x: Tensor) -> Tensor:  # (...) -> (...)
-        return F.silu(x) if self.beta == 1 else x * torch.sigmoid(self.beta * x)
+        return F.silu(x) if self.beta == 1 else self.run(self.kernel(), x)
+
+    def kernel(self) -> Kernel:
+        return Torch("silu", True) if self.beta == 1 else ScaledSiLU(self.beta)
 
     def extra_repr(self) -> str:
         return f"beta={self.beta}"
 
 
+@dataclass(frozen=True)
+class LearnedSlope(Kernel):
+    """PReLU's kernel; its vector is the slope below zero."""
+
+    keeps_input: bool = True
+    keeps_output: bool = False
+    n_vectors: int = 1
+
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+        # Not torch.where(x > 0, x, w * x): that sends 0 * inf to the weight's gradient.
+        below = torch.clamp_max(x, 0, out=room.work("below", *x.shape))
+        return torch.addcmul(above_zero(x, out), vectors[0], below, out=out)
+
+    def backward(
+        self,
+        x: Tensor | None,
+        y: Tensor | None,
+        grad: Tensor,
+        vectors: Vectors,
+        room: Room,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Gradients]:
+        assert x is not None
+        work = room.work("below", *x.shape)
+        below = torch.mul(torch.clamp_max(x, 0, out=work), grad, out=work)
+        by_weight = sum_to(below, vectors[0])
+        above = where_above(grad, x, work)
+        below = torch.sub(grad, above, out=out)
+        return torch.addcmul(above, vectors[0], below, out=out), (by_weight,)
+
+
 @known()
-class PReLU(nn.Module):
+class PReLU(Activation):
     """ReLU with a learned slope below zero, one for each feature.
 
     Parameters
@@ -141,15 +233,54 @@ class PReLU(nn.Module):
         self.weight = nn.Parameter(torch.full((width,), float(init)))
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        # Not torch.where(x > 0, x, w * x): that sends 0 * inf to the weight's gradient.
-        return torch.addcmul(F.relu(x), along(self.weight, x, self.dim), x.clamp_max(0))
+        return self.run(self.kernel(), x)
+
+    def kernel(self) -> Kernel:
+        return LearnedSlope()
+
+    def vectors(self) -> Vectors:
+        return (self.weight,)
 
     def extra_repr(self) -> str:
         return f"{self.weight.shape[-1]}, dim={self.dim}"
 
 
+@dataclass(frozen=True)
+class LearnedELU(Kernel):
+    """PELU's kernel; its vectors are a and 1/b, and both derivatives follow from the result."""
+
+    keeps_input: bool = True
+    n_vectors: int = 2
+
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+        a, rate = vectors
+        work = room.work("below", *x.shape)
+        below = torch.mul(torch.clamp_max(x, 0, out=work), rate, out=work)
+        below = torch.mul(torch.expm1(below, out=work), a, out=work)
+        return torch.addcmul(below, a * rate, above_zero(x, out), out=out)
+
+    def backward(
+        self,
+        x: Tensor | None,
+        y: Tensor | None,
+        grad: Tensor,
+        vectors: Vectors,
+        room: Room,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Gradients]:
+        assert x is not None
+        assert y is not None
+        a, rate = vectors
+        work = room.work("below", *x.shape)
+        by_a = sum_to(torch.mul(grad, y, out=work), a) / a
+        slope = torch.add(torch.clamp_max(y, 0, out=work), a, out=work)  # over the rate
+        grad = torch.mul(grad, slope, out=out)
+        by_rate = sum_to(torch.mul(grad, x, out=work), rate)
+        return torch.mul(grad, rate, out=out), (by_a, by_rate)
+
+
 @known()
-class PELU(nn.Module):
+class PELU(Activation):
     """Parametric ELU: ``(a/b) x`` above zero, ``a (exp(x/b) - 1)`` below, a and b learned.
 
     Both start at 1, where PELU is ELU. They are kept positive by learning their logarithms,
@@ -187,38 +318,13 @@ class PELU(nn.Module):
         self.log_b = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        log_a, log_b = along(self.log_a, x, self.dim), along(self.log_b, x, self.dim)
-        below = torch.expm1(x.clamp_max(0) * torch.exp(-log_b))
-        return torch.addcmul(torch.exp(log_a) * below, torch.exp(log_a - log_b), F.relu(x))
+        return self.run(self.kernel(), x)
+
+    def kernel(self) -> Kernel:
+        return LearnedELU()
+
+    def vectors(self) -> Vectors:
+        return torch.exp(self.log_a), torch.exp(-self.log_b)
 
     def extra_repr(self) -> str:
         return f"{self.log_a.shape[-1]}, dim={self.dim}"
-
-
-def _plain(module: Callable[[], nn.Module]) -> Callable[..., nn.Module]:
-    def factory(width: int, *, dim: int = -1) -> nn.Module:
-        return module()
-
-    return factory
-
-
-UNITWISE: dict[str, Callable[..., nn.Module]] = {
-    "relu": _plain(nn.ReLU),
-    "leaky_relu": _plain(nn.LeakyReLU),
-    "prelu": PReLU,
-    "elu": _plain(nn.ELU),
-    "selu": _plain(nn.SELU),
-    "celu": _plain(nn.CELU),
-    "pelu": PELU,
-    "silu": _plain(Swish),
-    "swish": _plain(Swish),
-    "gelu": _plain(nn.GELU),
-    "mish": _plain(nn.Mish),
-    "tanh": _plain(nn.Tanh),
-    "sigmoid": _plain(nn.Sigmoid),
-    "logistic": _plain(nn.Sigmoid),
-    "hardsilu": _plain(nn.Hardswish),
-    "softplus": _plain(nn.Softplus),
-    "nlrelu": _plain(NLReLU),
-    "identity": _plain(nn.Identity),
-}

@@ -9,8 +9,8 @@ and a training loop that owns its buffers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,9 @@ from combutab.activations._known import is_itself
 
 _aten = torch.ops.aten
 
+HALF = (torch.float16, torch.bfloat16)
+
+Maybe = TypeVar("Maybe", Tensor, Tensor | None)
 Vectors = Sequence[Tensor]  # what a kernel is given beside x: per unit, they broadcast against x
 Gradients = Sequence[Tensor | None]  # by the vectors, of their shapes
 
@@ -50,9 +53,35 @@ class Room:
     def __len__(self) -> int:
         return len(self._held)
 
+    def part(self, name: str) -> Room:
+        """The room of a kernel that is one of several in another."""
+        return _Part(self, name)
+
+
+class _Part(Room):
+    def __init__(self, whole: Room, name: str) -> None:
+        self._whole, self._prefix = whole, f"{name}."
+
+    def work(self, name: str, *shape: int) -> Tensor | None:
+        return self._whole.work(name, *shape)
+
+    def keep(self, name: str, *shape: int) -> Tensor | None:
+        return self._whole.keep(self._prefix + name, *shape)
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        self._whole[self._prefix + name] = value
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._whole[self._prefix + name]
+
+    def __len__(self) -> int:
+        return len(self._whole)
+
 
 class Kernel:
     """Forward and backward of a module along the last axis; stateless, and equal if alike.
+
+    Neither x nor y nor ``grad`` change but where they are ``out``.
 
     Attributes
     ----------
@@ -60,11 +89,14 @@ class Kernel:
         Each output follows from one input.
     keeps_input, keeps_output : bool
         What ``backward`` needs; what it does not need may be None there.
+    n_vectors : int
+        How many it is given.
     """
 
     unitwise: bool = True
     keeps_input: bool = False
     keeps_output: bool = True
+    n_vectors: int = 0
 
     def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
         """The result, (..., width); ``out`` may be x where ``keeps_input`` is False or no
@@ -82,8 +114,7 @@ class Kernel:
     ) -> tuple[Tensor, Gradients]:
         """The gradients by x and by the vectors, given that by y; ``out`` may be ``grad``.
 
-        Without ``out`` neither x nor y nor grad change, and where ``keeps_output`` alone the
-        result can be differentiated.
+        Without ``out``, and where ``keeps_output`` alone, the result can be differentiated.
         """
         raise NotImplementedError
 
@@ -119,7 +150,8 @@ class Pointwise(Kernel):
 class Activation(nn.Module):
     """A module that owns a kernel, and the vectors that its kernel is given."""
 
-    dim: int = -1
+    unitwise: ClassVar[bool] = True
+    dim: int
 
     def kernel(self) -> Kernel | None:
         """The kernel; None where there is none for these settings."""
@@ -129,6 +161,21 @@ class Activation(nn.Module):
         """Functions of the parameters, (width,) each, or (members, 1, width) in a stack."""
         return ()
 
+    def run(self, kernel: Kernel, x: Tensor) -> Tensor:
+        """The result of its kernel, along ``dim`` if it has one."""
+        dim = getattr(self, "dim", -1)
+        vectors = [v.to(x.dtype) if v.is_floating_point() else v for v in self.vectors()]
+        return run(kernel, x.movedim(dim, -1), *vectors).movedim(-1, dim)
+
+    def check_width(self, x: Tensor, width: int) -> None:
+        """Raise ValueError where the input has another width."""
+        if x.shape[self.dim] != width:
+            raise ValueError(
+                f"{type(self).__name__} was built for {width} features, got {x.shape[self.dim]} "
+                f"along dim={self.dim} of an input of shape {tuple(x.shape)}; build it for that "
+                "width or set dim to the feature axis"
+            )
+
 
 class _Run(torch.autograd.Function):
     """A kernel in anybody's network; twice differentiable."""
@@ -136,7 +183,7 @@ class _Run(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, kernel: Kernel, x: Tensor, *vectors: Tensor) -> Tensor:
         room = Room()
-        y = kernel.forward(x, vectors, room)
+        y = kernel.forward(x, vectors, room, torch.empty_like(x))
         ctx.kernel, ctx.room = kernel, room
         from_output = kernel.keeps_output and not (kernel.keeps_input or vectors or len(room))
         ctx.save_for_backward(
@@ -149,7 +196,9 @@ class _Run(torch.autograd.Function):
         kernel: Kernel = ctx.kernel
         x, y, *vectors = ctx.saved_tensors
         if not torch.is_grad_enabled():
-            grad_in, grads = kernel.backward(x, y, grad, vectors, ctx.room)
+            batched = _transformed() or torch._C._functorch.is_legacy_batchedtensor(grad)
+            out = None if batched else torch.empty_like(grad)  # a batch has no memory
+            grad_in, grads = kernel.backward(x, y, grad, vectors, ctx.room, out)
             return None, grad_in, *grads, *[None] * (len(vectors) - len(grads))
         if x is None:  # someone will differentiate this gradient, a function of the output
             return None, kernel.backward(None, y, grad, (), Room())[0]
@@ -170,20 +219,83 @@ def run(kernel: Kernel, x: Tensor, *vectors: Tensor) -> Tensor:
     >>> x.grad
     tensor([0., 1.])
     """
-    if (
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-        or not torch.is_grad_enabled()
-    ):
+    if torch.compiler.is_compiling() or _transformed() or forward_ad._current_level >= 0:
         return kernel.forward(x, vectors, Room())
+    if not torch.is_grad_enabled():
+        return kernel.forward(x, vectors, Room(), torch.empty_like(x))
     return _Run.apply(kernel, x, *vectors)
+
+
+def _transformed() -> bool:
+    return torch._C._are_functorch_transforms_active()
+
+
+def sum_to(x: Tensor, vector: Tensor) -> Tensor:
+    """The gradient of a vector that was broadcast, given that of each place."""
+    return x.sum_to_size(vector.shape)
+
+
+@dataclass(frozen=True)
+class Slices(Kernel):
+    """A kernel for each run of neighbouring units: (start, length, kernel)."""
+
+    parts: tuple[tuple[int, int, Kernel], ...]
+
+    @property
+    def unitwise(self) -> bool:  # type: ignore[override]
+        return all(kernel.unitwise for _, _, kernel in self.parts)
+
+    @property
+    def keeps_input(self) -> bool:  # type: ignore[override]
+        return any(kernel.keeps_input for _, _, kernel in self.parts)
+
+    @property
+    def keeps_output(self) -> bool:  # type: ignore[override]
+        return any(kernel.keeps_output for _, _, kernel in self.parts)
+
+    @property
+    def n_vectors(self) -> int:  # type: ignore[override]
+        return sum(kernel.n_vectors for _, _, kernel in self.parts)
+
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+        given = iter(vectors)
+        pieces = []
+        for i, (start, length, kernel) in enumerate(self.parts):
+            own = [next(given) for _ in range(kernel.n_vectors)]
+            x_i, out_i = _narrow(x, start, length), _narrow(out, start, length)
+            pieces.append(kernel.forward(x_i, own, room.part(str(i)), out_i))
+        return torch.cat(pieces, -1) if out is None else out
+
+    def backward(
+        self,
+        x: Tensor | None,
+        y: Tensor | None,
+        grad: Tensor,
+        vectors: Vectors,
+        room: Room,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Gradients]:
+        given = iter(vectors)
+        pieces: list[Tensor] = []
+        grads: list[Tensor | None] = []
+        for i, (start, length, kernel) in enumerate(self.parts):
+            own = [next(given) for _ in range(kernel.n_vectors)]
+            x_i, y_i, out_i = (_narrow(t, start, length) for t in (x, y, out))
+            grad_i = _narrow(grad, start, length)
+            grad_in, by_own = kernel.backward(x_i, y_i, grad_i, own, room.part(str(i)), out_i)
+            pieces.append(grad_in)
+            grads.extend(by_own)
+        return torch.cat(pieces, -1) if out is None else out, grads
+
+
+def _narrow(x: Maybe, start: int, length: int) -> Maybe:
+    return None if x is None else x.narrow(-1, start, length)
 
 
 # ---- torch's own --------------------------------------------------------------------------------
 
 
-def _into(op: Any, out: Tensor | None, *arguments: Any, **options: Any) -> Tensor:
+def into(op: Any, out: Tensor | None, *arguments: Any, **options: Any) -> Tensor:
     """An operator of torch's, into memory given or new."""
     if out is None:
         return op.default(*arguments, **options)
@@ -192,6 +304,16 @@ def _into(op: Any, out: Tensor | None, *arguments: Any, **options: Any) -> Tenso
     if "out" in op.overloads():
         return op.out(*arguments, **options, out=out)
     return out.copy_(op.default(*arguments, **options))
+
+
+def above_zero(x: Tensor, out: Tensor | None = None) -> Tensor:
+    """max(0, x), whose derivative at 0 is 0."""
+    return torch.relu(x) if out is None else torch.clamp_min(x, 0, out=out)
+
+
+def where_above(grad: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
+    """grad where y is above 0, and 0 elsewhere."""
+    return into(_aten.threshold_backward, out, grad, y, 0)
 
 
 @dataclass(frozen=True)
@@ -222,13 +344,13 @@ class ReLU(Pointwise):
 
     def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         if self.slope:
-            return _into(_aten.leaky_relu, out, x, self.slope)
-        return torch.clamp_min(x, 0, out=out)
+            return into(_aten.leaky_relu, out, x, self.slope)
+        return above_zero(x, out)
 
     def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
         if self.slope:
-            return _into(_aten.leaky_relu_backward, out, grad, kept, self.slope, True)
-        return _into(_aten.threshold_backward, out, grad, kept, 0)
+            return into(_aten.leaky_relu_backward, out, grad, kept, self.slope, True)
+        return where_above(grad, kept, out)
 
 
 @dataclass(frozen=True)
@@ -238,11 +360,11 @@ class ELU(Pointwise):
     input_scale: float = 1.0
 
     def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        return _into(_aten.elu, out, x, self.alpha, self.scale, self.input_scale)
+        return into(_aten.elu, out, x, self.alpha, self.scale, self.input_scale)
 
     def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
         settings = self.alpha, self.scale, self.input_scale
-        return _into(_aten.elu_backward, out, grad, *settings, True, kept)
+        return into(_aten.elu_backward, out, grad, *settings, True, kept)
 
 
 @dataclass(frozen=True)
@@ -260,11 +382,11 @@ class Torch(Pointwise):
         return not self.keeps_input
 
     def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        return _into(getattr(_aten, self.name), out, x, *self.settings, **dict(self.options))
+        return into(getattr(_aten, self.name), out, x, *self.settings, **dict(self.options))
 
     def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
         operator = getattr(_aten, f"{self.name}_backward")
-        return _into(operator, out, grad, kept, *self.settings, **dict(self.options))
+        return into(operator, out, grad, kept, *self.settings, **dict(self.options))
 
 
 _TORCHS: dict[type[nn.Module], Callable[[Any], Kernel | None]] = {
@@ -285,8 +407,8 @@ _TORCHS: dict[type[nn.Module], Callable[[Any], Kernel | None]] = {
 }
 
 
-def kernel_of(module: nn.Module) -> Kernel | None:
-    """The kernel of a module, or None where it has none.
+def kernel_of(module: nn.Module, dim: int = -1) -> Kernel | None:
+    """The kernel of a module that acts along ``dim``, or None where it has none.
 
     A subclass has none, nor has a module with hooks or a ``forward`` of its own: they may compute
     something else.
@@ -294,9 +416,9 @@ def kernel_of(module: nn.Module) -> Kernel | None:
     >>> kernel_of(nn.Tanh())
     Torch(name='tanh', keeps_input=False, settings=(), options=())
     """
-    if not is_itself(module):
+    if torch.compiler.is_compiling() or not is_itself(module):  # the compiler fuses plain modules
         return None
     if isinstance(module, Activation):
-        return module.kernel()
+        return module.kernel() if getattr(module, "dim", dim) == dim else None
     make = _TORCHS.get(type(module))
     return None if make is None else make(module)

@@ -3,25 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from combutab.activations._fused import FusedLayerAct, use_fused
+from combutab.activations._kernels import (
+    HALF,
+    Activation,
+    Gradients,
+    Kernel,
+    Pointwise,
+    Room,
+    Torch,
+    Vectors,
+    into,
+)
 from combutab.activations._known import known
-from combutab.activations._standardize import standardize
+from combutab.activations._standardize import Standardize
+
+
+@dataclass(frozen=True)
+class _HardSigmoid(Pointwise):
+    keeps_input: bool = True
+    keeps_output: bool = False
+
+    def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        if out is None:
+            return F.hardtanh(x, -3.0, 3.0) / 6 + 0.5  # F.hardsigmoid has no second derivative
+        return torch.clamp(x, -3, 3, out=out).div_(6).add_(0.5)
+
+    def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
+        grad = into(torch.ops.aten.hardtanh_backward, out, grad, kept, -3, 3)
+        return torch.div(grad, 6, out=out)
 
 
 def _hard_sigmoid(n: Tensor) -> Tensor:
-    return F.hardtanh(n, -3.0, 3.0) / 6 + 0.5  # F.hardsigmoid has no second derivative
+    return _HardSigmoid().phi(n)
 
 
-_FUSED_SCALES = {torch.sigmoid: "sigmoid", _hard_sigmoid: "hard_sigmoid"}
+@dataclass(frozen=True)
+class LayerScale(Kernel):
+    """y -> y s(n), n being y standardised over all units."""
+
+    scale: Pointwise
+    alpha: float
+    unitwise: bool = False
+    keeps_input: bool = True
+    keeps_output: bool = False
+
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+        # LayerAct Eq. (6)
+        n = self._standardize(x).forward(x, (), room, room.work("n", *x.shape))
+        return torch.mul(x, self.scale.phi(n, room.work("scale", *x.shape)), out=out)
+
+    def backward(
+        self,
+        x: Tensor | None,
+        y: Tensor | None,
+        grad: Tensor,
+        vectors: Vectors,
+        room: Room,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Gradients]:
+        assert x is not None
+        # once more: cheaper than memory for each layer
+        n = self._standardize(x).forward(x, (), room, room.work("n", *x.shape))
+        scale = self.scale.phi(n, room.work("scale", *x.shape))
+        through = torch.mul(x, grad, out=room.work("through", *x.shape))
+        grad = torch.mul(grad, scale, out=out)
+        kept = n if self.scale.keeps_input else scale
+        through = self.scale.times_slope(kept, through, room.work("through", *x.shape))
+        through, _ = self._standardize(x).backward(
+            None, n, through, (), room, room.work("through", *x.shape)
+        )
+        return torch.add(grad, through, out=out), ()
+
+    def _standardize(self, x: Tensor) -> Standardize:
+        return Standardize(x.shape[-1], x.shape[-1], self.alpha)
 
 
-@known(lambda module: module.scale in _FUSED_SCALES)
-class LayerAct(nn.Module):
+_SCALES: dict[Callable[[Tensor], Tensor], Pointwise] = {
+    torch.sigmoid: Torch("sigmoid"),
+    _hard_sigmoid: _HardSigmoid(),
+}
+
+
+@known(lambda module: module.scale in _SCALES)
+class LayerAct(Activation):
     """Layer-level activation ``y * scale(n)``, n being y standardised over the layer's features.
 
     Parameters
@@ -55,6 +125,8 @@ class LayerAct(nn.Module):
     tensor([[0.2500, 2.2500]])
     """
 
+    unitwise = False
+
     def __init__(
         self,
         scale: Callable[[Tensor], Tensor] = torch.sigmoid,
@@ -79,10 +151,17 @@ class LayerAct(nn.Module):
         # NOTE[DIFF]: the published code divides by the unbiased variance forward and uses the
         # biased one's derivative backward; we take Eq. (6)'s biased variance in both, because
         # only then is the gradient that of the function.
-        dim = self.dim if self.dim < 0 else self.dim - x.ndim
-        if use_fused(x) and dim == -1 and self.scale in _FUSED_SCALES:
-            return FusedLayerAct.apply(x, self.alpha, _FUSED_SCALES[self.scale], self.scale)
-        return x * self.scale(standardize(x, dim, self.alpha))
+        wide = x.float() if x.dtype in HALF else x
+        kernel = self.kernel()
+        if kernel is not None:
+            return self.run(kernel, wide).to(x.dtype)
+        width = x.shape[self.dim]
+        n = self.run(Standardize(width, width, self.alpha), wide).to(x.dtype)
+        return x * self.scale(n)
+
+    def kernel(self) -> Kernel | None:
+        scale = _SCALES.get(self.scale)
+        return None if scale is None else LayerScale(scale, self.alpha)
 
     def extra_repr(self) -> str:
         return f"alpha={self.alpha}, dim={self.dim}"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from combutab.activations._fused import fused_standardize, use_fused
+from combutab.activations._kernels import HALF, Activation, Kernel, Slices
 from combutab.activations._known import known
-from combutab.activations._standardize import Blocks, standardize
+from combutab.activations._standardize import Standardize
 
 
-class _ParallelNorm(nn.Module):
+class _ParallelNorm(Activation):
+    unitwise = False
     _center: bool
     _smallest: int  # the smallest group the normalisation is defined for
 
@@ -30,7 +30,6 @@ class _ParallelNorm(nn.Module):
         sizes = self._sizes(width, norm_size)
         # Neighbouring groups of one size are normalised together: (groups, size).
         self.runs = [(len(list(run)), size) for size, run in groupby(sizes)]
-        self._blocks = [Blocks(groups, size) if size <= 16 else None for groups, size in self.runs]
 
     def _sizes(self, width: int, norm_size: int | Sequence[int]) -> list[int]:
         name, least = type(self).__name__, self._smallest
@@ -58,27 +57,17 @@ class _ParallelNorm(nn.Module):
         return sizes
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        dim = self.dim if self.dim < 0 else self.dim - x.ndim
-        if x.shape[dim] != self.width:
-            raise ValueError(
-                f"{type(self).__name__} was built for {self.width} features, got {x.shape[dim]} "
-                f"along dim={self.dim} of an input of shape {tuple(x.shape)}; build it for that "
-                "width or set dim to the feature axis"
-            )
-        if len(self.runs) == 1:
-            return self._normalise(x, dim, 0)
-        lengths = [groups * size for groups, size in self.runs]
-        pieces = [self._normalise(piece, dim, i) for i, piece in enumerate(x.split(lengths, dim))]
-        return torch.cat(pieces, dim)
+        self.check_width(x, self.width)
+        wide = x.float() if x.dtype in HALF else x
+        return self.run(self.kernel(), wide).to(x.dtype)
 
-    def _normalise(self, x: Tensor, dim: int, run: int) -> Tensor:
-        groups, size = self.runs[run]
-        grouped = x.unflatten(dim, (groups, size))
-        if use_fused(grouped) and dim == -1 and (size < 32 or not self._center):
-            out = fused_standardize(grouped, self.eps, self._center)
-        else:
-            out = standardize(grouped, dim, self.eps, self._center, self._blocks[run])
-        return out.flatten(dim - 1, dim)
+    def kernel(self) -> Kernel:
+        parts, start = [], 0
+        for groups, size in self.runs:
+            length = groups * size
+            parts.append((start, length, Standardize(size, length, self.eps, self._center)))
+            start += length
+        return parts[0][2] if len(parts) == 1 else Slices(tuple(parts))
 
     def extra_repr(self) -> str:
         return f"{self.width}, norm_size={self.norm_size}, eps={self.eps}, dim={self.dim}"

@@ -3,23 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from combutab.activations._combu import CombU
-from combutab.activations._elementwise import NLReLU, along
-from combutab.activations._functions import HALF, Span
-from combutab.activations._fused import FusedProxyNorm, use_fused
-from combutab.activations._known import is_itself, is_known, known
-from combutab.activations._layeract import LayerAct
+from combutab.activations._kernels import (
+    HALF,
+    Activation,
+    Gradients,
+    Kernel,
+    Room,
+    Vectors,
+    kernel_of,
+    sum_to,
+)
+from combutab.activations._known import is_known, known
 from combutab.activations._moments import moments
-from combutab.activations._parallel_norm import PLN, PLS
 from combutab.activations._registry import make_activation
 
 
+@dataclass(frozen=True)
+class ScaledProxy(Kernel):
+    """phi(gamma x + beta) scale + shift; its vectors are these four, and phi's."""
+
+    phi: Kernel
+    keeps_input: bool = True
+    keeps_output: bool = False
+
+    @property
+    def n_vectors(self) -> int:  # type: ignore[override]
+        return 4 + self.phi.n_vectors
+
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+        gamma, beta, scale, shift, *own = vectors
+        z_out = room.keep("z", *x.shape)
+        apart = room.keep("into phi", *x.shape) if self.phi.keeps_input else z_out
+        into_phi = torch.addcmul(beta, x, gamma, out=apart)
+        z = self.phi.forward(into_phi, own, room.part("phi"), z_out)
+        room["into phi"], room["z"] = into_phi, z
+        return torch.addcmul(shift, z, scale, out=out)
+
+    def backward(
+        self,
+        x: Tensor | None,
+        y: Tensor | None,
+        grad: Tensor,
+        vectors: Vectors,
+        room: Room,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Gradients]:
+        assert x is not None
+        gamma, beta, scale, shift, *own = vectors
+        work = room.work("product", *x.shape)
+        by_scale = sum_to(torch.mul(grad, room["z"], out=work), scale)
+        by_shift = sum_to(grad, shift)
+        grad = torch.mul(grad, scale, out=out)
+        kept = room["into phi"], room["z"]
+        grad, by_own = self.phi.backward(*kept, grad, own, room.part("phi"), out)
+        by_beta = sum_to(grad, beta)
+        by_gamma = sum_to(torch.mul(grad, x, out=work), gamma)
+        return torch.mul(grad, gamma, out=out), (by_gamma, by_beta, by_scale, by_shift, *by_own)
+
+
 @known()
-class ProxyNorm(nn.Module):
+class ProxyNorm(Activation):
     """Proxy-normalised activation, ``(phi(gamma y + beta) - mean) / sqrt(variance + eps)``.
 
     Mean and variance are those of ``phi(gamma Y + beta)`` for a Gaussian proxy
@@ -89,21 +137,12 @@ class ProxyNorm(nn.Module):
             raise ValueError(f"n_samples must be at least 2 to have a variance, got {n_samples=}")
         if not isinstance(activation, nn.Module):
             activation = make_activation(activation, width)
-        for module in activation.modules():
-            if isinstance(module, PLN | PLS | LayerAct | ProxyNorm):
-                raise ValueError(
-                    "ProxyNorm needs a unit-wise activation, whose moments follow from the "
-                    f"distribution of one unit; {type(module).__name__} looks at many units at "
-                    "once (or is normalised already), so no Gaussian proxy of a single unit "
-                    "gives its moments; use an elementwise activation or CombU"
-                )
         if getattr(activation, "dim", -1) != -1:
             raise ValueError(
                 "the activation inside ProxyNorm must act on the last axis, got one built with "
                 f"dim={activation.dim}; build it with dim=-1 and give dim to ProxyNorm"
             )
-        if not is_known(activation):
-            _check_unitwise(activation, width)
+        _check_unitwise(activation, width)
         self.activation = activation
         self.width, self.eps, self.scale, self.dim = width, eps, scale, dim
         self.n_samples, self.closed_form = n_samples, closed_form
@@ -128,31 +167,28 @@ class ProxyNorm(nn.Module):
         return mean, var.clamp_min(0)  # rounding may leave a variance of 0 just below it
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        if x.shape[self.dim] != self.width:
-            raise ValueError(
-                f"ProxyNorm was built for {self.width} features, got {x.shape[self.dim]} along "
-                f"dim={self.dim} of an input of shape {tuple(x.shape)}; build it for that width "
-                "or set dim to the feature axis"
-            )
+        self.check_width(x, self.width)
+        kernel = self.kernel()
+        if kernel is not None:
+            return self.run(kernel, x)
         y = x.movedim(self.dim, -1)
+        gamma, beta, scale, shift = (v.to(x.dtype) for v in self._own_vectors())
         # ProxyNorm Eq. (7)
-        mean, var = self.moments()
-        rstd = torch.rsqrt(var + self.eps)
-        if use_fused(x) and self.dim in (-1, x.ndim - 1) and self._fits_kernels(x):
-            spans = _spans(self.activation, self.width)
-            if spans is not None:
-                return FusedProxyNorm.apply(x, self.gamma, self.beta, rstd, -mean * rstd, spans)
-        z = self.activation(torch.addcmul(along(self.beta, y, -1), y, along(self.gamma, y, -1)))
-        if self.scale:
-            z = torch.addcmul((-mean * rstd).to(z.dtype), z, rstd.to(z.dtype))
-        else:
-            z = z - mean.to(z.dtype)
+        z = torch.addcmul(shift, self.activation(torch.addcmul(beta, y, gamma)), scale)
         return z.movedim(-1, self.dim)
 
-    def _fits_kernels(self, x: Tensor) -> bool:
-        """Whether the parameters are one vector, or one for each entry of x's first axis."""
-        members = (x.shape[0], 1, self.width) if x.ndim == 3 else None
-        return self.scale and self.gamma.shape in ((self.width,), members)
+    def kernel(self) -> Kernel | None:
+        phi = kernel_of(self.activation)
+        return None if phi is None else ScaledProxy(phi)
+
+    def vectors(self) -> Vectors:
+        phi = self.activation
+        return *self._own_vectors(), *(phi.vectors() if isinstance(phi, Activation) else ())
+
+    def _own_vectors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        mean, var = self.moments()
+        scale = torch.rsqrt(var + self.eps) if self.scale else torch.ones_like(mean)
+        return self.gamma, self.beta, scale, -mean * scale
 
     def extra_repr(self) -> str:
         return (
@@ -162,13 +198,27 @@ class ProxyNorm(nn.Module):
 
 
 def _check_unitwise(activation: nn.Module, width: int) -> None:
-    """Change half of some random inputs; the outputs of the others must stay."""
+    """Ask the module; of what is not known, change half of some random inputs.
+
+    The outputs of the others must stay.
+    """
+    for module in activation.modules():
+        if isinstance(module, ProxyNorm) or not getattr(module, "unitwise", True):
+            raise ValueError(
+                "ProxyNorm needs a unit-wise activation, whose moments follow from the "
+                f"distribution of one unit; {type(module).__name__} looks at many units at "
+                "once (or is normalised already), so no Gaussian proxy of a single unit "
+                "gives its moments; use an elementwise activation or CombU"
+            )
+    if is_known(activation):
+        return
     generator = torch.Generator().manual_seed(0)
-    x, other = torch.randn(2, 6, width, generator=generator)
+    sizes = torch.tensor([0.1, 1.0, 1.0, 1.0, 10.0, 10.0]).unsqueeze(1)
+    x, other = torch.randn(2, 6, width, generator=generator) * sizes
     same = torch.rand(6, width, generator=generator) < 0.5
     tensors = [*activation.parameters(), *activation.buffers()]
     before = [tensor.detach().clone() for tensor in tensors]
-    with torch.no_grad():
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
         one, two = activation(x.clone()), activation(torch.where(same, x, other))
         for tensor, value in zip(tensors, before, strict=True):
             tensor.copy_(value)
@@ -177,21 +227,6 @@ def _check_unitwise(activation: nn.Module, width: int) -> None:
             "ProxyNorm needs a unit-wise activation, each of whose outputs follows from one input; "
             f"in a trial those of {activation} changed with other inputs or by chance"
         )
-
-
-def _spans(activation: nn.Module, width: int) -> tuple[Span, ...] | None:
-    """The spans of ReLU, ELU and NLReLU that an activation is made of, None if it is not."""
-    if not is_itself(activation):
-        return None
-    if isinstance(activation, CombU) and activation.fused and activation.partition is None:
-        return activation.spans
-    if isinstance(activation, nn.ReLU):
-        return (("relu", 0, width),)
-    if isinstance(activation, nn.ELU) and activation.alpha == 1:
-        return (("elu", 0, width),)
-    if isinstance(activation, NLReLU) and activation.beta == 1:
-        return (("nlrelu", 0, width),)
-    return None
 
 
 def _wide(parameter: Tensor) -> Tensor:

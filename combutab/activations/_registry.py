@@ -10,9 +10,9 @@ from functools import partial
 from torch import nn
 
 from combutab.activations._combu import CombU
-from combutab.activations._elementwise import UNITWISE
 from combutab.activations._layeract import LAHardSiLU, LASiLU
 from combutab.activations._parallel_norm import PLN, PLS
+from combutab.activations._unitwise import UNITWISE
 
 Factory = Callable[..., nn.Module]
 

@@ -1,14 +1,14 @@
-"""Standardising over one axis, with a derivative of few kernels that is twice differentiable."""
+"""Standardising groups of neighbouring units, with a derivative of few operations."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from combutab.activations._functions import HALF, with_signature
+from combutab.activations._kernels import Gradients, Kernel, Room, Vectors
 
 _EXACT = ("none", "ieee")
 
@@ -29,106 +29,96 @@ class Blocks:
         self.ones = {torch.float64: ones, torch.float32: ones.float()}
         self.averaging = {dtype: ones / size for dtype, ones in self.ones.items()}
 
-    def mean(self, x: Tensor) -> Tensor:
-        if self.size == 1:
-            return x
-        matrix = self.averaging[x.dtype]
-        return (x.reshape(-1, len(matrix)) @ matrix).view(x.shape)
+    def mean(self, x: Tensor, room: Room) -> Tensor:
+        return _product(x, self.averaging[x.dtype], room.work("mean", *x.shape))
 
-    def center(self, x: Tensor) -> Tensor:
-        matrix = self.ones[x.dtype]  # summing first keeps a constant group exactly constant
-        sums = (x.reshape(-1, len(matrix)) @ matrix).view(x.shape)
-        return x - sums / self.size if torch.is_grad_enabled() else sums.div_(-self.size).add_(x)
+    def center(self, x: Tensor, room: Room, out: Tensor | None) -> Tensor:
+        work = room.work("square", *x.shape)
+        sums = _product(x, self.ones[x.dtype], work)
+        # summing first keeps a constant group exactly constant
+        return torch.sub(x, torch.div(sums, self.size, out=work), out=out)
 
 
-class _Along:
-    """The same by reductions, over any axis; means keep the axis with length 1."""
-
-    def __init__(self, axis: int) -> None:
-        self.axis = axis
-
-    def mean(self, x: Tensor) -> Tensor:
-        return x.mean(self.axis, keepdim=True)
-
-    def center(self, x: Tensor) -> Tensor:
-        return x - x.mean(self.axis, keepdim=True)
+def _product(x: Tensor, matrix: Tensor, out: Tensor | None) -> Tensor:
+    n = len(matrix)
+    if out is not None:
+        torch.mm(x.reshape(-1, n), matrix, out=out.view(-1, n))
+        return out
+    return (x.reshape(-1, n) @ matrix).view(x.shape)
 
 
-class _Standardize(torch.autograd.Function):
-    """x -> ((x - mean) rstd, rstd) inside groups; saves both outputs, not x.
+class _Reductions:
+    """The same by reductions; means keep the axis with length 1."""
 
-    ``rstd`` is an output, not an intermediate, so that the second derivative sees it.
+    def mean(self, x: Tensor, room: Room) -> Tensor:
+        return torch.mean(x, -1, keepdim=True, out=room.work("mean", *x.shape[:-1], 1))
+
+    def center(self, x: Tensor, room: Room, out: Tensor | None) -> Tensor:
+        mean = torch.mean(x, -1, keepdim=True, out=room.work("center", *x.shape[:-1], 1))
+        return torch.sub(x, mean, out=out)
+
+
+_blocks = lru_cache(maxsize=64)(Blocks)
+_REDUCTIONS = _Reductions()
+
+
+@dataclass(frozen=True)
+class Standardize(Kernel):
+    """x -> (x - mean) rstd inside groups of neighbouring units, or x rstd without centring.
+
+    Of float32 or float64, ``width`` units in groups of ``size``.
     """
 
-    generate_vmap_rule = True
+    size: int
+    width: int
+    eps: float
+    center: bool = True
+    unitwise: bool = False
 
-    @staticmethod
-    @with_signature
-    def forward(
-        x: Tensor, by: Blocks | _Along, size: int, eps: float, center: bool
-    ) -> tuple[Tensor, Tensor]:
-        out = by.center(x) if center else x
-        rstd = by.mean(out * out).add_(eps).rsqrt_()
-        return (out.mul_(rstd) if center else out * rstd), rstd
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+        by, x_g = self._means(x), self._grouped(x)
+        out_g = None if out is None else self._grouped(out)
+        n = by.center(x_g, room, out_g) if self.center else x_g
+        mean = by.mean(torch.mul(n, n, out=room.work("square", *n.shape)), room)
+        work = room.work("mean", *mean.shape)
+        rstd = torch.rsqrt(torch.add(mean, self.eps, out=work), out=work)
+        kept = room.keep("rstd", *rstd.shape[:-1], 1)  # a group has one
+        room["rstd"] = rstd if kept is None else kept.copy_(rstd[..., :1])
+        n = torch.mul(n, rstd, out=out_g)
+        return n.flatten(-2) if out is None else out
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        _, ctx.by, ctx.size, _, ctx.center = inputs
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*output)
-        ctx.save_for_forward(*output)
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, Tensor]:
-        out, rstd = ctx.saved_tensors
-        along_out = ctx.by.mean(tangent * out)
-        if ctx.center:
-            tangent = ctx.by.center(tangent)
-        return (tangent - out * along_out) * rstd, -along_out * rstd * rstd
-
-    @staticmethod
     def backward(
-        ctx: Any, grad: Tensor | None, grad_rstd: Tensor | None
-    ) -> tuple[Tensor | None, None, None, None, None]:
-        out, rstd = ctx.saved_tensors
-        grad_in = None
-        if grad is not None:
-            along_out = ctx.by.mean(grad * out)
-            grad_in = ctx.by.center(grad) if ctx.center else grad
-            if ctx.center and not torch.is_grad_enabled():
-                grad_in.addcmul_(out, along_out, value=-1).mul_(rstd)
-            else:
-                grad_in = torch.addcmul(grad_in, out, along_out, value=-1) * rstd
-        if grad_rstd is not None:  # only when the gradient itself is differentiated
-            whole = ctx.by.mean(grad_rstd) if rstd.shape == out.shape else grad_rstd / ctx.size
-            from_rstd = out * (rstd * rstd * whole)
-            grad_in = -from_rstd if grad_in is None else grad_in - from_rstd
-        return grad_in, None, None, None, None
+        self,
+        x: Tensor | None,
+        y: Tensor | None,
+        grad: Tensor,
+        vectors: Vectors,
+        room: Room,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Gradients]:
+        assert y is not None
+        by, y_g, grad_g = self._means(grad), self._grouped(y), self._grouped(grad)
+        out_g = None if out is None else self._grouped(out)
+        along = by.mean(torch.mul(grad_g, y_g, out=room.work("square", *y_g.shape)), room)
+        grad_in = by.center(grad_g, room, out_g) if self.center else grad_g
+        grad_in = torch.addcmul(grad_in, y_g, along, value=-1, out=out_g)
+        grad_in = torch.mul(grad_in, room["rstd"], out=out_g)
+        return grad_in.flatten(-2) if out is None else out, ()
+
+    def _grouped(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:-1], self.width // self.size, self.size)
+
+    def _means(self, x: Tensor) -> Blocks | _Reductions:
+        if 1 < self.size <= 16 and x.stride(-1) == 1 and _keeps_precision(x):
+            return _blocks(self.width // self.size, self.size)
+        return _REDUCTIONS
 
 
 def _keeps_precision(x: Tensor) -> bool:
     """Whether a matrix product on the CPU is computed as precisely as this tensor is stored."""
+    if torch.compiler.is_compiling():  # the compiler fuses reductions itself
+        return False
     if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return False
     matmul = getattr(torch.backends.mkldnn, "matmul", None)
     return x.dtype is torch.float64 or getattr(matmul, "fp32_precision", "none") in _EXACT
-
-
-def standardize(
-    x: Tensor, axis: int, eps: float, center: bool = True, blocks: Blocks | None = None
-) -> Tensor:
-    """Standardise (or RMS-scale, without centring) over one negative axis, in at least float32."""
-    size = x.shape[axis]
-    wide = x.float() if x.dtype in HALF else x
-    if center and axis == -1 and size >= (32 if x.is_cuda else 8):
-        # From these sizes on the library's own kernel is the faster one. The CUDA kernel widens
-        # half precision itself; the CPU's folds mean and scale into one product and loses digits.
-        return F.layer_norm(x if x.is_cuda else wide, (size,), eps=eps).to(x.dtype)
-    if torch.compiler.is_compiling():  # the compiler fuses the plain expression itself
-        if center:
-            wide = wide - wide.mean(axis, keepdim=True)
-        out = wide * torch.rsqrt((wide * wide).mean(axis, keepdim=True) + eps)
-    else:
-        by = blocks if blocks and axis == -1 and _keeps_precision(wide) else _Along(axis)
-        out, _ = _Standardize.apply(wide, by, size, eps, center)
-    return out.to(x.dtype)
