@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from combutab._device import Precision
-from combutab.activations import CombU, is_known
+from combutab.activations import CombU
+from combutab.activations._known import is_known
 from combutab.constructions import ConstructedNetwork
 from combutab.nn import ActivationSpec, Member, MLPShape, StackedMLP, build_activation
 

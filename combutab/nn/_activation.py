@@ -19,7 +19,8 @@ from torch.nn import functional as F
 
 from combutab._random import fold_in
 from combutab._seeded_draws import SeededDraws
-from combutab.activations import ProxyNorm, is_itself, is_known, make_activation
+from combutab.activations import ProxyNorm, make_activation
+from combutab.activations._known import is_itself, is_known
 
 ActivationSpec = str | Callable[[int], nn.Module]
 

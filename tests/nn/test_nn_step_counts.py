@@ -13,7 +13,7 @@ import os
 
 import pytest
 import torch
-from combutab.nn._one_dnn import _has_one_dnn
+
 from torch.profiler import ProfilerActivity, profile
 
 from combutab.nn import Member, MLPShape, StackedMLP
@@ -134,7 +134,7 @@ def step_of(name, normalization="none", dropout=RATE):
     return step
 
 
-@pytest.mark.skipif(not _has_one_dnn(), reason="counts are those of a CPU with oneDNN")
+
 @pytest.mark.parametrize("case", COUNTS, ids=str)
 def test_a_step_asks_for_no_more(case, tmp_path):
     threads = torch.get_num_threads()

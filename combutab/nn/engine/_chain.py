@@ -266,7 +266,8 @@ class Chain:
         if self.residual:
             start = self.n_inputs + self._ends[i]
             into = self._units(x.shape[1])[..., start : start + self.widths[i]]
-        in_place = not (keep and layer.keeps_input)
+        normed = layer.norm is not None and layer.norm.keeps_output
+        in_place = not (keep and (layer.keeps_input or normed))
         # a kernel of single units may write to a part of wider rows; others want their own
         direct = into is not None and mask is None and layer.scales_units
         y = into if direct else x if in_place else self.scratch(f"y{kept}", *x.shape)

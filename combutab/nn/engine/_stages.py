@@ -26,10 +26,14 @@ class Stage(Protocol):
     def keeps_input(self) -> bool:
         """Whether x must stay as it is until ``backward``."""
 
+    @property
+    def keeps_output(self) -> bool:
+        """Whether the result must."""
+
     def forward(
         self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
     ) -> None:
-        """``out`` becomes the result, and stays until ``backward``, if that is to come (``keep``).
+        """``out`` becomes the result; ``keep`` if ``backward`` is to come.
 
         ``out`` may be x if ``keeps_input`` is False or ``keep`` is. ``valid``, (members, rows),
         says which places hold a row; None: all.
@@ -56,6 +60,10 @@ class KernelStage:
         return self.kernel.keeps_input
 
     @property
+    def keeps_output(self) -> bool:
+        return self.kernel.keeps_output
+
+    @property
     def scales(self) -> bool:
         """Whether all that its backward pass does is to multiply by a slope of each unit."""
         return self.kernel.unitwise and isinstance(self._source, NoVectors)
@@ -79,6 +87,7 @@ class NormStage:
 
     def __init__(self, norm: StackedNorm, kernel: Kernel, room: Room, at: GradientOf) -> None:
         self._kernel, self._room = kernel, room
+        self.keeps_output = norm.gain is None  # else it keeps what gain and shift are applied to
         self._gain = None if norm.gain is None else norm.gain.data
         self._shift = None if norm.shift is None else norm.shift.data
         self._gain_grad = None if norm.gain is None else at(norm, "gain")
@@ -112,7 +121,7 @@ class NormStage:
 class BatchNormStage:
     """Batch normalisation of full batches by torch's own; the rest goes through autograd."""
 
-    keeps_input = True
+    keeps_input, keeps_output = True, False
 
     def __init__(self, norm: StackedNorm, at: GradientOf) -> None:
         self._norm = norm
@@ -163,12 +172,9 @@ class BatchNormStage:
 
 
 class AutogradStage:
-    """Any module, differentiated by autograd in the middle of a step.
+    """Any module, differentiated by autograd in the middle of a step."""
 
-    ``sees_rows``: it is told which places hold a row.
-    """
-
-    keeps_input = False
+    keeps_input, keeps_output = False, False
 
     def __init__(self, module: nn.Module, parameters: Sequence[tuple[Tensor, Tensor]]) -> None:
         self._module = module
