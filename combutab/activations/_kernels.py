@@ -192,7 +192,7 @@ class _Run(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         kernel: Kernel = ctx.kernel
         x, y, *vectors = ctx.saved_tensors
         if not torch.is_grad_enabled():
