@@ -305,8 +305,8 @@ class PELU(Activation):
 
     Examples
     --------
-    >>> PELU(2)(torch.tensor([[-1.0, 2.0]]))
-    tensor([[-0.6321,  2.0000]], grad_fn=<AddcmulBackward0>)
+    >>> PELU(2)(torch.tensor([[-1.0, 2.0]])).detach()
+    tensor([[-0.6321,  2.0000]])
     """
 
     def __init__(self, width: int, *, dim: int = -1) -> None:

@@ -154,8 +154,8 @@ class Activation(nn.Module):
     dim: int
 
     def kernel(self) -> Kernel | None:
-        """The kernel; None where there is none for these settings."""
-        raise NotImplementedError
+        """The kernel; None where there is none, or none for these settings."""
+        return None
 
     def vectors(self) -> Vectors:
         """Functions of the parameters, (width,) each, or (members, 1, width) in a stack."""
@@ -224,6 +224,18 @@ def run(kernel: Kernel, x: Tensor, *vectors: Tensor) -> Tensor:
     if not torch.is_grad_enabled():
         return kernel.forward(x, vectors, Room(), torch.empty_like(x))
     return _Run.apply(kernel, x, *vectors)
+
+
+def along(parameter: Tensor, x: Tensor, dim: int) -> Tensor:
+    """Shape a per-feature tensor (..., width) to broadcast against ``x`` along ``dim``.
+
+    For the last dimension nothing happens but a cast, so a stacked parameter of shape
+    (members, 1, width) meets x of shape (members, batch, width) by plain broadcasting.
+    """
+    after = x.ndim - 1 - dim % x.ndim
+    if after:
+        parameter = parameter.reshape(parameter.shape + (1,) * after)
+    return parameter.to(x.dtype)
 
 
 def _transformed() -> bool:

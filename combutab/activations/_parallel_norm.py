@@ -107,6 +107,7 @@ class PLN(_ParallelNorm):
 
     Examples
     --------
+    >>> import torch
     >>> PLN(4, norm_size=2)(torch.tensor([[1.0, 3.0, 5.0, -5.0]]))
     tensor([[-1.0000,  1.0000,  1.0000, -1.0000]])
     """
@@ -146,6 +147,7 @@ class PLS(_ParallelNorm):
 
     Examples
     --------
+    >>> import torch
     >>> PLS(4, norm_size=2)(torch.tensor([[1.0, 7.0, 5.0, -5.0]]))
     tensor([[ 0.2000,  1.4000,  1.0000, -1.0000]])
     """

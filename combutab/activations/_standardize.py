@@ -85,7 +85,7 @@ class Standardize(Kernel):
         kept = room.keep("rstd", *rstd.shape[:-1], 1)  # a group has one
         room["rstd"] = rstd if kept is None else kept.copy_(rstd[..., :1])
         n = torch.mul(n, rstd, out=out_g)
-        return n.flatten(-2) if out is None else out
+        return n.reshape(x.shape) if out is None else out
 
     def backward(
         self,
@@ -103,7 +103,7 @@ class Standardize(Kernel):
         grad_in = by.center(grad_g, room, out_g) if self.center else grad_g
         grad_in = torch.addcmul(grad_in, y_g, along, value=-1, out=out_g)
         grad_in = torch.mul(grad_in, room["rstd"], out=out_g)
-        return grad_in.flatten(-2) if out is None else out, ()
+        return grad_in.reshape(grad.shape) if out is None else out, ()
 
     def _grouped(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:-1], self.width // self.size, self.size)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from torch import nn
 
+from combutab.activations._dynamic import Derf, DyT
 from combutab.activations._elementwise import PELU, NLReLU, PReLU, Swish
+from combutab.activations._trainable import Blend, Rational, Snake
 
 
 def _plain(module: Callable[[], nn.Module]) -> Callable[..., nn.Module]:
@@ -35,4 +37,9 @@ UNITWISE: dict[str, Callable[..., nn.Module]] = {
     "softplus": _plain(nn.Softplus),
     "nlrelu": _plain(NLReLU),
     "identity": _plain(nn.Identity),
+    "dyt": DyT,
+    "derf": Derf,
+    "snake": Snake,
+    "rational": Rational,
+    "blend": Blend,
 }

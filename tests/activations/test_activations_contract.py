@@ -10,7 +10,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call
 
-from combutab.activations import ACTIVATIONS, CombU, ProxyNorm
+from combutab.activations import ACTIVATIONS, Blend, CombU, ProxyNorm
 
 PROXIED = [name for name in ACTIVATIONS if not name.startswith(("pl", "la-"))]
 MAKERS = {
@@ -24,9 +24,17 @@ MAKERS = {
     "proxy-combu": partial(ProxyNorm, "combu"),
     "proxy-combu-random": partial(ProxyNorm, "combu-random"),
     "proxy-gelu": partial(ProxyNorm, "gelu", proxy_params=False),
+    "learned-random": partial(
+        CombU,
+        ratios={"dyt": 0.2, "derf": 0.2, "snake": 0.2, "rational": 0.2, "blend": 0.2},
+        assignment="random",
+    ),
+    "proxy-snake": partial(ProxyNorm, "snake"),
+    "proxy-derf": partial(ProxyNorm, "derf"),
+    "blend-pln": partial(Blend, activation="pln-4"),
 }
-PARAMETRIC = ["prelu", "pelu", "mixed", "mixed-random", "proxy-relu", "proxy-prelu", "proxy-combu"]
-OWN = ["nlrelu", "combu", "combu-random", "pln-4", "pls", "pls-2", "la-silu", "la-hardsilu"]
+PARAMETRIC = [name for name, make in MAKERS.items() if [*make(8).parameters()]]
+OWN = [name for name in ACTIVATIONS if type(ACTIVATIONS[name](8)).__module__.startswith("combutab")]
 
 
 def away_from_kinks(*shape, seed=0, dtype=torch.float64):
@@ -61,7 +69,7 @@ def test_any_width(name, width):
     assert make(name, width)(away_from_kinks(4, width)).isfinite().all()
 
 
-@pytest.mark.parametrize("name", [n for n in MAKERS if not n.startswith("pln")])
+@pytest.mark.parametrize("name", [n for n in MAKERS if "pln" not in n])
 def test_width_one(name):
     assert make(name, 1)(away_from_kinks(4, 1)).isfinite().all()
 

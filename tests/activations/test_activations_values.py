@@ -9,7 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, expit
 
-from combutab.activations import ACTIVATIONS, PELU, CombU, NLReLU, PReLU, Swish, make_activation
+from combutab.activations import (
+    ACTIVATIONS,
+    PELU,
+    Blend,
+    CombU,
+    Derf,
+    DyT,
+    NLReLU,
+    PReLU,
+    Rational,
+    Snake,
+    Swish,
+    make_activation,
+)
 
 
 def np_elu(x, alpha=1.0):
@@ -60,6 +73,11 @@ REFERENCES = {
     "softplus": lambda x: np.log1p(np.exp(x)),
     "nlrelu": lambda x: np.log(1 + np.maximum(x, 0)),
     "identity": lambda x: x,
+    "dyt": lambda x: np.tanh(0.5 * x),
+    "derf": lambda x: erf(0.5 * x),
+    "snake": lambda x: x + np.sin(x) ** 2,
+    "rational": lambda x: 3.9 + 0.5 * x - 3.9 / (1 + (0.244 * x) ** 2),
+    "blend": lambda x: np.maximum(x, 0),
     "combu": np_combu,
     "pln": lambda x: np_groups(x, 8, True),
     "pln-4": lambda x: np_groups(x, 4, True),
@@ -110,6 +128,59 @@ def test_pelu_against_numpy():
     expected = np.where(x >= 0, a / b * x, a * np.expm1(np.minimum(x, 0) / b))
     ours = module(torch.from_numpy(x)).detach().numpy()
     np.testing.assert_allclose(ours, expected, rtol=1e-12)
+
+
+def learned(module, **values):
+    """A module of 8 units with these values of its parameters."""
+    with torch.no_grad():
+        for name, value in values.items():
+            module.double().get_parameter(name).copy_(torch.from_numpy(value))
+    return module
+
+
+def test_learned_shapes_against_numpy():
+    rng = np.random.default_rng(0)
+    x, (a, s, w, b, c, d) = rng.normal(0, 3, (50, 8)), rng.uniform(0.3, 2, (6, 8))
+    found = {
+        "dyt": (learned(DyT(8), alpha=a, weight=w, bias=b), w * np.tanh(a * x) + b),
+        "derf": (
+            learned(Derf(8), alpha=a, shift=s, weight=w, bias=b),
+            w * erf(a * x + s) + b,
+        ),
+        "snake": (learned(Snake(8), log_a=np.log(a)), x + np.sin(a * x) ** 2 / a),
+        "rational": (
+            learned(Rational(8), c0=a, c1=s, r0=w, r1=b, b0=c, b1=d),
+            a + s * x + (w + b * x) / (1 + (c + d * x) ** 2),
+        ),
+        "blend": (learned(Blend(8, "tanh"), w=w), (1 - w) * x + w * np.tanh(x)),
+    }
+    for module, expected in found.values():
+        ours = module(torch.from_numpy(x)).detach().numpy()
+        np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_rational_starts_near_silu():
+    x = torch.linspace(-4, 4, 801).unsqueeze(1)
+    assert (Rational(1)(x) - torch.nn.functional.silu(x)).abs().max() < 0.02
+
+
+def test_blend_takes_any_activation():
+    x = torch.from_numpy(np.random.default_rng(0).normal(0, 3, (50, 8)))
+    for g in ("pln-4", "blend", lambda width: torch.nn.Hardtanh()):
+        half = Blend(8, g, init=0.5).double()
+        torch.testing.assert_close(half(x), (x + make_activation(g, 8).double()(x)) / 2)
+
+
+@pytest.mark.parametrize("make", [DyT, Derf, Snake])
+@pytest.mark.parametrize("init", [0.0, -1.0, float("inf"), float("nan")])
+def test_learned_shapes_reject_init(make, init):
+    with pytest.raises(ValueError, match="init must be positive and finite"):
+        make(8, init)
+
+
+def test_blend_rejects_init():
+    with pytest.raises(ValueError, match="init must be finite"):
+        Blend(8, init=float("nan"))
 
 
 def test_worked_number_combu():
