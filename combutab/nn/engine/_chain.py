@@ -63,12 +63,18 @@ class Layer:
         self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
     ) -> None:
         """``out`` becomes the activations of x."""
+        if len(self.parts) == 1:
+            self.parts[0][2].forward(x, out, valid, keep)
+            return
         for start, stop, part in self.parts:
             rows = None if valid is None else valid[start:stop]
             part.forward(x[start:stop], out[start:stop], rows, keep)
 
     def derive(self, grad: Tensor) -> None:
         """The gradient of the activations becomes that of their input."""
+        if len(self.parts) == 1:
+            self.parts[0][2].backward(grad)
+            return
         for start, stop, part in self.parts:
             part.backward(grad[start:stop])
 

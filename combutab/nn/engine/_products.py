@@ -186,8 +186,7 @@ def weight_gradient(x: Tensor, grad: Tensor, out: Tensor, scale: float = 1.0) ->
 
 def add_weight_gradient(x: Tensor, grad: Tensor, out: Tensor) -> None:
     """Add x' @ grad to ``out``; shapes as above."""
-    for i in range(len(out)):
-        out[i].addmm_(x[i].t(), grad[i])
+    torch.baddbmm(out, x.transpose(1, 2), grad, out=out)
 
 
 def product(x: Tensor, weight: Tensor, place: Place) -> Tensor:

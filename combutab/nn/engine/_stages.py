@@ -126,14 +126,18 @@ class BatchNormStage:
     def __init__(self, norm: StackedNorm, at: GradientOf) -> None:
         self._norm = norm
         self._any = AutogradStage(norm, parameters_of(norm, at))
-        names = [name for name in ("gain", "shift") if getattr(norm, name) is not None]
-        self._places = {name: at(norm, name) for name in names}
+        self._running = list(zip(norm.running_mean, norm.running_var, strict=True))
+        # a member's gain and shift, and the places of their gradients
+        self._affine: list[list[Tensor | None]] = [[None, None] for _ in self._running]
+        self._places: list[list[Tensor | None]] = [[None, None] for _ in self._running]
+        for k, name in enumerate(("gain", "shift")):
+            parameter = getattr(norm, name)
+            if parameter is not None:
+                place = at(norm, name)
+                for i, (affine, places) in enumerate(zip(self._affine, self._places, strict=True)):
+                    affine[k], places[k] = parameter.data[i, 0], place[i, 0]
         self._statistics: list[tuple[Tensor, Tensor]] = []
         self._x: Tensor | None = None
-
-    def _of(self, name: str, member: int) -> Tensor | None:
-        parameter = getattr(self._norm, name)
-        return None if parameter is None else parameter.data[member, 0]
 
     def forward(
         self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
@@ -147,28 +151,29 @@ class BatchNormStage:
             self._any.forward(x, out, valid, keep)
             return
         self._x, self._statistics = x, []
-        for i in range(len(x)):
+        members = zip(x, out, self._affine, self._running, strict=True)
+        for x_i, out_i, (gain, shift), (mean, var) in members:
             values, mean, inverse = torch.native_batch_norm(
-                x[i], self._of("gain", i), self._of("shift", i), norm.running_mean[i],
-                norm.running_var[i], True, norm.momentum, norm.eps,
-            )  # fmt: skip
-            out[i].copy_(values)
+                x_i, gain, shift, mean, var, True, norm.momentum, norm.eps
+            )
+            out_i.copy_(values)
             self._statistics.append((mean, inverse))
 
     def backward(self, grad: Tensor) -> None:
         if self._x is None:
             self._any.backward(grad)
             return
-        norm = self._norm
-        for i in range(len(grad)):
-            by_x, by_gain, by_shift = torch.ops.aten.native_batch_norm_backward(
-                grad[i], self._x[i], self._of("gain", i), norm.running_mean[i],
-                norm.running_var[i], *self._statistics[i], True, norm.eps, [True, True, True],
-            )  # fmt: skip
-            grad[i].copy_(by_x)
-            found = {"gain": by_gain, "shift": by_shift}
-            for name, place in self._places.items():
-                place[i, 0].copy_(found[name])
+        members = zip(
+            grad, self._x, self._affine, self._places, self._running, self._statistics, strict=True
+        )
+        for grad_i, x_i, (gain, _), places, running, statistics in members:
+            by_x, *found = torch.ops.aten.native_batch_norm_backward(
+                grad_i, x_i, gain, *running, *statistics, True, self._norm.eps, [True, True, True]
+            )
+            grad_i.copy_(by_x)
+            for place, value in zip(places, found, strict=True):
+                if place is not None:
+                    place.copy_(value)
 
 
 class AutogradStage:
