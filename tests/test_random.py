@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+import combutab
 from combutab._random import (
     Purpose,
     derive,
@@ -122,6 +124,13 @@ def test_a_purpose_is_no_position(key, position):
     # a key of a key is none of the key itself, whatever the position
     of_one = derive(key, Purpose.MEMBER)
     assert derive(key, Purpose.MEMBER, position) != derive(of_one, Purpose(1 + position % 13))
+
+
+def test_every_purpose_is_named_in_the_package():
+    home = Path(combutab.__file__).parent
+    sources = [path.read_text("utf-8") for path in home.rglob("*.py")]
+    named = {name for source in sources for name in re.findall(r"\bPurpose\.([A-Z_]+)", source)}
+    assert named == set(Purpose.__members__)
 
 
 @pytest.mark.parametrize("number", [1, True, np.int64(1), "MEMBER"])
