@@ -87,9 +87,9 @@ def _mix(z: _Integers) -> _Integers:
 def derive(key: _Integers, purpose: Purpose, *positions: int | np.ndarray) -> _Integers:
     """Derive a new 64-bit key from a key, a purpose and positions (epoch, step, layer).
 
-    Keys of different purposes or positions are different: a purpose comes first and is no
-    position, so that no two ways from a seed fold in the same data. Arrays are of uint64 and
-    broadcast against each other.
+    The purpose is folded in first, as a number that no position has: so different ways from a
+    seed, however long, fold in different data. Arrays are of uint64 and broadcast against each
+    other.
 
     Raises
     ------
