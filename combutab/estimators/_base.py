@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from combutab._device import Precision, mind_forks, resolve_device
-from combutab._random import fold_in, seed_from
+from combutab._random import Purpose, derive, seed_from
 from combutab.estimators._constraints import PARAMETER_CONSTRAINTS, check_parameters
 from combutab.estimators._continued import check_settled, settled
 from combutab.estimators._data import Prepared, prepare
@@ -45,7 +45,6 @@ from combutab.training import (
 _DEFAULT_BATCH = 500  # the CombU paper's
 _SMALL_TABLE = 1000  # rows; the CombU paper's border between its two networks
 _SMALL, _LARGE = (128,) * 2, (256,) * 5  # hidden layers of 3 and of 6 linear layers
-_MEMBER = 1  # purpose of the estimator's seed
 # Matrix products round otherwise in the rows left over from their blocks: with a multiple of this
 # many rows a prediction depends on the rows beside it by the last bit at most.
 _MIN_ROWS = 16
@@ -189,7 +188,7 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
         seeded = int(self.random_state) if isinstance(self.random_state, Integral) else None
         if fresh or seeded not in (None, self._seeded):
             self._seed, self._seeded = seed_from(self.random_state), seeded
-        seeds = [fold_in(self._seed, _MEMBER, i) for i in range(self.n_members)]
+        seeds = [derive(self._seed, Purpose.MEMBER, i) for i in range(self.n_members)]
         scored = self._score_name if prepared.val is not None else None
         config = TrainConfig(
             loss=self._loss(),

@@ -19,12 +19,10 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from combutab._device import Precision, mind_forks
-from combutab._random import fold_in, seed_from
+from combutab._random import Purpose, derive, seed_from
 from combutab.estimators._class_weights import check_weights
 from combutab.preprocessing import EncodedTable, TableEncoder
 from combutab.training import Rows, RowStream
-
-_SPLIT = 2  # purpose of the estimator's seed
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ def _split(estimator: Any, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             "The validation set is too small. Increase 'validation_fraction' or the size of your "
             f"dataset: validation_fraction={estimator.validation_fraction} of {len(target)} rows."
         )
-    seed = fold_in(seed_from(estimator.random_state), _SPLIT) % (1 << 32)
+    seed = derive(seed_from(estimator.random_state), Purpose.SPLIT) % (1 << 32)
     train, val = train_test_split(
         np.arange(len(target)),
         test_size=estimator.validation_fraction,

@@ -14,7 +14,7 @@ from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from combutab._device import mind_forks
-from combutab._random import fold_in, seed_from
+from combutab._random import Purpose, derive, seed_from
 from combutab.estimators._data import Prepared
 from combutab.estimators._jobs import train_streamed
 from combutab.estimators._streaming_memory import (
@@ -29,7 +29,6 @@ from combutab.preprocessing import ParquetTable, TableEncoder
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-_SAMPLE = 6  # purpose of the estimator's seed
 _SAMPLE_ROWS = 100_000  # for quantiles
 _CATEGORY_BYTES = 500  # that a distinct category takes: counted, in the encoder, in an embedding
 _PREDICT_ROWS = 1 << 16
@@ -258,7 +257,7 @@ def _learn(
         header=header,
         n_sample=min(_SAMPLE_ROWS, max(1000, limit // 64 // len(header.columns))),
         max_distinct=limit // 4 // _CATEGORY_BYTES,
-        seed=fold_in(source.seed, _SAMPLE),
+        seed=derive(source.seed, Purpose.ENCODER_ROWS),
         owner=estimator,
     )
     learner.finish(estimator, source.targets)

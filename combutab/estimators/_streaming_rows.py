@@ -12,14 +12,12 @@ import pandas as pd
 import torch
 
 from combutab._device import Precision, resolve_device
-from combutab._random import fold_in, random_permutations, random_uniform
+from combutab._random import Purpose, derive, random_permutations, random_uniform
 from combutab.estimators._class_weights import check_weights
 from combutab.estimators._streaming_memory import MemoryPlan
 from combutab.estimators._streaming_targets import TargetLearner
 from combutab.preprocessing import ParquetTable, RowGroup
 from combutab.training import Rows
-
-_SPLIT, _BLOCKS = 2, 5  # purposes of the estimator's seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +42,8 @@ class Source:
     ) -> Iterator[tuple[pd.DataFrame, np.ndarray | None, np.ndarray]]:
         """Rows of weight above 0, at most n_rows at a time: all columns, weights, which train."""
         for first, frame in self.table.batches(self.columns, n_rows, groups):
-            draws = random_uniform([fold_in(self.seed, _SPLIT)], len(frame), first=first)[0]
+            key = derive(self.seed, Purpose.SPLIT)
+            draws = random_uniform([key], len(frame), first=first)[0]
             trains = draws.numpy() >= self.held_out
             weight = None
             if self.weight is not None:
@@ -158,7 +157,7 @@ class ParquetRows:
     def _by_turns(self, epoch: int) -> Iterator[Any]:
         """Parts of several row groups by turns, the groups in a random order."""
         groups = self.source.table.groups
-        key = fold_in(self.source.seed, _BLOCKS, epoch)
+        key = derive(self.source.seed, Purpose.ROW_GROUPS, epoch)
         order = random_permutations([key], [len(groups)])[0].tolist()
         n_lanes = min(self.plan.lanes, len(groups))
         shuffled = [groups[i] for i in order]

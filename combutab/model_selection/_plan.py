@@ -17,6 +17,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from combutab._device import resolve_device
+from combutab._random import Purpose, derive
 from combutab.estimators import BaseMLP, MLPClassifier, MLPRegressor
 from combutab.model_selection._scores import METRICS, Task
 from combutab.nn import ActivationSpec, build_activation
@@ -112,14 +113,13 @@ class ComparisonPlan:
         """An unfitted network; ``key`` and the random state give its seed."""
         # A fold's networks have seeds of their own: shared ones would tie the folds together.
         # The activations share them, as they share the folds: their differences are paired.
-        seed = np.random.SeedSequence((self.random_state, *key)).generate_state(1)[0]
         return _make_estimator(
             self.task,
             activation=self.activations[activation],
             hidden_layer_sizes=self.hidden,
             max_iter=self.epochs,
             n_iter_no_change=float("inf"),
-            random_state=int(seed),
+            random_state=derive(self.random_state, Purpose.COMPARED, *key) >> 32,
             device=self.device,
             **self.estimator_params,
         )

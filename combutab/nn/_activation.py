@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from combutab._random import fold_in
+from combutab._random import Purpose, derive
 from combutab._seeded_draws import SeededDraws
 from combutab.activations import ProxyNorm, make_activation
 from combutab.activations._known import is_itself, is_known
@@ -151,7 +151,7 @@ class SeparateModules(nn.Module):
     def _next_seed(self, i: int) -> int:
         assert self.n_draws is not None
         self.n_draws[i] += 1
-        return fold_in(self._seeds[i], int(self.n_draws[i])) >> 1
+        return derive(self._seeds[i], Purpose.ACTIVATION_CALL, int(self.n_draws[i])) >> 1
 
 
 @dataclass(frozen=True)

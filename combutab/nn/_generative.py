@@ -8,15 +8,12 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from combutab._random import fold_in
+from combutab._random import Purpose, derive
 from combutab.nn._activation import StackedActivation
 from combutab.nn._dropout import MaskMaker
 from combutab.nn._layers import StackedLinear, StackedNorm
 from combutab.nn._stack import Member, StackedNetwork, check_proxy_norm
 from combutab.nn.engine import Chain
-
-_GENERATOR, _CRITIC, _ENCODER, _DECODER = 11, 12, 13, 14  # purposes of a member's key
-_WEIGHTS, _MODULE = 1, 2
 
 ORIGINAL = "original"  # the activation of the CTGAN paper, in place of a name
 _SIGMA_START, _SIGMA_FLOOR = 0.1, 0.01
@@ -32,7 +29,7 @@ class BlockNetwork(StackedNetwork):
     A residual network's block passes on its input beside its output, concatenated.
     """
 
-    _purpose: int
+    _purpose: Purpose
     residual = False
 
     @classmethod
@@ -59,9 +56,10 @@ class BlockNetwork(StackedNetwork):
         super().__init__(members)
         check_proxy_norm(proxy_norm, normalization)
         self.widths, self.normalization = tuple(widths), normalization
-        seeds = [fold_in(member.seed, self._purpose) for member in self.members]
-        generators = [torch.Generator().manual_seed(fold_in(s, _WEIGHTS) >> 1) for s in seeds]
-        original = _leaky_relu if self._purpose == _CRITIC else "relu"
+        seeds = [derive(member.seed, self._purpose) for member in self.members]
+        weights = [derive(seed, Purpose.WEIGHTS) for seed in seeds]
+        generators = [torch.Generator().manual_seed(key >> 1) for key in weights]
+        original = _leaky_relu if self._purpose == Purpose.CRITIC else "relu"
         specs = [original if m.activation == ORIGINAL else m.activation for m in self.members]
         self.linears, self.norms = nn.ModuleList(), nn.ModuleList()
         self.activations = nn.ModuleList()
@@ -78,7 +76,7 @@ class BlockNetwork(StackedNetwork):
                 StackedActivation(
                     specs,
                     width,
-                    [fold_in(seed, _MODULE, i) >> 1 for seed in seeds],
+                    [derive(seed, Purpose.ACTIVATION, i) >> 1 for seed in seeds],
                     proxy_norm=proxy_norm,
                     dtype=dtype,
                 )
@@ -147,7 +145,7 @@ class StackedGenerator(BlockNetwork):
     torch.Size([2, 5, 6])
     """
 
-    _purpose, residual = _GENERATOR, True
+    _purpose, residual = Purpose.GENERATOR, True
 
     def __init__(
         self,
@@ -203,7 +201,7 @@ class StackedCritic(BlockNetwork):
     torch.Size([1, 2])
     """
 
-    _purpose = _CRITIC
+    _purpose = Purpose.CRITIC
 
     def __init__(
         self,
@@ -280,7 +278,7 @@ class StackedRowEncoder(BlockNetwork):
     Xu et al. (2019), "Modeling tabular data using conditional GAN", section 4.5.
     """
 
-    _purpose = _ENCODER
+    _purpose = Purpose.ROW_ENCODER
 
     def __init__(
         self,
@@ -323,7 +321,7 @@ class StackedRowDecoder(BlockNetwork):
     Xu et al. (2019), "Modeling tabular data using conditional GAN", section 4.5.
     """
 
-    _purpose = _DECODER
+    _purpose = Purpose.ROW_DECODER
 
     def __init__(
         self,

@@ -11,14 +11,12 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from combutab._random import fold_in
+from combutab._random import Purpose, derive
 from combutab.nn._activation import StackedActivation
 from combutab.nn._dropout import MaskMaker
 from combutab.nn._layers import StackedEmbedding, StackedLinear, StackedNorm
 from combutab.nn._stack import Member, StackedNetwork, check_proxy_norm
 from combutab.nn.engine import Chain
-
-_WEIGHTS, _MODULE = 1, 2  # purposes of a member's key
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class StackedMLP(StackedNetwork):
         self.shape = shape
         m = len(self.members)
         generators = [
-            torch.Generator().manual_seed(fold_in(member.seed, _WEIGHTS) >> 1)
+            torch.Generator().manual_seed(derive(member.seed, Purpose.WEIGHTS) >> 1)
             for member in self.members
         ]
         self.embeddings = nn.ModuleList(
@@ -105,7 +103,7 @@ class StackedMLP(StackedNetwork):
             StackedActivation(
                 [member.activation for member in self.members],
                 width,
-                [fold_in(member.seed, _MODULE, layer) >> 1 for member in self.members],
+                [derive(m.seed, Purpose.ACTIVATION, layer) >> 1 for m in self.members],
                 proxy_norm=shape.proxy_norm,
                 dtype=dtype,
             )

@@ -162,7 +162,7 @@ def test_float32_products_of_any_size(name, sizes, library):
     n_in, width, n_out = sizes
     shape = MLPShape(n_in, (width, width), n_out)
     nets = [
-        StackedMLP(shape, [Member(i, name, 0.2) for i in range(3)], dtype=dtype)
+        StackedMLP(shape, [Member(i, name, 0.2) for i in range(3, 6)], dtype=dtype)
         for dtype in (torch.float32, torch.float64)
     ]
     nets[1].flat.values.copy_(nets[0].flat.values)

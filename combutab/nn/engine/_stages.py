@@ -136,7 +136,7 @@ class BatchNormStage:
                 place = at(norm, name)
                 for i, (affine, places) in enumerate(zip(self._affine, self._places, strict=True)):
                     affine[k], places[k] = parameter.data[i, 0], place[i, 0]
-        self._statistics: list[tuple[Tensor, Tensor]] = []
+        self._statistics: list[list[Tensor]] = []
         self._x: Tensor | None = None
 
     def forward(
@@ -153,11 +153,11 @@ class BatchNormStage:
         self._x, self._statistics = x, []
         members = zip(x, out, self._affine, self._running, strict=True)
         for x_i, out_i, (gain, shift), (mean, var) in members:
-            values, mean, inverse = torch.native_batch_norm(
+            values, *statistics = torch.native_batch_norm(
                 x_i, gain, shift, mean, var, True, norm.momentum, norm.eps
             )
             out_i.copy_(values)
-            self._statistics.append((mean, inverse))
+            self._statistics.append(statistics)
 
     def backward(self, grad: Tensor) -> None:
         if self._x is None:
