@@ -27,7 +27,7 @@ from combutab.estimators._prefitted import FitHandout, take_over
 from combutab.estimators._streaming import FromParquet
 from combutab.estimators._streaming_targets import TargetLearner
 from combutab.estimators._weights import Weights
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPSpec, NetworkSpec, TableNetwork
 from combutab.training import (
     PER_STEP,
     Callback,
@@ -184,7 +184,7 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
         """What to train, from the parameters and the encoded data."""
         device = resolve_device(self.device)
         if fresh:
-            self._shape = self._make_shape(prepared.n_train)
+            self._spec = self._make_spec(prepared.n_train)
             self._made_with = self._settled_parameters()
         seeded = int(self.random_state) if isinstance(self.random_state, Integral) else None
         if fresh or seeded not in (None, self._seeded):
@@ -224,7 +224,7 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
             starts = self._starts(continued=epochs is not None)
         members = tuple(Member(seed, self.activation, self.dropout) for seed in seeds)
         if fresh:
-            states = initial_states(self, self._shape, members)
+            states = initial_states(self, self._spec, members)
         plans = tuple(
             MemberPlan(
                 seed=seed,
@@ -237,11 +237,11 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
             )
             for seed, start in zip(seeds, starts, strict=True)
         )
-        return Job(self._shape, config, members, plans, prepared.rows, device, self.max_fun, states)
+        return Job(self._spec, config, members, plans, prepared.rows, device, self.max_fun, states)
 
-    def _make_shape(self, n_rows: int) -> MLPShape:
+    def _make_spec(self, n_rows: int) -> NetworkSpec:
         hidden = self._hidden_layer_sizes(n_rows)
-        return MLPShape(
+        return MLPSpec(
             n_dense=self.encoder_.n_dense_,
             hidden=hidden,
             n_outputs=self._n_raw_outputs(),
@@ -335,14 +335,13 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
 
     # ---- the fitted network --------------------------------------------------------------------
 
-    def _network(self) -> StackedMLP:
+    def _network(self) -> TableNetwork:
         """The members as one stack, built from their saved states when first needed."""
         device = resolve_device(self.device)
         net = self._net.network
         if net is None or net.device != device:
             activations, precision = self._trained
-            net = StackedMLP(
-                self._shape,
+            net = self._spec.build(
                 [Member(0, activation) for activation in activations],
                 dtype=Precision(precision).dtype,
                 device=device,
@@ -360,8 +359,10 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
         table = self.encoder_.encode(X, owner=self)
         net = self._network()
         precision = Precision(self._trained[1])
-        width = max((self._shape.n_inputs, *self._shape.hidden))
-        chunk = _PREDICT_UNITS // (width * net.n_members) // _MIN_ROWS * _MIN_ROWS or _MIN_ROWS
+        chunk = (
+            _PREDICT_UNITS // (self._spec.peak_units * net.n_members) // _MIN_ROWS * _MIN_ROWS
+            or _MIN_ROWS
+        )
         context = precision.context(net.device)
         n_rows = len(table.dense)
         whole = n_rows // chunk * chunk  # of these rows no copy is made

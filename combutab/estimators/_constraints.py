@@ -12,7 +12,13 @@ from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOp
 from combutab._device import PRECISIONS, resolve_device
 from combutab.constructions import ConstructedNetwork
 from combutab.estimators._initial import check_initial
-from combutab.nn import INITIALISATIONS, NORMALIZATIONS, MLPShape, StackedNorm, check_activation
+from combutab.nn import (
+    INITIALISATIONS,
+    NORMALIZATIONS,
+    StackedNorm,
+    check_activation,
+    check_proxy_norm,
+)
 from combutab.training import SCHEDULES, SOLVERS
 
 PARAMETER_CONSTRAINTS: dict[str, list[Any]] = {
@@ -82,7 +88,7 @@ def check_parameters(estimator: Any) -> None:
         check_activation(estimator.activation, width, proxy_norm=estimator.proxy_norm)
         if estimator.normalization != "none":
             StackedNorm(estimator.normalization, width, 1)
-    MLPShape(1, (), 1, normalization=estimator.normalization, proxy_norm=estimator.proxy_norm)
+    check_proxy_norm(estimator.proxy_norm, estimator.normalization)
     for callback in estimator.callbacks or ():
         if not callable(getattr(callback, "on_epoch_end", None)):
             raise ValueError(

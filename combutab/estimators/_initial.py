@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from combutab._device import Precision
 from combutab.activations import CombU, is_known
 from combutab.constructions import ConstructedNetwork
-from combutab.nn import ActivationSpec, Member, MLPShape, StackedMLP, build_activation
+from combutab.nn import ActivationSpec, Member, NetworkSpec, build_activation
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def check_initial(estimator: Any) -> None:
 
 
 def initial_states(
-    estimator: Any, shape: MLPShape, members: Sequence[Member]
+    estimator: Any, spec: NetworkSpec, members: Sequence[Member]
 ) -> tuple[dict[str, Tensor], ...] | None:
     """States of members that predict what ``estimator.init`` does; None if that is a name.
 
@@ -78,16 +78,16 @@ def initial_states(
     if isinstance(estimator.init, str):
         return None
     shift, scale = estimator._output_units()
-    layers = _deepened(_layers(estimator.init), len(shape.hidden))
-    if len(layers[-1].bias) != shape.n_outputs:
+    layers = _deepened(_layers(estimator.init), len(spec.widths) - 2)
+    if len(layers[-1].bias) != spec.n_outputs:
         raise ValueError(
-            f"init has {len(layers[-1].bias)} outputs, and the estimator {shape.n_outputs}"
+            f"init has {len(layers[-1].bias)} outputs, and the estimator {spec.n_outputs}"
         )
-    layers[0] = _scaled_inputs(estimator, layers[0], shape.n_inputs)
+    layers[0] = _scaled_inputs(estimator, layers[0], spec.widths[0])
     last = layers[-1]
     weight, bias = last.weight / scale[:, None], (last.bias - shift) / scale
     layers[-1] = _Layer(weight, bias, ())
-    return tuple(_state(shape, member, layers) for member in members)
+    return tuple(_state(spec, member, layers) for member in members)
 
 
 def _layers(init: ConstructedNetwork) -> list[_Layer]:
@@ -204,8 +204,8 @@ def _columns(estimator: Any) -> list[int]:
     )
 
 
-def _state(shape: MLPShape, member: Member, layers: Sequence[_Layer]) -> dict[str, Tensor]:
-    state = StackedMLP(shape, [member], dtype=torch.float64).member_state(0)
+def _state(spec: NetworkSpec, member: Member, layers: Sequence[_Layer]) -> dict[str, Tensor]:
+    state = spec.build([member], dtype=torch.float64).member_state(0)
     before: list[int] = []
     for i, layer in enumerate(layers):
         weight = state[f"linears.{i}.weight"]  # (in, out)

@@ -17,7 +17,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from torch import Tensor
 
 from combutab._device import mind_forks
-from combutab.nn import ActivationSpec, Member, MLPShape, StackedMLP
+from combutab.nn import ActivationSpec, Member, NetworkSpec, TableNetwork
 from combutab.training import (
     Callback,
     EpochReport,
@@ -40,9 +40,9 @@ _EVEN = 4  # a shape's stacks are a multiple of this many, for as many threads t
 
 @dataclass(frozen=True)
 class Job:
-    """One estimator's training: its members, which share data, shape and configuration."""
+    """One estimator's training: its members, which share data, network and configuration."""
 
-    shape: MLPShape
+    spec: NetworkSpec
     config: TrainConfig
     members: tuple[Member, ...]
     plans: tuple[MemberPlan, ...]
@@ -258,7 +258,7 @@ def plan_stacks(jobs: Sequence[Job]) -> list[list[_Place]]:
     """Split the members of the jobs into stacks; equal activations are neighbours in each."""
     groups: dict[object, list[_Place]] = {}
     for i, job in enumerate(jobs):
-        key = (job.shape, job.config, job.device)
+        key = (job.spec, job.config, job.device)
         groups.setdefault(key, []).extend(_Place(i, m) for m in range(len(job.members)))
     stacks = []
     for places in groups.values():
@@ -272,8 +272,7 @@ def plan_stacks(jobs: Sequence[Job]) -> list[list[_Place]]:
 
         job = jobs[places[0].job]
         n_rows = max(len(plan.rows) for p in places for plan in jobs[p.job].plans)
-        width = max((job.shape.n_inputs, *job.shape.hidden, job.shape.n_outputs))
-        units = min(job.config.batch_size, n_rows) * width
+        units = min(job.config.batch_size, n_rows) * job.spec.peak_units
         size = max(1, _STACK_UNITS.get(job.device.type, 1 << 26) // units)
         places = sorted(places, key=rank)
         n_stacks = -(-len(places) // size)
@@ -312,8 +311,8 @@ def _concatenate(tables: Sequence[Rows]) -> Rows:
     )
 
 
-def _build(job: Job, members: Sequence[Member]) -> StackedMLP:
-    return StackedMLP(job.shape, members, dtype=job.config.precision.dtype, device=job.device)
+def _build(job: Job, members: Sequence[Member]) -> TableNetwork:
+    return job.spec.build(members, dtype=job.config.precision.dtype, device=job.device)
 
 
 def _train_alone(job: Job, member: int) -> MemberResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -22,22 +21,11 @@ from combutab._fields import (
     whole,
 )
 from combutab._model_files import ACTIVATION
-from combutab.nn import INITIALISATIONS, NORMALIZATIONS, MLPShape
 from combutab.training import make_regression_loss
 
 _COUNT, _LONG, _ANY = whole(), whole(0, 2**62), number(finite=False)
 _CURVE = several(_ANY)
 COLUMN = several(_ANY)  # of the history
-SHAPE = {
-    "n_dense": _COUNT,
-    "hidden": several(whole(1)),
-    "n_outputs": whole(1),
-    "cardinalities": several(whole(1)),
-    "embedding_dim": whole(1),
-    "normalization": choice(*NORMALIZATIONS),
-    "proxy_norm": kind(bool),
-    "init": choice(*INITIALISATIONS),
-}
 PROGRESS = {
     "epochs": _COUNT,
     "t": _LONG,
@@ -89,17 +77,6 @@ def check_fitted_fields(name: str, fitted: Any) -> None:
     check_fields(fitted, fields, "what was fitted")
 
 
-def layer_shapes(shape: MLPShape) -> dict[str, tuple[int, ...]]:
-    """The shapes of a member's largest arrays, by name."""
-    widths = (shape.n_inputs, *shape.hidden, shape.n_outputs)
-    shapes: dict[str, tuple[int, ...]] = {
-        f"linears.{i}.weight": pair for i, pair in enumerate(itertools.pairwise(widths))
-    }
-    for i, n in enumerate(shape.cardinalities):
-        shapes[f"embeddings.{i}.weight"] = (n, min(shape.embedding_dim, n))
-    return shapes
-
-
 def check_agreement(model: Any, n_members: int) -> None:
     """Refuse parts of a loaded estimator that do not belong together.
 
@@ -108,15 +85,15 @@ def check_agreement(model: Any, n_members: int) -> None:
     ValueError
         It names the first of them.
     """
-    shape, encoder = model._shape, model.encoder_
+    spec, encoder = model._spec, model.encoder_
     names = getattr(model, "feature_names_in_", None)
     known = getattr(encoder, "feature_names_in_", None)
     found = {
         "n_features_in_": (model.n_features_in_, encoder.n_features_in_),
         "feature_names_in_": (_listed(names), _listed(known)),
-        "n_dense": (shape.n_dense, encoder.n_dense_),
-        "cardinalities": (tuple(shape.cardinalities), encoder.cardinalities_),
-        "n_layers_": (model.n_layers_, len(shape.hidden) + 2),
+        "n_dense": (spec.n_dense, encoder.n_dense_),
+        "cardinalities": (spec.cardinalities, encoder.cardinalities_),
+        "n_layers_": (model.n_layers_, len(spec.widths)),
         "n_members": (len(model._trained[0]), n_members),
         "progress": (len(model._progress), n_members),
     }
@@ -139,7 +116,7 @@ def _of_classifier(model: Any) -> dict[str, tuple[Any, Any]]:
     return {
         "classes_": (len(set(labels)), max(n, 1)),
         "n_outputs_": (model.n_outputs_, n if several_outputs else 1),
-        "n_outputs": (model._shape.n_outputs, model.n_outputs_),
+        "n_outputs": (model._spec.n_outputs, model.n_outputs_),
         "out_activation_": (
             model.out_activation_,
             "logistic" if model._multilabel or n <= 2 else "softmax",
@@ -159,7 +136,7 @@ def _of_regressor(model: Any) -> dict[str, tuple[Any, Any]]:
     return {
         "_y_mean": (mean.shape, (model.n_outputs_,)),
         "_y_scale": (scale.shape, (model.n_outputs_,)),
-        "n_outputs": (model._shape.n_outputs, model.n_outputs_ * loss.n_per_target),
+        "n_outputs": (model._spec.n_outputs, model.n_outputs_ * loss.n_per_target),
         "out_activation_": (model.out_activation_, "exp" if name == "poisson" else "identity"),
         "_one_dimensional": (model._one_dimensional and model.n_outputs_ > 1, False),
     }

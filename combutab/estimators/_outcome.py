@@ -56,7 +56,7 @@ def absorb(
     estimator._net = LazyNetwork()
     trained = job.members[: len(results)]  # an interrupt may leave fewer than were wanted
     estimator._trained = (tuple(member.activation for member in trained), estimator.precision)
-    estimator.n_layers_ = len(job.shape.hidden) + 2
+    estimator.n_layers_ = len(job.spec.widths)
     estimator.t_ = first.t
     if job.config.optimizer.solver == "lbfgs":
         estimator.n_iter_, estimator.loss_ = first.epochs, first.best_loss

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -30,16 +29,14 @@ from combutab.estimators._lazy import LazyNetwork
 from combutab.estimators._loaded import (
     COLUMN,
     PROGRESS,
-    SHAPE,
     check_agreement,
     check_fitted_fields,
-    layer_shapes,
 )
-from combutab.nn import MLPShape
+from combutab.nn import NetworkSpec
 from combutab.preprocessing import TableEncoder
 
 # kept elsewhere in the file, or not part of a model
-_NOT_IN_HEADER = {"_states", "_shape", "_net", "_progress", "encoder_", "history_"}
+_NOT_IN_HEADER = {"_states", "_spec", "_net", "_progress", "encoder_", "history_"}
 
 
 def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
@@ -60,7 +57,7 @@ def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
             for name, value in vars(model).items()
             if name not in _NOT_IN_HEADER and name not in parameters
         },
-        "shape": asdict(model._shape),
+        "shape": model._spec.to_json(),
         "encoder": encoder,
         "n_members": len(model._states),
         "progress": [
@@ -91,10 +88,9 @@ def _rebuild(
     fitted = {name: decode(value) for name, value in header["fitted"].items()}
     check_fitted_fields(cls.__name__, fitted)
     vars(model).update(fitted)
-    check_fields(header["shape"], SHAPE, "the shape")
-    shape = {n: tuple(v) if isinstance(v, list) else v for n, v in header["shape"].items()}
-    model._shape = MLPShape(**shape)  # type: ignore[arg-type]
-    arrays, model._states = split_members(tensors, header["n_members"])
+    model._spec = NetworkSpec.from_json(header["shape"])
+    arrays, states = split_members(tensors, header["n_members"])
+    model._states = [{_name_now(n): array for n, array in state.items()} for state in states]
     model.encoder_ = TableEncoder.from_state(arrays, header["encoder"])
     progress = [{n: decode(v) for n, v in member.items()} for member in header["progress"]]
     for member in progress:
@@ -104,7 +100,7 @@ def _rebuild(
     check_fields(history, dict.fromkeys(history, COLUMN), "the history")
     model.history_ = pd.DataFrame(history)
     for state in model._states:
-        check_layers(state, layer_shapes(model._shape))
+        check_layers(state, model._spec.array_shapes())
     check_agreement(model, len(model._states))
     model.__dict__.setdefault("_made_with", {})  # files of earlier versions do not say
     model.__dict__.setdefault("_seeded", None)
@@ -113,12 +109,17 @@ def _rebuild(
     return model
 
 
+def _name_now(name: str) -> str:
+    """Of a weight, in files of before the inputs were a module."""
+    return f"inputs.{name}" if name.startswith("embeddings.") else name
+
+
 def _check_network(model: Any) -> None:
     """Refuse weights that do not fit the network, or make it answer what is no number."""
-    net, shape = model._network(), model._shape
+    net, spec = model._network(), model._spec
     for i, state in enumerate(model._states):
         check_state(state, net.member_state(i))
-    dense = torch.zeros(1, shape.n_dense, dtype=net.dtype)
-    codes = torch.zeros(1, len(shape.cardinalities), dtype=torch.int64)
+    dense = torch.zeros(1, spec.n_dense, dtype=net.dtype)
+    codes = torch.zeros(1, len(spec.cardinalities), dtype=torch.int64)
     if not net.predict(dense, codes, 1).isfinite().all():
         raise ValueError("its weights give predictions that are not finite")

@@ -76,7 +76,7 @@ class Weights:
         arrays = [state[f"linears.{i}.{name}"] for i in range(estimator.n_layers_ - 1)]
         if name == "bias":
             views = [a.reshape(-1) for a in arrays]
-        elif estimator._shape.init == "ntk":
+        elif estimator._spec.init == "ntk":
             views = [a / np.sqrt(a.shape[0]) for a in arrays]
         else:
             views = [a.view() for a in arrays]

@@ -102,9 +102,10 @@ class InPlaceStep:
     ----------
     linears : sequence of StackedLinear
     norms : sequence of nn.Module
-        ``StackedNorm`` or ``nn.Identity``, one less than the linears.
-    slots : sequence of StackedActivation
-        One less than the linears.
+        ``StackedNorm``, ``nn.Identity`` or another, one less than the linears.
+    slots : sequence of nn.Module
+        ``StackedActivation``, or another that is called with the places that hold a row; one less
+        than the linears.
     flat : FlatTensors, optional
         Where gradients go; without, the step is for ``outputs`` alone.
     """
@@ -113,7 +114,7 @@ class InPlaceStep:
         self,
         linears: Sequence[StackedLinear],
         norms: Sequence[nn.Module],
-        slots: Sequence[StackedActivation],
+        slots: Sequence[nn.Module],
         flat: FlatTensors | None = None,
     ) -> None:
         self.linears, self.norms, self.slots = linears, norms, slots
@@ -143,7 +144,13 @@ class InPlaceStep:
             if stage is None:
                 call = partial(self._normalize, norm)
                 stage = AutogradStage(call, parameters_of(norm, at))
-        parts = []
+        elif not isinstance(norm, nn.Identity):
+            stage = AutogradStage(norm, parameters_of(norm, at))
+        parts: list[tuple[int, int, Stage]] = []
+        if not isinstance(slot, StackedActivation):
+            call = partial(self._normalize, slot)
+            parts.append((0, len(like), AutogradStage(call, parameters_of(slot, at))))
+            return _Layer(stage, parts)
         for group in slot.groups:
             memory = StageMemory(self._scratch, f"{i}.{group.index}")
             valid = partial(self._valid_rows, group.start, group.stop)
@@ -156,7 +163,7 @@ class InPlaceStep:
         """Whether there is nothing but linear layers and activations of single units."""
         return all(layer.pointwise for layer in self._layers)
 
-    def _normalize(self, norm: StackedNorm, x: Tensor) -> Tensor:
+    def _normalize(self, norm: nn.Module, x: Tensor) -> Tensor:
         return cast(Tensor, norm(x, self._valid))
 
     def _valid_rows(self, start: int, stop: int) -> Tensor | None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.nn._one_dnn import _has_one_dnn
 from combutab.training import OptimizerConfig, RowOptimizer
 
@@ -113,7 +113,7 @@ def counts_of(step, folder):
 
 
 def step_of(name, normalization="none", dropout=RATE):
-    shape = MLPShape(
+    shape = MLPSpec(
         WIDTH,
         (WIDTH,) * HIDDEN,
         1,

@@ -13,7 +13,7 @@ from combutab.nn import (
     BlockPass,
     CriticPass,
     Member,
-    MLPShape,
+    MLPSpec,
     Scratch,
     StackedCritic,
     StackedGenerator,
@@ -45,7 +45,7 @@ def _random_network(seed):
         Member(fold_in(seed, i), kind, float(_choose(rng, [0.0, 0.3])))
         for i, kind in enumerate(kind for kind in kinds for _ in range(rng.integers(1, 3)))
     ]
-    shape = MLPShape(
+    shape = MLPSpec(
         int(rng.integers(1, 5)),
         hidden,
         int(rng.integers(1, 4)),
