@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,10 +18,11 @@ from sklearn.utils.multiclass import (
 )
 from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 
+from combutab._fields import kind
 from combutab._model_files import loadable
-from combutab.estimators._base import BaseMLP
 from combutab.estimators._class_weights import check_class_weight, weights_of_classes
 from combutab.estimators._docs import document
+from combutab.estimators._streaming import StreamedMLP
 from combutab.estimators._streaming_targets import LabelCounts, TargetLearner
 from combutab.nn import ActivationSpec
 from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss
@@ -29,7 +30,7 @@ from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss
 
 @loadable
 @document
-class MLPClassifier(ClassifierMixin, BaseMLP):
+class MLPClassifier(ClassifierMixin, StreamedMLP):
     """Multilayer perceptron classifier for tables, a drop-in for scikit-learn's.
 
     Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing
@@ -62,12 +63,18 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
     """
 
     _parameter_constraints = {
-        **BaseMLP._parameter_constraints,
+        **StreamedMLP._parameter_constraints,
         "class_weight": [dict, list, StrOptions({"balanced"}), None],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
     }
+    _fitted_fields = {"classes_": kind(np.ndarray), "_multilabel": kind(bool)}
     _score_name = "accuracy"
-    _data_parameters = (*BaseMLP._data_parameters, "class_weight")
+    _data_parameters = (*StreamedMLP._data_parameters, "class_weight")
+
+    classes_: np.ndarray
+    class_weight: Any
+    label_smoothing: float
+    _multilabel: bool
 
     def __init__(
         self,
@@ -169,13 +176,13 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        kind = type_of_target(y)
-        if kind == "multiclass-multioutput":
+        target_kind = type_of_target(y)
+        if target_kind == "multiclass-multioutput":
             raise ValueError(
                 "Multioutput target data is not supported: y has several columns of more than two "
                 "values. Fit one classifier a column (sklearn.multioutput.MultiOutputClassifier)."
             )
-        multilabel = kind == "multilabel-indicator"
+        multilabel = target_kind == "multilabel-indicator"
         if reset:
             self._multilabel = multilabel
             if not self._in_partial_fit:  # whose first call is told them
@@ -186,7 +193,7 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
             self.out_activation_ = "logistic" if binary_head else "softmax"
         if multilabel != self._multilabel:
             raise ValueError(
-                f"y is {kind}, but the estimator was fitted on "
+                f"y is {target_kind}, but the estimator was fitted on "
                 f"{'multilabel' if self._multilabel else 'single-label'} targets"
             )
         if multilabel:
@@ -241,16 +248,29 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         return self.n_outputs_
 
     def _target_learner(self) -> TargetLearner:
-        return LabelCounts()
+        return LabelCounts(self)
+
+    def _check_loaded(self) -> dict[str, tuple[object, object]]:
+        labels = self.classes_.tolist()
+        if self.classes_.ndim != 1 or not all(type(v) in (bool, int, float, str) for v in labels):
+            raise ValueError("classes_ must be a list of labels")
+        n = len(labels)
+        return {
+            "classes_": (len(set(labels)), max(n, 1)),
+            "n_outputs_": (self.n_outputs_, n if self._multilabel or n > 2 else 1),
+            "n_outputs": (self._spec.n_outputs, self.n_outputs_),
+            "out_activation_": (
+                self.out_activation_,
+                "logistic" if self._multilabel or n <= 2 else "softmax",
+            ),
+        }
 
     def _stratify(self, target: np.ndarray) -> np.ndarray | None:
         return None if self._multilabel else target
 
     @available_if(lambda self: self._supports_partial_fit())
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(
-        self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None
-    ) -> MLPClassifier:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
         """Train one epoch on the given rows; the encoding is learned at the first call.
 
         That call also settles what the network is made of: parameters that shape it cannot be

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,9 +15,10 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_y, column_or_1d
 
+from combutab._fields import kind, number, pair, several, text
 from combutab._model_files import loadable
-from combutab.estimators._base import BaseMLP
 from combutab.estimators._docs import document
+from combutab.estimators._streaming import StreamedMLP
 from combutab.estimators._streaming_targets import TargetLearner, TargetMoments
 from combutab.estimators._targets import as_numbers
 from combutab.nn import ActivationSpec
@@ -29,7 +30,7 @@ _LOSSES = {"squared_error", "absolute_error", "huber", "poisson", "quantile", "g
 
 @loadable
 @document
-class MLPRegressor(RegressorMixin, BaseMLP):
+class MLPRegressor(RegressorMixin, StreamedMLP):
     """Multilayer perceptron regressor for tables, a drop-in for scikit-learn's.
 
     Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing
@@ -63,13 +64,27 @@ class MLPRegressor(RegressorMixin, BaseMLP):
     """
 
     _parameter_constraints = {
-        **BaseMLP._parameter_constraints,
+        **StreamedMLP._parameter_constraints,
         "loss": [StrOptions(_LOSSES)],
         "quantiles": ["array-like"],
         "scale_target": ["boolean"],
     }
+    _fitted_fields = {
+        "_one_dimensional": kind(bool),
+        "_trained_loss": pair(text(100), several(number())),
+        "_y_mean": kind(np.ndarray),
+        "_y_scale": kind(np.ndarray),
+    }
     _score_name = "r2"
-    _data_parameters = (*BaseMLP._data_parameters, "loss", "quantiles", "scale_target")
+    _data_parameters = (*StreamedMLP._data_parameters, "loss", "quantiles", "scale_target")
+
+    loss: str
+    quantiles: Sequence[float]
+    scale_target: bool
+    _trained_loss: tuple[str, tuple[float, ...]]
+    _one_dimensional: bool
+    _y_mean: np.ndarray
+    _y_scale: np.ndarray
 
     def __init__(
         self,
@@ -242,7 +257,24 @@ class MLPRegressor(RegressorMixin, BaseMLP):
         return mean, np.where(stats.high > stats.low, scale, constant)
 
     def _target_learner(self) -> TargetLearner:
-        return TargetMoments()
+        return TargetMoments(self)
+
+    def _check_loaded(self) -> dict[str, tuple[object, object]]:
+        name, quantiles = self._trained_loss
+        loss = make_regression_loss(name, quantiles)
+        mean, scale = self._y_mean, self._y_scale
+        whole_line = mean.dtype.kind == scale.dtype.kind == "f" and np.isfinite([mean, scale]).all()
+        if not whole_line or not (scale > 0).all():
+            raise ValueError("_y_mean and _y_scale must be finite numbers, and scales positive")
+        if any(not 0 < q < 1 for q in quantiles) or list(quantiles) != sorted(set(quantiles)):
+            raise ValueError(f"quantiles must lie in (0, 1) and increase, got {quantiles}"[:200])
+        return {
+            "_y_mean": (mean.shape, (self.n_outputs_,)),
+            "_y_scale": (scale.shape, (self.n_outputs_,)),
+            "n_outputs": (self._spec.n_outputs, self.n_outputs_ * loss.n_per_target),
+            "out_activation_": (self.out_activation_, "exp" if name == "poisson" else "identity"),
+            "_one_dimensional": (self._one_dimensional and self.n_outputs_ > 1, False),
+        }
 
     def _loss(self) -> Loss:
         if self.loss == "quantile":
@@ -274,7 +306,7 @@ class MLPRegressor(RegressorMixin, BaseMLP):
 
     @available_if(lambda self: self._supports_partial_fit())
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> MLPRegressor:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train one epoch on the given rows; the encoding is learned at the first call.
 
         That call also settles what the network is made of: parameters that shape it cannot be

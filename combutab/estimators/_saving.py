@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,6 @@ from combutab._model_files import (
     write_model,
 )
 from combutab._safe_files import reading
-from combutab.estimators._lazy import LazyNetwork
 from combutab.estimators._loaded import (
     COLUMN,
     PROGRESS,
@@ -35,11 +34,16 @@ from combutab.estimators._loaded import (
 from combutab.nn import NetworkSpec
 from combutab.preprocessing import TableEncoder
 
+if TYPE_CHECKING:
+    from combutab.estimators._fitted import Fitted
+
+F = TypeVar("F", bound="Fitted")
+
 # kept elsewhere in the file, or not part of a model
 _NOT_IN_HEADER = {"_states", "_spec", "_net", "_progress", "encoder_", "history_"}
 
 
-def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
+def save_estimator(model: Fitted, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator; see ``Weights.save``."""
     check_is_fitted(model)
     arrays, encoder = model.encoder_.to_state()
@@ -49,7 +53,7 @@ def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
             tensors[f"member.{i}.{name}"] = array
     check_finite(tensors)
     parameters = model.get_params(deep=False)
-    history = model.history_.to_dict("list")
+    history = {str(name): column.tolist() for name, column in model.history_.items()}
     header = {
         **model_header(model),
         "fitted": {
@@ -69,7 +73,7 @@ def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
     write_model(path, header, tensors)
 
 
-def load_estimator(cls: Any, path: str | os.PathLike[str], device: str | torch.device) -> Any:
+def load_estimator(cls: type[F], path: str | os.PathLike[str], device: str | torch.device) -> F:
     """Read a fitted estimator of this class; see ``Weights.load``."""
     header, tensors = read_model(path)
     resolve_device(device)
@@ -78,16 +82,16 @@ def load_estimator(cls: Any, path: str | os.PathLike[str], device: str | torch.d
 
 
 def _rebuild(
-    cls: Any,
+    cls: type[F],
     path: str | os.PathLike[str],
     header: dict[str, Any],
     tensors: dict[str, np.ndarray],
     device: str | torch.device,
-) -> Any:
-    model = make_model(cls, path, header, device)
+) -> F:
+    model: F = make_model(cls, path, header, device)
     fitted = {name: decode(value) for name, value in header["fitted"].items()}
-    check_fitted_fields(cls.__name__, fitted)
-    vars(model).update(fitted)
+    check_fitted_fields(cls._fitted_fields, fitted)
+    model.__dict__.update(fitted)
     model._spec = NetworkSpec.from_json(header["shape"])
     arrays, states = split_members(tensors, header["n_members"])
     model._states = [{_name_now(n): array for n, array in state.items()} for state in states]
@@ -104,7 +108,6 @@ def _rebuild(
     check_agreement(model, len(model._states))
     model.__dict__.setdefault("_made_with", {})  # files of earlier versions do not say
     model.__dict__.setdefault("_seeded", None)
-    model._net = LazyNetwork()
     _check_network(model)
     return model
 
@@ -114,7 +117,7 @@ def _name_now(name: str) -> str:
     return f"inputs.{name}" if name.startswith("embeddings.") else name
 
 
-def _check_network(model: Any) -> None:
+def _check_network(model: Fitted) -> None:
     """Refuse weights that do not fit the network, or make it answer what is no number."""
     net, spec = model._network(), model._spec
     for i, state in enumerate(model._states):
