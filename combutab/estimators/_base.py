@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from sklearn.base import _fit_context
 from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
 
 from combutab._device import Precision, mind_forks, resolve_device
 from combutab._random import fold_in, seed_from
@@ -19,8 +20,8 @@ from combutab.estimators._class_weights import check_weights
 from combutab.estimators._continued import check_settled
 from combutab.estimators._data import (
     Prepared,
-    append_rows,
     check_given,
+    concatenated,
     encoded_rows,
     split_rows,
     weighted_rows,
@@ -183,7 +184,7 @@ class BaseMLP(Fitted):
         if target_val is None:
             return Prepared(rows, torch.arange(n), None)
         val_table = self.encoder_.encode(X_val, owner=self)
-        rows = append_rows(rows, encoded_rows(val_table, target_val, weight_val, dtype))
+        rows = concatenated([rows, encoded_rows(val_table, target_val, weight_val, dtype)])
         return Prepared(rows, torch.arange(n), torch.arange(n, len(rows.dense)))
 
     def _data_key(self) -> str:
@@ -280,6 +281,27 @@ class BaseMLP(Fitted):
             self.__dict__.update(found)
             warn_unfinished(job, results, converges=converges)
         return self
+
+    @available_if(lambda self: self._supports_partial_fit())
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train one epoch on the given rows; the encoding is learned at the first call.
+
+        That call also settles what the network is made of: parameters that shape it cannot be
+        changed afterwards; those of the training can (another solver begins without momentum).
+        ``max_iter``, ``max_fun``, ``warm_start`` and ``validation_fraction`` have no part in an
+        epoch, ``tol`` and ``n_iter_no_change`` in that of ``learning_rate="adaptive"`` alone.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+
+        Returns
+        -------
+        self
+        """
+        return self._partial_fit(X, y, sample_weight)
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """One epoch over the given rows; the first call learns the encoding."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, Self
 
@@ -25,7 +26,7 @@ from combutab.estimators._docs import document
 from combutab.estimators._streaming import StreamedMLP
 from combutab.estimators._streaming_targets import LabelCounts, TargetLearner
 from combutab.nn import ActivationSpec
-from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss
+from combutab.training import BinaryCrossEntropy, Callback, CrossEntropy, Loss
 
 
 @loadable
@@ -119,49 +120,9 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
         device: str | torch.device = "auto",
         precision: str = "float32",
         track_metric: bool = False,
-        callbacks: Any = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.solver = solver
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.power_t = power_t
-        self.max_iter = max_iter
-        self.shuffle = shuffle
-        self.random_state = random_state
-        self.tol = tol
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.momentum = momentum
-        self.nesterovs_momentum = nesterovs_momentum
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.n_iter_no_change = n_iter_no_change
-        self.max_fun = max_fun
-        self.dropout = dropout
-        self.weight_decay = weight_decay
-        self.max_grad_norm = max_grad_norm
-        self.normalization = normalization
-        self.proxy_norm = proxy_norm
-        self.init = init
-        self.n_members = n_members
-        self.categorical_features = categorical_features
-        self.numeric_encoding = numeric_encoding
-        self.max_onehot = max_onehot
-        self.min_frequency = min_frequency
-        self.embedding_dim = embedding_dim
-        self.class_weight = class_weight
-        self.label_smoothing = label_smoothing
-        self.device = device
-        self.precision = precision
-        self.track_metric = track_metric
-        self.callbacks = callbacks
+        self._assign(locals())
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

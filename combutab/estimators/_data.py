@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,13 +146,23 @@ def encoded_rows(
     )
 
 
-def append_rows(rows: Rows, more: Rows) -> Rows:
-    """Both, one below the other."""
-    codes = weight = None
-    if rows.codes is not None and more.codes is not None:
-        codes = torch.cat([rows.codes, more.codes])
-    if rows.weight is not None or more.weight is not None:
+def concatenated(tables: Sequence[Rows]) -> Rows:
+    """All of them, one below the other; where some have weights, rows of others weigh 1."""
+    if len(tables) == 1:
+        return tables[0]
+
+    def cat(tensors: Iterable[Tensor | None]) -> Tensor | None:
+        present = [t for t in tensors if t is not None]
+        return torch.cat(present) if present else None
+
+    weight = None
+    if any(t.weight is not None for t in tables):
         weight = torch.cat(
-            [torch.ones_like(r.dense[:, 0]) if r.weight is None else r.weight for r in (rows, more)]
+            [torch.ones_like(t.dense[:, 0]) if t.weight is None else t.weight for t in tables]
         )
-    return Rows(torch.cat([rows.dense, more.dense]), torch.cat([rows.y, more.y]), codes, weight)
+    return Rows(
+        torch.cat([t.dense for t in tables]),
+        torch.cat([t.y for t in tables]),
+        cat(t.codes for t in tables),
+        weight,
+    )

@@ -137,6 +137,11 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
         "callbacks": [list, tuple, None],
     }
 
+    def _assign(self, given: Mapping[str, object]) -> None:
+        """Take a constructor's ``locals()`` as they are, as scikit-learn wants it."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
+
     @abstractmethod
     def _loss(self) -> Loss:
         """The loss of the fitted target."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.stats import norm
-from sklearn.base import RegressorMixin, _fit_context
+from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_y, column_or_1d
 
 from combutab._fields import kind, number, pair, several, text
@@ -23,7 +22,7 @@ from combutab.estimators._streaming_targets import TargetLearner, TargetMoments
 from combutab.estimators._targets import as_numbers
 from combutab.nn import ActivationSpec
 from combutab.preprocessing import Moments, RunningMoments, binary_unit
-from combutab.training import GaussianNLL, Loss, Pinball, make_regression_loss
+from combutab.training import Callback, GaussianNLL, Loss, Pinball, make_regression_loss
 
 _LOSSES = {"squared_error", "absolute_error", "huber", "poisson", "quantile", "gaussian_nll"}
 
@@ -130,50 +129,9 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
         device: str | torch.device = "auto",
         precision: str = "float32",
         track_metric: bool = False,
-        callbacks: Any = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> None:
-        self.loss = loss
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.solver = solver
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.power_t = power_t
-        self.max_iter = max_iter
-        self.shuffle = shuffle
-        self.random_state = random_state
-        self.tol = tol
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.momentum = momentum
-        self.nesterovs_momentum = nesterovs_momentum
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.n_iter_no_change = n_iter_no_change
-        self.max_fun = max_fun
-        self.dropout = dropout
-        self.weight_decay = weight_decay
-        self.max_grad_norm = max_grad_norm
-        self.normalization = normalization
-        self.proxy_norm = proxy_norm
-        self.init = init
-        self.n_members = n_members
-        self.categorical_features = categorical_features
-        self.numeric_encoding = numeric_encoding
-        self.max_onehot = max_onehot
-        self.min_frequency = min_frequency
-        self.embedding_dim = embedding_dim
-        self.quantiles = quantiles
-        self.scale_target = scale_target
-        self.device = device
-        self.precision = precision
-        self.track_metric = track_metric
-        self.callbacks = callbacks
+        self._assign(locals())
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -303,28 +261,6 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
                 f"'absolute_error' or 'huber', got {self.loss!r}"
             )
         return self._y_mean, self._y_scale
-
-    @available_if(lambda self: self._supports_partial_fit())
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train one epoch on the given rows; the encoding is learned at the first call.
-
-        That call also settles what the network is made of: parameters that shape it cannot be
-        changed afterwards; those of the training can (another solver begins without momentum).
-        ``max_iter``, ``max_fun``, ``warm_start`` and ``validation_fraction`` have no part in an
-        epoch, ``tol`` and ``n_iter_no_change`` in that of ``learning_rate="adaptive"`` alone.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in ``fit``.
-
-        Returns
-        -------
-        self
-        """
-        self._partial_fit(X, y, sample_weight)
-        return self
 
     def predict(
         self, X: Any, quantiles: Sequence[float] | None = None, return_std: bool = False

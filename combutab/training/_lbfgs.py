@@ -29,12 +29,7 @@ def train_lbfgs(
     """
     net.train(True)
     rows = plan.rows.to(data.dense.device)
-    batch = Rows(
-        data.dense[rows].unsqueeze(0),
-        data.y[rows].unsqueeze(0),
-        None if data.codes is None else data.codes[rows].unsqueeze(0),
-        None if data.weight is None else data.weight[rows].unsqueeze(0),
-    )
+    batch = data.each(lambda tensor: tensor[rows].unsqueeze(0))
     values, grads, n_decayed = net.flat.values, net.flat.grads, net.n_decayed
     weight = torch.ones_like(batch.dense[..., 0]) if batch.weight is None else batch.weight
     mass, n_heads = weight.sum(), net.n_heads

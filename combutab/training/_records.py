@@ -85,6 +85,11 @@ class Rows:
     codes: Tensor | None = None
     weight: Tensor | None = None
 
+    def each(self, change: Callable[[Tensor], Tensor]) -> Rows:
+        """All tensors changed alike."""
+        codes, weight = (None if t is None else change(t) for t in (self.codes, self.weight))
+        return Rows(change(self.dense), change(self.y), codes, weight)
+
 
 class RowStream(Protocol):
     """Rows that come part by part, because not all fit in memory."""
