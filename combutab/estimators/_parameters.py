@@ -139,8 +139,7 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
 
     def _assign(self, given: Mapping[str, object]) -> None:
         """Take a constructor's ``locals()`` as they are, as scikit-learn wants it."""
-        for name in self._get_param_names():
-            setattr(self, name, given[name])
+        self.__dict__.update({n: v for n, v in given.items() if n not in ("self", "__class__")})
 
     @abstractmethod
     def _loss(self) -> Loss:

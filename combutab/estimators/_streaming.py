@@ -14,7 +14,7 @@ import torch
 from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
-from combutab._device import Precision, mind_forks, resolve_device
+from combutab._device import mind_forks
 from combutab._random import fold_in, seed_from
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._data import Prepared
@@ -133,17 +133,7 @@ class StreamedMLP(BaseMLP):
         source = Source(table, features, targets, sample_weight, seed, held_out)
         self.__dict__.pop("_states", None)  # a fit that fails leaves no fitted estimator
         n_train, n_val = self._learn(source, learner, limit, n_read)
-        stream = ParquetRows(
-            source,
-            self.encoder_,
-            learner,
-            self,
-            n_train,
-            n_read,
-            dtype=Precision(self.precision).dtype,
-            device=resolve_device(self.device),
-            shuffle=self.shuffle,
-        )
+        stream = ParquetRows(source, self, learner, n_train, n_read)
         val = torch.arange(n_val) if n_val else None
         job = self._build(Prepared(stream.validation(n_val), torch.arange(0), val, stream))
         stream.plan = plan_memory(limit, replace(costs, encoded=stream.row_bytes), job, n_val)

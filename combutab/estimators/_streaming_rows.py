@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from sklearn.base import BaseEstimator
 
+from combutab._device import Precision, resolve_device
 from combutab._random import fold_in, random_permutations, random_uniform
 from combutab.estimators._class_weights import check_weights
 from combutab.estimators._data import encoded_rows
+from combutab.estimators._fitted import Fitted
 from combutab.estimators._streaming_memory import MemoryPlan
 from combutab.estimators._streaming_targets import TargetLearner
-from combutab.preprocessing import ParquetTable, RowGroup, TableEncoder
+from combutab.preprocessing import ParquetTable, RowGroup
 from combutab.training import Rows
 
 _SPLIT, _BLOCKS = 2, 5  # purposes of the estimator's seed
@@ -78,35 +78,22 @@ class ParquetRows:
     Parameters
     ----------
     source : Source
-    encoder : TableEncoder, which learned the features
+    estimator : Fitted
+        Which has learned its encoding.
     learner : TargetLearner, which learned the target
-    owner : BaseEstimator
-        Whom errors about the features name.
     n_rows : int
         Training rows in all.
     n_read : int
         Rows to read at a time, until ``plan`` is set.
-    dtype, device
-        Of the rows as the network takes them.
-    shuffle : bool
     """
 
     def __init__(
-        self,
-        source: Source,
-        encoder: TableEncoder,
-        learner: TargetLearner,
-        owner: BaseEstimator,
-        n_rows: int,
-        n_read: int,
-        *,
-        dtype: torch.dtype,
-        device: torch.device,
-        shuffle: bool,
+        self, source: Source, estimator: Fitted, learner: TargetLearner, n_rows: int, n_read: int
     ) -> None:
-        self.source, self.encoder, self.learner, self.owner = source, encoder, learner, owner
+        self.source, self.estimator, self.learner = source, estimator, learner
         self.n_rows, self.plan = n_rows, MemoryPlan(n_read, 1, n_rows)
-        self.dtype, self.device, self.shuffle = dtype, device, shuffle
+        self.device = resolve_device(estimator.device)
+        self.dtype = Precision(estimator.precision).dtype
         self._buffer: Rows | None = None
         self._whole: Rows | None = None
 
@@ -117,7 +104,7 @@ class ParquetRows:
             return
         size = min(self.plan.window, self.n_rows)
         fits, filled = size == self.n_rows, 0
-        in_order = fits or not self.shuffle
+        in_order = fits or not self.estimator.shuffle
         parts = self._in_order() if in_order else self._by_turns(epoch)
         for part in self._encoded(parts, validation=False):
             taken = 0
@@ -138,8 +125,9 @@ class ParquetRows:
     @property
     def row_bytes(self) -> int:
         """Bytes of an encoded row."""
-        n_numbers = self.encoder.n_dense_ + len(self.source.targets) + 1
-        return self.dtype.itemsize * n_numbers + 8 * len(self.encoder.cardinalities_)
+        encoder = self.estimator.encoder_
+        n_numbers = encoder.n_dense_ + len(self.source.targets) + 1
+        return self.dtype.itemsize * n_numbers + 8 * len(encoder.cardinalities_)
 
     def validation(self, n_rows: int) -> Rows:
         """The validation rows, in the table's order; none where there are none."""
@@ -181,7 +169,7 @@ class ParquetRows:
                 if not kept.any():
                     continue
                 frame, weight = frame[kept], None if weight is None else weight[kept]
-            table = self.encoder.encode(frame[source.features], owner=self.owner)
+            table = self.estimator.encoder_.encode(frame[source.features], owner=self.estimator)
             y = self.learner.encode(frame[source.targets])
             if not validation:
                 weight = self.learner.weigh(y, weight)
