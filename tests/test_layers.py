@@ -47,7 +47,7 @@ ALLOWED = {
         *("_whole_files", "_safe_files", "_fields", "_version"),
     },
     "preprocessing": {"_fields"},
-    "nn": {"activations", "_seeded_draws", *_BASE},
+    "nn": {"activations", "_fields", "_seeded_draws", *_BASE},
     "training": {"_bars", "_interrupts", *_BASE},
     "estimators": _NETS,
     "evaluation": {"estimators", *_NETS},  # ml_efficacy trains our networks

@@ -25,7 +25,7 @@ from combutab.generators._sampling import Allowed, Sampler
 from combutab.generators._saving import load_generator, save_generator
 from combutab.generators._train import Training
 from combutab.generators._wanted import Points, write_each
-from combutab.nn import Member, MLPShape, RowSpans, StackedNetwork, check_activation
+from combutab.nn import Member, RowSpans, StackedNetwork, check_activation, check_proxy_norm
 
 _LOSSES = ("loss", "generator_loss", "discriminator_loss")
 
@@ -153,7 +153,7 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         widths = {width for widths in self._all_widths() for width in widths}
         for width in widths if self.activation != "original" else ():
             check_activation(self.activation, width, proxy_norm=self.proxy_norm, twice=self._twice)
-        MLPShape(1, (), 1, normalization=self.normalization, proxy_norm=self.proxy_norm)
+        check_proxy_norm(self.proxy_norm, self.normalization)
         for callback in self.callbacks or ():
             if not callable(getattr(callback, "on_epoch_end", None)):
                 raise ValueError(

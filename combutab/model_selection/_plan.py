@@ -107,7 +107,7 @@ class ComparisonPlan:
 
     def encoder(self) -> TableEncoder:
         """An unfitted encoder of the table, as the networks have one."""
-        return _encoder(_make_estimator(self.task, **self.estimator_params))
+        return _make_estimator(self.task, **self.estimator_params)._new_encoder()
 
     def estimator(self, activation: str, *key: int) -> BaseMLP:
         """An unfitted network; ``key`` and the random state give its seed."""
@@ -399,21 +399,12 @@ def _baselines(baselines: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name for name in BASELINES if name in names)
 
 
-def _encoder(estimator: BaseMLP) -> TableEncoder:
-    return TableEncoder(
-        categorical_features=estimator.categorical_features,
-        numeric=estimator.numeric_encoding,
-        max_onehot=estimator.max_onehot,
-        min_frequency=estimator.min_frequency,
-    )
-
-
 def _n_inputs(X: Any, task: Task, params: dict[str, Any]) -> int:
     """Columns once encoded; what the encoder or the estimator refuses is found out here."""
     try:
         estimator = _make_estimator(task, **params)
         estimator._validate_params()
-        encoder = _encoder(estimator)
+        encoder = estimator._new_encoder()
         encoder.fit_encode(X)
     except (ValueError, TypeError) as error:
         raise ComparisonError(" ".join(str(error).split())) from error

@@ -57,7 +57,7 @@ class MaskMaker:
         self._draws = torch.empty(0, dtype=torch.int64, device=self.device)
         self._masks = torch.empty(0, dtype=dtype, device=self.device)
 
-    def draw(self, keys: Sequence[int], n_rows: int) -> list[Tensor]:
+    def draw(self, keys: Sequence[int] | Tensor, n_rows: int) -> list[Tensor]:
         """Masks of (M, n_rows, width), 0 or 1 / keep probability, one a layer.
 
         They are views of this object's memory: the next draw overwrites them.

@@ -349,9 +349,9 @@ def test_early_stopping_splits_by_class_and_restores_the_best_weights():
     seen = []
 
     class Spy(MLPClassifier):
-        def _job(self, prepared, **options):
+        def _build(self, prepared, **options):
             seen.append(prepared)
-            return super()._job(prepared, **options)
+            return super()._build(prepared, **options)
 
     model = Spy(
         hidden_layer_sizes=(16,),

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from combutab.activations import ACTIVATIONS
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.nn.engine import _products
 
 LIBRARIES = ["torch", "onednn"]
@@ -61,7 +61,7 @@ def close(fast, slow):
 def test_gradients_match_autograd(init, dropout, n_outputs):
     names = ["relu", "gelu", "combu", "swish", "nlrelu", "pln-4", "prelu", "la-silu"]
     members = [Member(i, name, dropout if i % 2 else 0.0) for i, name in enumerate(names)]
-    shape = MLPShape(6, (16, 24, 8), n_outputs, init=init)
+    shape = MLPSpec(6, (16, 24, 8), n_outputs, init=init)
     net = StackedMLP(shape, members, dtype=torch.float64)
     close(*both_ways(net, draw(len(names), 9, 6), dropout=bool(dropout)))
 
@@ -91,7 +91,7 @@ class Blind(nn.Module):
 @pytest.mark.parametrize("activation", [*ACTIVATIONS, "pln-3", "pls-1", "pln-32", Doubled, Blind])
 def test_every_activation(activation, dropout):
     members = [Member(i, activation, dropout) for i in range(2)]
-    net = StackedMLP(MLPShape(5, (32, 26), 3), members, dtype=torch.float64)
+    net = StackedMLP(MLPSpec(5, (32, 26), 3), members, dtype=torch.float64)
     for n_rows in (9, 4, 9):  # batches of any size use the same memory
         close(*both_ways(net, draw(2, n_rows, 5), dropout=bool(dropout)))
 
@@ -101,7 +101,7 @@ def test_every_activation(activation, dropout):
 @pytest.mark.parametrize("kind", ["batch", "layer", "group", "rms", "pln", "pls"])
 def test_every_normalization(kind, activation, dropout):
     members = [Member(0, activation, dropout), Member(1, "elu", dropout)]
-    shape = MLPShape(5, (32, 24), 3, normalization=kind)
+    shape = MLPSpec(5, (32, 24), 3, normalization=kind)
     net = StackedMLP(shape, members, dtype=torch.float64)
     with torch.no_grad():  # gains and shifts that are not where they start
         net.flat.values.add_(draw(*net.flat.values.shape, seed=5), alpha=0.1)
@@ -115,7 +115,7 @@ def test_every_normalization(kind, activation, dropout):
 @pytest.mark.parametrize("kind", ["layer", "group"])
 def test_proxy_norm(kind, activation, dropout):
     members = [Member(i, activation, dropout) for i in range(2)] + [Member(2, "elu", dropout)]
-    shape = MLPShape(5, (32, 32, 24), 3, normalization=kind, proxy_norm=True)
+    shape = MLPSpec(5, (32, 32, 24), 3, normalization=kind, proxy_norm=True)
     net = StackedMLP(shape, members, dtype=torch.float64)
     with torch.no_grad():
         net.flat.values.add_(draw(*net.flat.values.shape, seed=5), alpha=0.1)
@@ -123,7 +123,7 @@ def test_proxy_norm(kind, activation, dropout):
 
 
 def test_embeddings():
-    shape = MLPShape(4, (8, 8), 2, cardinalities=(3, 50))
+    shape = MLPSpec(4, (8, 8), 2, cardinalities=(3, 50))
     net = StackedMLP(shape, [Member(0, "combu"), Member(1, "gelu")], dtype=torch.float64)
     codes = torch.stack([torch.arange(7) % 3, torch.arange(7) * 7], -1).expand(2, 7, 2)
     close(*both_ways(net, draw(2, 7, 4), codes=codes))
@@ -132,7 +132,7 @@ def test_embeddings():
 @pytest.mark.parametrize("proxy_norm", [False, True])
 def test_shorter_batches_and_dropped_members_reuse_the_memory(proxy_norm):
     members = [Member(i, name, 0.3) for i, name in enumerate(["combu", "combu", "elu", "prelu"])]
-    shape = MLPShape(4, (8, 8), 1, normalization="layer", proxy_norm=proxy_norm)
+    shape = MLPSpec(4, (8, 8), 1, normalization="layer", proxy_norm=proxy_norm)
     net = StackedMLP(shape, members, dtype=torch.float64)
     for keep, n_rows in (([0, 1, 2, 3], 10), ([0, 1, 2, 3], 3), ([0, 2, 3], 10), ([1, 2], 4)):
         if len(keep) < net.n_members:
@@ -148,7 +148,7 @@ def test_a_closed_form_of_the_slopes_is_used():
         def gradient(self, raw):
             return 2 * raw
 
-    net = StackedMLP(MLPShape(4, (8,), 2), [Member(0, "combu")], dtype=torch.float64)
+    net = StackedMLP(MLPSpec(4, (8,), 2), [Member(0, "combu")], dtype=torch.float64)
     x = draw(1, 6, 4)
     net.gradients(x, Squares())
     fast = net.flat.grads.clone()
@@ -160,7 +160,7 @@ def test_a_closed_form_of_the_slopes_is_used():
 @pytest.mark.parametrize("name", ["combu", "gelu", "pls-8"])
 def test_float32_products_of_any_size(name, sizes, library):
     n_in, width, n_out = sizes
-    shape = MLPShape(n_in, (width, width), n_out)
+    shape = MLPSpec(n_in, (width, width), n_out)
     nets = [
         StackedMLP(shape, [Member(i, name, 0.2) for i in range(3, 6)], dtype=dtype)
         for dtype in (torch.float32, torch.float64)
@@ -203,7 +203,7 @@ def test_processors_on_which_one_dnn_is_quicker(vendor, family, expected, system
 @pytest.mark.parametrize("name", ["combu", "silu", "pln-8", "la-silu", "prelu"])
 @pytest.mark.parametrize("width", [16, 256])
 def test_a_member_has_the_numbers_that_it_has_alone(name, width, library):
-    shape = MLPShape(width, (width, width), 3)
+    shape = MLPSpec(width, (width, width), 3)
     members = [Member(1, "relu", 0.2), Member(2, name, 0.2), Member(3, name, 0.1)]
     x = draw(3, 500, width, dtype=torch.float32)
     stack = StackedMLP(shape, members)
@@ -222,7 +222,7 @@ def test_a_member_has_the_numbers_that_it_has_alone(name, width, library):
 
 
 def test_lowered_precision_takes_autograd():
-    net = StackedMLP(MLPShape(4, (8,), 1), [Member(0, "relu")])
+    net = StackedMLP(MLPSpec(4, (8,), 1), [Member(0, "relu")])
     context = partial(torch.autocast, "cpu", torch.bfloat16)
     net.gradients(torch.ones(1, 5, 4), lambda raw: raw.sum(), context=context)
     assert net.flat.grads.abs().sum() > 0
@@ -231,7 +231,7 @@ def test_lowered_precision_takes_autograd():
 @pytest.mark.parametrize("names", [["combu", "tanh"], ["gelu", "prelu"], ["pln-8", "la-silu"]])
 def test_predictions_are_the_forward_pass_from_several_threads(names):
     members = [Member(i, name) for i, name in enumerate(names)]
-    net = StackedMLP(MLPShape(6, (32, 16), 2), members, dtype=torch.float64).eval()
+    net = StackedMLP(MLPSpec(6, (32, 16), 2), members, dtype=torch.float64).eval()
     tables = torch.randn(8, 100, 6, generator=torch.Generator().manual_seed(3)).double()
     with torch.no_grad():
         expected = [net(x.expand(2, *x.shape)) for x in tables]
@@ -246,7 +246,7 @@ def test_slopes_in_the_memory_of_the_outputs():
         def gradient(self, raw):
             return raw
 
-    net = StackedMLP(MLPShape(8, (16, 16), 2), [Member(0, "combu")], dtype=torch.float64)
+    net = StackedMLP(MLPSpec(8, (16, 16), 2), [Member(0, "combu")], dtype=torch.float64)
     x = draw(1, 4, 8)
     net.gradients(x, Squares())  # the outputs lie where gradients will
     fast = net.flat.grads.clone()
@@ -259,7 +259,7 @@ def test_slopes_that_are_one_number():
         def gradient(self, raw):
             return torch.ones(()).expand_as(raw)
 
-    net = StackedMLP(MLPShape(256, (256,), 256), [Member(0, "combu")])
+    net = StackedMLP(MLPSpec(256, (256,), 256), [Member(0, "combu")])
     x = draw(1, 500, 256, dtype=torch.float32)
     net.gradients(x, Sum())
     fast = net.flat.grads.clone()

@@ -13,10 +13,9 @@ import os
 
 import pytest
 import torch
-
 from torch.profiler import ProfilerActivity, profile
 
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import OptimizerConfig, RowOptimizer
 
 ROWS, WIDTH, HIDDEN, RATE = 500, 256, 2, 0.1
@@ -113,7 +112,7 @@ def counts_of(step, folder):
 
 
 def step_of(name, normalization="none", dropout=RATE):
-    shape = MLPShape(
+    shape = MLPSpec(
         WIDTH,
         (WIDTH,) * HIDDEN,
         1,
@@ -132,7 +131,6 @@ def step_of(name, normalization="none", dropout=RATE):
         optimizer.step(net.flat.values, net.flat.grads, [0], rates, decays)
 
     return step
-
 
 
 @pytest.mark.parametrize("case", COUNTS, ids=str)

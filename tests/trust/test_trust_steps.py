@@ -11,7 +11,7 @@ from combutab.activations import ACTIVATIONS
 from combutab.nn import (
     NORMALIZATIONS,
     Member,
-    MLPShape,
+    MLPSpec,
     PenaltyPass,
     StackedCritic,
     StackedGenerator,
@@ -43,7 +43,7 @@ def _random_network(seed):
         Member(derive(seed, Purpose.MEMBER, i), kind, float(_choose(rng, [0.0, 0.3])))
         for i, kind in enumerate(kind for kind in kinds for _ in range(rng.integers(1, 3)))
     ]
-    shape = MLPShape(
+    shape = MLPSpec(
         int(rng.integers(1, 5)),
         hidden,
         int(rng.integers(1, 4)),
@@ -123,9 +123,7 @@ def _random_block(seed):
     names = UNITWISE if proxy_norm else sorted(ACTIVATIONS)
     multiple = 8 if normalization in ("group", "pln") else 1
     widths = tuple(multiple * int(w) for w in rng.integers(2, 5, rng.integers(1, 4)))
-    members = [
-        Member(derive(seed, Purpose.MEMBER, i), _choose(rng, names)) for i in range(2)
-    ]
+    members = [Member(derive(seed, Purpose.MEMBER, i), _choose(rng, names)) for i in range(2)]
     settings = {"normalization": normalization, "proxy_norm": proxy_norm, "dtype": torch.float64}
     return rng, widths, sorted(members, key=lambda m: m.activation), settings
 

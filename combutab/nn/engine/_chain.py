@@ -97,8 +97,9 @@ class Chain:
     norms : sequence of nn.Module
         One less than the linears: ``nn.Identity`` for none, ``StackedNorm``, or any module
         (M, rows, width) -> the same.
-    slots : sequence of StackedActivation
-        One less than the linears.
+    slots : sequence of nn.Module
+        One less than the linears: ``StackedActivation``, or any module that is called with
+        (M, rows, width) and with which places hold a row, (M, rows) or None.
     flat : FlatTensors, optional
         Where gradients go; without, the chain is for ``outputs`` alone.
     residual : bool
@@ -109,7 +110,7 @@ class Chain:
         self,
         linears: Sequence[StackedLinear],
         norms: Sequence[nn.Module],
-        slots: Sequence[StackedActivation],
+        slots: Sequence[nn.Module],
         flat: FlatTensors | None = None,
         *,
         residual: bool = False,
@@ -146,7 +147,7 @@ class Chain:
         found: dict[tuple[int, int], tuple[VectorSource, int]] = {}
         alike: dict[str, list[tuple[int, int, StackedModules]]] = {}
         for i, slot in enumerate(self.slots):
-            for group in slot.groups:
+            for group in slot.groups if isinstance(slot, StackedActivation) else ():
                 kind = slot.kinds[group.index]
                 if not isinstance(kind, StackedModules) or kernel_of(kind.skeleton) is None:
                     continue
@@ -167,8 +168,12 @@ class Chain:
 
     def _layer(self, i: int, vectors: dict[tuple[int, int], tuple[VectorSource, int]]) -> Layer:
         parts: list[tuple[int, int, Stage]] = []
-        for group in self.slots[i].groups:
-            kind = self.slots[i].kinds[group.index]
+        slot = self.slots[i]
+        if not isinstance(slot, StackedActivation):
+            stage = AutogradStage(slot, parameters_of(slot, self.at), sees_rows=True)
+            return Layer(self._norm(i), [(0, self.n_members, stage)])
+        for group in slot.groups:
+            kind = slot.kinds[group.index]
             module = kind.skeleton if isinstance(kind, StackedModules) else kind
             kernel = None if isinstance(kind, SeparateModules) else kernel_of(module)
             part: Stage

@@ -152,9 +152,9 @@ class BatchNormStage:
             return
         self._x, self._statistics = x, []
         members = zip(x, out, self._affine, self._running, strict=True)
-        for x_i, out_i, (gain, shift), (mean, var) in members:
+        for x_i, out_i, (gain, shift), running in members:
             values, *statistics = torch.native_batch_norm(
-                x_i, gain, shift, mean, var, True, norm.momentum, norm.eps
+                x_i, gain, shift, running[0], running[1], True, norm.momentum, norm.eps
             )
             out_i.copy_(values)
             self._statistics.append(statistics)
@@ -177,13 +177,22 @@ class BatchNormStage:
 
 
 class AutogradStage:
-    """Any module, differentiated by autograd in the middle of a step."""
+    """Any module, differentiated by autograd in the middle of a step.
+
+    ``sees_rows``: it is told which places hold a row, as our own modules are that want to know.
+    """
 
     keeps_input, keeps_output = False, False
 
-    def __init__(self, module: nn.Module, parameters: Sequence[tuple[Tensor, Tensor]]) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        parameters: Sequence[tuple[Tensor, Tensor]],
+        *,
+        sees_rows: bool = False,
+    ) -> None:
         self._module = module
-        self._sees_rows = isinstance(module, StackedNorm | SeparateModules)
+        self._sees_rows = sees_rows or isinstance(module, StackedNorm | SeparateModules)
         self._parameters = [parameter for parameter, _ in parameters]
         self._places = [place for _, place in parameters]
         self._ends: tuple[Tensor, Tensor] | None = None
