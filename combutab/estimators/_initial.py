@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from combutab._device import Precision
 from combutab.activations import CombU
-from combutab.activations._known import is_known
+from combutab.activations.kernels import is_known
 from combutab.constructions import ConstructedNetwork
 from combutab.nn import ActivationSpec, Member, NetworkSpec, build_activation
 from combutab.preprocessing import TableEncoder

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from combutab._random import Purpose, derive
 from combutab._seeded_draws import SeededDraws
 from combutab.activations import ProxyNorm, make_activation
-from combutab.activations._known import is_itself, is_known
+from combutab.activations.kernels import is_itself, is_known
 
 ActivationSpec = str | Callable[[int], nn.Module]
 

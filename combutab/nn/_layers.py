@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from combutab.activations import PLN, PLS
-from combutab.activations._kernels import Kernel, kernel_of
-from combutab.activations._standardize import Standardize
+from combutab.activations.kernels import Kernel, Standardize, kernel_of
 
 INITIALISATIONS = ("torch", "kaiming", "xavier", "lecun", "ntk")
 NORMALIZATIONS = ("none", "batch", "layer", "group", "rms", "pln", "pls")

@@ -157,7 +157,7 @@ def test_a_closed_form_of_the_slopes_is_used():
 
 
 @pytest.mark.parametrize("sizes", [(256, 256, 256), (8, 128, 1), (256, 256, 3), (128, 128, 40)])
-@pytest.mark.parametrize("name", ["combu", "gelu", "pls-8"])
+@pytest.mark.parametrize("name", ["elu", "gelu", "pls-8"])
 def test_float32_products_of_any_size(name, sizes, library):
     n_in, width, n_out = sizes
     shape = MLPSpec(n_in, (width, width), n_out)

@@ -16,7 +16,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
-from combutab.activations._kernels import kernel_of
+from combutab.activations.kernels import kernel_of
 from combutab.nn._activation import SeparateModules, StackedActivation, StackedModules
 from combutab.nn._flat import FlatTensors
 from combutab.nn._layers import StackedLinear, StackedNorm
@@ -131,7 +131,7 @@ class Chain:
         self.biases = [layer.bias.data for layer in self.linears]
         self.weight_grads = [self.at(layer, "weight") for layer in self.linears]
         self.bias_grads = [self.at(layer, "bias") for layer in self.linears]
-        self.n_members, self.n_inputs = like.shape[:2]
+        self.n_members, self.n_inputs = like.shape[0], like.shape[1]
         self.widths = [layer.weight.shape[2] for layer in self.linears[:-1]]
         self._ends = list(accumulate(self.widths, initial=0))  # of hidden units, side by side
         self._sources: dict[str, VectorSource] = {}
@@ -147,7 +147,9 @@ class Chain:
         found: dict[tuple[int, int], tuple[VectorSource, int]] = {}
         alike: dict[str, list[tuple[int, int, StackedModules]]] = {}
         for i, slot in enumerate(self.slots):
-            for group in slot.groups if isinstance(slot, StackedActivation) else ():
+            if not isinstance(slot, StackedActivation):
+                continue
+            for group in slot.groups:
                 kind = slot.kinds[group.index]
                 if not isinstance(kind, StackedModules) or kernel_of(kind.skeleton) is None:
                     continue

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from combutab.activations._kernels import Room
+from combutab.activations.kernels import Room
 
 
 class Scratch:

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from combutab.activations._kernels import Identity, ReLU
+from combutab.activations.kernels import Identity, ReLU
 from combutab.nn.engine._chain import Chain
 from combutab.nn.engine._products import (
     add_weight_gradient,

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from combutab.activations._kernels import Kernel, Room
+from combutab.activations.kernels import Kernel, Room
 from combutab.nn._activation import SeparateModules
 from combutab.nn._layers import StackedNorm
 from combutab.nn.engine._vectors import GradientOf, NoVectors, VectorSource
@@ -144,36 +144,34 @@ class BatchNormStage:
     ) -> None:
         norm, self._x = self._norm, None
         if not (keep or norm.training):
-            scale, shift = norm.running_affine()
-            torch.addcmul(shift, x, scale, out=out)
+            by, plus = norm.running_affine()
+            torch.addcmul(plus, x, by, out=out)
             return
         if not keep or valid is not None or x.shape[1] == 1 or not norm.training:
             self._any.forward(x, out, valid, keep)
             return
         self._x, self._statistics = x, []
-        members = zip(x, out, self._affine, self._running, strict=True)
-        for x_i, out_i, (gain, shift), running in members:
+        for i, (gain, shift) in enumerate(self._affine):
+            mean, var = self._running[i]
             values, *statistics = torch.native_batch_norm(
-                x_i, gain, shift, running[0], running[1], True, norm.momentum, norm.eps
+                x[i], gain, shift, mean, var, True, norm.momentum, norm.eps
             )
-            out_i.copy_(values)
+            out[i].copy_(values)
             self._statistics.append(statistics)
 
     def backward(self, grad: Tensor) -> None:
         if self._x is None:
             self._any.backward(grad)
             return
-        members = zip(
-            grad, self._x, self._affine, self._places, self._running, self._statistics, strict=True
-        )
-        for grad_i, x_i, (gain, _), places, running, statistics in members:
+        for i, (gain, _) in enumerate(self._affine):
             by_x, *found = torch.ops.aten.native_batch_norm_backward(
-                grad_i, x_i, gain, *running, *statistics, True, self._norm.eps, [True, True, True]
-            )
-            grad_i.copy_(by_x)
-            for place, value in zip(places, found, strict=True):
+                grad[i], self._x[i], gain, *self._running[i], *self._statistics[i], True,
+                self._norm.eps, [True, True, True],
+            )  # fmt: skip
+            grad[i].copy_(by_x)
+            for place, own in zip(self._places[i], found, strict=True):
                 if place is not None:
-                    place.copy_(value)
+                    place.copy_(own)
 
 
 class AutogradStage:

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from combutab.activations._kernels import Activation, Gradients, Vectors
+from combutab.activations.kernels import Activation, Gradients, Vectors
 from combutab.nn._activation import StackedModules, bound
 
 GradientOf = Callable[[nn.Module, str], Tensor]  # module, parameter -> where its gradient goes
