@@ -2,7 +2,6 @@
 
 from combutab.activations._combu import CombU
 from combutab.activations._elementwise import PELU, NLReLU, PReLU, Swish
-from combutab.activations._fused import fused_kernels, fused_masks_, fused_wanted
 from combutab.activations._in_place import InPlace, in_place
 from combutab.activations._in_place_groups import (
     GroupKernel,
@@ -36,9 +35,6 @@ __all__ = [
     "ProxyNorm",
     "Standardize",
     "Swish",
-    "fused_kernels",
-    "fused_masks_",
-    "fused_wanted",
     "in_place",
     "in_place_group",
     "is_itself",

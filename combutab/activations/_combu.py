@@ -11,7 +11,6 @@ from torch.nn import functional as F
 
 from combutab.activations._elementwise import UNITWISE, along
 from combutab.activations._functions import ContiguousFunction, MaskedFunction, Span
-from combutab.activations._fused import FusedCombU, use_fused
 from combutab.activations._known import known
 
 DEFAULT_RATIOS = {"relu": 0.5, "elu": 0.25, "nlrelu": 0.25}
@@ -113,8 +112,6 @@ class CombU(nn.Module):
             )
         if self.partition is None:
             if self.fused and not torch.compiler.is_compiling():
-                if use_fused(x) and self.dim in (-1, x.ndim - 1):
-                    return FusedCombU.apply(x, self.spans, -1)
                 return ContiguousFunction.apply(x, self.spans, self.dim)
             return self._by_parts(x)
         if self.fused:

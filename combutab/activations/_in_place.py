@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from combutab.activations._combu import CombU
 from combutab.activations._elementwise import NLReLU, Swish
-from combutab.activations._functions import Span
-from combutab.activations._fused import fused_wanted, step_kernels, use_fused
 from combutab.activations._known import is_itself
 
 _aten = torch.ops.aten
@@ -37,10 +35,6 @@ class InPlace:
         torch.mul(x, mask, out=out)
         self.backward_(x, mask)
 
-    def spans(self, width: int) -> tuple[Span, ...] | None:
-        """Where ReLU, ELU and NLReLU units lie; None if there are others."""
-        return None
-
 
 class _Identity(InPlace):
     pass
@@ -62,9 +56,6 @@ class _ReLU(InPlace):
         else:
             _aten.threshold_backward.grad_input(grad, kept, 0, grad_input=grad)
 
-    def spans(self, width: int) -> tuple[Span, ...] | None:
-        return None if self.slope else (("relu", 0, width),)
-
 
 @dataclass(frozen=True)
 class _ELU(InPlace):
@@ -79,9 +70,6 @@ class _ELU(InPlace):
         _aten.elu_backward.grad_input(
             grad, self.alpha, self.scale, self.input_scale, True, kept, grad_input=grad
         )
-
-    def spans(self, width: int) -> tuple[Span, ...] | None:
-        return (("elu", 0, width),) if self == _ELU() else None
 
 
 @dataclass(frozen=True)
@@ -99,9 +87,6 @@ class _NLReLU(InPlace):
         grad.mul_(kept.neg_().exp_())
         if self.beta != 1:
             grad.mul_(self.beta)
-
-    def spans(self, width: int) -> tuple[Span, ...] | None:
-        return (("nlrelu", 0, width),) if self.beta == 1 else None
 
 
 class _Tanh(InPlace):
@@ -189,51 +174,9 @@ class _Parts(InPlace):
         for start, length, part in self.parts:
             part.backward_(kept.narrow(-1, start, length), grad.narrow(-1, start, length))
 
-    def spans(self, width: int) -> tuple[Span, ...] | None:
-        found: list[Span] = []
-        for start, length, part in self.parts:
-            of = part.spans(length)
-            if of is None or any(of[0][0] == name for name, _, _ in found):
-                return None
-            found.append((of[0][0], start, length))
-        return tuple(found)
-
-
-@dataclass(frozen=True)
-class _Fused(InPlace):
-    """Kernels of ReLU, ELU and NLReLU units that read and write memory once, where they serve."""
-
-    plain: InPlace
-
-    def _spans(self, x: Tensor) -> tuple[Span, ...] | None:
-        return self.plain.spans(x.shape[-1]) if use_fused(x) and x.is_contiguous() else None
-
-    def forward_(self, x: Tensor) -> None:
-        spans = self._spans(x)
-        if spans is None:
-            self.plain.forward_(x)
-        else:
-            step_kernels().forward_(x, spans)
-
-    def backward_(self, kept: Tensor, grad: Tensor) -> None:
-        spans = self._spans(kept)
-        if spans is None or not grad.is_contiguous():
-            self.plain.backward_(kept, grad)
-        else:
-            step_kernels().backward_(kept, grad, spans)
-
-    def drop_(self, x: Tensor, mask: Tensor, out: Tensor) -> None:
-        spans = self._spans(x)
-        # rows of the mask must be one distance apart, those of different members too
-        even = mask.stride(-1) == 1 and mask.stride(0) == mask.shape[1] * mask.stride(1)
-        if spans is None or not even or not out.is_contiguous():
-            self.plain.drop_(x, mask, out)
-        else:
-            step_kernels().drop_(x, mask, out, spans)
-
 
 def in_place(module: nn.Module) -> InPlace | None:
-    """The kernels of a module, or None where it has none; fused ones where they are asked for.
+    """The kernels of a module, or None where it has none.
 
     A subclass has none, nor has a module with hooks or a ``forward`` of its own: they may compute
     something else.
@@ -245,13 +188,6 @@ def in_place(module: nn.Module) -> InPlace | None:
     >>> x.tolist(), grad.tolist()
     ([0.0, 2.0], [0.0, 1.0])
     """
-    kernel = _in_place(module)
-    if kernel is None or kernel.spans(1) is None or not fused_wanted():
-        return kernel
-    return _Fused(kernel)
-
-
-def _in_place(module: nn.Module) -> InPlace | None:
     if not is_itself(module):
         return None
     if isinstance(module, nn.ReLU):
@@ -283,7 +219,7 @@ def _in_place(module: nn.Module) -> InPlace | None:
     if isinstance(module, nn.Softplus):
         return _Softplus(module.beta, module.threshold)
     if isinstance(module, CombU) and module.partition is None and module.dim == -1:
-        kernels = [_in_place(part) for part in module.parts]
+        kernels = [in_place(part) for part in module.parts]
         if all(kernel is not None and not kernel.keeps_input for kernel in kernels):
             spans = module.spans
             return _Parts(

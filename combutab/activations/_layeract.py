@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from combutab.activations._fused import FusedLayerAct, use_fused
 from combutab.activations._known import known
 from combutab.activations._standardize import standardize
 
@@ -17,10 +16,7 @@ def _hard_sigmoid(n: Tensor) -> Tensor:
     return F.hardtanh(n, -3.0, 3.0) / 6 + 0.5  # F.hardsigmoid has no second derivative
 
 
-_FUSED_SCALES = {torch.sigmoid: "sigmoid", _hard_sigmoid: "hard_sigmoid"}
-
-
-@known(lambda module: module.scale in _FUSED_SCALES)
+@known(lambda module: module.scale in (torch.sigmoid, _hard_sigmoid))
 class LayerAct(nn.Module):
     """Layer-level activation ``y * scale(n)``, n being y standardised over the layer's features.
 
@@ -80,8 +76,6 @@ class LayerAct(nn.Module):
         # biased one's derivative backward; we take Eq. (6)'s biased variance in both, because
         # only then is the gradient that of the function.
         dim = self.dim if self.dim < 0 else self.dim - x.ndim
-        if use_fused(x) and dim == -1 and self.scale in _FUSED_SCALES:
-            return FusedLayerAct.apply(x, self.alpha, _FUSED_SCALES[self.scale], self.scale)
         return x * self.scale(standardize(x, dim, self.alpha))
 
     def extra_repr(self) -> str:

@@ -8,7 +8,6 @@ from itertools import groupby
 import torch
 from torch import Tensor, nn
 
-from combutab.activations._fused import fused_standardize, use_fused
 from combutab.activations._known import known
 from combutab.activations._standardize import Blocks, standardize
 
@@ -74,10 +73,7 @@ class _ParallelNorm(nn.Module):
     def _normalise(self, x: Tensor, dim: int, run: int) -> Tensor:
         groups, size = self.runs[run]
         grouped = x.unflatten(dim, (groups, size))
-        if use_fused(grouped) and dim == -1 and (size < 32 or not self._center):
-            out = fused_standardize(grouped, self.eps, self._center)
-        else:
-            out = standardize(grouped, dim, self.eps, self._center, self._blocks[run])
+        out = standardize(grouped, dim, self.eps, self._center, self._blocks[run])
         return out.flatten(dim - 1, dim)
 
     def extra_repr(self) -> str:

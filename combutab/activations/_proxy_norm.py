@@ -7,11 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from combutab.activations._combu import CombU
-from combutab.activations._elementwise import NLReLU, along
-from combutab.activations._functions import HALF, Span
-from combutab.activations._fused import FusedProxyNorm, use_fused
-from combutab.activations._known import is_itself, is_known, known
+from combutab.activations._elementwise import along
+from combutab.activations._functions import HALF
+from combutab.activations._known import is_known, known
 from combutab.activations._layeract import LayerAct
 from combutab.activations._moments import moments
 from combutab.activations._parallel_norm import PLN, PLS
@@ -138,21 +136,12 @@ class ProxyNorm(nn.Module):
         # ProxyNorm Eq. (7)
         mean, var = self.moments()
         rstd = torch.rsqrt(var + self.eps)
-        if use_fused(x) and self.dim in (-1, x.ndim - 1) and self._fits_kernels(x):
-            spans = _spans(self.activation, self.width)
-            if spans is not None:
-                return FusedProxyNorm.apply(x, self.gamma, self.beta, rstd, -mean * rstd, spans)
         z = self.activation(torch.addcmul(along(self.beta, y, -1), y, along(self.gamma, y, -1)))
         if self.scale:
             z = torch.addcmul((-mean * rstd).to(z.dtype), z, rstd.to(z.dtype))
         else:
             z = z - mean.to(z.dtype)
         return z.movedim(-1, self.dim)
-
-    def _fits_kernels(self, x: Tensor) -> bool:
-        """Whether the parameters are one vector, or one for each entry of x's first axis."""
-        members = (x.shape[0], 1, self.width) if x.ndim == 3 else None
-        return self.scale and self.gamma.shape in ((self.width,), members)
 
     def extra_repr(self) -> str:
         return (
@@ -177,21 +166,6 @@ def _check_unitwise(activation: nn.Module, width: int) -> None:
             "ProxyNorm needs a unit-wise activation, each of whose outputs follows from one input; "
             f"in a trial those of {activation} changed with other inputs or by chance"
         )
-
-
-def _spans(activation: nn.Module, width: int) -> tuple[Span, ...] | None:
-    """The spans of ReLU, ELU and NLReLU that an activation is made of, None if it is not."""
-    if not is_itself(activation):
-        return None
-    if isinstance(activation, CombU) and activation.fused and activation.partition is None:
-        return activation.spans
-    if isinstance(activation, nn.ReLU):
-        return (("relu", 0, width),)
-    if isinstance(activation, nn.ELU) and activation.alpha == 1:
-        return (("elu", 0, width),)
-    if isinstance(activation, NLReLU) and activation.beta == 1:
-        return (("nlrelu", 0, width),)
-    return None
 
 
 def _wide(parameter: Tensor) -> Tensor:

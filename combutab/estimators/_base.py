@@ -38,7 +38,7 @@ from combutab.training import (
     OptimizerConfig,
     TrainConfig,
     VerboseLines,
-    graphs_wanted,
+    compilation,
     uninterrupted,
 )
 
@@ -212,7 +212,7 @@ class BaseMLP(FromParquet, Weights, BaseEstimator, metaclass=ABCMeta):
             max_grad_norm=self.max_grad_norm,
             track_metric=self.track_metric,
             precision=Precision(self.precision),
-            cuda_graphs=graphs_wanted(),
+            compilation=compilation(),
         )
         starts: Sequence[MemberStart | None] = [None] * self.n_members
         states = None
