@@ -111,7 +111,9 @@ class CompiledGradients(Generic[Result]):
             return self._gradients(self._run, first, *others)
         self._run = self._how.of(_with_code_of_its_own(self._forward))
         try:
-            return self._gradients(self._run, first, *others)
+            with warnings.catch_warnings():  # torch's compilers warn of their own insides
+                warnings.simplefilter("ignore")
+                return self._gradients(self._run, first, *others)
         except Exception as error:  # of torch's compilers, whose exceptions have no common class
             reason = textwrap.shorten(str(error), 300)
             warnings.warn(f"the training step is not compiled: {reason}", stacklevel=2)
