@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Generic, TypeVar
@@ -107,15 +107,16 @@ class CompiledGradients(Generic[Result]):
             self._shape = first.shape
         if self._failed or first.shape != self._shape:
             return None
-        if self._run is not None:
-            return self._gradients(self._run, first, *others)
-        self._run = self._how.of(_with_code_of_its_own(self._forward))
+        quiet: AbstractContextManager[object] = nullcontext()
+        if self._run is None:
+            self._run = self._how.of(_with_code_of_its_own(self._forward))
+            quiet = warnings.catch_warnings(action="ignore")  # torch's, of its compiler's insides
         try:
-            with warnings.catch_warnings():  # torch's compilers warn of their own insides
-                warnings.simplefilter("ignore")
+            with quiet:
                 return self._gradients(self._run, first, *others)
-        except Exception as error:  # of torch's compilers, whose exceptions have no common class
-            reason = textwrap.shorten(str(error), 300)
+        # torch's compilers have no common class of exceptions; a graph is recorded in later calls
+        except Exception as error:
+            reason = textwrap.shorten(f"{type(error).__name__}: {error}", 300)
             warnings.warn(f"the training step is not compiled: {reason}", stacklevel=2)
             self._failed, self._run = True, None
             return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import shutil
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -208,6 +210,16 @@ def test_many_fits_in_one_process_are_all_compiled(count):
         train(config, members, plans, shape=MLPShape(5, (width,), 1))
     assert count.compiled == limit + 2
     assert count.ran == 4 * (limit + 2)
+
+
+def test_what_was_compiled_goes_with_its_network():
+    members, plans = stack()
+    net = StackedMLP(MLPShape(5, (8,), 1), members, dtype=torch.float64)
+    train_stack(net, Rows(X, Y), plans, replace(CONFIG, compilation=TRACED))
+    gone = weakref.ref(net)
+    del net
+    gc.collect()
+    assert gone() is None
 
 
 class Looks(nn.Module):
