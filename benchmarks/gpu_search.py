@@ -6,19 +6,17 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from importlib.util import find_spec
 
 import numpy as np
 import torch
-from gpu_timing import Line, synchronize
+from gpu_timing import Line, compiling, synchronize
 from sklearn.datasets import make_classification
 from sklearn.model_selection import StratifiedKFold
 from torch import nn
 
 from combutab import MLPClassifier, StackedGridSearchCV
 from combutab.activations import make_activation
-from combutab.training import cuda_graphs
 
 ACTIVATIONS = ["relu", "elu", "selu", "silu", "nlrelu", "gelu", "combu"]
 FOLDS, SEEDS, BATCH, RATE, DROPOUT = 5, 5, 500, 5e-4, 0.1
@@ -90,16 +88,14 @@ def measure(device: torch.device, quick: bool) -> Iterator[Line]:
     n_fits = len(activations) * FOLDS * seeds
     what = f"{len(activations)} activations x {FOLDS} folds x {seeds} seeds, {epochs} epochs"
 
-    def search(graphs: bool) -> None:
-        with ExitStack() as stack:
-            if graphs:
-                stack.enter_context(cuda_graphs())
+    def search(compiled: bool) -> None:
+        with compiling(compiled, device):
             model = make("relu", device, epochs, width)
             StackedGridSearchCV(model, grid, cv=FOLDS, refit=False).fit(X, y)
 
     seconds = {
-        way: statistics.median(timed(lambda: search(graphs), device) for _ in range(2))  # noqa: B023
-        for way, graphs in (("stacks", False), ("stacks, graphs", True))
+        way: statistics.median(timed(lambda: search(compiled), device) for _ in range(2))  # noqa: B023
+        for way, compiled in (("stacks", False), ("stacks, compiled", True))
     }
     ours = min(seconds.values())
     for way, value in seconds.items():
@@ -108,15 +104,13 @@ def measure(device: torch.device, quick: bool) -> Iterator[Line]:
             note=f"{n_fits} networks",
         ).judged()  # fmt: skip
 
-    def one(activation: str, graphs: bool) -> object:
-        with ExitStack() as stack:
-            if graphs:
-                stack.enter_context(cuda_graphs())
+    def one(activation: str, compiled: bool) -> object:
+        with compiling(compiled, device):
             return make(activation, device, epochs, width).fit(X[rows], y[rows])
 
     singles: dict[str, Callable[[str], object]] = {
         "one fit at a time": lambda a: one(a, False),
-        "one fit at a time, graphs": lambda a: one(a, True),
+        "one fit at a time, compiled": lambda a: one(a, True),
     }
     if find_spec("skorch"):
         singles["skorch, one fit at a time"] = lambda a: skorch_fit(

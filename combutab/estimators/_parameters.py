@@ -34,7 +34,7 @@ from combutab.training import (
     OptimizerConfig,
     TrainConfig,
     VerboseLines,
-    graphs_wanted,
+    compilation,
 )
 
 _DEFAULT_BATCH = 500  # the CombU paper's
@@ -220,7 +220,7 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
             max_grad_norm=self.max_grad_norm,
             track_metric=self.track_metric,
             precision=Precision(self.precision),
-            cuda_graphs=graphs_wanted(),
+            compilation=compilation(),
         )
 
     def _checked_batch_size(self, n_rows: int) -> int:

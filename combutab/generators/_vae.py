@@ -20,7 +20,7 @@ from combutab.nn import (
     StackedRowEncoder,
     fill_gradients,
 )
-from combutab.training import OptimizerConfig, RowOptimizer
+from combutab.training import CompiledGradients, OptimizerConfig, RowOptimizer, compilation
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,10 @@ class VAETraining:
         self._in_place = None
         if config.precision.name != "bf16-mixed" and device.type == "cpu":
             self._in_place = ChainStep(rows, spans, encoder, decoder, config.loss_factor)
+        self._compiled: CompiledGradients[Tensor] | None = None
+        how = compilation()
+        if how is not None and how.device == device.type:
+            self._compiled = CompiledGradients(how, self._total_and_loss, self._backward)
         n_numbers = len(plans) * config.batch_size * config.embedding_dim
         self._noise = Blocks(n_numbers, self._draw_noise)
         self.n_steps = -(-len(rows) // config.batch_size)
@@ -101,16 +105,20 @@ class VAETraining:
 
     def _step(self, at: int, index: Tensor) -> Tensor:
         noise = self._noise(at)[0][:, : index.shape[1]]
-        if self._in_place is not None:
+        loss = None
+        if self._compiled is not None:
+            loss = self._compiled(self.rows.values[index], self.rows.codes[index], noise)
+        elif self._in_place is not None:
             loss = self._in_place.gradients(index, noise)
-        else:
-            loss = self._loss(self.rows.values[index], self.rows.codes[index], noise)
-            fill_gradients(loss.sum(), self.encoder, self.decoder)
+        if loss is None:
+            values, codes = self.rows.values[index], self.rows.codes[index]
+            total, loss = self._total_and_loss(values, codes, noise)
+            self._backward(total)
         rates = [plan.generator_lr for plan in self.plans]
         decays = [plan.generator_decay for plan in self.plans]
         for name, net in self.networks.items():
             update(net, self.optimizers[name], rates, decays)
-        return loss.detach()
+        return loss
 
     def _draw_noise(self, steps: range) -> list[Tensor]:  # (steps, M, batch, n_latent)
         seeds = [plan.member.seed for plan in self.plans]
@@ -122,6 +130,15 @@ class VAETraining:
     def _normals(self, keys: Sequence[int], n_rows: int) -> Tensor:
         noise = normals(keys, n_rows, self.config.embedding_dim, device=self.device)
         return noise.to(self.spans.dtype)
+
+    def _total_and_loss(
+        self, values: Tensor, codes: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        loss = self._loss(values, codes, noise)
+        return loss.sum(), loss.detach()
+
+    def _backward(self, total: Tensor) -> None:
+        fill_gradients(total, self.encoder, self.decoder)
 
     def _loss(self, values: Tensor, codes: Tensor, noise: Tensor) -> Tensor:
         """The negative of the evidence lower bound, its reconstruction weighted, (M,)."""

@@ -8,8 +8,8 @@ from combutab.training._callbacks import (
     TimeLimit,
     VerboseLines,
 )
+from combutab.training._compiled import CompiledGradients, compilation, compiled
 from combutab.training._conditions import Conditions, ConditionSampler
-from combutab.training._graphs import cuda_graphs, graphs_wanted
 from combutab.training._lbfgs import train_lbfgs
 from combutab.training._loop import train_stack
 from combutab.training._losses import (
@@ -38,6 +38,7 @@ __all__ = [
     "SOLVERS",
     "BinaryCrossEntropy",
     "Callback",
+    "CompiledGradients",
     "ConditionSampler",
     "Conditions",
     "CrossEntropy",
@@ -58,8 +59,8 @@ __all__ = [
     "TrainableNetwork",
     "VerboseLines",
     "clip_gradients",
-    "cuda_graphs",
-    "graphs_wanted",
+    "compilation",
+    "compiled",
     "make_regression_loss",
     "schedule_factor",
     "train_lbfgs",

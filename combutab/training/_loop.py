@@ -13,7 +13,6 @@ from torch import Tensor
 from combutab._interrupts import uninterrupted
 from combutab.training._batches import Batches
 from combutab.training._callbacks import Callback, EpochReport
-from combutab.training._graphs import RECORDERS, GraphedStep
 from combutab.training._optimizers import RowOptimizer
 from combutab.training._records import (
     MemberPlan,
@@ -54,9 +53,6 @@ class _Training:
             self.batches = Batches(plans, config, self.device, config.max_epochs)
         self.step = TrainingStep(net, plans, config, self.optimizer, self.n_rows)
         self.scorer = Scorer(data, plans, config) if config.score else None
-        self.graphed: GraphedStep | None = None
-        if config.cuda_graphs and self.device.type in RECORDERS and stream is None:
-            self.graphed = GraphedStep(self._step, self.device)
         starts = [p.start or MemberStart(0, 0) for p in plans]
         for i, start in enumerate(starts):
             if start.optimizer is not None:
@@ -97,21 +93,18 @@ class _Training:
         if not self.net.training:
             self.net.train(True)
         self.step.sums.zero_()
-        table, groups = self._rate_table(epoch)
-        rates = table if self.graphed is None else self._on_device(table)
-        run = self._step if self.graphed is None else self.graphed
+        table = self._rate_table(epoch)
         for batches in self._windows(epoch):
             order = batches.order(epoch)
             keys = batches.mask_keys(epoch) if self.step.masks.active else None
             for step in range(batches.n_steps):
                 start, stop = batches.span(step)
-                run(
+                self._step(
                     StepInputs(
                         order[:, start:stop],
                         None if keys is None else keys[step],
-                        rates[min(batches.before + step, len(table) - 1)],
+                        table[min(batches.before + step, len(table) - 1)],
                         batches.filling(step),
-                        groups,
                     )
                 )
         self.rates = list(table[-1])
@@ -128,25 +121,13 @@ class _Training:
                 self._cached = batch  # the same rows in the same order every epoch
         self.step(batch, inputs)
 
-    def _rate_table(self, epoch: int) -> tuple[list[list[float]], tuple[tuple[int, ...], ...]]:
-        """Rates of the epoch's steps (one row for all if they are constant); members by rate."""
+    def _rate_table(self, epoch: int) -> list[list[float]]:
+        """Rates of the epoch's steps, one row for all if they are constant."""
+        if self.config.learning_rate not in PER_STEP:
+            return [self.rates]
+        base = [plan.learning_rate for plan in self.plans]
         n_steps = [-(-n // self.config.batch_size) for n in self.n_rows]
-        groups: dict[tuple[float, int], list[int]] = {}
-        if self.config.learning_rate in PER_STEP:
-            base = [plan.learning_rate for plan in self.plans]
-            table = rate_table(
-                self.config.learning_rate, base, n_steps, epoch, self.config.max_epochs
-            )
-        else:
-            base, n_steps, table = self.rates, [0] * len(self.plans), [self.rates]
-        for m, key in enumerate(zip(base, n_steps, strict=True)):
-            groups.setdefault(key, []).append(m)
-        return table, tuple(tuple(group) for group in groups.values())
-
-    def _on_device(self, table: list[list[float]]) -> Tensor:
-        # torch's fused Adam reads a rate on a GPU as float32
-        dtype = torch.float32 if self.device.type == "cuda" else torch.float64
-        return torch.tensor(table, dtype=dtype, device=self.device)
+        return rate_table(self.config.learning_rate, base, n_steps, epoch, self.config.max_epochs)
 
     # ---- the end of an epoch -----------------------------------------------------------------
 
@@ -242,8 +223,6 @@ class _Training:
             index = torch.tensor(keep, device=self.device)
             self.best_values, self.best_buffers = self.best_values[index], self.best_buffers[index]
         self.step.refresh(self.plans, self.n_rows)
-        if self.graphed is not None:
-            self.graphed.reset()
         self._cached = None
 
     def _report(

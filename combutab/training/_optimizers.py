@@ -47,9 +47,8 @@ class RowOptimizer:
         values: Tensor,
         grads: Tensor,
         rows: Sequence[int],
-        rates: Sequence[float] | Tensor,
+        rates: Sequence[float],
         decays: Sequence[float],
-        groups: Sequence[Sequence[int]] | None = None,
     ) -> None:
         """Update ``rows``.
 
@@ -57,33 +56,23 @@ class RowOptimizer:
         ----------
         values, grads : Tensor, (M, P)
         rows : sequence of int
-        rates : sequence of float, or Tensor, (M,)
-            By row, not by place in ``rows``. A tensor is never looked at by the host.
-        decays : sequence of float
-            By row, as ``rates``.
-        groups : sequence of sequence of int
-            The rows by equal rate; needed where ``rates`` is a tensor, found out otherwise.
+        rates, decays : sequence of float
+            By row, not by place in ``rows``.
         """
         if any(decays[r] for r in rows):
             for r in rows:
                 if decays[r]:
                     values[r, : self.n_decayed].mul_(1 - rates[r] * decays[r])
-        if groups is None:
-            if isinstance(rates, Tensor):
-                raise ValueError("rates in a tensor need groups: the rows of each rate")
-            by_rate: dict[float, list[int]] = {}
-            for r in rows:
-                by_rate.setdefault(rates[r], []).append(r)
-            groups = list(by_rate.values())
-        for group in groups:
+        by_rate: dict[float, list[int]] = {}
+        for r in rows:
+            by_rate.setdefault(rates[r], []).append(r)
+        for rate, group in by_rate.items():
             if self.config.solver == "sgd":
-                self._sgd(values, grads, group, rates[group[0]])
+                self._sgd(values, grads, group, rate)
             else:
-                self._adam(values, grads, group, rates[group[0]])
+                self._adam(values, grads, group, rate)
 
-    def _adam(
-        self, values: Tensor, grads: Tensor, group: Sequence[int], rate: float | Tensor
-    ) -> None:
+    def _adam(self, values: Tensor, grads: Tensor, group: Sequence[int], rate: float) -> None:
         if values is not self._seen[0] or grads is not self._seen[1]:
             self._seen, self._rows = (values, grads), {}
         key = tuple(group)
@@ -130,24 +119,15 @@ class RowOptimizer:
             maximize=False,
         )
 
-    def _sgd(
-        self, values: Tensor, grads: Tensor, group: Sequence[int], rate: float | Tensor
-    ) -> None:
+    def _sgd(self, values: Tensor, grads: Tensor, group: Sequence[int], rate: float) -> None:
         momentum = self.config.momentum
         for r in group:
             velocity = self.state["velocity"][r]
-            if isinstance(rate, Tensor):
-                change = grads[r] * -rate
-                velocity.mul_(momentum).add_(change)
+            velocity.mul_(momentum).add_(grads[r], alpha=-rate)
+            if self.config.nesterov:
+                values[r].add_(velocity, alpha=momentum).add_(grads[r], alpha=-rate)
             else:
-                change = grads[r]
-                velocity.mul_(momentum).add_(change, alpha=-rate)
-            if not self.config.nesterov:
                 values[r].add_(velocity)
-            elif isinstance(rate, Tensor):
-                values[r].add_(velocity, alpha=momentum).add_(change)
-            else:
-                values[r].add_(velocity, alpha=momentum).add_(change, alpha=-rate)
 
     def select(self, keep: Sequence[int]) -> None:
         """Keep these rows' state (increasing)."""

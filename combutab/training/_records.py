@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from combutab._device import Precision
+from combutab.training._compiled import Compilation
 from combutab.training._losses import Loss
 from combutab.training._optimizers import OptimizerConfig
 
@@ -145,7 +146,7 @@ class TrainConfig:
     max_grad_norm: float | None = None
     track_metric: bool = False
     precision: Precision = field(default_factory=lambda: Precision("float32"))
-    cuda_graphs: bool = False  # replay the training step, on a GPU
+    compilation: Compilation | None = None  # of the training step
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""One step of a stack. Nothing in it waits for the host, so that a graph can replay it."""
+"""One step of a stack. Nothing in it waits for the host, which queues the next one meanwhile."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from combutab.training._batches import Filling
+from combutab.training._compiled import CompiledGradients
 from combutab.training._losses import Loss
 from combutab.training._optimizers import RowOptimizer, clip_gradients
 from combutab.training._records import MemberPlan, Rows, TrainableNetwork, TrainConfig, by_head
@@ -21,15 +22,8 @@ class StepInputs:
 
     index: Tensor  # (M, b) int64, rows of the data
     keys: Tensor | None  # (M,) int64, of the dropout masks
-    rates: Sequence[float] | Tensor  # (M,); a tensor on the device for steps that are replayed
+    rates: Sequence[float]  # a member's each
     filling: Filling
-    groups: tuple[tuple[int, ...], ...] = ()  # of members with one rate
-
-    def groups_of(self, rows: Sequence[int]) -> list[tuple[int, ...]]:
-        """The groups, of these members alone."""
-        wanted = set(rows)
-        found = [tuple(m for m in group if m in wanted) for group in self.groups]
-        return [group for group in found if group]
 
 
 class Objective:
@@ -106,6 +100,10 @@ class TrainingStep:
         self.device = net.flat.values.device
         self._context = config.precision.context(self.device)
         self._memory: dict[str, Tensor] = {}
+        self._compiled: CompiledGradients[Objective] | None = None
+        how = config.compilation
+        if how is not None and self.device.type == how.device:
+            self._compiled = CompiledGradients(how, self._forward, net.flat.backward)
         self.refresh(plans, n_rows)
 
     def refresh(self, plans: Sequence[MemberPlan], n_rows: Sequence[int]) -> None:
@@ -126,6 +124,8 @@ class TrainingStep:
         self._half_alphas = torch.tensor(halves, dtype=torch.float64, device=self.device)
         self.sums = torch.zeros(3, len(plans), dtype=torch.float64, device=self.device)
         self._loss, self._mass, self._metric = self.sums
+        if self._compiled is not None:
+            self._compiled.reset()
 
     def gather(self, data: Rows, inputs: StepInputs) -> Rows:
         """The step's rows (M, b, ...), and their weights (M, b), 0 for filling, or None."""
@@ -151,30 +151,55 @@ class TrainingStep:
 
     def __call__(self, batch: Rows, inputs: StepInputs) -> None:
         config, filling = self.config, inputs.filling
-        masks = None
-        if inputs.keys is not None:
-            masks = self.masks.draw(inputs.keys, batch.dense.shape[1])
-        objective = Objective(
+        objective = None
+        if self._compiled is not None and filling.valid is None:
+            keys = inputs.keys
+            positions = None if keys is None else self.masks.positions(batch.dense.shape[1])
+            objective = self._compiled(
+                batch.dense, batch.y, batch.codes, batch.weight, keys, positions
+            )
+        if objective is None:
+            masks = None
+            if inputs.keys is not None:
+                masks = self.masks.draw(inputs.keys, batch.dense.shape[1])
+            objective = self._objective(batch.y, batch.weight)
+            self.net.gradients(
+                batch.dense, objective, batch.codes, masks, filling.valid, self._context
+            )
+        self._add_l2(objective.mass)
+        if config.max_grad_norm is not None:
+            clip_gradients(self.grads, config.max_grad_norm)
+        self.optimizer.step(self.values, self.grads, filling.rows, inputs.rates, self.decays)
+        self._add_up(objective)
+
+    def _objective(self, y: Tensor, weight: Tensor | None) -> Objective:
+        config = self.config
+        return Objective(
             config.loss,
-            batch.y,
-            batch.weight,
+            y,
+            weight,
             config.precision.dtype,
             config.track_metric,
             self.net.n_heads,
         )
-        self.net.gradients(batch.dense, objective, batch.codes, masks, filling.valid, self._context)
-        self._add_l2(objective.mass)
-        if config.max_grad_norm is not None:
-            clip_gradients(self.grads, config.max_grad_norm)
-        self.optimizer.step(
-            self.values,
-            self.grads,
-            filling.rows,
-            inputs.rates,
-            self.decays,
-            inputs.groups_of(filling.rows) if isinstance(inputs.rates, Tensor) else None,
-        )
-        self._add_up(objective)
+
+    def _forward(
+        self,
+        dense: Tensor,
+        y: Tensor,
+        codes: Tensor | None,
+        weight: Tensor | None,
+        keys: Tensor | None,
+        positions: Tensor | None,
+    ) -> tuple[Tensor, Objective]:
+        """What is compiled: the members' losses added up, and the objective that keeps each."""
+        masks = None
+        if keys is not None and positions is not None:
+            masks = self.masks.draw_compiled(keys, positions)
+        objective = self._objective(y, weight)
+        with self._context():
+            raw = self.net(dense, codes, masks)
+        return objective(raw), objective
 
     def _add_l2(self, mass: Tensor | float) -> None:
         """Add the gradient of alpha / 2 |W|^2 / (weight of the batch), scikit-learn's penalty."""

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 
 from combutab import CTGAN, TVAE, load
 from combutab.generators import _gan, _vae
+from combutab.training import compiled
 
 DEVICE = "cuda"
 pytestmark = [
@@ -59,6 +60,13 @@ def test_a_gpu_trains_what_a_cpu_trains(cls, parameters):
     assert list(got) == list(expected)
     same = (got["kind"].to_numpy() == expected["kind"].to_numpy()).mean()
     assert same > 0.95, "a draw next to a boundary may fall to the other side"
+
+
+def test_compiled_steps_give_the_same_fit():
+    model = TVAE(**QUICK, n_members=2, device=DEVICE)
+    expected = losses(model.fit(TABLE))
+    with compiled():
+        assert_allclose(losses(model.fit(TABLE)), expected, rtol=1e-3, atol=1e-3)
 
 
 @BOTH

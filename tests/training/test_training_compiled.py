@@ -1,0 +1,406 @@
+"""Compiled training steps, on a CPU by backends that trace as on a GPU and need no compiler."""
+
+from __future__ import annotations
+
+import gc
+import math
+import shutil
+import weakref
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from combutab import TVAE, MLPClassifier
+from combutab._device import Precision
+from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.training import (
+    CrossEntropy,
+    MemberPlan,
+    OptimizerConfig,
+    Pinball,
+    Rows,
+    TrainConfig,
+    compilation,
+    compiled,
+    make_regression_loss,
+    train_stack,
+)
+from combutab.training import _compiled as module
+from combutab.training import _loop as loop
+
+N = 330
+GENERATOR = torch.Generator().manual_seed(0)
+X = torch.randn(N, 5, generator=GENERATOR, dtype=torch.float64)
+Y = X[:, :1] * X[:, 1:2] + torch.sin(X[:, 2:3])
+CONFIG = TrainConfig(
+    loss=make_regression_loss("squared_error", ()),
+    optimizer=OptimizerConfig(),
+    batch_size=64,
+    max_epochs=3,
+    n_iter_no_change=math.inf,
+    precision=Precision("float64"),
+)
+TRACED = module.Compilation("cpu", "aot_eager")  # forward and backward
+DYNAMO = module.Compilation("cpu", "eager")  # Python alone: the quickest
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.compiled = self.ran = 0
+
+
+@pytest.fixture
+def count(monkeypatch):
+    counter, of = Counter(), module.Compilation.of
+
+    def counted(self, function):
+        counter.compiled += 1
+        run = of(self, function)
+
+        def one(*inputs):
+            out = run(*inputs)
+            counter.ran += 1
+            return out
+
+        return one
+
+    monkeypatch.setattr(module.Compilation, "of", counted)
+    return counter
+
+
+def train(config, members, plans, data=None, shape=None, device="cpu"):
+    dtype = config.precision.dtype
+    data = data or Rows(X.to(device, dtype), Y.to(device, dtype))
+    shape = shape or MLPShape(5, (16, 8), 1)
+    net = StackedMLP(shape, members, dtype=dtype, device=device)
+    return train_stack(net, data, plans, config)
+
+
+def stack(lengths=(256, 256, 256), activations=("combu", "relu", "relu"), **more):
+    members = [Member(3 + i, name, 0.1 * i) for i, name in enumerate(activations)]
+    plans = [
+        MemberPlan(3 + i, torch.arange(lengths[i]), (1e-3, 2e-3, 1e-3)[i], 10.0 ** -(i + 2), **more)
+        for i in range(len(members))
+    ]
+    return members, plans
+
+
+def assert_same(ordinary, found, tolerance=1e-9):
+    for a, b in zip(ordinary, found, strict=True):
+        np.testing.assert_allclose(b.train_loss, a.train_loss, rtol=tolerance)
+        np.testing.assert_allclose(b.train_metric, a.train_metric, rtol=tolerance)
+        for name, value in a.state.items():
+            torch.testing.assert_close(b.state[name], value, rtol=tolerance, atol=tolerance)
+
+
+NETWORKS = {
+    "combu and relu": (("combu", "relu", "relu"), {}),
+    "pln and pls": (("pln-4", "pls-4", "pls-4"), {}),
+    "layeract": (("la-silu", "la-hardsilu", "combu"), {}),
+    "own parameters": (("prelu", "prelu", "combu-random"), {}),
+    "proxynorm": (("combu", "combu", "gelu"), {"normalization": "layer", "proxy_norm": True}),
+    "batch": (("elu", "elu", "silu"), {"normalization": "batch"}),
+    "group": (("nlrelu", "nlrelu", "tanh"), {"normalization": "group"}),
+}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_compiled_steps_give_the_numbers_of_ordinary_ones(network, count):
+    activations, more = NETWORKS[network]
+    members, plans = stack(activations=activations)
+    shape = MLPShape(5, (16, 8), 1, **more)
+    ordinary = train(CONFIG, members, plans, shape=shape)
+    assert not count.compiled
+    found = train(replace(CONFIG, compilation=TRACED), members, plans, shape=shape)
+    assert (count.compiled, count.ran) == (1, 4 * 3)
+    assert_same(ordinary, found)
+
+
+VARIANTS = {
+    "adamw": {"optimizer": OptimizerConfig("adamw"), "max_grad_norm": 0.5},
+    "sgd": {"optimizer": OptimizerConfig("sgd"), "learning_rate": "cosine"},
+    "not shuffled": {"shuffle": False, "track_metric": True},
+    "one batch": {"batch_size": 256, "loss": make_regression_loss("huber", ())},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_ways_to_train(variant, count):
+    config = replace(CONFIG, **VARIANTS[variant])
+    members, plans = stack(weight_decay=0.1 if variant == "adamw" else 0.0)
+    ordinary = train(config, members, plans)
+    assert_same(ordinary, train(replace(config, compilation=TRACED), members, plans))
+    assert count.ran == 3 * 256 // config.batch_size
+
+
+def test_losses_weights_and_codes(count):
+    members, plans = stack()
+    labels = (Y[:, 0] > 0).long() + (X[:, 1] > 1).long()
+    weight = torch.linspace(0.1, 2, N, dtype=torch.float64)
+    codes = torch.arange(N).remainder(4).unsqueeze(1)
+    cases = [
+        (CrossEntropy(label_smoothing=0.1), Rows(X, labels, None, weight), MLPShape(5, (8,), 3)),
+        (Pinball(n_per_target=2, quantiles=(0.1, 0.9)), Rows(X, Y), MLPShape(5, (8,), 2)),
+        (CONFIG.loss, Rows(X, Y, codes, weight), MLPShape(5, (8,), 1, cardinalities=(4,))),
+    ]
+    for loss, data, shape in cases:
+        config, before = replace(CONFIG, loss=loss), count.ran
+        ordinary = train(config, members, plans, data, shape)
+        found = train(replace(config, compilation=TRACED), members, plans, data, shape)
+        assert count.ran == before + 4 * 3
+        assert_same(ordinary, found)
+
+
+def test_half_precision(count):
+    config = replace(CONFIG, precision=Precision("bf16-mixed"))
+    members, plans = stack()
+    ordinary = train(config, members, plans)
+    assert_same(ordinary, train(replace(config, compilation=TRACED), members, plans), 2e-2)
+    assert count.ran
+
+
+@pytest.mark.parametrize(
+    ("lengths", "n_compiled"), [((200, 200, 200), 3), ((200, 256, 215), 3), ((40, 40, 40), 1)]
+)
+def test_small_and_ragged_batches_take_the_usual_step(lengths, n_compiled, count):
+    members, plans = stack(lengths)
+    ordinary = train(CONFIG, members, plans)
+    assert_same(ordinary, train(replace(CONFIG, compilation=DYNAMO), members, plans))
+    assert (count.compiled, count.ran) == (1, 3 * n_compiled)
+
+
+def test_members_that_end_leave_a_stack_that_is_compiled_anew(count):
+    config = replace(CONFIG, score="r2", n_iter_no_change=2, max_epochs=40, tol=1e-3)
+    members, plans = stack((200, 200, 200), val_rows=torch.arange(256, N))
+    plans = [
+        replace(plan, learning_rate=rate)
+        for plan, rate in zip(plans, (0.1, 0.01, 0.03), strict=True)
+    ]
+    ordinary = train(config, members, plans)
+    assert len({len(r.train_loss) for r in ordinary}) == 3, "they need to end at different epochs"
+    found = train(replace(config, compilation=TRACED), members, plans)
+    assert count.compiled == 3
+    assert count.ran == 3 * max(len(r.train_loss) for r in found)
+    assert_same(ordinary, found, 1e-6)
+    for a, b in zip(ordinary, found, strict=True):
+        np.testing.assert_allclose(b.validation_score, a.validation_score, rtol=1e-6)
+
+
+def test_a_member_has_the_same_numbers_as_alone():
+    config = replace(CONFIG, compilation=TRACED)
+    members, plans = stack()
+    together = train(config, members, plans)
+    for i in (0, 2):
+        assert_same(train(config, members[i : i + 1], plans[i : i + 1]), together[i : i + 1])
+
+
+def test_many_fits_in_one_process_are_all_compiled(count):
+    """More than torch keeps compilations for one function, after which it no longer compiles."""
+    limit = torch._dynamo.config.recompile_limit
+    members, plans = stack()
+    for width in range(4, 4 + limit + 2):
+        config = replace(CONFIG, max_epochs=1, compilation=DYNAMO)
+        train(config, members, plans, shape=MLPShape(5, (width,), 1))
+    assert count.compiled == limit + 2
+    assert count.ran == 4 * (limit + 2)
+
+
+def test_what_was_compiled_goes_with_its_network():
+    members, plans = stack()
+    net = StackedMLP(MLPShape(5, (8,), 1), members, dtype=torch.float64)
+    train_stack(net, Rows(X, Y), plans, replace(CONFIG, compilation=TRACED))
+    gone = weakref.ref(net)
+    del net
+    gc.collect()
+    assert gone() is None
+
+
+class Looks(nn.Module):
+    def forward(self, x):
+        return x * 2 if x.sum().item() > 0 else x
+
+
+def looks(width):
+    return Looks()
+
+
+def test_what_cannot_be_compiled_takes_the_usual_steps_and_says_so_once(count):
+    members, plans = stack(activations=(looks, looks, looks))
+    ordinary = train(CONFIG, members, plans)
+    with pytest.warns(UserWarning, match="the training step is not compiled: ") as caught:
+        found = train(replace(CONFIG, compilation=DYNAMO), members, plans)
+    assert len(caught) == 1
+    assert (count.compiled, count.ran) == (1, 0)
+    assert_same(ordinary, found, 0)
+
+
+def test_the_switch(count):
+    assert compilation() is None
+    with pytest.raises(KeyError), compiled():
+        with compiled(device="cpu", backend="eager"):
+            assert compilation() == DYNAMO
+        assert compilation() == module.Compilation("cuda", "inductor")
+        raise KeyError
+    assert compilation() is None
+    quick = {"max_iter": 3, "n_iter_no_change": math.inf, "random_state": 0, "device": "cpu"}
+    model = MLPClassifier(**quick)
+    labels = (Y[:, 0] > 0).numpy()
+    curve = model.fit(X.numpy(), labels).loss_curve_
+    with compiled():
+        assert model.fit(X.numpy(), labels).loss_curve_ == curve
+    assert not count.compiled, "a CPU is no CUDA device"
+    before = torch.get_rng_state()
+    with compiled(device="cpu", backend="eager"):
+        np.testing.assert_allclose(model.fit(X.numpy(), labels).loss_curve_, curve, rtol=1e-5)
+    assert count.ran == 3
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_tvae(count):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=80), "kind": rng.choice(["a", "b"], 80)})
+    model = TVAE(
+        epochs=2, batch_size=30, embedding_dim=8, compress_dims=(16,), decompress_dims=(16,),
+        n_members=2, random_state=0, device="cpu", precision="float64",
+    )  # fmt: skip
+    expected = model.fit(table).history_
+    with compiled(device="cpu", backend="aot_eager"):
+        found = model.fit(table).history_
+    assert (count.compiled, count.ran) == (1, 2 * 2)
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-9)
+
+
+@pytest.mark.skipif(
+    shutil.which("g++") is None and shutil.which("clang++") is None,
+    reason="torch's compiler of CPU code needs g++ or clang++",
+)
+def test_compiled_code_draws_the_same_masks(count, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    config = replace(CONFIG, precision=Precision("float32"))
+    members, plans, shape = *stack(activations=("relu",) * 3), MLPShape(5, (8,), 1)
+    ordinary = train(config, members, plans, shape=shape)
+    how = module.Compilation("cpu", "inductor")
+    found = train(replace(config, compilation=how), members, plans, shape=shape)
+    assert count.ran == 4 * 3
+    assert_same(ordinary, found, 1e-4)
+
+
+class NoHost(TorchFunctionMode):
+    """Sees what reads a tensor's memory without an operator."""
+
+    READERS = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.cpu, torch.Tensor.__array__)
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        assert func not in self.READERS, f"{func} needs the host"
+        return func(*args, **(kwargs or {}))
+
+
+class Tape(TorchDispatchMode):
+    """Notes the operators' names; refuses those that wait for the device."""
+
+    HOST = ("_local_scalar_dense", "lift_fresh", "nonzero", "masked_select", "equal.", "unique")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert not func.__name__.startswith(self.HOST), f"{func} needs the host"
+        if func.__name__.startswith("index"):  # by booleans: how many are true, the host must know
+            indices = [t for t in tree_leaves(args[1:2]) if isinstance(t, torch.Tensor)]
+            assert all(t.dtype != torch.bool for t in indices), f"{func} needs the host"
+        self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x: x.sum().item(),
+        lambda x: x.tolist(),
+        lambda x: x[x > 0],
+        lambda x: x + torch.tensor([1.0]),
+        lambda x: bool((x > 0).all()),
+        lambda x: torch.equal(x, x),
+    ],
+    ids=["item", "tolist", "boolean index", "tensor", "bool", "equal"],
+)
+def test_the_tape_sees_what_needs_the_host(step):
+    x = torch.arange(3.0)
+    with pytest.raises(AssertionError, match="needs the host"), NoHost(), Tape():
+        step(x)
+
+
+def test_an_epoch_never_waits_for_the_host(monkeypatch):
+    """Between the start of an epoch and its losses no step asks the device for a number."""
+    tapes = []
+    step = loop._Training._step
+
+    def taped(self, inputs):
+        with NoHost(), Tape() as tape:
+            step(self, inputs)
+        tapes.append(tape)
+
+    monkeypatch.setattr(loop._Training, "_step", taped)
+    members, plans = stack((200, 256, 215))
+    train(replace(CONFIG, max_grad_norm=1.0, track_metric=True), members, plans)
+    assert len(tapes) == 4 * 3
+    assert tapes[1].names == tapes[2].names == tapes[5].names, "full batches run the same operators"
+
+
+GPU = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device"),
+]
+ON_GPU = module.Compilation("cuda", "inductor")
+
+
+class TestOnAGPU:
+    pytestmark = GPU
+
+    @pytest.mark.parametrize("network", NETWORKS)
+    def test_the_numbers_are_those_of_ordinary_steps(self, network, count):
+        activations, more = NETWORKS[network]
+        config = replace(CONFIG, precision=Precision("float32"))
+        members, plans = stack((200, 200, 200), activations)
+        shape = MLPShape(5, (16, 8), 1, **more)
+        ordinary = train(config, members, plans, shape=shape, device="cuda")
+        found = train(
+            replace(config, compilation=ON_GPU), members, plans, shape=shape, device="cuda"
+        )
+        assert count.ran == 3 * 3
+        for a, b in zip(ordinary, found, strict=True):
+            np.testing.assert_allclose(a.train_loss, b.train_loss, rtol=1e-4)
+
+    @pytest.mark.parametrize("how", [None, ON_GPU], ids=["usual", "compiled"])
+    def test_no_step_synchronises(self, how, monkeypatch):
+        step, n_steps = loop._Training._step, [0]
+
+        def watched(self, inputs):
+            n_steps[0] += 1
+            recorded = how is None or n_steps[0] > 8  # compiling and recording may wait
+            torch.cuda.set_sync_debug_mode("error" if recorded else "default")
+            try:
+                step(self, inputs)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+
+        monkeypatch.setattr(loop._Training, "_step", watched)
+        members, plans = stack((200, 256, 215))
+        config = replace(
+            CONFIG,
+            precision=Precision("float32"),
+            learning_rate="cosine",
+            max_grad_norm=1.0,
+            max_epochs=5,
+            compilation=how,
+        )
+        train(config, members, plans, device="cuda")
+        assert n_steps[0] == 4 * 5
