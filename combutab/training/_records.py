@@ -34,6 +34,12 @@ class Masks(Protocol):
     def draw(self, keys: Sequence[int] | Tensor, n_rows: int) -> Sequence[Tensor]:
         """One tensor a layer, (M, n_rows, ...); a key a member."""
 
+    def positions(self, n_rows: int) -> Tensor:
+        """What ``draw_compiled`` is given for this many rows."""
+
+    def draw_compiled(self, keys: Tensor, positions: Tensor) -> Sequence[Tensor]:
+        """``draw`` for compiled code."""
+
 
 class TrainableNetwork(Protocol):
     """What the loop needs of a network of M members.
@@ -51,7 +57,9 @@ class TrainableNetwork(Protocol):
     def flat(self) -> FlatParameters: ...
     @property
     def flat_buffers(self) -> FlatParameters: ...
-    def __call__(self, dense: Tensor, codes: Tensor | None = None, /) -> Tensor: ...
+    def __call__(
+        self, dense: Tensor, codes: Tensor | None = None, masks: Sequence[Tensor] | None = None, /
+    ) -> Tensor: ...
     def gradients(
         self,
         dense: Tensor,
