@@ -244,7 +244,8 @@ def _transformed() -> bool:
 
 def sum_to(x: Tensor, vector: Tensor) -> Tensor:
     """The gradient of a vector that was broadcast, given that of each place."""
-    return x.sum_to_size(vector.shape)
+    # of one row it would be x itself, whose memory is used again
+    return x.clone() if x.shape == vector.shape else x.sum_to_size(vector.shape)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Rational(Activation):
     """A rational function of degree (3, 2) without poles, all its coefficients learned.
 
     It is ``c0 + c1 x + (r0 + r1 x) / (1 + (b0 + b1 x)^2)``, which every quotient of a cubic by a
-    positive quadratic can be written as; it starts within 0.02 of SiLU between -4 and 4.
+    positive quadratic can be written as; it starts within 0.03 of SiLU between -4 and 4.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Rational(Activation):
     Examples
     --------
     >>> Rational(2)(torch.tensor([[-1.0, 2.0]])).detach()
-    tensor([[-0.2809,  1.7501]])
+    tensor([[-0.2852,  1.7431]])
     """
 
     def __init__(self, width: int, *, dim: int = -1) -> None:
@@ -97,7 +97,7 @@ class Rational(Activation):
         self.dim = dim
         # NOTE[DIFF]: the first paper's denominator may vanish, the second's |.| has kinks; a
         # square has neither. Divided out, no power of a large x overflows.
-        starts = {"c0": 3.9, "c1": 0.5, "r0": -3.9, "r1": 0.0, "b0": 0.0, "b1": 0.244}
+        starts = {"c0": 4.125, "c1": 0.5, "r0": -4.125, "r1": 0.0, "b0": 0.0, "b1": 0.234375}
         for name, start in starts.items():
             self.register_parameter(name, nn.Parameter(torch.full((width,), start)))
 
