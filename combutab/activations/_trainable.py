@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from combutab.activations._kernels import Activation, along
+from combutab.activations._kernels import HALF, Activation, along
 from combutab.activations._known import known
 
 
@@ -102,9 +102,11 @@ class Rational(Activation):
             self.register_parameter(name, nn.Parameter(torch.full((width,), start)))
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        c0, c1, r0, r1, b0, b1 = (along(p, x, self.dim) for p in self.parameters())
-        pole = torch.addcmul(b0, b1, x)
-        return torch.addcmul(c0, c1, x) + torch.addcmul(r0, r1, x) / (1 + pole * pole)
+        wide = x.float() if x.dtype in HALF else x  # the terms cancel near 0
+        c0, c1, r0, r1, b0, b1 = (along(p, wide, self.dim) for p in self.parameters())
+        root = torch.addcmul(b0, b1, wide)
+        line, rest = torch.addcmul(c0, c1, wide), torch.addcmul(r0, r1, wide)
+        return (line + rest / (1 + root * root)).to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"{self.get_parameter('c0').shape[-1]}, dim={self.dim}"
