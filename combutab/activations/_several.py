@@ -72,10 +72,7 @@ def _narrow(x: Maybe, start: int, length: int) -> Maybe:
 
 @dataclass(frozen=True)
 class Scattered(Kernel):
-    """A kernel for the units that the first vector gives each part; all see the whole width.
-
-    What a part is shown of the others' units is 0, so that nothing infinite is made of them.
-    """
+    """A kernel for the units that the first vector gives each part; all see the whole width."""
 
     parts: tuple[Kernel, ...]
 
@@ -92,11 +89,13 @@ class Scattered(Kernel):
         return 1 + sum(kernel.n_vectors for kernel in self.parts)
 
     def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
-        nothing, given = x.new_zeros(()), iter(vectors[1:])
+        given = iter(vectors[1:])
         y = x if out is None or out is x else out.copy_(x)
         for i, kernel in enumerate(self.parts):
             mine, own = vectors[0] == i, [next(given) for _ in range(kernel.n_vectors)]
-            shown = torch.where(mine, y, nothing, out=room.work("shown", *x.shape))
+            room[f"of {i}"] = mine
+            # autograd would multiply what is not its own by 0, which may be infinite
+            shown = y if out is not None else torch.where(mine, y, 0.0)
             y_i = kernel.forward(shown, own, room.part(str(i)), room.work("result", *x.shape))
             y = torch.where(mine, y_i, y, out=out)
         return y
@@ -110,22 +109,13 @@ class Scattered(Kernel):
         room: Room,
         out: Tensor | None = None,
     ) -> tuple[Tensor, Gradients]:
-        nothing, given = grad.new_zeros(()), iter(vectors[1:])
+        given = iter(vectors[1:])
         grads: list[Tensor | None] = [None]
         grad = grad if out is None or out is grad else out.copy_(grad)
         for i, kernel in enumerate(self.parts):
-            mine, own = vectors[0] == i, [next(given) for _ in range(kernel.n_vectors)]
-            x_i, y_i = (
-                torch.where(mine, kept, nothing, out=room.work(name, *kept.shape))
-                if kept is not None and needed
-                else None
-                for kept, needed, name in (
-                    (x, kernel.keeps_input, "shown"),
-                    (y, kernel.keeps_output, "shown output"),
-                )
-            )
+            mine, own = room[f"of {i}"], [next(given) for _ in range(kernel.n_vectors)]
             work = room.work("result", *grad.shape)
-            grad_i, by_own = kernel.backward(x_i, y_i, grad, own, room.part(str(i)), work)
+            grad_i, by_own = kernel.backward(x, y, grad, own, room.part(str(i)), work)
             grad = torch.where(mine, grad_i, grad, out=out)
-            grads += [None if v is None else torch.where(mine, v, nothing) for v in by_own]
+            grads += [None if v is None else torch.where(mine, v, 0.0) for v in by_own]
         return grad, grads
