@@ -13,7 +13,7 @@ import torch
 from results import Row
 
 import combutab
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     MemberPlan,
     MemberResult,
@@ -180,7 +180,7 @@ def train(runs: Sequence[Run]) -> list[Row]:
     """Train the networks of one stack, and measure them."""
     runs = sorted(runs, key=lambda run: run.activation)  # those of one activation as neighbours
     first, target = runs[0], TARGETS[runs[0].data]
-    shape = MLPShape(n_dense=1, hidden=(first.width,), n_outputs=1)
+    shape = MLPSpec(n_dense=1, hidden=(first.width,), n_outputs=1)
     members = [Member(run.seed, run.activation) for run in runs]
     x, y = _column(target.points()), _column(target.function(target.points()))
     everything = torch.arange(len(x))

@@ -19,7 +19,7 @@ import torch
 from machine import describe_machine
 from outputs import write_table
 
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     MemberPlan,
     OptimizerConfig,
@@ -53,7 +53,7 @@ def milliseconds(n_rows: int, n_columns: int, hidden: tuple[int, ...], n_members
     )
     seconds = []
     for turn in range(4):
-        net = StackedMLP(MLPShape(n_columns, hidden, 1), members)
+        net = StackedMLP(MLPSpec(n_columns, hidden, 1), members)
         started = time.perf_counter()
         train_stack(net, Rows(X, X[:, :1]), plans, config)
         if turn:

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from combutab.activations import ACTIVATIONS
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     MemberPlan,
     OptimizerConfig,
@@ -107,9 +107,9 @@ def plain_torch(size: Size, activation: Callable[[int], nn.Module], dropout: flo
 def ours(size: Size, name: str, dropout: float) -> Runs:
     """One member in the library's own loop."""
     X, y = _data(size)
-    shape = MLPShape(size.width, (size.width,) * (DEPTH - 1), size.width)
+    shape = MLPSpec(size.width, (size.width,) * (DEPTH - 1), size.width)
     if name.startswith(PROXY):
-        shape = MLPShape(
+        shape = MLPSpec(
             shape.n_dense, shape.hidden, shape.n_outputs, normalization="layer", proxy_norm=True
         )
     net = StackedMLP(shape, [Member(0, name.removeprefix(PROXY), dropout)])

@@ -9,6 +9,7 @@ see alone (the idea behind JAX's keys). The generator is SplitMix64 (Steele, Lea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum, unique
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +24,51 @@ _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _MASK = (1 << 64) - 1
 _PIECE = 1 << 20  # numbers of a row that are drawn at a time
+_PURPOSES = 1 << 63  # from here on a datum is a purpose; below, a position
+
+
+@unique
+class Purpose(IntEnum):
+    """What a stream of random numbers is for; in brackets the positions that it has.
+
+    Numbers are not used again: results of a ``random_state`` follow from them.
+    """
+
+    # of a random_state
+    MEMBER = 1  # (member): a member's key
+    SPLIT = 2  # which rows validate
+    ROW_GROUPS = 3  # (epoch): the order in which those of files are read
+    ENCODER_ROWS = 4  # which rows of files an encoder keeps
+    ENCODER = 5  # the generators' encoder
+    HELD_OUT = 6  # which rows generators validate on
+    SAMPLE = 7  # (), or (call) where none is given to it: a sample's key
+    ACTIVATION_NOISE = 8  # (noise): of activation_stats
+    COMPARED = 9  # (fold, seed): a network of a comparison
+    GUESSES = 10  # (fold, draw): a comparison's random guesses
+    BASELINE = 11  # a comparison's learners of other kinds
+    CORRUPTION = 12  # (name): of a table; which columns
+    CORRUPTED_COLUMN = 13  # (name, column)
+    # of a member's key
+    WEIGHTS = 20  # initial ones; of a generator's networks, of the network's key
+    ACTIVATION = 21  # (layer): construction of the module; as WEIGHTS
+    ACTIVATION_CALL = 22  # (call): what it draws in training, of the key of ACTIVATION
+    SHUFFLE = 23  # (step that a part of the table begins with, epoch)
+    DROPOUT = 24  # (epoch, step)
+    GENERATOR, CRITIC, ROW_ENCODER, ROW_DECODER = 25, 26, 27, 28  # the key of such a network
+    VALIDATION = 29  # a generator's sample, or TVAE's latent noise, the same after every epoch
+    GAN_CONDITIONS, GAN_NOISE, GAN_GUMBEL, GAN_MASKS, GAN_MIX = 30, 31, 32, 33, 34  # (step)
+    VAE_ORDER = 35  # (epoch)
+    VAE_NOISE = 36  # (step)
+    # of a sample's key
+    PATTERN = 40  # (pattern of conditions): a sample's key
+    CHUNK = 41  # (rows made before): a chunk's key
+    ASKED = 42  # of a chunk's: which category a network is asked for
+    ACCEPTED = 43  # of a chunk's: which rows are kept
+    CHUNK_MEMBER = 44  # (member), of a chunk's: a member's rows, whose are the following
+    CONDITIONS = 45  # what is asked of rows of which nothing is
+    LATENT = 46  # the network's input
+    CODES = 47  # categories and modes
+    VALUES = 48  # noise about the values
 
 
 def _signed(value: int) -> int:
@@ -38,25 +84,35 @@ def _mix(z: _Integers) -> _Integers:
     return z ^ (z >> 31)
 
 
-def fold_in(key: int, *data: int) -> int:
-    """Derive a new 64-bit key from a key and integers (epoch, step, layer, purpose).
+def derive(key: _Integers, purpose: Purpose, *positions: int | np.ndarray) -> _Integers:
+    """Derive a new 64-bit key from a key, a purpose and positions (epoch, step, layer).
 
-    >>> fold_in(0, 1) == fold_in(0, 1), fold_in(0, 1) == fold_in(0, 2)
-    (True, False)
-    """
-    for value in data:
-        key = _mix((key + (value + 1) * _GOLDEN) & _MASK)
-    return key & _MASK
+    The purpose is folded in first, as a number that no position has: so different ways from a
+    seed, however long, fold in different data. Arrays are of uint64 and broadcast against each
+    other.
 
+    Raises
+    ------
+    TypeError
+        If ``purpose`` is a mere number.
+    ValueError
+        If a position is negative or 2**63 and more.
 
-def fold_in_array(keys: np.ndarray, data: np.ndarray) -> np.ndarray:
-    """``fold_in`` of arrays of uint64, which broadcast against each other.
-
-    >>> keys = fold_in_array(np.uint64([0, 7]), np.uint64([[1], [2]]))
-    >>> keys.shape, int(keys[1, 0]) == fold_in(0, 2)
+    >>> derive(0, Purpose.DROPOUT, 1, 5) == derive(0, Purpose.DROPOUT, 5, 1)
+    False
+    >>> keys = derive(np.uint64([0, 7]), Purpose.SHUFFLE, 0, np.uint64([[1], [2]]))
+    >>> keys.shape, int(keys[1, 0]) == derive(0, Purpose.SHUFFLE, 0, 2)
     ((2, 2), True)
     """
-    return _mix(keys + (data + np.uint64(1)) * np.uint64(_GOLDEN))
+    if not isinstance(purpose, Purpose):
+        raise TypeError(f"purpose must be a Purpose, got {purpose!r}")
+    for position in positions:
+        if isinstance(position, int) and not 0 <= position < _PURPOSES:
+            raise ValueError(f"a position must be in [0, 2**63), got {position}")
+    data: tuple[Any, ...] = (_PURPOSES + purpose, *positions)
+    for datum in data:
+        key = _mix((key + ((datum + 1) * _GOLDEN & _MASK)) & _MASK)
+    return key
 
 
 def starts(keys: np.ndarray, device: torch.device | str = "cpu") -> Tensor:

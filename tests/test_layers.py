@@ -47,7 +47,7 @@ ALLOWED = {
         *("_whole_files", "_safe_files", "_fields", "_version"),
     },
     "preprocessing": {"_fields"},
-    "nn": {"activations", "_seeded_draws", *_BASE},
+    "nn": {"activations", "_fields", "_seeded_draws", *_BASE},
     "training": {"_bars", "_interrupts", *_BASE},
     "estimators": _NETS,
     "evaluation": {"estimators", *_NETS},  # ml_efficacy trains our networks
@@ -189,7 +189,7 @@ def test_a_wrong_arrow_is_found(module, source):
         ("combutab.nn._mlp", False, "from combutab.nn._layers import StackedLinear"),
         ("combutab.evaluation", True, "from ._ranks import summarise"),
         ("combutab.evaluation._ranks", False, "from ._intervals import Interval\nimport scipy"),
-        ("combutab.training._loop", False, "from combutab._random import fold_in"),
+        ("combutab.training._loop", False, "from combutab._random import derive"),
         ("combutab", True, "from combutab.estimators import load"),
     ],
 )

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from combutab.activations import CombU, ProxyNorm
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPSpec, StackedMLP
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -213,7 +213,7 @@ def test_the_estimators_networks(norm):
     plain, extra = (make_estimator(own, kind, 3) for kind in ("plain", "extra"))
     assert (plain.dropout, extra.dropout) == (0.0, 0.02)
     assert (plain.label_smoothing, extra.label_smoothing) == (0.0, 0.1)
-    net = MLPShape(4, plain.hidden_layer_sizes, 2, (), 8, plain.normalization, plain.proxy_norm)
+    net = MLPSpec(4, plain.hidden_layer_sizes, 2, (), 8, plain.normalization, plain.proxy_norm)
     first = StackedMLP(net, [Member(0, "relu")])
     kind = {"BN": "batch", "LN": "layer", "GN": "group"}[norm[:2]]
     assert [step.kind for step in first.norms] == [kind] * 10

@@ -40,7 +40,8 @@ class Slices(Kernel):
         pieces = []
         for i, (start, length, kernel) in enumerate(self.parts):
             own = [next(given) for _ in range(kernel.n_vectors)]
-            x_i, out_i = _narrow(x, start, length), _narrow(out, start, length)
+            x_i = _narrow(x, start, length)
+            out_i = x_i if out is x else _narrow(out, start, length)
             pieces.append(kernel.forward(x_i, own, room.part(str(i)), out_i))
         return torch.cat(pieces, -1) if out is None else out
 
@@ -58,8 +59,10 @@ class Slices(Kernel):
         grads: list[Tensor | None] = []
         for i, (start, length, kernel) in enumerate(self.parts):
             own = [next(given) for _ in range(kernel.n_vectors)]
-            x_i, y_i, out_i = (_narrow(t, start, length) for t in (x, y, out))
+            x_i = _narrow(x, start, length) if kernel.keeps_input else None
+            y_i = _narrow(y, start, length) if kernel.keeps_output else None
             grad_i = _narrow(grad, start, length)
+            out_i = grad_i if out is grad else _narrow(out, start, length)
             grad_in, by_own = kernel.backward(x_i, y_i, grad_i, own, room.part(str(i)), out_i)
             pieces.append(grad_in)
             grads.extend(by_own)

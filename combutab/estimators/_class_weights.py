@@ -82,7 +82,7 @@ def weights_of_classes(class_weight: Any, classes: np.ndarray) -> np.ndarray:
     if unknown:  # a class that these rows lack, in a fold say
         warnings.warn(
             f"class_weight names {unknown}, which are no classes of y; they change nothing",
-            stacklevel=8,
+            stacklevel=6,
         )
     weights = np.array([float(class_weight.get(label, 1.0)) for label in labels])
     if not weights.any():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,18 +19,19 @@ from sklearn.utils.multiclass import (
 )
 from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 
+from combutab._fields import kind
 from combutab._model_files import loadable
-from combutab.estimators._base import BaseMLP
 from combutab.estimators._class_weights import check_class_weight, weights_of_classes
 from combutab.estimators._docs import document
+from combutab.estimators._streaming import StreamedMLP
 from combutab.estimators._streaming_targets import LabelCounts, TargetLearner
 from combutab.nn import ActivationSpec
-from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss
+from combutab.training import BinaryCrossEntropy, Callback, CrossEntropy, Loss
 
 
 @loadable
 @document
-class MLPClassifier(ClassifierMixin, BaseMLP):
+class MLPClassifier(ClassifierMixin, StreamedMLP):
     """Multilayer perceptron classifier for tables, a drop-in for scikit-learn's.
 
     Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing
@@ -62,12 +64,18 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
     """
 
     _parameter_constraints = {
-        **BaseMLP._parameter_constraints,
+        **StreamedMLP._parameter_constraints,
         "class_weight": [dict, list, StrOptions({"balanced"}), None],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
     }
+    _fitted_fields = {"classes_": kind(np.ndarray), "_multilabel": kind(bool)}
     _score_name = "accuracy"
-    _data_parameters = (*BaseMLP._data_parameters, "class_weight")
+    _data_parameters = (*StreamedMLP._data_parameters, "class_weight")
+
+    classes_: np.ndarray
+    class_weight: Any
+    label_smoothing: float
+    _multilabel: bool
 
     def __init__(
         self,
@@ -112,49 +120,9 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         device: str | torch.device = "auto",
         precision: str = "float32",
         track_metric: bool = False,
-        callbacks: Any = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.solver = solver
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.power_t = power_t
-        self.max_iter = max_iter
-        self.shuffle = shuffle
-        self.random_state = random_state
-        self.tol = tol
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.momentum = momentum
-        self.nesterovs_momentum = nesterovs_momentum
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.n_iter_no_change = n_iter_no_change
-        self.max_fun = max_fun
-        self.dropout = dropout
-        self.weight_decay = weight_decay
-        self.max_grad_norm = max_grad_norm
-        self.normalization = normalization
-        self.proxy_norm = proxy_norm
-        self.init = init
-        self.n_members = n_members
-        self.categorical_features = categorical_features
-        self.numeric_encoding = numeric_encoding
-        self.max_onehot = max_onehot
-        self.min_frequency = min_frequency
-        self.embedding_dim = embedding_dim
-        self.class_weight = class_weight
-        self.label_smoothing = label_smoothing
-        self.device = device
-        self.precision = precision
-        self.track_metric = track_metric
-        self.callbacks = callbacks
+        self._assign(locals())
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -169,13 +137,13 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        kind = type_of_target(y)
-        if kind == "multiclass-multioutput":
+        target_kind = type_of_target(y)
+        if target_kind == "multiclass-multioutput":
             raise ValueError(
                 "Multioutput target data is not supported: y has several columns of more than two "
                 "values. Fit one classifier a column (sklearn.multioutput.MultiOutputClassifier)."
             )
-        multilabel = kind == "multilabel-indicator"
+        multilabel = target_kind == "multilabel-indicator"
         if reset:
             self._multilabel = multilabel
             if not self._in_partial_fit:  # whose first call is told them
@@ -186,7 +154,7 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
             self.out_activation_ = "logistic" if binary_head else "softmax"
         if multilabel != self._multilabel:
             raise ValueError(
-                f"y is {kind}, but the estimator was fitted on "
+                f"y is {target_kind}, but the estimator was fitted on "
                 f"{'multilabel' if self._multilabel else 'single-label'} targets"
             )
         if multilabel:
@@ -241,16 +209,29 @@ class MLPClassifier(ClassifierMixin, BaseMLP):
         return self.n_outputs_
 
     def _target_learner(self) -> TargetLearner:
-        return LabelCounts()
+        return LabelCounts(self)
+
+    def _check_loaded(self) -> dict[str, tuple[object, object]]:
+        labels = self.classes_.tolist()
+        if self.classes_.ndim != 1 or not all(type(v) in (bool, int, float, str) for v in labels):
+            raise ValueError("classes_ must be a list of labels")
+        n = len(labels)
+        return {
+            "classes_": (len(set(labels)), max(n, 1)),
+            "n_outputs_": (self.n_outputs_, n if self._multilabel or n > 2 else 1),
+            "n_outputs": (self._spec.n_outputs, self.n_outputs_),
+            "out_activation_": (
+                self.out_activation_,
+                "logistic" if self._multilabel or n <= 2 else "softmax",
+            ),
+        }
 
     def _stratify(self, target: np.ndarray) -> np.ndarray | None:
         return None if self._multilabel else target
 
     @available_if(lambda self: self._supports_partial_fit())
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(
-        self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None
-    ) -> MLPClassifier:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
         """Train one epoch on the given rows; the encoding is learned at the first call.
 
         That call also settles what the network is made of: parameters that shape it cannot be

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
@@ -22,33 +23,33 @@ _OF_TRAINING = {
 }
 
 
-def settled(estimator: Any) -> dict[str, Any]:
+def settled(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that a fit settles, as values that can be compared and written to a file."""
-    parameters = estimator.get_params(deep=False)
     return {n: _plain(v, n) for n, v in parameters.items() if n not in _OF_TRAINING}
 
 
-def check_settled(estimator: Any) -> None:
-    """Refuse to go on from a fit with parameters that it could not follow.
+def check_settled(
+    wanted: Mapping[str, Any], made: Mapping[str, Any], n_wanted: int, n_made: int
+) -> None:
+    """Refuse to go on from a fit with settled parameters, or members, that it could not follow.
 
     Raises
     ------
     ValueError
         With the first parameter that has changed.
     """
-    for name, value in estimator._settled_parameters().items():
-        made_with = estimator._made_with.get(name, value)
+    for name, value in wanted.items():
+        made_with = made.get(name, value)
         if value != made_with:
             raise ValueError(
                 f"{name}={_words(value)}, but the fitted network that warm_start or partial_fit "
                 f"goes on from was made with {name}={_words(made_with)}; set that again, or begin "
                 "anew: set warm_start=False and call fit"
             )
-    if len(estimator._states) != estimator.n_members:  # after an interrupt
+    if n_made != n_wanted:  # after an interrupt
         raise ValueError(
-            f"n_members={estimator.n_members}, but the fitted network that warm_start or "
-            f"partial_fit goes on from has {len(estimator._states)}; set that, or begin anew: set "
-            "warm_start=False and call fit"
+            f"n_members={n_wanted}, but the fitted network that warm_start or partial_fit goes on "
+            f"from has {n_made}; set that, or begin anew: set warm_start=False and call fit"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +19,10 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor
 
-from combutab._device import Precision, mind_forks
-from combutab._random import fold_in, seed_from
+from combutab._random import Purpose, derive
 from combutab.estimators._class_weights import check_weights
-from combutab.preprocessing import EncodedTable, TableEncoder
+from combutab.preprocessing import EncodedTable
 from combutab.training import Rows, RowStream
-
-_SPLIT = 2  # purpose of the estimator's seed
 
 
 @dataclass(frozen=True)
@@ -45,72 +43,31 @@ class Prepared:
         return len(self.train) if self.stream is None else self.stream.n_rows
 
 
-def prepare(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    X_val: Any,
-    y_val: Any,
-    *,
-    fresh: bool,
-) -> Prepared:
-    """Check and encode the data of a fit; sets ``encoder_`` and what the target teaches.
+def check_given(
+    X: Any, y: Any, X_val: Any, y_val: Any, *, solver: str, name: str
+) -> tuple[Any, Any]:
+    """Refuse arguments of an estimator's ``fit`` that do not go together; both tables, indexable.
 
-    The encoding is learned (``fresh``) on the training rows alone.
+    Raises
+    ------
+    ValueError
     """
-    mind_forks()
     if (X_val is None) != (y_val is None):
         given = "X_val" if y_val is None else "y_val"
         raise ValueError(f"X_val and y_val go together, got only {given}")
-    if X_val is not None and estimator.solver == "lbfgs":
+    if X_val is not None and solver == "lbfgs":
         raise ValueError("solver='lbfgs' takes no X_val and y_val: it does not stop early")
     if y is None:
         raise ValueError(
-            f"This {type(estimator).__name__} estimator requires y to be passed, but the target "
-            "y is None."
+            f"This {name} estimator requires y to be passed, but the target y is None."
         )
     X, X_val = _indexable(X), _indexable(X_val)
     check_consistent_length(X, y)
     _check_no_missing(y)
-    weight = None
-    if sample_weight is not None:
-        X, y, weight = _weighted_rows(X, y, sample_weight)
-    target = estimator._encode_target(y, weight, reset=fresh)
-    target_val = weight_val = None
     if X_val is not None:
         check_consistent_length(X_val, y_val)
         _check_no_missing(y_val)
-        target_val = estimator._encode_target(y_val, None, reset=False, validation=True)
-    elif estimator.early_stopping and estimator.solver != "lbfgs":  # as in scikit-learn
-        train, val = _split(estimator, target)
-        X, X_val = _safe_indexing(X, train), _safe_indexing(X, val)
-        target, target_val = target[train], target[val]
-        if weight is not None:
-            weight, weight_val = weight[train], weight[val]
-    total = estimator._total_weight(target, weight)
-    if total is not None:
-        check_weights(total, "class_weight times sample_weight")
-        if not total.any():
-            raise ValueError("class_weight leaves every row with weight 0: nothing is left to fit")
-    if fresh:
-        estimator.encoder_ = TableEncoder(
-            categorical_features=estimator.categorical_features,
-            numeric=estimator.numeric_encoding,
-            max_onehot=estimator.max_onehot,
-            min_frequency=estimator.min_frequency,
-        )
-        table = estimator.encoder_.fit_encode(X, weight, owner=estimator)
-    else:
-        table = estimator.encoder_.encode(X, owner=estimator)
-    dtype = Precision(estimator.precision).dtype
-    rows = _rows(table, target, total, dtype)
-    train_rows = torch.arange(len(target))
-    if target_val is None:
-        return Prepared(rows, train_rows, None)
-    val_table = estimator.encoder_.encode(X_val, owner=estimator)
-    rows = _append(rows, _rows(val_table, target_val, weight_val, dtype))
-    return Prepared(rows, train_rows, torch.arange(len(target), len(rows.dense)))
+    return X, X_val
 
 
 def _indexable(X: Any) -> Any:
@@ -129,8 +86,14 @@ def _check_no_missing(y: Any) -> None:
         raise ValueError("Input y contains NaN (missing values); drop those rows first")
 
 
-def _weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray]:
-    """Leave out rows of weight 0, which must not shape the encoding either."""
+def weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray]:
+    """Leave out rows of weight 0, which must not shape the encoding either.
+
+    Raises
+    ------
+    ValueError
+        If nothing is left, or a weight is none.
+    """
     n_rows = _num_samples(X)
     weight = _check_sample_weight(
         sample_weight, np.empty((n_rows, 1)), dtype=np.float64, ensure_non_negative=True
@@ -144,26 +107,34 @@ def _weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.nda
     return _safe_indexing(X, kept), _safe_indexing(y, kept), weight[kept]
 
 
-def _split(estimator: Any, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the training and of the validation rows, increasing."""
-    if np.ceil(estimator.validation_fraction * len(target)) < 2:
+def split_rows(
+    n_rows: int, fraction: float, seed: int, stratify: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the training and of the validation rows, increasing.
+
+    Raises
+    ------
+    ValueError
+        If there would be fewer than two of the latter.
+    """
+    if np.ceil(fraction * n_rows) < 2:
         raise ValueError(
             "The validation set is too small. Increase 'validation_fraction' or the size of your "
-            f"dataset: validation_fraction={estimator.validation_fraction} of {len(target)} rows."
+            f"dataset: validation_fraction={fraction} of {n_rows} rows."
         )
-    seed = fold_in(seed_from(estimator.random_state), _SPLIT) % (1 << 32)
     train, val = train_test_split(
-        np.arange(len(target)),
-        test_size=estimator.validation_fraction,
-        random_state=seed,
-        stratify=estimator._stratify(target),
+        np.arange(n_rows),
+        test_size=fraction,
+        random_state=derive(seed, Purpose.SPLIT) % (1 << 32),
+        stratify=stratify,
     )
     return np.sort(train), np.sort(val)
 
 
-def _rows(
+def encoded_rows(
     table: EncodedTable, target: np.ndarray, weight: np.ndarray | None, dtype: torch.dtype
 ) -> Rows:
+    """What a network takes, as tensors."""
     y = torch.from_numpy(np.ascontiguousarray(target))
     return Rows(
         torch.from_numpy(table.dense).to(dtype),
@@ -173,12 +144,23 @@ def _rows(
     )
 
 
-def _append(rows: Rows, more: Rows) -> Rows:
-    codes = weight = None
-    if rows.codes is not None and more.codes is not None:
-        codes = torch.cat([rows.codes, more.codes])
-    if rows.weight is not None or more.weight is not None:
+def concatenated(tables: Sequence[Rows]) -> Rows:
+    """All of them, one below the other; where some have weights, rows of others weigh 1."""
+    if len(tables) == 1:
+        return tables[0]
+
+    def cat(tensors: Iterable[Tensor | None]) -> Tensor | None:
+        present = [t for t in tensors if t is not None]
+        return torch.cat(present) if present else None
+
+    weight = None
+    if any(t.weight is not None for t in tables):
         weight = torch.cat(
-            [torch.ones_like(r.dense[:, 0]) if r.weight is None else r.weight for r in (rows, more)]
+            [torch.ones_like(t.dense[:, 0]) if t.weight is None else t.weight for t in tables]
         )
-    return Rows(torch.cat([rows.dense, more.dense]), torch.cat([rows.y, more.y]), codes, weight)
+    return Rows(
+        torch.cat([t.dense for t in tables]),
+        torch.cat([t.y for t in tables]),
+        cat(t.codes for t in tables),
+        weight,
+    )

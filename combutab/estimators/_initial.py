@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from combutab._device import Precision
-from combutab.activations import CombU, is_known
+from combutab.activations import CombU
+from combutab.activations._known import is_known
 from combutab.constructions import ConstructedNetwork
-from combutab.nn import ActivationSpec, Member, MLPShape, StackedMLP, build_activation
+from combutab.nn import ActivationSpec, Member, NetworkSpec, build_activation
+from combutab.preprocessing import TableEncoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,20 +48,28 @@ def initial_widths(
     return tuple(sizes)
 
 
-def check_initial(estimator: Any) -> None:
-    """Refuse parameters that would take a constructed network apart; before any work on data."""
-    for name, wanted in (("dropout", 0), ("normalization", "none"), ("proxy_norm", False)):
-        if getattr(estimator, name) != wanted:
+def check_initial(
+    init: ConstructedNetwork,
+    numeric_encoding: str,
+    precision: str,
+    parameters: Mapping[str, tuple[object, object]],
+) -> None:
+    """Refuse what would take a constructed network apart; before any work on data.
+
+    ``parameters`` has those that must have one value, as (what they are, what they must be).
+    """
+    for name, (value, wanted) in parameters.items():
+        if value != wanted:
             raise ValueError(
-                f"init=network needs {name}={wanted!r}, got {getattr(estimator, name)!r}: its "
-                "units add up to what it was made for only as they are"
+                f"init=network needs {name}={wanted!r}, got {value!r}: its units add up to what "
+                "it was made for only as they are"
             )
-    if estimator.numeric_encoding not in ("standard", "none"):
+    if numeric_encoding not in ("standard", "none"):
         raise ValueError(
             "init=network needs numeric_encoding='standard' or 'none', which are linear, got "
-            f"{estimator.numeric_encoding!r}"
+            f"{numeric_encoding!r}"
         )
-    network = copy.deepcopy(estimator.init).to(Precision(estimator.precision).dtype)
+    network = copy.deepcopy(init).to(Precision(precision).dtype)
     try:
         network.check_rounding()
     except ValueError as error:
@@ -68,26 +77,29 @@ def check_initial(estimator: Any) -> None:
 
 
 def initial_states(
-    estimator: Any, shape: MLPShape, members: Sequence[Member]
-) -> tuple[dict[str, Tensor], ...] | None:
-    """States of members that predict what ``estimator.init`` does; None if that is a name.
+    init: ConstructedNetwork,
+    spec: NetworkSpec,
+    members: Sequence[Member],
+    encoder: TableEncoder,
+    units: tuple[np.ndarray, np.ndarray],
+) -> tuple[dict[str, Tensor], ...]:
+    """States of members that predict what ``init`` does.
 
-    The scaling of the table goes into the first layer, that of the target into the last. Units
-    that the network leaves over are drawn as usual, and nothing reads them yet.
+    The scaling of the table goes into the first layer, that of the target, ``units`` (its shift
+    and scale), into the last. Units that the network leaves over are drawn as usual, and nothing
+    reads them yet.
     """
-    if isinstance(estimator.init, str):
-        return None
-    shift, scale = estimator._output_units()
-    layers = _deepened(_layers(estimator.init), len(shape.hidden))
-    if len(layers[-1].bias) != shape.n_outputs:
+    shift, scale = units
+    layers = _deepened(_layers(init), len(spec.widths) - 2)
+    if len(layers[-1].bias) != spec.n_outputs:
         raise ValueError(
-            f"init has {len(layers[-1].bias)} outputs, and the estimator {shape.n_outputs}"
+            f"init has {len(layers[-1].bias)} outputs, and the estimator {spec.n_outputs}"
         )
-    layers[0] = _scaled_inputs(estimator, layers[0], shape.n_inputs)
+    layers[0] = _scaled_inputs(init, encoder, layers[0], spec.widths[0])
     last = layers[-1]
     weight, bias = last.weight / scale[:, None], (last.bias - shift) / scale
     layers[-1] = _Layer(weight, bias, ())
-    return tuple(_state(shape, member, layers) for member in members)
+    return tuple(_state(spec, member, layers) for member in members)
 
 
 def _layers(init: ConstructedNetwork) -> list[_Layer]:
@@ -163,13 +175,14 @@ def _count(kinds: Sequence[str]) -> str:
     return " and ".join(f"{kinds.count(name)} {name}" for name in names) + " units"
 
 
-def _scaled_inputs(estimator: Any, first: _Layer, n_inputs: int) -> _Layer:
+def _scaled_inputs(
+    init: ConstructedNetwork, encoder: TableEncoder, first: _Layer, n_inputs: int
+) -> _Layer:
     """The first layer of encoded columns instead of the user's."""
-    encoder, init = estimator.encoder_, estimator.init
     scaler = encoder.numeric_scaler_
     places = {span.column: span.slice.start for span in encoder.spans_ if span.kind == "numeric"}
     weight, bias = np.zeros((len(first.bias), n_inputs)), first.bias.copy()
-    for j, (name, column) in enumerate(zip(init.inputs, _columns(estimator), strict=True)):
+    for j, (name, column) in enumerate(zip(init.inputs, _columns(init, encoder), strict=True)):
         if not first.weight[:, j].any():
             continue
         if column not in places:
@@ -188,24 +201,24 @@ def _scaled_inputs(estimator: Any, first: _Layer, n_inputs: int) -> _Layer:
     return _Layer(weight, bias, first.kinds)
 
 
-def _columns(estimator: Any) -> list[int]:
+def _columns(init: ConstructedNetwork, encoder: TableEncoder) -> list[int]:
     """The table's column of each input of the network: by name where both have names."""
-    inputs = estimator.init.inputs
-    names = list(getattr(estimator, "feature_names_in_", []))
+    inputs, n_columns = init.inputs, encoder.n_features_in_
+    names = list(getattr(encoder, "feature_names_in_", []))
     if set(inputs) <= set(names):
         return [names.index(name) for name in inputs]
     unnamed = inputs == tuple(f"x{j}" for j in range(len(inputs)))
-    if len(inputs) == estimator.n_features_in_ and (unnamed or not names):
+    if len(inputs) == n_columns and (unnamed or not names):
         return list(range(len(inputs)))
     raise ValueError(
         f"init takes {', '.join(inputs)}, and the table has "
-        f"{', '.join(names) or f'{estimator.n_features_in_} columns without names'}; give the "
+        f"{', '.join(names) or f'{n_columns} columns without names'}; give the "
         "network's domain those columns, in their order (expression_network takes the table itself)"
     )
 
 
-def _state(shape: MLPShape, member: Member, layers: Sequence[_Layer]) -> dict[str, Tensor]:
-    state = StackedMLP(shape, [member], dtype=torch.float64).member_state(0)
+def _state(spec: NetworkSpec, member: Member, layers: Sequence[_Layer]) -> dict[str, Tensor]:
+    state = spec.build([member], dtype=torch.float64).member_state(0)
     before: list[int] = []
     for i, layer in enumerate(layers):
         weight = state[f"linears.{i}.weight"]  # (in, out)

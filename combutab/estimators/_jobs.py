@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,7 +17,8 @@ from joblib import Parallel, delayed, effective_n_jobs
 from torch import Tensor
 
 from combutab._device import mind_forks
-from combutab.nn import ActivationSpec, Member, MLPShape, StackedMLP
+from combutab.estimators._data import concatenated
+from combutab.nn import ActivationSpec, Member, NetworkSpec, TableNetwork
 from combutab.training import (
     Callback,
     EpochReport,
@@ -40,9 +41,9 @@ _EVEN = 4  # a shape's stacks are a multiple of this many, for as many threads t
 
 @dataclass(frozen=True)
 class Job:
-    """One estimator's training: its members, which share data, shape and configuration."""
+    """One estimator's training: its members, which share data, network and configuration."""
 
-    shape: MLPShape
+    spec: NetworkSpec
     config: TrainConfig
     members: tuple[Member, ...]
     plans: tuple[MemberPlan, ...]
@@ -56,11 +57,8 @@ def train_streamed(
     job: Job, stream: RowStream, callbacks: Sequence[Callback] = ()
 ) -> list[MemberResult]:
     """Train all members of a job in one stack, on rows that are read once for all of them."""
-    net = _build(job, job.members)
-    for i, state in enumerate(job.start_states or ()):
-        net.load_member(i, state)
-    rows = _to_device(job.rows, job.device)
-    return train_stack(net, rows, job.plans, job.config, callbacks, stream)
+    net = _build(job, job.members, job.start_states)
+    return train_stack(net, _on_device(job), job.plans, job.config, callbacks, stream)
 
 
 def activation_key(spec: ActivationSpec) -> object:
@@ -258,7 +256,7 @@ def plan_stacks(jobs: Sequence[Job]) -> list[list[_Place]]:
     """Split the members of the jobs into stacks; equal activations are neighbours in each."""
     groups: dict[object, list[_Place]] = {}
     for i, job in enumerate(jobs):
-        key = (job.shape, job.config, job.device)
+        key = (job.spec, job.config, job.device)
         groups.setdefault(key, []).extend(_Place(i, m) for m in range(len(job.members)))
     stacks = []
     for places in groups.values():
@@ -272,8 +270,7 @@ def plan_stacks(jobs: Sequence[Job]) -> list[list[_Place]]:
 
         job = jobs[places[0].job]
         n_rows = max(len(plan.rows) for p in places for plan in jobs[p.job].plans)
-        width = max((job.shape.n_inputs, *job.shape.hidden, job.shape.n_outputs))
-        units = min(job.config.batch_size, n_rows) * width
+        units = min(job.config.batch_size, n_rows) * job.spec.peak_units
         size = max(1, _STACK_UNITS.get(job.device.type, 1 << 26) // units)
         places = sorted(places, key=rank)
         n_stacks = -(-len(places) // size)
@@ -284,44 +281,25 @@ def plan_stacks(jobs: Sequence[Job]) -> list[list[_Place]]:
     return stacks
 
 
-def _to_device(rows: Rows, device: torch.device) -> Rows:
-    def move(tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else tensor.to(device, non_blocking=True)
-
-    return Rows(rows.dense.to(device), rows.y.to(device), move(rows.codes), move(rows.weight))
-
-
-def _concatenate(tables: Sequence[Rows]) -> Rows:
-    if len(tables) == 1:
-        return tables[0]
-
-    def cat(tensors: Iterable[Tensor | None]) -> Tensor | None:
-        present = [t for t in tensors if t is not None]
-        return torch.cat(present) if present else None
-
-    weight = None
-    if any(t.weight is not None for t in tables):
-        weight = torch.cat(
-            [torch.ones_like(t.dense[:, 0]) if t.weight is None else t.weight for t in tables]
-        )
-    return Rows(
-        torch.cat([t.dense for t in tables]),
-        torch.cat([t.y for t in tables]),
-        cat(t.codes for t in tables),
-        weight,
-    )
+def _build(
+    job: Job, members: Sequence[Member], states: Sequence[dict[str, Tensor] | None] | None
+) -> TableNetwork:
+    """The network, its members in their start states where they have one."""
+    net = job.spec.build(members, dtype=job.config.precision.dtype, device=job.device)
+    for i, state in enumerate(states or ()):
+        if state is not None:
+            net.load_member(i, state)
+    return net
 
 
-def _build(job: Job, members: Sequence[Member]) -> StackedMLP:
-    return StackedMLP(job.shape, members, dtype=job.config.precision.dtype, device=job.device)
+def _on_device(job: Job, rows: Rows | None = None) -> Rows:
+    return (rows or job.rows).each(lambda tensor: tensor.to(job.device))
 
 
 def _train_alone(job: Job, member: int) -> MemberResult:
-    net = _build(job, [job.members[member]])
-    if job.start_states is not None:
-        net.load_member(0, job.start_states[member])
-    rows = _to_device(job.rows, job.device)
-    return train_lbfgs(net, rows, job.plans[member], job.config, job.max_fun)
+    states = None if job.start_states is None else [job.start_states[member]]
+    net = _build(job, [job.members[member]], states)
+    return train_lbfgs(net, _on_device(job), job.plans[member], job.config, job.max_fun)
 
 
 def _train_together(
@@ -335,7 +313,7 @@ def _train_together(
         if id(rows) not in offsets:
             offsets[id(rows)] = sum(len(t.dense) for t in tables)
             tables.append(rows)
-    members, plans = [], []
+    members, plans, states = [], [], []
     canonical: dict[object, ActivationSpec] = {}
 
     @functools.cache  # one tensor for all members of a job
@@ -345,6 +323,7 @@ def _train_together(
     for place in stack:
         job = jobs[place.job]
         member, plan = job.members[place.member], job.plans[place.member]
+        states.append(None if job.start_states is None else job.start_states[place.member])
         offset = offsets[id(job.rows)]
         # equal partials become one object, so that their members share a slice
         spec = canonical.setdefault(activation_key(member.activation), member.activation)
@@ -356,10 +335,5 @@ def _train_together(
                 val_rows=None if plan.val_rows is None else shifted(plan.val_rows, offset),
             )
         )
-    net = _build(head, members)
-    for i, place in enumerate(stack):
-        states = jobs[place.job].start_states
-        if states is not None:
-            net.load_member(i, states[place.member])
-    data = _to_device(_concatenate(tables), head.device)
-    return train_stack(net, data, plans, head.config, callbacks)
+    net = _build(head, members, states)
+    return train_stack(net, _on_device(head, concatenated(tables)), plans, head.config, callbacks)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,26 +18,16 @@ from combutab._fields import (
     optional,
     pair,
     several,
-    text,
     whole,
 )
 from combutab._model_files import ACTIVATION
-from combutab.nn import INITIALISATIONS, NORMALIZATIONS, MLPShape
-from combutab.training import make_regression_loss
+
+if TYPE_CHECKING:
+    from combutab.estimators._fitted import Fitted
 
 _COUNT, _LONG, _ANY = whole(), whole(0, 2**62), number(finite=False)
 _CURVE = several(_ANY)
 COLUMN = several(_ANY)  # of the history
-SHAPE = {
-    "n_dense": _COUNT,
-    "hidden": several(whole(1)),
-    "n_outputs": whole(1),
-    "cardinalities": several(whole(1)),
-    "embedding_dim": whole(1),
-    "normalization": choice(*NORMALIZATIONS),
-    "proxy_norm": kind(bool),
-    "init": choice(*INITIALISATIONS),
-}
 PROGRESS = {
     "epochs": _COUNT,
     "t": _LONG,
@@ -64,43 +54,23 @@ FITTED = {
     "_made_with": optional(kind(dict)),
     "_seeded": optional(nullable(whole(0, 2**64))),
 }
-_OWN: dict[str, dict[str, Field]] = {
-    "MLPClassifier": {"classes_": kind(np.ndarray), "_multilabel": kind(bool)},
-    "MLPRegressor": {
-        "_one_dimensional": kind(bool),
-        "_trained_loss": pair(text(100), several(number())),
-        "_y_mean": kind(np.ndarray),
-        "_y_scale": kind(np.ndarray),
-    },
-}
 
 
-def check_fitted_fields(name: str, fitted: Any) -> None:
-    """Refuse attributes that an estimator of this class does not learn, or learns otherwise.
+def check_fitted_fields(own: Mapping[str, Field], fitted: Any) -> None:
+    """Refuse attributes that no estimator learns, nor a class with these of its own.
 
     Raises
     ------
     ValueError
     """
-    fields = FITTED | _OWN[name]
+    fields = {**FITTED, **own}
     for each in fitted if isinstance(fitted, dict) else ():
         if each not in fields:
             raise ValueError(f"it sets {each!r}, which no estimator learns")
     check_fields(fitted, fields, "what was fitted")
 
 
-def layer_shapes(shape: MLPShape) -> dict[str, tuple[int, ...]]:
-    """The shapes of a member's largest arrays, by name."""
-    widths = (shape.n_inputs, *shape.hidden, shape.n_outputs)
-    shapes: dict[str, tuple[int, ...]] = {
-        f"linears.{i}.weight": pair for i, pair in enumerate(itertools.pairwise(widths))
-    }
-    for i, n in enumerate(shape.cardinalities):
-        shapes[f"embeddings.{i}.weight"] = (n, min(shape.embedding_dim, n))
-    return shapes
-
-
-def check_agreement(model: Any, n_members: int) -> None:
+def check_agreement(model: Fitted, n_members: int) -> None:
     """Refuse parts of a loaded estimator that do not belong together.
 
     Raises
@@ -108,58 +78,22 @@ def check_agreement(model: Any, n_members: int) -> None:
     ValueError
         It names the first of them.
     """
-    shape, encoder = model._shape, model.encoder_
+    spec, encoder = model._spec, model.encoder_
     names = getattr(model, "feature_names_in_", None)
     known = getattr(encoder, "feature_names_in_", None)
-    found = {
+    found: dict[str, tuple[object, object]] = {
         "n_features_in_": (model.n_features_in_, encoder.n_features_in_),
         "feature_names_in_": (_listed(names), _listed(known)),
-        "n_dense": (shape.n_dense, encoder.n_dense_),
-        "cardinalities": (tuple(shape.cardinalities), encoder.cardinalities_),
-        "n_layers_": (model.n_layers_, len(shape.hidden) + 2),
+        "n_dense": (spec.n_dense, encoder.n_dense_),
+        "cardinalities": (spec.cardinalities, encoder.cardinalities_),
+        "n_layers_": (model.n_layers_, len(spec.widths)),
         "n_members": (len(model._trained[0]), n_members),
         "progress": (len(model._progress), n_members),
     }
-    own = _of_regressor(model) if hasattr(model, "_trained_loss") else _of_classifier(model)
-    for name, (there, here) in (found | own).items():
+    for name, (there, here) in {**found, **model._check_loaded()}.items():
         if there != here:
             raise ValueError(f"{name} is {str(there)[:100]}, the rest of it has {str(here)[:100]}")
 
 
 def _listed(names: np.ndarray | None) -> list[Any] | None:
     return None if names is None else names.tolist()
-
-
-def _of_classifier(model: Any) -> dict[str, tuple[Any, Any]]:
-    labels = model.classes_.tolist()
-    if model.classes_.ndim != 1 or not all(type(v) in (bool, int, float, str) for v in labels):
-        raise ValueError("classes_ must be a list of labels")
-    n = len(labels)
-    several_outputs = model._multilabel or n > 2
-    return {
-        "classes_": (len(set(labels)), max(n, 1)),
-        "n_outputs_": (model.n_outputs_, n if several_outputs else 1),
-        "n_outputs": (model._shape.n_outputs, model.n_outputs_),
-        "out_activation_": (
-            model.out_activation_,
-            "logistic" if model._multilabel or n <= 2 else "softmax",
-        ),
-    }
-
-
-def _of_regressor(model: Any) -> dict[str, tuple[Any, Any]]:
-    name, quantiles = model._trained_loss
-    loss = make_regression_loss(name, quantiles)
-    mean, scale = model._y_mean, model._y_scale
-    whole_line = mean.dtype.kind == scale.dtype.kind == "f" and np.isfinite([mean, scale]).all()
-    if not whole_line or not (scale > 0).all():
-        raise ValueError("_y_mean and _y_scale must be finite numbers, and scales positive")
-    if any(not 0 < q < 1 for q in quantiles) or list(quantiles) != sorted(set(quantiles)):
-        raise ValueError(f"quantiles must lie in (0, 1) and increase, got {quantiles}"[:200])
-    return {
-        "_y_mean": (mean.shape, (model.n_outputs_,)),
-        "_y_scale": (scale.shape, (model.n_outputs_,)),
-        "n_outputs": (model._shape.n_outputs, model.n_outputs_ * loss.n_per_target),
-        "out_activation_": (model.out_activation_, "exp" if name == "poisson" else "identity"),
-        "_one_dimensional": (model._one_dimensional and model.n_outputs_ > 1, False),
-    }

@@ -12,78 +12,68 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from combutab.estimators._jobs import Job
-from combutab.estimators._lazy import LazyNetwork
 from combutab.training import MemberResult
 
 
-def absorb(
-    estimator: Any,
+def learned(
     job: Job,
     results: Sequence[MemberResult],
-    *,
-    fresh: bool,
-    converges: bool = True,
-) -> None:
-    """Set the attributes of a fitted estimator; nothing is set if training diverged.
-
-    Training that is not expected to converge is not warned of if it does not.
+    loss_curve: Sequence[float],
+    validation_scores: Sequence[float],
+) -> dict[str, Any]:
+    """The attributes of a fitted estimator; the curves are those that the training goes on from.
 
     Raises
     ------
     ValueError
-        If a weight is not finite.
+        If training diverged, or a weight is not finite.
     """
+    first, trained = results[0], job.members[: len(results)]  # fewer after an interrupt
     finite = all(torch.isfinite(v).all() for r in results for v in r.state.values())
     if not finite or any(r.reason == "diverged" for r in results):
         raise ValueError(
             "Solver produced non-finite parameter weights. The input data may contain large "
             "values and need to be preprocessed. Or lower learning_rate_init="
-            f"{estimator.learning_rate_init}, or set max_grad_norm."
+            f"{job.plans[0].learning_rate}, or set max_grad_norm."
         )
-    first = results[0]
-    estimator._states = [{n: v.numpy() for n, v in r.state.items()} for r in results]
-    estimator._progress = [
-        {
-            "epochs": r.epochs,
-            "t": r.t,
-            "best_loss": r.best_loss,
-            "n_idle": r.n_idle,
-            "learning_rate": r.next_learning_rate,
-            "optimizer": {n: v.numpy() for n, v in r.optimizer.items()},
-        }
-        for r in results
-    ]
-    estimator._net = LazyNetwork()
-    trained = job.members[: len(results)]  # an interrupt may leave fewer than were wanted
-    estimator._trained = (tuple(member.activation for member in trained), estimator.precision)
-    estimator.n_layers_ = len(job.shape.hidden) + 2
-    estimator.t_ = first.t
-    if job.config.optimizer.solver == "lbfgs":
-        estimator.n_iter_, estimator.loss_ = first.epochs, first.best_loss
-        estimator.__dict__.pop("loss_curve_", None)  # of an earlier fit
-    else:
-        estimator.loss_curve_ = [*_earlier(estimator, "loss_curve_", fresh), *first.train_loss]
-        estimator.n_iter_ = len(first.train_loss)
-        estimator.loss_ = first.train_loss[-1] if first.train_loss else first.best_loss
     scored = job.config.score is not None
-    estimator.best_loss_ = None if scored else first.best_loss
-    scores = [*_earlier(estimator, "validation_scores_", fresh), *first.validation_score]
-    estimator.validation_scores_ = scores if scored else None
-    estimator.best_validation_score_ = first.best_score if scored else None
-    estimator.history_ = _history(results)
-    _warn(results, job, converges)
+    attributes: dict[str, Any] = {
+        "_states": [{n: v.numpy() for n, v in r.state.items()} for r in results],
+        "_progress": [
+            {
+                "epochs": r.epochs,
+                "t": r.t,
+                "best_loss": r.best_loss,
+                "n_idle": r.n_idle,
+                "learning_rate": r.next_learning_rate,
+                "optimizer": {n: v.numpy() for n, v in r.optimizer.items()},
+            }
+            for r in results
+        ],
+        "_net": None,
+        "_trained": (tuple(member.activation for member in trained), job.config.precision.name),
+        "n_layers_": len(job.spec.widths),
+        "t_": first.t,
+        "n_iter_": len(first.train_loss),
+        "loss_": first.train_loss[-1] if first.train_loss else first.best_loss,
+        "loss_curve_": [*loss_curve, *first.train_loss],
+        "best_loss_": None if scored else first.best_loss,
+        "validation_scores_": [*validation_scores, *first.validation_score] if scored else None,
+        "best_validation_score_": first.best_score if scored else None,
+        "history_": _history(results),
+    }
+    if job.config.optimizer.solver == "lbfgs":
+        del attributes["loss_curve_"]
+        attributes |= {"n_iter_": first.epochs, "loss_": first.best_loss}
+    return attributes
 
 
-def _earlier(estimator: Any, name: str, fresh: bool) -> list[float]:
-    """The curve that warm_start or partial_fit goes on from."""
-    return [] if fresh else getattr(estimator, name, None) or []
-
-
-def _warn(results: Sequence[MemberResult], job: Job, converges: bool) -> None:
+def warn_unfinished(job: Job, results: Sequence[MemberResult], *, converges: bool) -> None:
+    """Warn of training that was cut short, or did not converge where that is expected."""
     reasons = {r.reason for r in results}
     if "interrupted" in reasons:
         warnings.warn(
-            "Training interrupted by user: the best weights so far are kept.", stacklevel=6
+            "Training interrupted by user: the best weights so far are kept.", stacklevel=5
         )
     config = job.config
     # with n_iter_no_change=inf a fixed number of epochs was asked for
@@ -93,7 +83,7 @@ def _warn(results: Sequence[MemberResult], job: Job, converges: bool) -> None:
             f"Stochastic Optimizer: Maximum iterations ({config.max_epochs}) reached and the "
             "optimization hasn't converged yet.",
             ConvergenceWarning,
-            stacklevel=6,
+            stacklevel=5,
         )
 
 

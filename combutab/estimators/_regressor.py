@@ -9,27 +9,27 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.stats import norm
-from sklearn.base import RegressorMixin, _fit_context
+from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_y, column_or_1d
 
+from combutab._fields import kind, number, pair, several, text
 from combutab._model_files import loadable
-from combutab.estimators._base import BaseMLP
 from combutab.estimators._docs import document
+from combutab.estimators._streaming import StreamedMLP
 from combutab.estimators._streaming_targets import TargetLearner, TargetMoments
 from combutab.estimators._targets import as_numbers
 from combutab.nn import ActivationSpec
 from combutab.preprocessing import Moments, RunningMoments, binary_unit
-from combutab.training import GaussianNLL, Loss, Pinball, make_regression_loss
+from combutab.training import Callback, GaussianNLL, Loss, Pinball, make_regression_loss
 
 _LOSSES = {"squared_error", "absolute_error", "huber", "poisson", "quantile", "gaussian_nll"}
 
 
 @loadable
 @document
-class MLPRegressor(RegressorMixin, BaseMLP):
+class MLPRegressor(RegressorMixin, StreamedMLP):
     """Multilayer perceptron regressor for tables, a drop-in for scikit-learn's.
 
     Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing
@@ -63,13 +63,27 @@ class MLPRegressor(RegressorMixin, BaseMLP):
     """
 
     _parameter_constraints = {
-        **BaseMLP._parameter_constraints,
+        **StreamedMLP._parameter_constraints,
         "loss": [StrOptions(_LOSSES)],
         "quantiles": ["array-like"],
         "scale_target": ["boolean"],
     }
+    _fitted_fields = {
+        "_one_dimensional": kind(bool),
+        "_trained_loss": pair(text(100), several(number())),
+        "_y_mean": kind(np.ndarray),
+        "_y_scale": kind(np.ndarray),
+    }
     _score_name = "r2"
-    _data_parameters = (*BaseMLP._data_parameters, "loss", "quantiles", "scale_target")
+    _data_parameters = (*StreamedMLP._data_parameters, "loss", "quantiles", "scale_target")
+
+    loss: str
+    quantiles: Sequence[float]
+    scale_target: bool
+    _trained_loss: tuple[str, tuple[float, ...]]
+    _one_dimensional: bool
+    _y_mean: np.ndarray
+    _y_scale: np.ndarray
 
     def __init__(
         self,
@@ -115,50 +129,9 @@ class MLPRegressor(RegressorMixin, BaseMLP):
         device: str | torch.device = "auto",
         precision: str = "float32",
         track_metric: bool = False,
-        callbacks: Any = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> None:
-        self.loss = loss
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.solver = solver
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.power_t = power_t
-        self.max_iter = max_iter
-        self.shuffle = shuffle
-        self.random_state = random_state
-        self.tol = tol
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.momentum = momentum
-        self.nesterovs_momentum = nesterovs_momentum
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.n_iter_no_change = n_iter_no_change
-        self.max_fun = max_fun
-        self.dropout = dropout
-        self.weight_decay = weight_decay
-        self.max_grad_norm = max_grad_norm
-        self.normalization = normalization
-        self.proxy_norm = proxy_norm
-        self.init = init
-        self.n_members = n_members
-        self.categorical_features = categorical_features
-        self.numeric_encoding = numeric_encoding
-        self.max_onehot = max_onehot
-        self.min_frequency = min_frequency
-        self.embedding_dim = embedding_dim
-        self.quantiles = quantiles
-        self.scale_target = scale_target
-        self.device = device
-        self.precision = precision
-        self.track_metric = track_metric
-        self.callbacks = callbacks
+        self._assign(locals())
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -242,7 +215,24 @@ class MLPRegressor(RegressorMixin, BaseMLP):
         return mean, np.where(stats.high > stats.low, scale, constant)
 
     def _target_learner(self) -> TargetLearner:
-        return TargetMoments()
+        return TargetMoments(self)
+
+    def _check_loaded(self) -> dict[str, tuple[object, object]]:
+        name, quantiles = self._trained_loss
+        loss = make_regression_loss(name, quantiles)
+        mean, scale = self._y_mean, self._y_scale
+        whole_line = mean.dtype.kind == scale.dtype.kind == "f" and np.isfinite([mean, scale]).all()
+        if not whole_line or not (scale > 0).all():
+            raise ValueError("_y_mean and _y_scale must be finite numbers, and scales positive")
+        if any(not 0 < q < 1 for q in quantiles) or list(quantiles) != sorted(set(quantiles)):
+            raise ValueError(f"quantiles must lie in (0, 1) and increase, got {quantiles}"[:200])
+        return {
+            "_y_mean": (mean.shape, (self.n_outputs_,)),
+            "_y_scale": (scale.shape, (self.n_outputs_,)),
+            "n_outputs": (self._spec.n_outputs, self.n_outputs_ * loss.n_per_target),
+            "out_activation_": (self.out_activation_, "exp" if name == "poisson" else "identity"),
+            "_one_dimensional": (self._one_dimensional and self.n_outputs_ > 1, False),
+        }
 
     def _loss(self) -> Loss:
         if self.loss == "quantile":
@@ -271,28 +261,6 @@ class MLPRegressor(RegressorMixin, BaseMLP):
                 f"'absolute_error' or 'huber', got {self.loss!r}"
             )
         return self._y_mean, self._y_scale
-
-    @available_if(lambda self: self._supports_partial_fit())
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> MLPRegressor:
-        """Train one epoch on the given rows; the encoding is learned at the first call.
-
-        That call also settles what the network is made of: parameters that shape it cannot be
-        changed afterwards; those of the training can (another solver begins without momentum).
-        ``max_iter``, ``max_fun``, ``warm_start`` and ``validation_fraction`` have no part in an
-        epoch, ``tol`` and ``n_iter_no_change`` in that of ``learning_rate="adaptive"`` alone.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in ``fit``.
-
-        Returns
-        -------
-        self
-        """
-        self._partial_fit(X, y, sample_weight)
-        return self
 
     def predict(
         self, X: Any, quantiles: Sequence[float] | None = None, return_std: bool = False

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -26,23 +25,25 @@ from combutab._model_files import (
     write_model,
 )
 from combutab._safe_files import reading
-from combutab.estimators._lazy import LazyNetwork
 from combutab.estimators._loaded import (
     COLUMN,
     PROGRESS,
-    SHAPE,
     check_agreement,
     check_fitted_fields,
-    layer_shapes,
 )
-from combutab.nn import MLPShape
+from combutab.nn import NetworkSpec
 from combutab.preprocessing import TableEncoder
 
+if TYPE_CHECKING:
+    from combutab.estimators._fitted import Fitted
+
+F = TypeVar("F", bound="Fitted")
+
 # kept elsewhere in the file, or not part of a model
-_NOT_IN_HEADER = {"_states", "_shape", "_net", "_progress", "encoder_", "history_"}
+_NOT_IN_HEADER = {"_states", "_spec", "_net", "_progress", "encoder_", "history_"}
 
 
-def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
+def save_estimator(model: Fitted, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator; see ``Weights.save``."""
     check_is_fitted(model)
     arrays, encoder = model.encoder_.to_state()
@@ -52,7 +53,7 @@ def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
             tensors[f"member.{i}.{name}"] = array
     check_finite(tensors)
     parameters = model.get_params(deep=False)
-    history = model.history_.to_dict("list")
+    history = {str(name): column.tolist() for name, column in model.history_.items()}
     header = {
         **model_header(model),
         "fitted": {
@@ -60,7 +61,7 @@ def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
             for name, value in vars(model).items()
             if name not in _NOT_IN_HEADER and name not in parameters
         },
-        "shape": asdict(model._shape),
+        "shape": model._spec.to_json(),
         "encoder": encoder,
         "n_members": len(model._states),
         "progress": [
@@ -72,7 +73,7 @@ def save_estimator(model: Any, path: str | os.PathLike[str]) -> None:
     write_model(path, header, tensors)
 
 
-def load_estimator(cls: Any, path: str | os.PathLike[str], device: str | torch.device) -> Any:
+def load_estimator(cls: type[F], path: str | os.PathLike[str], device: str | torch.device) -> F:
     """Read a fitted estimator of this class; see ``Weights.load``."""
     header, tensors = read_model(path)
     resolve_device(device)
@@ -81,20 +82,19 @@ def load_estimator(cls: Any, path: str | os.PathLike[str], device: str | torch.d
 
 
 def _rebuild(
-    cls: Any,
+    cls: type[F],
     path: str | os.PathLike[str],
     header: dict[str, Any],
     tensors: dict[str, np.ndarray],
     device: str | torch.device,
-) -> Any:
-    model = make_model(cls, path, header, device)
+) -> F:
+    model: F = make_model(cls, path, header, device)
     fitted = {name: decode(value) for name, value in header["fitted"].items()}
-    check_fitted_fields(cls.__name__, fitted)
-    vars(model).update(fitted)
-    check_fields(header["shape"], SHAPE, "the shape")
-    shape = {n: tuple(v) if isinstance(v, list) else v for n, v in header["shape"].items()}
-    model._shape = MLPShape(**shape)  # type: ignore[arg-type]
-    arrays, model._states = split_members(tensors, header["n_members"])
+    check_fitted_fields(cls._fitted_fields, fitted)
+    model.__dict__.update(fitted)
+    model._spec = NetworkSpec.from_json(header["shape"])
+    arrays, states = split_members(tensors, header["n_members"])
+    model._states = [{_name_now(n): array for n, array in state.items()} for state in states]
     model.encoder_ = TableEncoder.from_state(arrays, header["encoder"])
     progress = [{n: decode(v) for n, v in member.items()} for member in header["progress"]]
     for member in progress:
@@ -104,21 +104,25 @@ def _rebuild(
     check_fields(history, dict.fromkeys(history, COLUMN), "the history")
     model.history_ = pd.DataFrame(history)
     for state in model._states:
-        check_layers(state, layer_shapes(model._shape))
+        check_layers(state, model._spec.array_shapes())
     check_agreement(model, len(model._states))
     model.__dict__.setdefault("_made_with", {})  # files of earlier versions do not say
     model.__dict__.setdefault("_seeded", None)
-    model._net = LazyNetwork()
     _check_network(model)
     return model
 
 
-def _check_network(model: Any) -> None:
+def _name_now(name: str) -> str:
+    """Of a weight, in files of before the inputs were a module."""
+    return f"inputs.{name}" if name.startswith("embeddings.") else name
+
+
+def _check_network(model: Fitted) -> None:
     """Refuse weights that do not fit the network, or make it answer what is no number."""
-    net, shape = model._network(), model._shape
+    net, spec = model._network(), model._spec
     for i, state in enumerate(model._states):
         check_state(state, net.member_state(i))
-    dense = torch.zeros(1, shape.n_dense, dtype=net.dtype)
-    codes = torch.zeros(1, len(shape.cardinalities), dtype=torch.int64)
+    dense = torch.zeros(1, spec.n_dense, dtype=net.dtype)
+    codes = torch.zeros(1, len(spec.cardinalities), dtype=torch.int64)
     if not net.predict(dense, codes, 1).isfinite().all():
         raise ValueError("its weights give predictions that are not finite")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,8 @@ from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from combutab._device import mind_forks
-from combutab._random import fold_in, seed_from
+from combutab._random import Purpose, derive, seed_from
+from combutab.estimators._base import BaseMLP
 from combutab.estimators._data import Prepared
 from combutab.estimators._jobs import train_streamed
 from combutab.estimators._streaming_memory import (
@@ -25,18 +27,21 @@ from combutab.estimators._streaming_memory import (
 )
 from combutab.estimators._streaming_rows import ParquetRows, Source
 from combutab.estimators._streaming_targets import TargetLearner
-from combutab.preprocessing import ParquetTable, TableEncoder
+from combutab.preprocessing import ParquetTable
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-_SAMPLE = 6  # purpose of the estimator's seed
 _SAMPLE_ROWS = 100_000  # for quantiles
 _CATEGORY_BYTES = 500  # that a distinct category takes: counted, in the encoder, in an embedding
 _PREDICT_ROWS = 1 << 16
 
 
-class FromParquet:
+class StreamedMLP(BaseMLP):
     """``fit_parquet`` and ``predict_parquet`` of both estimators."""
+
+    @abstractmethod
+    def _target_learner(self) -> TargetLearner:
+        """What learns a target that comes in parts."""
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_parquet(
@@ -104,15 +109,14 @@ class FromParquet:
         >>> reg.predict(X).shape
         (600,)
         """
-        estimator: Any = self
         mind_forks()
         limit = parse_bytes(memory_limit)
-        estimator._check_parameters()
-        if estimator.solver == "lbfgs":
+        self._check_parameters()
+        if self.solver == "lbfgs":
             raise ValueError("solver='lbfgs' needs all rows at once; use 'adam', 'adamw' or 'sgd'")
-        if estimator.warm_start:
+        if self.warm_start:
             raise ValueError("fit_parquet starts anew: set warm_start=False")
-        learner: TargetLearner = estimator._target_learner()
+        learner = self._target_learner()
         table = ParquetTable(path)
         targets = [target] if isinstance(target, str) else list(target)
         features = _features(table, targets, sample_weight, columns)
@@ -120,17 +124,57 @@ class FromParquet:
         used = [*features, *targets, *([] if sample_weight is None else [sample_weight])]
         costs = RowCosts(table.reader_bytes(used), table.row_bytes(used))
         n_read = rows_read(limit, costs)
-        held_out = _held_out(estimator, table.n_rows, limit // 16 // costs.read)
-        seed = seed_from(estimator.random_state)
+        held_out = 0.0
+        if self.early_stopping:
+            most = limit // 16 // costs.read
+            held_out = _held_out(self.validation_fraction, table.n_rows, most)
+        seed = seed_from(self.random_state)
         source = Source(table, features, targets, sample_weight, seed, held_out)
-        estimator.__dict__.pop("_states", None)  # a fit that fails leaves no fitted estimator
-        n_train, n_val = _learn(estimator, source, learner, limit, n_read)
-        stream = ParquetRows(source, estimator, learner, n_train, n_read)
+        self.__dict__.pop("_states", None)  # a fit that fails leaves no fitted estimator
+        n_train, n_val = self._learn(source, learner, limit, n_read)
+        stream = ParquetRows(source, self, learner, n_train, n_read)
         val = torch.arange(n_val) if n_val else None
-        job = estimator._job(Prepared(stream.validation(n_val), torch.arange(0), val, stream))
+        job = self._build(Prepared(stream.validation(n_val), torch.arange(0), val, stream))
         stream.plan = plan_memory(limit, replace(costs, encoded=stream.row_bytes), job, n_val)
-        results = train_streamed(job, stream, estimator._all_callbacks())
-        return estimator._absorb(job, results)
+        results = train_streamed(job, stream, self._all_callbacks())
+        return self._keep(job, results)
+
+    def _learn(
+        self, source: Source, learner: TargetLearner, limit: int, n_read: int
+    ) -> tuple[int, int]:
+        """Learn encoding and target in one pass; how many rows train, and how many validate."""
+        n_rows = np.zeros(2, dtype=np.int64)
+
+        def batches() -> Iterator[tuple[pd.DataFrame, np.ndarray | None]]:
+            for frame, weight, trains in source.parts(n_read):
+                y = frame[source.targets]
+                missing = y.isna().sum()
+                if missing.any():
+                    _refuse_missing(str(missing.idxmax()), int(missing.max()))
+                learner.add(y, weight, trains)
+                n_rows[:] += trains.sum(), (~trains).sum()
+                X = frame[source.features]
+                if not trains.all():
+                    X, weight = X[trains], None if weight is None else weight[trains]
+                if len(X):
+                    yield X, weight
+            if not n_rows[0]:
+                raise ValueError(
+                    f"the weights in column {source.weight!r} are zero for every row: nothing is "
+                    "left to fit"
+                )
+
+        header = source.table.header(source.features)
+        self.encoder_ = self._new_encoder().fit_batches(
+            batches(),
+            header=header,
+            n_sample=min(_SAMPLE_ROWS, max(1000, limit // 64 // len(header.columns))),
+            max_distinct=limit // 4 // _CATEGORY_BYTES,
+            seed=derive(source.seed, Purpose.ENCODER_ROWS),
+            owner=self,
+        )
+        learner.finish(source.targets)
+        return int(n_rows[0]), int(n_rows[1])
 
     def predict_parquet(self, path: Paths, method: str = "predict") -> np.ndarray:
         """Predict for the rows of Parquet files, a part at a time.
@@ -208,58 +252,13 @@ def _refuse_missing(name: str, count: int) -> None:
     raise ValueError(f"the target {name!r} has {count} missing value(s); drop those rows first")
 
 
-def _held_out(estimator: Any, n_rows: int, most: int) -> float:
+def _held_out(fraction: float, n_rows: int, most: int) -> float:
     """Share of rows that validate."""
-    if not estimator.early_stopping:
-        return 0.0
-    share = min(estimator.validation_fraction, most / n_rows)
+    share = min(fraction, most / n_rows)
     if share * n_rows < 2:
         raise ValueError(
             "The validation set is too small. Increase 'validation_fraction' or memory_limit: "
-            f"validation_fraction={estimator.validation_fraction} of {n_rows} rows, of which "
+            f"validation_fraction={fraction} of {n_rows} rows, of which "
             f"memory_limit allows {most}"
         )
     return share
-
-
-def _learn(
-    estimator: Any, source: Source, learner: TargetLearner, limit: int, n_read: int
-) -> tuple[int, int]:
-    """Learn encoding and target in one pass; returns how many rows train, and how many validate."""
-    n_rows = np.zeros(2, dtype=np.int64)
-
-    def batches() -> Iterator[tuple[pd.DataFrame, np.ndarray | None]]:
-        for frame, weight, trains in source.parts(n_read):
-            y = frame[source.targets]
-            missing = y.isna().sum()
-            if missing.any():
-                _refuse_missing(str(missing.idxmax()), int(missing.max()))
-            learner.add(y, weight, trains)
-            n_rows[:] += trains.sum(), (~trains).sum()
-            X = frame[source.features]
-            if not trains.all():
-                X, weight = X[trains], None if weight is None else weight[trains]
-            if len(X):
-                yield X, weight
-        if not n_rows[0]:
-            raise ValueError(
-                f"the weights in column {source.weight!r} are zero for every row: nothing is left "
-                "to fit"
-            )
-
-    header = source.table.header(source.features)
-    estimator.encoder_ = TableEncoder(
-        categorical_features=estimator.categorical_features,
-        numeric=estimator.numeric_encoding,
-        max_onehot=estimator.max_onehot,
-        min_frequency=estimator.min_frequency,
-    ).fit_batches(
-        batches(),
-        header=header,
-        n_sample=min(_SAMPLE_ROWS, max(1000, limit // 64 // len(header.columns))),
-        max_distinct=limit // 4 // _CATEGORY_BYTES,
-        seed=fold_in(source.seed, _SAMPLE),
-        owner=estimator,
-    )
-    learner.finish(estimator, source.targets)
-    return int(n_rows[0]), int(n_rows[1])

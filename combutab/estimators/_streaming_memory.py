@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from dataclasses import dataclass
 from numbers import Integral
@@ -89,14 +88,11 @@ def plan_memory(limit: int, costs: RowCosts, job: Job, n_val: int) -> MemoryPlan
     ValueError
         If the limit is too small; it says how much is needed.
     """
-    shape, n_members, batch_size = job.shape, len(job.members), job.config.batch_size
+    spec, n_members, batch_size = job.spec, len(job.members), job.config.batch_size
     itemsize = job.config.precision.dtype.itemsize
-    widths = (shape.n_inputs, *shape.hidden, shape.n_outputs)
-    weights = sum((a + 1) * b for a, b in itertools.pairwise(widths))
-    weights += sum(c * min(shape.embedding_dim, c) for c in shape.cardinalities)
     fixed = _RESERVE + n_val * costs.encoded
-    fixed += n_members * itemsize * weights * _NETWORK_COPIES
-    fixed += n_members * itemsize * batch_size * sum(widths) * _STEP_COPIES
+    fixed += n_members * itemsize * spec.n_weights * _NETWORK_COPIES
+    fixed += n_members * itemsize * batch_size * sum(spec.widths) * _STEP_COPIES
     row = costs.encoded + _ORDER_BYTES * n_members
     read = costs.read + 2 * costs.encoded
     needed = fixed + costs.open_group + _FEWEST * read + 2 * batch_size * row

@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from combutab._device import Precision, resolve_device
-from combutab._random import fold_in, random_permutations, random_uniform
+from combutab._random import Purpose, derive, random_permutations, random_uniform
 from combutab.estimators._class_weights import check_weights
+from combutab.estimators._data import encoded_rows
+from combutab.estimators._fitted import Fitted
 from combutab.estimators._streaming_memory import MemoryPlan
 from combutab.estimators._streaming_targets import TargetLearner
 from combutab.preprocessing import ParquetTable, RowGroup
 from combutab.training import Rows
-
-_SPLIT, _BLOCKS = 2, 5  # purposes of the estimator's seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +43,8 @@ class Source:
     ) -> Iterator[tuple[pd.DataFrame, np.ndarray | None, np.ndarray]]:
         """Rows of weight above 0, at most n_rows at a time: all columns, weights, which train."""
         for first, frame in self.table.batches(self.columns, n_rows, groups):
-            draws = random_uniform([fold_in(self.seed, _SPLIT)], len(frame), first=first)[0]
+            key = derive(self.seed, Purpose.SPLIT)
+            draws = random_uniform([key], len(frame), first=first)[0]
             trains = draws.numpy() >= self.held_out
             weight = None
             if self.weight is not None:
@@ -68,19 +68,6 @@ class Source:
         return weight
 
 
-@dataclass(frozen=True, eq=False)
-class _Encoded:
-    """Rows as arrays: what ``Rows`` holds as tensors."""
-
-    dense: np.ndarray
-    codes: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray | None
-
-    def __len__(self) -> int:
-        return len(self.dense)
-
-
 class ParquetRows:
     """Training rows of Parquet files, as ``combutab.training.RowStream``.
 
@@ -90,7 +77,8 @@ class ParquetRows:
     Parameters
     ----------
     source : Source
-    estimator : MLPClassifier or MLPRegressor, with its encoding and target learned
+    estimator : Fitted
+        Which has learned its encoding.
     learner : TargetLearner, which learned the target
     n_rows : int
         Training rows in all.
@@ -99,7 +87,7 @@ class ParquetRows:
     """
 
     def __init__(
-        self, source: Source, estimator: Any, learner: TargetLearner, n_rows: int, n_read: int
+        self, source: Source, estimator: Fitted, learner: TargetLearner, n_rows: int, n_read: int
     ) -> None:
         self.source, self.estimator, self.learner = source, estimator, learner
         self.n_rows, self.plan = n_rows, MemoryPlan(n_read, 1, n_rows)
@@ -119,9 +107,9 @@ class ParquetRows:
         parts = self._in_order() if in_order else self._by_turns(epoch)
         for part in self._encoded(parts, validation=False):
             taken = 0
-            while taken < len(part):
-                self._buffer = self._buffer or _empty(part, size, self.dtype)
-                n = min(len(part) - taken, size - filled)
+            while taken < len(part.dense):
+                self._buffer = self._buffer or _empty(part, size)
+                n = min(len(part.dense) - taken, size - filled)
                 _copy(part, taken, self._buffer, filled, n)
                 taken, filled = taken + n, filled + n
                 if filled == size:
@@ -144,11 +132,11 @@ class ParquetRows:
         """The validation rows, in the table's order; none where there are none."""
         rows, filled = None, 0
         for part in self._encoded(self._in_order(), validation=bool(n_rows)):
-            rows = rows or _empty(part, n_rows, self.dtype)
+            rows = rows or _empty(part, n_rows)
             if not n_rows:
                 break
-            _copy(part, 0, rows, filled, len(part))
-            filled += len(part)
+            _copy(part, 0, rows, filled, len(part.dense))
+            filled += len(part.dense)
         assert rows is not None
         return self._to_device(rows, n_rows)
 
@@ -158,7 +146,7 @@ class ParquetRows:
     def _by_turns(self, epoch: int) -> Iterator[Any]:
         """Parts of several row groups by turns, the groups in a random order."""
         groups = self.source.table.groups
-        key = fold_in(self.source.seed, _BLOCKS, epoch)
+        key = derive(self.source.seed, Purpose.ROW_GROUPS, epoch)
         order = random_permutations([key], [len(groups)])[0].tolist()
         n_lanes = min(self.plan.lanes, len(groups))
         shuffled = [groups[i] for i in order]
@@ -172,7 +160,7 @@ class ParquetRows:
                 yield part
                 lanes.append(lane)
 
-    def _encoded(self, parts: Iterator[Any], *, validation: bool) -> Iterator[_Encoded]:
+    def _encoded(self, parts: Iterator[Any], *, validation: bool) -> Iterator[Rows]:
         source = self.source
         for frame, weight, trains in parts:
             kept = ~trains if validation else trains
@@ -181,37 +169,27 @@ class ParquetRows:
                     continue
                 frame, weight = frame[kept], None if weight is None else weight[kept]
             table = self.estimator.encoder_.encode(frame[source.features], owner=self.estimator)
-            y = self.learner.encode(self.estimator, frame[source.targets])
+            y = self.learner.encode(frame[source.targets])
             if not validation:
                 weight = self.learner.weigh(y, weight)
-            yield _Encoded(table.dense, table.codes, y, weight)
+            yield encoded_rows(table, y, weight, self.dtype)
 
     def _to_device(self, rows: Rows, n: int) -> Rows:
-        tensors = (rows.dense, rows.y, rows.codes, rows.weight)
-        return Rows(*(None if t is None else t[:n].to(self.device) for t in tensors))  # type: ignore[arg-type]
+        return rows.each(lambda tensor: tensor[:n].to(self.device))
 
 
-def _empty(part: _Encoded, n_rows: int, dtype: torch.dtype) -> Rows:
+def _empty(part: Rows, n_rows: int) -> Rows:
     """Room for rows like those of a part."""
-    labels = part.y.dtype == np.int64
-    return Rows(
-        torch.empty(n_rows, part.dense.shape[1], dtype=dtype),
-        torch.empty(n_rows, *part.y.shape[1:], dtype=torch.int64 if labels else dtype),
-        torch.empty(n_rows, part.codes.shape[1], dtype=torch.int64)
-        if part.codes.shape[1]
-        else None,
-        None if part.weight is None else torch.empty(n_rows, dtype=dtype),
-    )
+    return part.each(lambda tensor: tensor.new_empty(n_rows, *tensor.shape[1:]))
 
 
-def _copy(part: _Encoded, start: int, rows: Rows, at: int, n: int) -> None:
+def _copy(part: Rows, start: int, rows: Rows, at: int, n: int) -> None:
     """Copy n rows of a part, from ``start`` on, to ``rows``, from ``at`` on."""
-    pairs = (
+    for source, target in (
         (part.dense, rows.dense),
         (part.y, rows.y),
         (part.codes, rows.codes),
         (part.weight, rows.weight),
-    )
-    for array, tensor in pairs:
-        if array is not None and tensor is not None:
-            tensor[at : at + n] = torch.from_numpy(array[start : start + n])
+    ):
+        if source is not None and target is not None:
+            target[at : at + n] = source[start : start + n]

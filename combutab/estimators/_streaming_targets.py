@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from combutab.estimators._class_weights import check_weights, weights_of_classes
 from combutab.estimators._targets import as_numbers
 from combutab.preprocessing import RunningMoments
+
+if TYPE_CHECKING:
+    from combutab.estimators._classifier import MLPClassifier
+    from combutab.estimators._regressor import MLPRegressor
 
 
 class TargetLearner(Protocol):
@@ -24,10 +28,10 @@ class TargetLearner(Protocol):
     def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
         """Take complete targets, (n, n_targets), their weights, and which rows train."""
 
-    def finish(self, estimator: Any, names: list[str]) -> None:
+    def finish(self, names: list[str]) -> None:
         """Set what the estimator learns of its target."""
 
-    def encode(self, estimator: Any, y: pd.DataFrame) -> np.ndarray:
+    def encode(self, y: pd.DataFrame) -> np.ndarray:
         """Targets -> what the loss takes."""
 
     def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
@@ -43,11 +47,12 @@ def _factor(y: pd.Series) -> tuple[np.ndarray, np.ndarray]:
 
 
 class LabelCounts:
-    """The classes of one column, and how many training rows each has."""
+    """The classes of a classifier's column, and how many training rows each has."""
 
     kinds, single = "biufC", True
 
-    def __init__(self) -> None:
+    def __init__(self, estimator: MLPClassifier) -> None:
+        self._estimator = estimator
         self._counts: dict[Any, int] = {}
         self._by_class: np.ndarray | None = None
 
@@ -60,8 +65,9 @@ class LabelCounts:
         for label, count in zip(labels[occurs].tolist(), counts[occurs].tolist(), strict=True):
             self._counts[label] = self._counts.get(label, 0) + count
 
-    def finish(self, estimator: Any, names: list[str]) -> None:
+    def finish(self, names: list[str]) -> None:
         """Set the estimator's classes."""
+        estimator = self._estimator
         labels = np.unique(np.array(list(self._counts)))
         if labels.dtype.kind in "US":  # as those of a column of a DataFrame
             labels = labels.astype(object)
@@ -78,15 +84,16 @@ class LabelCounts:
         elif estimator.class_weight is not None:
             self._by_class = weights_of_classes(estimator.class_weight, estimator.classes_)
 
-    def encode(self, estimator: Any, y: pd.DataFrame) -> np.ndarray:
+    def encode(self, y: pd.DataFrame) -> np.ndarray:
         """Labels -> (n,) class numbers, or (n, 1) floats for two classes."""
         labels, places = _factor(y.iloc[:, 0])
-        known = np.isin(labels, estimator.classes_)
-        numbers = np.searchsorted(estimator.classes_, labels[known])
+        classes = self._estimator.classes_
+        known = np.isin(labels, classes)
+        numbers = np.searchsorted(classes, labels[known])
         table = np.zeros(len(labels), dtype=np.int64)  # labels of no row stay 0
         table[known] = numbers
         target = table[places]
-        return target if len(estimator.classes_) > 2 else target.astype(np.float64)[:, None]
+        return target if len(classes) > 2 else target.astype(np.float64)[:, None]
 
     def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         """Weights times those of the classes."""
@@ -100,11 +107,12 @@ class LabelCounts:
 
 
 class TargetMoments:
-    """Means and standard deviations of one or several targets."""
+    """Means and standard deviations of a regressor's targets."""
 
     kinds, single = "biuf", False
 
-    def __init__(self) -> None:
+    def __init__(self, estimator: MLPRegressor) -> None:
+        self._estimator = estimator
         self._running: RunningMoments | None = None
 
     def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
@@ -114,16 +122,16 @@ class TargetMoments:
             self._running = RunningMoments(y.shape[1], lambda j: f"column {names[j]!r}", "y")
         self._running.add(_targets(y), weight)
 
-    def finish(self, estimator: Any, names: list[str]) -> None:
+    def finish(self, names: list[str]) -> None:
         """Set the estimator's shift and scale."""
         assert self._running is not None
         stats = self._running.result()
-        estimator._check_range(stats.low.min())
-        estimator._learn_target(len(names) == 1, stats)
+        self._estimator._check_range(stats.low.min())
+        self._estimator._learn_target(len(names) == 1, stats)
 
-    def encode(self, estimator: Any, y: pd.DataFrame) -> np.ndarray:
+    def encode(self, y: pd.DataFrame) -> np.ndarray:
         """Targets -> (n, n_targets), scaled."""
-        return estimator._scale_target(_targets(y))
+        return self._estimator._scale_target(_targets(y))
 
     def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         """The weights as they are."""

@@ -118,7 +118,7 @@ def _absorbed(
     if isinstance(result, Exception):
         return result
     try:
-        estimator._absorb(job, result)
+        estimator._keep(job, result)
     except ValueError as error:  # it diverged
         return error
     return None
@@ -203,14 +203,14 @@ def _warn_of_retraining(
 
 def _prepare(task: FitTask, encoded: dict[object, tuple[Any, dict[str, Any]]]) -> Job:
     estimator = task.estimator
-    estimator._check_parameters()
+    estimator._validate()
     key = (task.data_key, type(estimator), estimator._data_key())
     if key in encoded:
         prepared, learned = encoded[key]
         estimator.__dict__.update(learned)
     else:
-        prepared = estimator._prepare(task.X, task.y, task.sample_weight)
+        prepared = estimator._encode(task.X, task.y, task.sample_weight)
         parameters = estimator.get_params(deep=False)
         learned = {n: v for n, v in vars(estimator).items() if n not in parameters}
         encoded[key] = prepared, learned
-    return estimator._job(prepared)
+    return estimator._build(prepared)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pandas as pd
 import torch
 
-from combutab.training import Callback, EpochReport, Rows, StackedNetwork
+from combutab.training import Callback, EpochReport, Rows, TrainableNetwork
 
 from ._activation_stats import PAPERS_NOISES, Look, Noise
 from ._layer_taps import open_stack
@@ -83,7 +83,7 @@ class ActivationRecorder(Callback):
         self._before += self._n_members
         self._n_members = n_members
 
-    def on_epoch_network(self, report: EpochReport, network: StackedNetwork, data: Rows) -> None:
+    def on_epoch_network(self, report: EpochReport, network: TrainableNetwork, data: Rows) -> None:
         if report.epoch > 1 and report.epoch % self.every:
             return
         n = len(data.dense)

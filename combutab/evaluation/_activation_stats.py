@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from combutab._random import fold_in, seed_from
+from combutab._random import Purpose, derive, seed_from
 from combutab.nn import StackedActivation
 
 from ._layer_taps import (
@@ -234,7 +234,8 @@ class _Watch:
         self.scale_tol = scale_tol
         self.found: dict[str, _LayerTotals] = {}
         self.generators = [
-            torch.Generator().manual_seed(fold_in(seed, k) >> 1) for k in range(len(noises))
+            torch.Generator().manual_seed(derive(seed, Purpose.ACTIVATION_NOISE, k) >> 1)
+            for k in range(len(noises))
         ]
 
     def batch(self, arguments: tuple[Tensor, ...], taps: dict[str, nn.Module]) -> None:

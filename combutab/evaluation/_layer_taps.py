@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from combutab import activations
-from combutab.activations import observer
+from combutab.activations._known import observer
 from combutab.nn import StackedActivation, StackedNorm
 
 Layers = str | Sequence[str] | type[nn.Module] | Sequence[type[nn.Module]] | None

@@ -138,8 +138,8 @@ def robustness(
     >>> found = robustness(models, X, y, corruptions=["gaussian_noise", "scale"], baseline="tree")
     >>> found.summary[["estimator", "clean", "corrupted", "mce"]].round(2)
       estimator  clean  corrupted   mce
-    0    linear   0.97       0.81  1.16
-    1      tree   0.96       0.84  1.00
+    0    linear   0.97       0.81  1.14
+    1      tree   0.96       0.83  1.00
     """
     models = dict(estimator) if isinstance(estimator, Mapping) else {_class(estimator): estimator}
     table, is_array = _as_table(X_test, "X_test")

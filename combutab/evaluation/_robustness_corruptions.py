@@ -11,6 +11,8 @@ from zlib import crc32
 import numpy as np
 import pandas as pd
 
+from combutab._random import Purpose, derive
+
 from ._efficacy_tables import seed_of
 from ._robustness_columns import (
     Column,
@@ -263,21 +265,24 @@ class Corrupter:
         """The table gone wrong."""
         key = crc32(name.encode())
         if not isinstance(corruption, Corruption):
-            found = corruption(table.copy(), severity, np.random.default_rng([self.seed, key]))
+            found = corruption(table.copy(), severity, self._draws(Purpose.CORRUPTION, key))
             _check_result(found, table, name)
             return found
         level = corruption.levels[severity - 1]
         names = self.acted_on(corruption)
         if corruption.share_of_columns:
-            order = np.random.default_rng([self.seed, key]).permutation(len(names))
+            order = self._draws(Purpose.CORRUPTION, key).permutation(len(names))
             names = [names[i] for i in order[: max(1, round(level * len(names)))]]
         places = {column: place for place, column in enumerate(self.columns)}
         changed = {}
         for column in names:
-            rng = np.random.default_rng([self.seed, key, places[column]])
+            rng = self._draws(Purpose.CORRUPTED_COLUMN, key, places[column])
             reference = self.columns[column]
             changed[column] = corruption.change(table[column], reference, level, rng)
         return replaced(table, changed)
+
+    def _draws(self, purpose: Purpose, *positions: int) -> np.random.Generator:
+        return np.random.default_rng(derive(self.seed, purpose, *positions))
 
 
 def read_corruptions(

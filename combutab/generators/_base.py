@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from combutab._device import Precision, mind_forks, resolve_device
-from combutab._random import fold_in, seed_from
+from combutab._random import Purpose, derive, seed_from
 from combutab.generators._conditions import read_conditions, read_each
 from combutab.generators._constraints import check_tries
 from combutab.generators._errors import fall_short
@@ -25,10 +25,9 @@ from combutab.generators._sampling import Allowed, Sampler
 from combutab.generators._saving import load_generator, save_generator
 from combutab.generators._train import Training
 from combutab.generators._wanted import Points, write_each
-from combutab.nn import Member, MLPShape, RowSpans, StackedNetwork, check_activation
+from combutab.nn import Member, RowSpans, StackedNetwork, check_activation, check_proxy_norm
 
 _LOSSES = ("loss", "generator_loss", "discriminator_loss")
-_SAMPLE = 3  # a purpose of the estimator's seed
 
 
 class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
@@ -154,7 +153,7 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         widths = {width for widths in self._all_widths() for width in widths}
         for width in widths if self.activation != "original" else ():
             check_activation(self.activation, width, proxy_norm=self.proxy_norm, twice=self._twice)
-        MLPShape(1, (), 1, normalization=self.normalization, proxy_norm=self.proxy_norm)
+        check_proxy_norm(self.proxy_norm, self.normalization)
         for callback in self.callbacks or ():
             if not callable(getattr(callback, "on_epoch_end", None)):
                 raise ValueError(
@@ -314,9 +313,9 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
 
     def _sample_key(self, random_state: Any) -> int:
         if random_state is not None:
-            return fold_in(seed_from(random_state), _SAMPLE)
+            return derive(seed_from(random_state), Purpose.SAMPLE)
         self._n_sampled += 1
-        return fold_in(self._seed, _SAMPLE, self._n_sampled - 1)
+        return derive(self._seed, Purpose.SAMPLE, self._n_sampled - 1)
 
     def _sampler(self) -> Sampler:
         """What makes rows, with what it learned."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from combutab._device import Precision
 from combutab._model_files import loadable
-from combutab._random import fold_in
+from combutab._random import Purpose, derive
 from combutab.generators._base import BaseGenerator
 from combutab.generators._constraints import (
     COUNT,
@@ -26,8 +26,6 @@ from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
 from combutab.generators._sampling import Allowed, Sampler
 from combutab.generators._validation import EnergyDistance
 from combutab.nn import ActivationSpec, Member, RowSpans, StackedGenerator
-
-_NOISE, _GUMBEL = 1, 2  # purposes of a sample's key
 
 
 @loadable
@@ -290,11 +288,11 @@ class CTGAN(BaseGenerator):
         condition: Tensor,
         allowed: Allowed,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        noise_keys = [fold_in(key, _NOISE) for key in keys]
+        noise_keys = [derive(key, Purpose.LATENT) for key in keys]
         noise = normals(noise_keys, n_rows, shape.embedding_dim, device=spans.device)
         raw = network(noise.to(spans.dtype), condition).to(spans.dtype)
         raw, mass = spans.restrict(raw, allowed)
-        draw_keys = [fold_in(key, _GUMBEL) for key in keys]
+        draw_keys = [derive(key, Purpose.CODES) for key in keys]
         # what training's Gumbel-softmax stands for: one draw from each span's softmax
         uniform = uniforms(draw_keys, n_rows, spans.n_spans, device=spans.device)
         return *spans.sample(raw, uniform), mass

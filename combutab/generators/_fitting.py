@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from combutab._device import Precision, mind_forks
-from combutab._random import fold_in, random_permutations, seed_from
+from combutab._random import Purpose, derive, random_permutations, seed_from
 from combutab.generators._checkpoints import Checkpoint
 from combutab.generators._errors import data_error
 from combutab.generators._memory import check_memory
@@ -24,7 +24,6 @@ from combutab.nn import Member, RowSpans
 from combutab.preprocessing import ModeEncoder
 from combutab.training import ProgressBar, uninterrupted
 
-_MEMBER, _ENCODER, _HELD_OUT, _VALIDATE = 1, 2, 4, 5  # purposes of an estimator's seed
 # what the members of one stack may differ in, beside the rates
 _OWN = {"activation", "n_members", "random_state"}
 
@@ -139,7 +138,7 @@ def fit_generators(
         discrete_columns=discrete_columns,
         min_frequency=first.min_frequency,
         identifiers=first.identifiers,
-        random_state=fold_in(seed, _ENCODER) >> 32,
+        random_state=derive(seed, Purpose.ENCODER) >> 32,
         n_jobs=max(1, torch.get_num_threads()),
     )
     try:
@@ -158,7 +157,7 @@ def fit_generators(
     check_memory(first, encoder, spans, len(owners))
     if spans.width:  # all columns are constant otherwise: nothing to learn
         members = [
-            Member(fold_in(seed, _MEMBER, j), models[i].activation)
+            Member(derive(seed, Purpose.MEMBER, j), models[i].activation)
             for i in order
             for j in range(models[i].n_members)
         ]
@@ -204,7 +203,7 @@ def _hold_out(model: Any, rows: TableRows, seed: int) -> tuple[TableRows, TableR
             f"{len(rows) - n_held} to train on and {n_held} to validate on, which takes 1 and 2; "
             "change it, or set early_stopping=False"
         )
-    order = random_permutations([fold_in(seed, _HELD_OUT)], [len(rows)])[0]
+    order = random_permutations([derive(seed, Purpose.HELD_OUT)], [len(rows)])[0]
     order = order.to(rows.codes.device)
     return tuple(  # type: ignore[return-value]
         TableRows(rows.values[part], rows.codes[part])
@@ -217,7 +216,7 @@ def _validation(
 ) -> Validation:
     network = training.networks[model._sampled_network]
     sampler = Sampler(encoder, model._shape_of_network(), network, spans, model._make)
-    keys = [fold_in(plan.member.seed, _VALIDATE) for plan in training.plans]
+    keys = [derive(plan.member.seed, Purpose.VALIDATION) for plan in training.plans]
     name, measure = model._statistic(training, held_out, sampler, keys)
     return Validation(name, measure, network, model.n_iter_no_change)
 

@@ -8,14 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from combutab._random import fold_in, random_uniform
+from combutab._random import Purpose, derive, random_uniform
 from combutab.generators._noise import Blocks, log_exponentials, normals, uniforms
 from combutab.generators._records import GeneratorPlan, TableRows
 from combutab.nn import MaskMaker, RowSpans, StackedCritic
 from combutab.training import ConditionSampler
-
-# purposes of a step's key
-_CONDITIONS, _NOISE, _GUMBEL, _MASKS, _MIX = range(5)
 
 
 class Asked(NamedTuple):
@@ -107,14 +104,14 @@ class GANDraws:
         """Where between real and fake rows the critic's slope is taken, (M, n_groups)."""
         return self._critic_draws(at)[0]
 
-    def _keys(self, steps: range, purpose: int) -> list[int]:
-        return [fold_in(seed, at, purpose) for at in steps for seed in self._seeds]
+    def _keys(self, steps: range, purpose: Purpose) -> list[int]:
+        return [derive(seed, purpose, at) for at in steps for seed in self._seeds]
 
     def _by_step(self, drawn: Tensor) -> Tensor:
         return drawn.unflatten(0, (-1, len(self._seeds)))
 
     def _draw_conditions(self, steps: range) -> list[Tensor]:
-        keys = self._keys(steps, _CONDITIONS)
+        keys = self._keys(steps, Purpose.GAN_CONDITIONS)
         if self._sampler is None:
             draws = random_uniform(keys, self.batch_size, self._device)
             row = (draws * len(self.rows)).long().clamp_(max=len(self.rows) - 1)
@@ -125,17 +122,17 @@ class GANDraws:
         return [self._by_step(x) for x in (self._categories[drawn.span], drawn.code, drawn.row)]
 
     def _draw_noise(self, steps: range) -> list[Tensor]:
-        keys, shape = self._keys(steps, _NOISE), (self.batch_size, self.n_noise)
+        keys, shape = self._keys(steps, Purpose.GAN_NOISE), (self.batch_size, self.n_noise)
         return [self._by_step(normals(keys, *shape, device=self._device))]
 
     def _draw_uniforms(self, steps: range) -> list[Tensor]:
-        keys, shape = self._keys(steps, _GUMBEL), (self._n_logits, self.batch_size)
+        keys, shape = self._keys(steps, Purpose.GAN_GUMBEL), (self._n_logits, self.batch_size)
         return [self._by_step(uniforms(keys, *shape, device=self._device))]
 
     def _draw_exponentials(self, steps: range) -> list[Tensor]:
         return [log_exponentials(uniform) for uniform in self._draw_uniforms(steps)]
 
     def _draw_for_critics(self, steps: range) -> list[Tensor]:
-        mix = uniforms(self._keys(steps, _MIX), self.n_groups, device=self._device)
-        masks = self._masks.draw(self._keys(steps, _MASKS), 3 * self.n_groups)
+        mix = uniforms(self._keys(steps, Purpose.GAN_MIX), self.n_groups, device=self._device)
+        masks = self._masks.draw(self._keys(steps, Purpose.GAN_MASKS), 3 * self.n_groups)
         return [self._by_step(x) for x in (mix, *masks)]

@@ -1,4 +1,4 @@
-"""The gradients of a step of GANs: by autograd for any network, or written out."""
+"""The gradients of a step of GANs: by autograd, or in memory of their own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from torch import Tensor
 
 from combutab.generators._gan_draws import Asked, GANDraws
 from combutab.nn import (
-    BlockPass,
-    CriticPass,
+    PenaltyPass,
     RowSpans,
     Scratch,
     SpanColumns,
@@ -40,16 +39,9 @@ def make_steps(
     draws: GANDraws,
     context: Callable[[], AbstractContextManager[object]] | None,
 ) -> GANSteps:
-    """The fastest steps for these networks; ``context`` is autocast's, where there is one."""
-    written_out = (
-        context is None
-        and generator.device.type == "cpu"
-        and draws.batch_size > 1
-        and BlockPass.fits(generator)
-        and CriticPass.fits(critic)
-    )
-    if written_out:
-        return InPlaceSteps(generator, critic, spans, draws)
+    """The fastest steps on this device; ``context`` is autocast's, where there is one."""
+    if context is None and generator.device.type == "cpu":
+        return ChainSteps(generator, critic, spans, draws)
     return AutogradSteps(generator, critic, spans, draws, context or torch.enable_grad)
 
 
@@ -118,82 +110,96 @@ def _wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-class InPlaceSteps:
-    """One member after the other in memory that is allocated once; the numbers are the same."""
+_PENALTY = 10.0  # the paper's weight of the gradient penalty
+
+
+class ChainSteps:
+    """In memory that is allocated once; the numbers are the same."""
 
     def __init__(
         self, generator: StackedGenerator, critic: StackedCritic, spans: RowSpans, draws: GANDraws
     ) -> None:
         self.spans, self.draws = spans, draws
-        self.n_columns = critic.n_inputs
-        memory = [Scratch(spans.dtype, spans.device) for _ in range(3)]
-        self._scratch, members = memory[2], range(generator.n_members)
-        self._generators = [BlockPass(generator, m, memory[0]) for m in members]
-        self._critics = [CriticPass(critic, m, memory[1]) for m in members]
+        self._n_columns, self._members = critic.n_inputs, range(critic.n_members)
+        self._generator, self._critic = generator.chain(), critic.chain()
+        self._penalty = PenaltyPass(self._critic)
+        self._scratch = Scratch(spans.dtype, spans.device)
         self._columns = SpanColumns(spans, self._scratch)
 
-    def _fakes(self, at: int, member: int, condition: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Raw outputs, and the rows that they are, columns first."""
-        run, batch = self._generators[member], self.draws.batch_size
-        inputs = run.inputs(batch)
-        inputs[:, : self.draws.n_noise] = self.draws.noise(at)[member]
-        _write_one_hot(inputs[:, self.draws.n_noise :], condition)
-        raw = run.forward(batch, columns_first=True)
-        return raw, self._columns.activate(raw, self.draws.log_exponentials(at)[member])
+    def _fakes(self, at: int, condition: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Raw outputs, and the rows that they are, columns first: (M, width, batch)."""
+        inputs = self._generator.inputs(self.draws.batch_size)
+        inputs[..., : self.draws.n_noise] = self.draws.noise(at)
+        _write_one_hot(inputs[..., self.draws.n_noise :], condition)
+        raw = self._generator.forward(inputs, columns_first=True)
+        fake, noise = self._scratch("fake", *raw.shape), self.draws.log_exponentials(at)
+        for m in self._members:
+            self._columns.activate(raw[m], noise[m], fake[m])
+        return raw, fake
 
-    def _where(self, asked: Asked, member: int) -> Tensor | None:
+    def _where(self, asked: Asked) -> Tensor | None:
         if asked.span is None or asked.code is None:
             return None
-        return self.spans.condition_column(asked.span[member], asked.code[member]).unsqueeze(1)
+        return self.spans.condition_column(asked.span, asked.code).unsqueeze(-1)
 
     @torch.no_grad()
     def critic(self, at: int) -> Tensor:
         """As ``GANSteps.critic``."""
-        asked, masks, mix = self.draws.asked(at), self.draws.masks(at), self.draws.mix(at)
-        batch, n_groups, width = self.draws.batch_size, self.draws.n_groups, self.spans.width
-        table, losses = self.draws.rows, []
-        for m, run in enumerate(self._critics):
-            condition = self._where(asked, m)
-            _, fake = self._fakes(at, m, condition)
-            rows = run.inputs(3 * n_groups)[: 2 * n_groups].view(2, batch, self.n_columns)
+        asked, masks, table = self.draws.asked(at), self.draws.masks(at), self.draws.rows
+        batch, n, width = self.draws.batch_size, self.draws.n_groups, self.spans.width
+        condition = self._where(asked)
+        _, fake = self._fakes(at, condition)
+        groups = self._critic.inputs(2 * n)  # the real ones, then the fake ones
+        for m in self._members:
+            real, made = groups[m].view(2, batch, self._n_columns)
             values = table.values.index_select(0, asked.row[m])
             codes = table.codes.index_select(0, asked.row[m])
-            self.spans.write_rows(rows[0, :, :width], values, codes)
-            rows[1, :, :width] = fake.t()
-            for part in rows:
-                _write_one_hot(part[:, width:], condition)
-            losses.append(run.fill_gradients(n_groups, mix[m], [mask[m] for mask in masks]))
-        return torch.stack(losses)
+            self.spans.write_rows(real[:, :width], values, codes)
+            made[:, :width] = fake[m].t()
+            for part in (real, made):
+                _write_one_hot(part[:, width:], None if condition is None else condition[m])
+        mix = self.draws.mix(at).to(groups.dtype).unsqueeze(-1)
+        between = self._scratch("between", len(groups), n, groups.shape[2])
+        torch.lerp(groups[:, n:], groups[:, :n], mix, out=between)
+        scores = self._critic.forward(groups, [mask[:, : 2 * n] for mask in masks])
+        loss = scores[:, n:].mean((1, 2)) - scores[:, :n].mean((1, 2))
+        grad = self._scratch("of scores", *scores.shape)
+        grad[:, :n], grad[:, n:] = -1 / n, 1 / n
+        self._critic.backward(grad)
+        rest = [mask[:, 2 * n :] for mask in masks]
+        return loss + self._penalty.add_gradients(between, rest, _PENALTY)
 
     @torch.no_grad()
     def generator(self, at: int) -> Tensor:
         """As ``GANSteps.generator``."""
-        asked = self.draws.asked(at)
-        masks = [mask[:, : self.draws.n_groups] for mask in self.draws.masks(at)]
-        batch, n_groups, width = self.draws.batch_size, self.draws.n_groups, self.spans.width
-        losses = []
-        for m, run in enumerate(self._critics):
-            condition = self._where(asked, m)
-            raw, fake = self._fakes(at, m, condition)
-            rows = run.inputs(n_groups).view(batch, self.n_columns)
-            rows[:, :width] = fake.t()
-            _write_one_hot(rows[:, width:], condition)
-            loss, of_rows = run.generator_loss(n_groups, [mask[m] for mask in masks])
-            grad = self._scratch("grad", width, batch)
-            grad.copy_(of_rows.view(batch, self.n_columns)[:, :width].t())
-            self._columns.activate_backward(grad, fake)
+        asked, batch = self.draws.asked(at), self.draws.batch_size
+        n, width = self.draws.n_groups, self.spans.width
+        condition = self._where(asked)
+        raw, fake = self._fakes(at, condition)
+        groups = self._critic.inputs(n)
+        rows = groups.view(len(groups), batch, self._n_columns)
+        rows[..., :width] = fake.transpose(1, 2)
+        _write_one_hot(rows[..., width:], condition)
+        scores = self._critic.forward(groups, [mask[:, :n] for mask in self.draws.masks(at)])
+        losses = -scores.mean((1, 2))
+        slope = self._scratch("of scores", *scores.shape).fill_(-1 / n)
+        by_groups = self._critic.backward(slope, to_inputs=True, to_weights=False)
+        assert by_groups is not None
+        grad = self._scratch("of rows", *fake.shape)
+        grad.copy_(by_groups.view(rows.shape)[..., :width].transpose(1, 2))
+        for m in self._members:
+            self._columns.activate_backward(grad[m], fake[m])
             if asked.span is not None and asked.code is not None:
                 # CTGAN section 4.3: the generator is to make the category that it was asked for
                 own = self._columns.cross_entropy(
-                    raw, asked.span[m], asked.code[m], grad, weight=1 / batch
+                    raw[m], asked.span[m], asked.code[m], grad[m], weight=1 / batch
                 )
-                loss = loss + own.mean()
-            self._generators[m].backward(grad, columns_first=True)
-            losses.append(loss)
-        return torch.stack(losses)
+                losses[m] += own.mean()
+        self._generator.backward(grad, columns_first=True)
+        return losses
 
 
 def _write_one_hot(into: Tensor, column: Tensor | None) -> None:
     into.zero_()
     if column is not None:
-        into.scatter_(1, column, 1.0)
+        into.scatter_(-1, column, 1.0)

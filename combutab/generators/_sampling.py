@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from combutab._device import Precision
-from combutab._random import fold_in, random_uniform
+from combutab._random import Purpose, derive, random_uniform
 from combutab.generators._found import Found
 from combutab.generators._records import SampledShape
 from combutab.generators._wanted import NEAREST, Codes, Points, Wanted, all_met
@@ -75,12 +75,13 @@ class Sampler:
             if made > max_tries * (max(n, _CHUNK) if len(found) else _CHUNK):
                 break
             chunk = self.chunk if made else min(self.chunk, n * (NEAREST if near else 1))
-            chunk_key = fold_in(key, made)
+            chunk_key = derive(key, Purpose.CHUNK, made)
             asked = self._asked(chunk, wanted, chunk_key)
             values, codes, mass = self._generate(chunk, *asked, chunk_key, allowed)
             table = self.encoder.decode(values, codes) if decoded else None
             mass[~all_met(wanted, codes, table)] = 0.0
-            uniform = random_uniform([fold_in(chunk_key, 2)], chunk)[0].numpy()
+            accepted = derive(chunk_key, Purpose.ACCEPTED)
+            uniform = random_uniform([accepted], chunk)[0].numpy()
             found.add(values, codes, mass, uniform)
             made += chunk
         return *found.first(n), made
@@ -113,7 +114,8 @@ class Sampler:
                 rows = np.flatnonzero(which == p)
                 which = np.where(which == p, FREE, which)
                 if spent <= limit:
-                    drawn = self.draw(len(rows), wanted, fold_in(key, p, 1), max_tries)
+                    own_key = derive(key, Purpose.PATTERN, p)
+                    drawn = self.draw(len(rows), wanted, own_key, max_tries)
                     rows, spent = rows[: len(drawn[0])], spent + drawn[2]
                     values[rows], codes[rows], missed[rows] = drawn[0], drawn[1], False
                 continue
@@ -129,7 +131,7 @@ class Sampler:
             found = []
             for start in range(0, len(rows), self.chunk):
                 part = which[rows[start : start + self.chunk]]
-                chunk_key = fold_in(key, made)
+                chunk_key = derive(key, Purpose.CHUNK, made)
                 new = self.generate(len(part), *self._rarest(asked[part]), chunk_key)
                 made += len(part)
                 met = ((asked[part] == FREE) | (new[1] == asked[part])).all(axis=1)
@@ -162,7 +164,7 @@ class Sampler:
         """As `generate`, of codes that are allowed alone, and how probable these were, (n,)."""
         n_members = self.shape.n_members
         share = -(-n // n_members)
-        keys = [fold_in(key, i) for i in range(n_members)]
+        keys = [derive(key, Purpose.CHUNK_MEMBER, i) for i in range(n_members)]
         values, codes, mass = self._run(keys, share, span, code, allowed)
         # row by row from each member in turn
         rows = n_members * share
@@ -202,7 +204,7 @@ class Sampler:
         if discrete:
             share = [counts[i][codes].sum() for i, codes in discrete]
             rarest, allowed = discrete[int(np.argmin(share))]
-            draws = random_uniform([fold_in(key, 1)], n)[0].numpy()
+            draws = random_uniform([derive(key, Purpose.ASKED)], n)[0].numpy()
             span[:], code[:] = rarest, allowed[_invert(counts[rarest][allowed], draws)]
         return span, code
 
@@ -232,7 +234,7 @@ class Sampler:
 
         span, code = deal(span), deal(code)
         free = span == FREE
-        draws = random_uniform([fold_in(key, 0) for key in keys], 2 * share)
+        draws = random_uniform([derive(key, Purpose.CONDITIONS) for key in keys], 2 * share)
         which, place = draws.view(*shape, 2).numpy()[free].T
         span[free] = np.array(spans.categories)[(which * len(spans.categories)).astype(int)]
         for i in spans.categories:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from combutab._device import Precision
 from combutab._model_files import loadable
-from combutab._random import fold_in
+from combutab._random import Purpose, derive
 from combutab.generators._base import BaseGenerator
 from combutab.generators._constraints import (
     NOT_NEGATIVE,
@@ -24,8 +24,6 @@ from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
 from combutab.generators._sampling import Allowed, Sampler
 from combutab.generators._vae import VAEConfig, VAETraining
 from combutab.nn import ActivationSpec, Member, RowSpans, StackedRowDecoder
-
-_LATENT, _CODES, _VALUES = 1, 2, 3  # purposes of a sample's key
 
 
 @loadable
@@ -236,19 +234,19 @@ class TVAE(BaseGenerator):
         condition: Tensor,
         allowed: Allowed,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        def keys_of(purpose: int) -> list[int]:
-            return [fold_in(key, purpose) for key in keys]
+        def keys_of(purpose: Purpose) -> list[int]:
+            return [derive(key, purpose) for key in keys]
 
-        latent = normals(keys_of(_LATENT), n_rows, shape.embedding_dim, device=spans.device)
+        latent = normals(keys_of(Purpose.LATENT), n_rows, shape.embedding_dim, device=spans.device)
         raw, sigma = network(latent.to(spans.dtype))
         # the most probable code is as it is: rows of other codes are for the sampler to leave out
         raw, mass = spans.restrict(raw.to(spans.dtype), {} if self.argmax else allowed)
         codes = None
         if not self.argmax:
-            codes = uniforms(keys_of(_CODES), n_rows, spans.n_spans, device=spans.device)
+            codes = uniforms(keys_of(Purpose.CODES), n_rows, spans.n_spans, device=spans.device)
         values, drawn = spans.sample(raw, codes)
         # TVAE's values are normal about the decoder's: without this noise they vary too little
-        noise = normals(keys_of(_VALUES), n_rows, spans.n_values, device=spans.device)
+        noise = normals(keys_of(Purpose.VALUES), n_rows, spans.n_values, device=spans.device)
         return (values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn, mass
 
     @staticmethod

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from combutab._device import Precision
-from combutab._random import fold_in, random_permutations
+from combutab._random import Purpose, derive, random_permutations
 from combutab.generators._noise import Blocks, normals
 from combutab.generators._records import GeneratorPlan, TableRows, update
-from combutab.generators._vae_steps import InPlaceVAEStep
+from combutab.generators._vae_steps import ChainStep
 from combutab.nn import (
     RowSpans,
     StackedNetwork,
@@ -21,8 +21,6 @@ from combutab.nn import (
     fill_gradients,
 )
 from combutab.training import OptimizerConfig, RowOptimizer
-
-_ORDER, _NOISE = range(2)  # purposes of an epoch's, and of a step's key
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,8 @@ class VAETraining:
             for name, net in self.networks.items()
         }
         self._in_place = None
-        if config.precision.name != "bf16-mixed" and InPlaceVAEStep.fits(encoder, decoder):
-            self._in_place = InPlaceVAEStep(rows, spans, encoder, decoder, config.loss_factor)
+        if config.precision.name != "bf16-mixed" and device.type == "cpu":
+            self._in_place = ChainStep(rows, spans, encoder, decoder, config.loss_factor)
         n_numbers = len(plans) * config.batch_size * config.embedding_dim
         self._noise = Blocks(n_numbers, self._draw_noise)
         self.n_steps = -(-len(rows) // config.batch_size)
@@ -94,7 +92,7 @@ class VAETraining:
         """Train one epoch; returns each member's mean loss, (M,) on the device."""
         self.encoder.train()
         self.decoder.train()
-        keys = [fold_in(plan.member.seed, number, _ORDER) for plan in self.plans]
+        keys = [derive(plan.member.seed, Purpose.VAE_ORDER, number) for plan in self.plans]
         order = random_permutations(keys, [len(self.rows)] * len(keys), self.device)
         total = torch.zeros(len(self.plans), dtype=torch.float64, device=self.device)
         for step, index in enumerate(order.split(self.config.batch_size, dim=1)):
@@ -115,7 +113,8 @@ class VAETraining:
         return loss.detach()
 
     def _draw_noise(self, steps: range) -> list[Tensor]:  # (steps, M, batch, n_latent)
-        keys = [fold_in(plan.member.seed, at, _NOISE) for at in steps for plan in self.plans]
+        seeds = [plan.member.seed for plan in self.plans]
+        keys = [derive(seed, Purpose.VAE_NOISE, at) for at in steps for seed in seeds]
         n_rows = min(self.config.batch_size, len(self.rows))
         noise = self._normals(keys, n_rows)
         return [noise.unflatten(0, (-1, len(self.plans)))]

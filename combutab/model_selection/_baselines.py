@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import ConvergenceWarning
 
+from combutab._random import Purpose, derive
 from combutab.model_selection._plan import ComparisonPlan
 from combutab.model_selection._scores import METRICS, grade_classes, grade_numbers
 from combutab.preprocessing import binary_unit
@@ -80,8 +81,8 @@ def _guess(plan: ComparisonPlan, fold: int) -> dict[str, float]:
     scores = grade_classes(prior.predict_proba(unseen), prior.classes_, truth)
     draws = int(np.clip(_DRAWN_ROWS // len(test), 1, _DRAWS))
     drawn = [
-        DummyClassifier(strategy="stratified", random_state=_seed(plan, fold, draw)).fit(X, y)
-        for draw in range(draws)
+        DummyClassifier(strategy="stratified", random_state=key >> 32).fit(X, y)
+        for key in (derive(plan.random_state, Purpose.GUESSES, fold, i) for i in range(draws))
     ]
     f1 = [grade_classes(g.predict_proba(unseen), g.classes_, truth)["f1"] for g in drawn]
     return scores | {"f1": float(np.mean(f1))}
@@ -134,9 +135,6 @@ def _boosting(
         if plan.task == "classification"
         else HistGradientBoostingRegressor
     )
-    model = make(categorical_features=np.array([False] * n_dense + few), random_state=_seed(plan))
+    seed = derive(plan.random_state, Purpose.BASELINE) >> 32
+    model = make(categorical_features=np.array([False] * n_dense + few), random_state=seed)
     return model, lambda table: np.hstack([table.dense, table.codes.astype(np.float32)])
-
-
-def _seed(plan: ComparisonPlan, *key: int) -> int:
-    return int(np.random.SeedSequence((plan.random_state, *key)).generate_state(1)[0])

@@ -17,6 +17,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from combutab._device import resolve_device
+from combutab._random import Purpose, derive
 from combutab.estimators import BaseMLP, MLPClassifier, MLPRegressor
 from combutab.model_selection._scores import METRICS, Task
 from combutab.nn import ActivationSpec, build_activation
@@ -106,20 +107,19 @@ class ComparisonPlan:
 
     def encoder(self) -> TableEncoder:
         """An unfitted encoder of the table, as the networks have one."""
-        return _encoder(_make_estimator(self.task, **self.estimator_params))
+        return _make_estimator(self.task, **self.estimator_params)._new_encoder()
 
     def estimator(self, activation: str, *key: int) -> BaseMLP:
         """An unfitted network; ``key`` and the random state give its seed."""
         # A fold's networks have seeds of their own: shared ones would tie the folds together.
         # The activations share them, as they share the folds: their differences are paired.
-        seed = np.random.SeedSequence((self.random_state, *key)).generate_state(1)[0]
         return _make_estimator(
             self.task,
             activation=self.activations[activation],
             hidden_layer_sizes=self.hidden,
             max_iter=self.epochs,
             n_iter_no_change=float("inf"),
-            random_state=int(seed),
+            random_state=derive(self.random_state, Purpose.COMPARED, *key) >> 32,
             device=self.device,
             **self.estimator_params,
         )
@@ -399,21 +399,12 @@ def _baselines(baselines: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name for name in BASELINES if name in names)
 
 
-def _encoder(estimator: BaseMLP) -> TableEncoder:
-    return TableEncoder(
-        categorical_features=estimator.categorical_features,
-        numeric=estimator.numeric_encoding,
-        max_onehot=estimator.max_onehot,
-        min_frequency=estimator.min_frequency,
-    )
-
-
 def _n_inputs(X: Any, task: Task, params: dict[str, Any]) -> int:
     """Columns once encoded; what the encoder or the estimator refuses is found out here."""
     try:
         estimator = _make_estimator(task, **params)
         estimator._validate_params()
-        encoder = _encoder(estimator)
+        encoder = estimator._new_encoder()
         encoder.fit_encode(X)
     except (ValueError, TypeError) as error:
         raise ComparisonError(" ".join(str(error).split())) from error

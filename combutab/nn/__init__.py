@@ -2,8 +2,6 @@
 
 from combutab.nn._activation import ActivationSpec, StackedActivation, build_activation
 from combutab.nn._activation_check import check_activation
-from combutab.nn._block_pass import BlockPass
-from combutab.nn._critic_pass import CriticPass
 from combutab.nn._dropout import MaskMaker
 from combutab.nn._generative import (
     StackedCritic,
@@ -11,6 +9,7 @@ from combutab.nn._generative import (
     StackedRowDecoder,
     StackedRowEncoder,
 )
+from combutab.nn._inputs import StackedInputs
 from combutab.nn._layers import (
     INITIALISATIONS,
     NORMALIZATIONS,
@@ -18,22 +17,26 @@ from combutab.nn._layers import (
     StackedLinear,
     StackedNorm,
 )
-from combutab.nn._mlp import MLPShape, StackedMLP
+from combutab.nn._mlp import MLPSpec, StackedMLP
+from combutab.nn._network import ChainNetwork, TableNetwork
 from combutab.nn._penalty import frozen, gradient_penalty
-from combutab.nn._scratch import Scratch
 from combutab.nn._span_columns import SpanColumns
 from combutab.nn._spans import RowSpans
-from combutab.nn._stack import Member, StackedNetwork, fill_gradients
+from combutab.nn._spec import NetworkSpec
+from combutab.nn._stack import Member, StackedNetwork, check_proxy_norm, fill_gradients
+from combutab.nn.engine import Chain, PenaltyPass, Scratch
 
 __all__ = [
     "INITIALISATIONS",
     "NORMALIZATIONS",
     "ActivationSpec",
-    "BlockPass",
-    "CriticPass",
-    "MLPShape",
+    "Chain",
+    "ChainNetwork",
+    "MLPSpec",
     "MaskMaker",
     "Member",
+    "NetworkSpec",
+    "PenaltyPass",
     "RowSpans",
     "Scratch",
     "SpanColumns",
@@ -41,14 +44,17 @@ __all__ = [
     "StackedCritic",
     "StackedEmbedding",
     "StackedGenerator",
+    "StackedInputs",
     "StackedLinear",
     "StackedMLP",
     "StackedNetwork",
     "StackedNorm",
     "StackedRowDecoder",
     "StackedRowEncoder",
+    "TableNetwork",
     "build_activation",
     "check_activation",
+    "check_proxy_norm",
     "fill_gradients",
     "frozen",
     "gradient_penalty",

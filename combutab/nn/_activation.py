@@ -17,9 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from combutab._random import fold_in
+from combutab._random import Purpose, derive
 from combutab._seeded_draws import SeededDraws
-from combutab.activations import ProxyNorm, is_itself, is_known, make_activation
+from combutab.activations import ProxyNorm, make_activation
+from combutab.activations._known import is_itself, is_known
 
 ActivationSpec = str | Callable[[int], nn.Module]
 
@@ -65,20 +66,20 @@ class StackedModules(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         state = {name: getattr(self, key).unsqueeze(1) for name, key in self.names}
-        return _bound(self.skeleton, state)(x)
+        return bound(self.skeleton, state)(x)
 
 
-def _bound(module: nn.Module, state: dict[str, Tensor], prefix: str = "") -> nn.Module:
+def bound(module: nn.Module, state: dict[str, Tensor], prefix: str = "") -> nn.Module:
     """A copy of a known module with other tensors; threads may call one module's at once."""
-    bound = copy.copy(module)
+    twin = copy.copy(module)
     for own in ("_parameters", "_buffers"):
         tensors = getattr(module, own).items()
-        setattr(bound, own, {n: None if t is None else state[prefix + n] for n, t in tensors})
-    bound._modules = {
-        n: None if child is None else _bound(child, state, f"{prefix}{n}.")
+        setattr(twin, own, {n: None if t is None else state[prefix + n] for n, t in tensors})
+    twin._modules = {
+        n: None if child is None else bound(child, state, f"{prefix}{n}.")
         for n, child in module._modules.items()
     }
-    return bound
+    return twin
 
 
 class SeparateModules(nn.Module):
@@ -150,7 +151,7 @@ class SeparateModules(nn.Module):
     def _next_seed(self, i: int) -> int:
         assert self.n_draws is not None
         self.n_draws[i] += 1
-        return fold_in(self._seeds[i], int(self.n_draws[i])) >> 1
+        return derive(self._seeds[i], Purpose.ACTIVATION_CALL, int(self.n_draws[i])) >> 1
 
 
 @dataclass(frozen=True)

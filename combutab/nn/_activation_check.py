@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from combutab._seeded_draws import SeededDraws
-from combutab.activations import is_known
+from combutab.activations._known import is_known
 from combutab.nn._activation import ActivationSpec, build_activation
 
 

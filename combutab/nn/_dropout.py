@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from combutab._random import counters, random_int64_
-from combutab.activations import fused_masks_, fused_wanted
 
 
 class MaskMaker:
@@ -58,21 +57,14 @@ class MaskMaker:
         self._draws = torch.empty(0, dtype=torch.int64, device=self.device)
         self._masks = torch.empty(0, dtype=dtype, device=self.device)
 
-    def draw(self, keys: Sequence[int], n_rows: int) -> list[Tensor]:
+    def draw(self, keys: Sequence[int] | Tensor, n_rows: int) -> list[Tensor]:
         """Masks of (M, n_rows, width), 0 or 1 / keep probability, one a layer.
 
         They are views of this object's memory: the next draw overwrites them.
         """
         if not self._total:
             return []
-        if isinstance(keys, Tensor) and fused_wanted():
-            n_units = len(keys) * n_rows * self._total
-            if self._masks.numel() < n_units:
-                self._masks = torch.empty(n_units, dtype=self.dtype, device=self.device)
-            masks = self._masks[:n_units].view(len(keys), n_rows, self._total)
-            if fused_masks_(keys, self._dropped, self._scale, masks):
-                return [masks[..., start : start + width] for start, _, width in self._spans]
-        positions = self._positions_of(n_rows)
+        positions = self.positions(n_rows)
         n_members, n_units = len(keys), n_rows * self._total
         if self._masks.numel() < n_members * n_units:
             self._masks = torch.empty(n_members * n_units, dtype=self.dtype, device=self.device)
@@ -86,13 +78,27 @@ class MaskMaker:
         units = draws.view(torch.uint8).view(n_members, 1, n_units)
         masks = masks.view(units.shape)
         torch.ge(units, self._dropped, out=units)  # bytes become 0 or 1
-        masks.copy_(units).mul_(self._scale)
+        return self._by_layer(masks.copy_(units).mul_(self._scale))
+
+    def draw_compiled(self, keys: Tensor, positions: Tensor) -> list[Tensor]:
+        """``draw`` for compiled code, which finds itself memory; given ``positions(n_rows)``.
+
+        The positions are given because C++ code that makes them in a loop may assume that their
+        integers never overflow.
+        """
+        draws = positions.new_empty(len(keys), len(positions))
+        random_int64_(keys, positions, draws, torch.empty_like(draws))
+        kept = draws.view(torch.uint8).view(len(keys), 1, -1) >= self._dropped
+        return self._by_layer(kept.to(self.dtype) * self._scale)
+
+    def _by_layer(self, masks: Tensor) -> list[Tensor]:  # (M, 1, all units of all rows)
+        n_members, n_rows = len(masks), masks.shape[-1] // self._total
         return [
             masks[:, 0, n_rows * start : n_rows * end].view(n_members, n_rows, -1)[..., :width]
             for start, end, width in self._spans
         ]
 
-    def _positions_of(self, n_rows: int) -> Tensor:
+    def positions(self, n_rows: int) -> Tensor:
         """Counters of all units, layer by layer, so that each layer's masks are contiguous.
 
         A draw's counter follows from its row and its place among the units of all layers.

@@ -98,7 +98,7 @@ class FlatTensors:
     ) -> None:
         self.slots = slots
         self.values = torch.zeros(n_members, width, dtype=dtype, device=device)
-        self.grads = torch.zeros_like(self.values) if with_grad else None
+        self.grads = torch.zeros_like(self.values[:, : None if with_grad else 0])
         for slot in slots:
             self._view(self.values, slot).copy_(slot.tensor.detach())
         self._point()
@@ -123,9 +123,23 @@ class FlatTensors:
         """
         backward(loss, [self])
 
+    def backward_through(self, module: nn.Module, out: Tensor, by_out: Tensor) -> None:
+        """Set the ``grads`` of a module alone, from what it gave and the derivative by that."""
+        inside = set(module.modules())
+        slots = [slot for slot in self.slots if slot.module in inside]
+        grads = torch.autograd.grad(out, [s.tensor for s in slots], by_out, allow_unused=True)
+        for slot, grad in zip(slots, grads, strict=True):
+            self._fill(slot, grad)
+
+    def _fill(self, slot: Slot, grad: Tensor | None) -> None:
+        view = self._view(self.grads, slot)
+        if grad is None:
+            view.zero_()
+        else:
+            view.copy_(grad)
+
     def gradient_of(self, module: nn.Module, attribute: str) -> Tensor:
         """The view of ``grads`` that belongs to one parameter."""
-        assert self.grads is not None
         slot = next(s for s in self.slots if s.module is module and s.attribute == attribute)
         return self._view(self.grads, slot)
 
@@ -133,8 +147,7 @@ class FlatTensors:
         """Keep these members (increasing); columns stay where they are."""
         index = torch.tensor(list(keep), dtype=torch.int64, device=self.values.device)
         self.values = self.values[index]
-        if self.grads is not None:
-            self.grads = torch.zeros_like(self.values)
+        self.grads = self.grads.new_zeros(len(index), self.grads.shape[1])
         self.slots = [kept for slot in self.slots if (kept := slot.kept(keep)) is not None]
         self._point()
 
@@ -163,9 +176,4 @@ def backward(loss: Tensor, flats: Sequence[FlatTensors]) -> None:
     slots = [(flat, slot) for flat in flats for slot in flat.slots]
     grads = torch.autograd.grad(loss, [slot.tensor for _, slot in slots], allow_unused=True)
     for (flat, slot), grad in zip(slots, grads, strict=True):
-        assert flat.grads is not None
-        view = flat._view(flat.grads, slot)
-        if grad is None:
-            view.zero_()
-        else:
-            view.copy_(grad)
+        flat._fill(slot, grad)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from combutab._random import fold_in
+from combutab._random import Purpose, derive
 from combutab.nn._activation import StackedActivation
 from combutab.nn._dropout import MaskMaker
 from combutab.nn._layers import StackedLinear, StackedNorm
 from combutab.nn._stack import Member, StackedNetwork, check_proxy_norm
-
-_GENERATOR, _CRITIC, _ENCODER, _DECODER = 11, 12, 13, 14  # purposes of a member's key
-_WEIGHTS, _MODULE = 1, 2
+from combutab.nn.engine import Chain
 
 ORIGINAL = "original"  # the activation of the CTGAN paper, in place of a name
 _SIGMA_START, _SIGMA_FLOOR = 0.1, 0.01
@@ -32,7 +29,7 @@ class BlockNetwork(StackedNetwork):
     A residual network's block passes on its input beside its output, concatenated.
     """
 
-    _purpose: int
+    _purpose: Purpose
     residual = False
 
     @classmethod
@@ -59,9 +56,10 @@ class BlockNetwork(StackedNetwork):
         super().__init__(members)
         check_proxy_norm(proxy_norm, normalization)
         self.widths, self.normalization = tuple(widths), normalization
-        seeds = [fold_in(member.seed, self._purpose) for member in self.members]
-        generators = [torch.Generator().manual_seed(fold_in(s, _WEIGHTS) >> 1) for s in seeds]
-        original = _leaky_relu if self._purpose == _CRITIC else "relu"
+        seeds = [derive(member.seed, self._purpose) for member in self.members]
+        weights = [derive(seed, Purpose.WEIGHTS) for seed in seeds]
+        generators = [torch.Generator().manual_seed(key >> 1) for key in weights]
+        original = _leaky_relu if self._purpose == Purpose.CRITIC else "relu"
         specs = [original if m.activation == ORIGINAL else m.activation for m in self.members]
         self.linears, self.norms = nn.ModuleList(), nn.ModuleList()
         self.activations = nn.ModuleList()
@@ -78,7 +76,7 @@ class BlockNetwork(StackedNetwork):
                 StackedActivation(
                     specs,
                     width,
-                    [fold_in(seed, _MODULE, i) >> 1 for seed in seeds],
+                    [derive(seed, Purpose.ACTIVATION, i) >> 1 for seed in seeds],
                     proxy_norm=proxy_norm,
                     dtype=dtype,
                 )
@@ -90,9 +88,19 @@ class BlockNetwork(StackedNetwork):
         self.to(device)
         self._flatten(dtype, torch.device(device))
 
+    def chain(self, *, training: bool = True) -> Chain:
+        """Forward and backward passes in memory of their own; for predictions alone without."""
+        return Chain(
+            [cast(StackedLinear, linear) for linear in self.linears],
+            list(self.norms),
+            [cast(StackedActivation, slot) for slot in self.activations],
+            self.flat if training else None,
+            residual=self.residual,
+        )
+
     def _through(self, h: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
         if not (self.training or torch.is_grad_enabled() or masks):
-            return self._infer(h)
+            return self.chain(training=False).outputs(h)
         layers = zip(self.linears, self.norms, self.activations, strict=False)
         for i, (linear, norm, activation) in enumerate(layers):
             out = activation(norm(linear(h)))
@@ -100,32 +108,6 @@ class BlockNetwork(StackedNetwork):
                 out = out * masks[i]
             h = torch.cat([h, out], dim=-1) if self.residual else out
         return self.linears[-1](h)
-
-    def _infer(self, h: Tensor) -> Tensor:
-        """As ``_through`` in evaluation mode, with fewer copies."""
-        start, ends = h.shape[-1], list(accumulate(self.widths, initial=0))
-        if self.residual:
-            units = h.new_empty(*h.shape[:2], start + ends[-1])
-            units[..., :start] = h
-            h = units[..., :start]
-        layers = zip(self.linears, self.norms, self.activations, strict=False)
-        for i, (linear, norm, activation) in enumerate(layers):
-            out = activation(self._normalized(linear, norm, h))
-            if self.residual:
-                units[..., start + ends[i] : start + ends[i + 1]] = out
-                h = units[..., : start + ends[i + 1]]
-            else:
-                h = out
-        return self.linears[-1](h)
-
-    def _normalized(self, linear: nn.Module, norm: nn.Module, h: Tensor) -> Tensor:
-        if self.normalization != "batch":
-            return norm(linear(h))
-        # by running statistics the normalisation is linear: one product with the layer's weights
-        scale, shift = cast(StackedNorm, norm).running_affine()
-        layer = cast(StackedLinear, linear)
-        bias = torch.addcmul(shift, layer.bias, scale)
-        return torch.baddbmm(bias, h, layer.weight * scale)
 
 
 class StackedGenerator(BlockNetwork):
@@ -163,7 +145,7 @@ class StackedGenerator(BlockNetwork):
     torch.Size([2, 5, 6])
     """
 
-    _purpose, residual = _GENERATOR, True
+    _purpose, residual = Purpose.GENERATOR, True
 
     def __init__(
         self,
@@ -219,7 +201,7 @@ class StackedCritic(BlockNetwork):
     torch.Size([1, 2])
     """
 
-    _purpose = _CRITIC
+    _purpose = Purpose.CRITIC
 
     def __init__(
         self,
@@ -296,7 +278,7 @@ class StackedRowEncoder(BlockNetwork):
     Xu et al. (2019), "Modeling tabular data using conditional GAN", section 4.5.
     """
 
-    _purpose = _ENCODER
+    _purpose = Purpose.ROW_ENCODER
 
     def __init__(
         self,
@@ -339,7 +321,7 @@ class StackedRowDecoder(BlockNetwork):
     Xu et al. (2019), "Modeling tabular data using conditional GAN", section 4.5.
     """
 
-    _purpose = _DECODER
+    _purpose = Purpose.ROW_DECODER
 
     def __init__(
         self,

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from combutab.activations import PLN, PLS
+from combutab.activations._kernels import Kernel, kernel_of
+from combutab.activations._standardize import Standardize
 
 INITIALISATIONS = ("torch", "kaiming", "xavier", "lecun", "ntk")
 NORMALIZATIONS = ("none", "batch", "layer", "group", "rms", "pln", "pls")
@@ -218,6 +220,15 @@ class StackedNorm(nn.Module):
         if self.gain is None or self.shift is None:
             return scale, shift
         return scale * self.gain, torch.addcmul(self.shift, shift, self.gain)
+
+    def kernel(self) -> Kernel | None:
+        """What normalises, before gain and shift; None for batch normalisation."""
+        if self.kind == "batch":
+            return None
+        if self.parallel is not None:
+            return kernel_of(self.parallel)
+        size = self.group_size if self.kind == "group" else self.width
+        return Standardize(size, self.width, self.eps, center=self.kind != "rms")
 
     def extra_repr(self) -> str:
         return f"{self.kind!r}, width={self.width}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from combutab.nn._scratch import Scratch
 from combutab.nn._spans import Group, RowSpans
+from combutab.nn.engine._memory import Scratch
 
 _SMALL = 64  # a span up to this size is gathered for each row where one a row is chosen
 
@@ -30,13 +30,14 @@ class SpanColumns:
         self._largest = max((spans.sizes[i] for i in spans.categories), default=0)
 
     @torch.no_grad()
-    def activate(self, raw: Tensor, log_exponential: Tensor, *, tau: float = 0.2) -> Tensor:
-        """As ``RowSpans.activate``, (width, batch) -> (width, batch).
+    def activate(
+        self, raw: Tensor, log_exponential: Tensor, out: Tensor, *, tau: float = 0.2
+    ) -> Tensor:
+        """As ``RowSpans.activate``, (width, batch) -> (width, batch), in ``out``.
 
         ``log_exponential`` holds the logarithms of exponential draws, (n_logits, batch): minus
         Gumbel noise.
         """
-        out = self._scratch("rows", *raw.shape)
         torch.tanh(raw[: self.n_values], out=out[: self.n_values])
         logits = self._scratch("logits", *log_exponential.shape)
         torch.sub(raw[self.n_values :], log_exponential, out=logits).div_(tau)

@@ -36,7 +36,7 @@ class StackedNetwork(nn.Module):
 
     A subclass makes its layers, each tensor with a leading member axis, and then calls
     ``_flatten``. Its parameters are then views of ``flat.values``, a row a member, the weights
-    of linear layers in the first ``n_decayed`` columns; its buffers are views of
+    that penalties apply to in the first ``n_decayed`` columns; its buffers are views of
     ``flat_buffers.values``.
     """
 
@@ -65,8 +65,7 @@ class StackedNetwork(nn.Module):
         for entry in self._entries("", self):
             tensor = entry.tensor
             if isinstance(tensor, nn.Parameter) and tensor.requires_grad:
-                is_weight = isinstance(entry.module, StackedLinear) and entry.attribute == "weight"
-                (weights if is_weight else others).append(entry)
+                (weights if self._is_decayed(entry) else others).append(entry)
             else:  # a frozen parameter is a buffer: it is kept, and not trained
                 floating = tensor.is_floating_point()
                 (buffers if floating else self._integer_buffers).append(entry)
@@ -77,6 +76,10 @@ class StackedNetwork(nn.Module):
         self.flat_buffers = FlatTensors(
             slots, width, m, dtype=dtype, device=device, with_grad=False
         )
+
+    def _is_decayed(self, entry: Entry) -> bool:
+        """Whether penalties on the weights apply to a parameter."""
+        return isinstance(entry.module, StackedLinear) and entry.attribute == "weight"
 
     def _entries(self, prefix: str, module: nn.Module) -> Iterator[Entry]:
         """All tensors below a module; those of an activation slot have the slot's name."""

@@ -27,7 +27,7 @@ from combutab.training._records import (
     MemberStart,
     Rows,
     RowStream,
-    StackedNetwork,
+    TrainableNetwork,
     TrainConfig,
 )
 from combutab.training._schedules import PER_STEP, SCHEDULES, schedule_factor
@@ -53,9 +53,9 @@ __all__ = [
     "RowOptimizer",
     "RowStream",
     "Rows",
-    "StackedNetwork",
     "TimeLimit",
     "TrainConfig",
+    "TrainableNetwork",
     "VerboseLines",
     "clip_gradients",
     "cuda_graphs",

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from combutab._random import fold_in, fold_in_array, random_permutations, starts
+from combutab._random import Purpose, derive, random_permutations, starts
 from combutab.training._records import MemberPlan, TrainConfig
 
-_SHUFFLE, _DROPOUT = 3, 4  # purposes of a member's key
 _AHEAD = 1 << 16  # row numbers drawn at once: several epochs' of a small table
 
 
@@ -46,9 +45,7 @@ class Batches:
         self.shuffled = [config.shuffle and n > config.batch_size for n in self.lengths]
         self.table = _table([p.rows for p in plans], device)
         self._identity = len(self.table) == 1 and _counts_up(self.table[0])
-        purpose = (_SHUFFLE,) if before == 0 else (_SHUFFLE, before)
-        self._shuffles = _keys(plans, *purpose)
-        self._dropouts = _keys(plans, _DROPOUT)
+        self._seeds = np.array([p.seed for p in plans], dtype=np.uint64)
         self._begun = np.array([p.start.epochs if p.start else 0 for p in plans], dtype=np.uint64)
         self._refresh()
 
@@ -82,7 +79,7 @@ class Batches:
         n_members, n = self.table.shape
         n_epochs = max(1, min(_AHEAD // (n_members * n), self.until - epoch))
         epochs = np.arange(epoch, epoch + n_epochs, dtype=np.uint64)[:, None]
-        keys = fold_in_array(self._shuffles, self._begun + epochs).reshape(-1)
+        keys = derive(self._seeds, Purpose.SHUFFLE, self.before, self._begun + epochs).reshape(-1)
         order = random_permutations(
             starts(keys, self.device), self.lengths * n_epochs, self.device
         ).view(n_epochs, n_members, n)
@@ -92,9 +89,9 @@ class Batches:
 
     def mask_keys(self, epoch: int) -> Tensor:
         """(n_steps, M) int64: where the dropout masks' counters start in each step."""
-        keys = fold_in_array(self._dropouts, self._begun + np.uint64(epoch))
+        epochs = self._begun + np.uint64(epoch)
         steps = np.arange(self.before, self.before + self.n_steps, dtype=np.uint64)[:, None]
-        return starts(fold_in_array(keys, steps), self.device)
+        return starts(derive(self._seeds, Purpose.DROPOUT, epochs, steps), self.device)
 
     def span(self, step: int) -> tuple[int, int]:
         start = step * self.batch_size
@@ -118,15 +115,10 @@ class Batches:
         self.lengths = [self.lengths[k] for k in keep]
         self.shuffled = [self.shuffled[k] for k in keep]
         kept = list(keep)
-        self._shuffles, self._dropouts = self._shuffles[kept], self._dropouts[kept]
-        self._begun = self._begun[kept]
+        self._seeds, self._begun = self._seeds[kept], self._begun[kept]
         n_max = max(self.lengths)
         self.table = self.table[torch.tensor(kept, device=self.device), :n_max]
         self._refresh()
-
-
-def _keys(plans: Sequence[MemberPlan], *purpose: int) -> np.ndarray:
-    return np.array([fold_in(plan.seed, *purpose) for plan in plans], dtype=np.uint64)
 
 
 def _table(rows: Sequence[Tensor], device: torch.device) -> Tensor:

@@ -12,7 +12,7 @@ import numpy as np
 from combutab._bars import TimeLeft, bar_width, clock, make_bar
 
 if TYPE_CHECKING:
-    from combutab.training._records import Rows, StackedNetwork
+    from combutab.training._records import Rows, TrainableNetwork
 
 # Columns of a terminal: for the bar, at least and at most; for clock and gaps; for losses, at first
 _BAR, _CLOCK, _SCORES = (4, 40), 18, 46
@@ -43,7 +43,7 @@ class Callback:
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
         """Called before the first epoch of a stack."""
 
-    def on_epoch_network(self, report: EpochReport, network: StackedNetwork, data: Rows) -> None:
+    def on_epoch_network(self, report: EpochReport, network: TrainableNetwork, data: Rows) -> None:
         """Called before ``on_epoch_end``, for estimators: the network as the epoch left it.
 
         To be looked at, and not kept: the next epoch changes it. Its first axis is that of

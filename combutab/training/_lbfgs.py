@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import scipy.optimize
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from combutab.training._records import MemberPlan, MemberResult, Rows, StackedNetwork, TrainConfig
+from combutab.training._records import (
+    MemberPlan,
+    MemberResult,
+    Rows,
+    TrainableNetwork,
+    TrainConfig,
+    by_head,
+)
 
 
 def train_lbfgs(
-    net: StackedNetwork, data: Rows, plan: MemberPlan, config: TrainConfig, max_fun: int
+    net: TrainableNetwork, data: Rows, plan: MemberPlan, config: TrainConfig, max_fun: int
 ) -> MemberResult:
     """Minimise the penalised loss over all rows; the network must hold one member.
 
@@ -21,21 +29,17 @@ def train_lbfgs(
     """
     net.train(True)
     rows = plan.rows.to(data.dense.device)
-    batch = Rows(
-        data.dense[rows].unsqueeze(0),
-        data.y[rows].unsqueeze(0),
-        None if data.codes is None else data.codes[rows].unsqueeze(0),
-        None if data.weight is None else data.weight[rows].unsqueeze(0),
-    )
+    batch = data.each(lambda tensor: tensor[rows].unsqueeze(0))
     values, grads, n_decayed = net.flat.values, net.flat.grads, net.n_decayed
     weight = torch.ones_like(batch.dense[..., 0]) if batch.weight is None else batch.weight
-    mass = weight.sum()
+    mass, n_heads = weight.sum(), net.n_heads
+    y, weight = by_head(batch.y, n_heads), by_head(weight / n_heads, n_heads)
     best: list[tuple[float, np.ndarray]] = []
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         values[0].copy_(torch.from_numpy(x))
         raw = net(batch.dense, batch.codes)
-        losses = config.loss.rows(raw.to(config.precision.dtype), batch.y)
+        losses = config.loss.rows(raw.to(config.precision.dtype), y)
         loss = (losses * weight).sum() / mass
         net.flat.backward(loss)
         decayed = values[:, :n_decayed]
@@ -88,12 +92,12 @@ def train_lbfgs(
 
 
 @torch.no_grad()
-def _settle_statistics(net: StackedNetwork, batch: Rows) -> None:
+def _settle_statistics(net: TrainableNetwork, batch: Rows) -> None:
     """Let the running statistics of batch normalisation be those of the rows at the last weights.
 
     So far they are an average over weights that the line search tried.
     """
-    modules = [m for m in net.modules() if getattr(m, "momentum", None) is not None]
+    modules: list[Any] = [m for m in net.modules() if getattr(m, "momentum", None) is not None]
     before = [module.momentum for module in modules]
     try:
         for module in modules:

@@ -21,7 +21,7 @@ from combutab.training._records import (
     MemberStart,
     Rows,
     RowStream,
-    StackedNetwork,
+    TrainableNetwork,
     TrainConfig,
 )
 from combutab.training._schedules import PER_STEP, rate_table
@@ -36,7 +36,7 @@ class _Training:
 
     def __init__(
         self,
-        net: StackedNetwork,
+        net: TrainableNetwork,
         data: Rows,
         plans: Sequence[MemberPlan],
         config: TrainConfig,
@@ -296,7 +296,7 @@ class _Training:
 
 
 def train_stack(
-    net: StackedNetwork,
+    net: TrainableNetwork,
     data: Rows,
     plans: Sequence[MemberPlan],
     config: TrainConfig,

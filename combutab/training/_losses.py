@@ -47,6 +47,15 @@ class Loss:
         """(..., n_outputs) -> the point prediction that a score compares with y."""
         return raw
 
+    def points(self, raw: Tensor, n_heads: int) -> Tensor:
+        """(M, B * n_heads, n_outputs) -> ``point`` of what the heads predict on average, (M, B)."""
+        if n_heads == 1:
+            return self.point(raw)
+        return self._point_of_heads(raw.unflatten(1, (-1, n_heads)))
+
+    def _point_of_heads(self, raw: Tensor) -> Tensor:  # (M, B, n_heads, n_outputs)
+        return self.point(raw).mean(2)
+
     def metric(self, raw: Tensor, y: Tensor) -> Tensor:
         """(M, B, n_outputs), targets -> (M, B): absolute errors, or whether a class is right."""
         return (self.point(raw) - y).abs().mean(-1)
@@ -163,6 +172,9 @@ class CrossEntropy(Loss):
     def point(self, raw: Tensor) -> Tensor:
         return raw.argmax(-1)
 
+    def _point_of_heads(self, raw: Tensor) -> Tensor:
+        return torch.softmax(raw, -1).mean(2).argmax(-1)
+
     def metric(self, raw: Tensor, y: Tensor) -> Tensor:
         return (self.point(raw) == y).to(raw.dtype)
 
@@ -186,6 +198,9 @@ class BinaryCrossEntropy(Loss):
 
     def point(self, raw: Tensor) -> Tensor:
         return raw > 0
+
+    def _point_of_heads(self, raw: Tensor) -> Tensor:
+        return torch.sigmoid(raw).mean(2) > 0.5
 
     def metric(self, raw: Tensor, y: Tensor) -> Tensor:
         return (self.point(raw) == y.bool()).all(-1).to(raw.dtype)

@@ -5,31 +5,52 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from combutab._device import Precision
 from combutab.training._losses import Loss
 from combutab.training._optimizers import OptimizerConfig
 
 
-class StackedNetwork(Protocol):
-    """What the loop needs of a network: parameters as a matrix, a row a member."""
+class FlatParameters(Protocol):
+    """Parameters (or buffers) of a stack and their gradients as matrices, a row a member."""
+
+    values: Tensor
+    grads: Tensor
+
+    def backward(self, loss: Tensor) -> None:
+        """Set ``grads`` to the derivative of a scalar."""
+
+
+class Masks(Protocol):
+    """Draws a step's random factors of all layers that drop out."""
+
+    active: bool
+
+    def draw(self, keys: Sequence[int] | Tensor, n_rows: int) -> Sequence[Tensor]:
+        """One tensor a layer, (M, n_rows, ...); a key a member."""
+
+
+class TrainableNetwork(Protocol):
+    """What the loop needs of a network of M members.
+
+    It gives each row's raw outputs ``n_heads`` times, one behind the other: (M, batch * n_heads,
+    n_outputs). Penalties on weights apply to the first ``n_decayed`` columns of ``flat``.
+    """
 
     training: bool
-    flat: Any
-    flat_buffers: Any
     n_decayed: int
 
-    def __call__(
-        self,
-        dense: Tensor,
-        codes: Tensor | None = None,
-        masks: Sequence[Tensor] | None = None,
-        valid: Tensor | None = None,
-    ) -> Tensor: ...
+    @property
+    def n_heads(self) -> int: ...
+    @property
+    def flat(self) -> FlatParameters: ...
+    @property
+    def flat_buffers(self) -> FlatParameters: ...
+    def __call__(self, dense: Tensor, codes: Tensor | None = None, /) -> Tensor: ...
     def gradients(
         self,
         dense: Tensor,
@@ -39,11 +60,16 @@ class StackedNetwork(Protocol):
         valid: Tensor | None,
         context: Callable[[], AbstractContextManager[object]],
     ) -> None: ...
-    def train(self, mode: bool = True) -> Any: ...
-    def modules(self) -> Any: ...
-    def mask_maker(self) -> Any: ...
+    def train(self, mode: bool = True) -> object: ...
+    def modules(self) -> Iterator[nn.Module]: ...
+    def mask_maker(self) -> Masks: ...
     def select(self, keep: Sequence[int]) -> None: ...
     def member_state(self, i: int) -> dict[str, Tensor]: ...
+
+
+def by_head(rows: Tensor, n_heads: int) -> Tensor:
+    """(M, b, ...) -> (M, b * n_heads, ...), as a network gives its outputs."""
+    return rows if n_heads == 1 else rows.repeat_interleave(n_heads, 1)
 
 
 @dataclass(frozen=True)
@@ -58,6 +84,11 @@ class Rows:
     y: Tensor
     codes: Tensor | None = None
     weight: Tensor | None = None
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Rows:
+        """All tensors changed alike."""
+        codes, weight = (None if t is None else change(t) for t in (self.codes, self.weight))
+        return Rows(change(self.dense), change(self.y), codes, weight)
 
 
 class RowStream(Protocol):

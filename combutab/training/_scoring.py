@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from combutab.training._losses import accuracy, r2
-from combutab.training._records import MemberPlan, Rows, StackedNetwork, TrainConfig
+from combutab.training._records import MemberPlan, Rows, TrainableNetwork, TrainConfig
 
 _ROWS = 8192  # scored at a time: bounds the memory of a pass
 
@@ -31,7 +31,7 @@ class Scorer:
         self.weight = weight if data.weight is None else weight * data.weight[table]
 
     @torch.inference_mode()
-    def scores(self, net: StackedNetwork) -> Tensor:
+    def scores(self, net: TrainableNetwork) -> Tensor:
         """Each member's score, (M,) float64 on the device."""
         net.train(False)
         config, data, points = self.config, self.data, []
@@ -40,7 +40,7 @@ class Scorer:
             codes = None if data.codes is None else data.codes[index]
             with config.precision.context(data.dense.device)():
                 raw = net(data.dense[index], codes)
-            points.append(config.loss.point(raw.to(config.precision.dtype)))
+            points.append(config.loss.points(raw.to(config.precision.dtype), net.n_heads))
         metric = accuracy if config.score == "accuracy" else r2
         return metric(torch.cat(points, 1), data.y[self.table], self.weight)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from combutab.training._batches import Filling
 from combutab.training._losses import Loss
 from combutab.training._optimizers import RowOptimizer, clip_gradients
-from combutab.training._records import MemberPlan, Rows, StackedNetwork, TrainConfig
+from combutab.training._records import MemberPlan, Rows, TrainableNetwork, TrainConfig, by_head
 
 
 @dataclass(frozen=True)
@@ -33,22 +33,29 @@ class StepInputs:
 
 
 class Objective:
-    """Each member's mean loss over a batch, kept in ``mean``; and its derivatives.
+    """Each member's mean loss over a batch and its heads, kept in ``mean``; and its derivatives.
 
     Called, it gives the members' sum, a scalar for autograd; ``gradient`` gives the derivative
     at once, by a formula where the loss has one.
     """
 
     def __init__(
-        self, loss: Loss, y: Tensor, weight: Tensor | None, dtype: torch.dtype, track_metric: bool
+        self,
+        loss: Loss,
+        y: Tensor,
+        weight: Tensor | None,
+        dtype: torch.dtype,
+        track_metric: bool,
+        n_heads: int = 1,
     ) -> None:
-        self.loss, self.y, self.weight, self.dtype = loss, y, weight, dtype
+        self.loss, self.y, self.weight, self.dtype = loss, by_head(y, n_heads), weight, dtype
         self.track_metric = track_metric
         self.mass: Tensor | float = float(y.shape[1])  # of each member's rows
         if weight is not None:
             self.mass = weight.sum(1)
             tiny = torch.finfo(weight.dtype).tiny  # no row of a member may be in the batch
-            self._share = weight / self.mass.clamp_min(tiny).unsqueeze(1)
+            share = weight / self.mass.clamp_min(tiny).unsqueeze(1)
+            self._share = share if n_heads == 1 else by_head(share / n_heads, n_heads)
         self.mean: Tensor | None = None
         self.metric: Tensor | None = None
 
@@ -89,7 +96,7 @@ class TrainingStep:
 
     def __init__(
         self,
-        net: StackedNetwork,
+        net: TrainableNetwork,
         plans: Sequence[MemberPlan],
         config: TrainConfig,
         optimizer: RowOptimizer,
@@ -148,7 +155,12 @@ class TrainingStep:
         if inputs.keys is not None:
             masks = self.masks.draw(inputs.keys, batch.dense.shape[1])
         objective = Objective(
-            config.loss, batch.y, batch.weight, config.precision.dtype, config.track_metric
+            config.loss,
+            batch.y,
+            batch.weight,
+            config.precision.dtype,
+            config.track_metric,
+            self.net.n_heads,
         )
         self.net.gradients(batch.dense, objective, batch.codes, masks, filling.valid, self._context)
         self._add_l2(objective.mass)

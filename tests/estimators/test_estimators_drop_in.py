@@ -201,7 +201,7 @@ def test_partial_fit_needs_classes_at_its_first_call_only():
 
 def test_partial_fit_grows_its_counts_and_its_curve():
     X, y = DIABETES
-    model = MLPRegressor(**QUICK)
+    model = MLPRegressor(**QUICK, dropout=0.0)
     for i in range(1, 5):
         model.partial_fit(X[:100], y[:100])
         assert (model.n_iter_, model.t_, len(model.loss_curve_)) == (i, 100 * i, i)
@@ -349,9 +349,9 @@ def test_early_stopping_splits_by_class_and_restores_the_best_weights():
     seen = []
 
     class Spy(MLPClassifier):
-        def _job(self, prepared, **options):
+        def _build(self, prepared, **options):
             seen.append(prepared)
-            return super()._job(prepared, **options)
+            return super()._build(prepared, **options)
 
     model = Spy(
         hidden_layer_sizes=(16,),

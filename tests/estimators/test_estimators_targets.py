@@ -266,9 +266,9 @@ def test_the_validation_score_is_weighted():
     seen = []
 
     class Spy(MLPClassifier):
-        def _job(self, prepared, **options):
+        def _build(self, prepared, **options):
             seen.append(prepared)
-            return super()._job(prepared, **options)
+            return super()._build(prepared, **options)
 
     model = Spy(**model.get_params()).fit(X, IRIS, sample_weight=weight)
     (prepared,) = seen

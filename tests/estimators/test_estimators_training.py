@@ -180,8 +180,8 @@ def test_batches_partition_the_rows_and_are_drawn_anew():
     rows = np.arange(1.0, 11)[:, None]
 
     class Spy(MLPRegressor):
-        def _job(self, prepared, **options):
-            job = super()._job(prepared, **options)
+        def _build(self, prepared, **options):
+            job = super()._build(prepared, **options)
             seen.append(job)
             return job
 

@@ -9,7 +9,7 @@ import torch
 
 from combutab._device import Precision
 from combutab.generators._gan import GANConfig, GANTraining
-from combutab.generators._gan_steps import AutogradSteps, InPlaceSteps
+from combutab.generators._gan_steps import AutogradSteps, ChainSteps
 from combutab.generators._records import GeneratorPlan, TableRows, make_spans
 from combutab.generators._vae import VAEConfig, VAETraining
 from combutab.nn import Member
@@ -54,7 +54,7 @@ def test_gans(table, activations):
         precision=Precision("float64"),
     )  # fmt: skip
     written, plain = (make(GANTraining, config, TABLES[table], activations) for _ in range(2))
-    assert isinstance(written.steps, InPlaceSteps)
+    assert isinstance(written.steps, ChainSteps)
     draws = plain.steps.draws
     plain.steps = AutogradSteps(
         plain.generator, plain.critic, plain.spans, draws, torch.enable_grad

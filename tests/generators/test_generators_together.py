@@ -127,8 +127,8 @@ def test_a_member_stops_when_it_comes_no_closer_and_keeps_its_best(cls):
 
 @BOTH
 def test_members_stop_on_their_own(cls):
-    stack = stopping(cls, n_members=3).fit(TABLE)
-    alone = stopping(cls).fit(TABLE)
+    stack = stopping(cls, n_members=3, random_state=1).fit(TABLE)
+    alone = stopping(cls, random_state=1).fit(TABLE)
     lengths = stack.history_.groupby("member").size()
     assert lengths[0] == alone.n_iter_
     assert lengths.nunique() > 1

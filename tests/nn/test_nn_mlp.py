@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPSpec, StackedMLP
 
-SHAPE = MLPShape(n_dense=4, hidden=(8, 8), n_outputs=2)
+SHAPE = MLPSpec(n_dense=4, hidden=(8, 8), n_outputs=2)
 
 
 def draw(*shape: int) -> torch.Tensor:
@@ -30,10 +30,10 @@ def test_is_a_plain_torch_network():
     "shape",
     [
         SHAPE,
-        MLPShape(4, (8, 8), 2, normalization="batch"),
-        MLPShape(4, (8, 8), 2, normalization="layer", proxy_norm=True),
-        MLPShape(4, (8, 8), 2, cardinalities=(5, 20), embedding_dim=3),
-        MLPShape(4, (), 1),
+        MLPSpec(4, (8, 8), 2, normalization="batch"),
+        MLPSpec(4, (8, 8), 2, normalization="layer", proxy_norm=True),
+        MLPSpec(4, (8, 8), 2, cardinalities=(5, 20), embedding_dim=3),
+        MLPSpec(4, (), 1),
     ],
 )
 def test_a_member_is_the_same_in_any_stack(shape):
@@ -57,7 +57,7 @@ def test_a_member_is_the_same_in_any_stack(shape):
 
 def test_dropping_members_keeps_the_others():
     names = ["combu-random", "combu-random", "prelu", "prelu", "relu"]
-    shape = MLPShape(4, (8, 8), 2, normalization="batch")
+    shape = MLPSpec(4, (8, 8), 2, normalization="batch")
     net = StackedMLP(shape, [Member(i, name) for i, name in enumerate(names)])
     x = draw(5, 6, 4)
     with torch.no_grad():
@@ -109,4 +109,4 @@ def test_a_state_that_does_not_fit_is_refused():
 
 def test_proxy_norm_needs_a_norm():
     with pytest.raises(ValueError, match="set normalization='layer'"):
-        MLPShape(4, (8,), 1, proxy_norm=True)
+        MLPSpec(4, (8,), 1, proxy_norm=True)

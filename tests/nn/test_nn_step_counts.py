@@ -15,8 +15,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from combutab.nn import Member, MLPShape, StackedMLP
-from combutab.nn._one_dnn import _has_one_dnn
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import OptimizerConfig, RowOptimizer
 
 ROWS, WIDTH, HIDDEN, RATE = 500, 256, 2, 0.1
@@ -113,7 +112,7 @@ def counts_of(step, folder):
 
 
 def step_of(name, normalization="none", dropout=RATE):
-    shape = MLPShape(
+    shape = MLPSpec(
         WIDTH,
         (WIDTH,) * HIDDEN,
         1,
@@ -134,7 +133,6 @@ def step_of(name, normalization="none", dropout=RATE):
     return step
 
 
-@pytest.mark.skipif(not _has_one_dnn(), reason="counts are those of a CPU with oneDNN")
 @pytest.mark.parametrize("case", COUNTS, ids=str)
 def test_a_step_asks_for_no_more(case, tmp_path):
     threads = torch.get_num_threads()

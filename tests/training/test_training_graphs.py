@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from combutab._device import Precision
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     CrossEntropy,
     MemberPlan,
@@ -139,7 +139,7 @@ def recorder(monkeypatch):
 def train(config, members, plans, data=None, shape=None):
     dtype = config.precision.dtype
     data = data or Rows(X.to(dtype), Y.to(dtype))
-    net = StackedMLP(shape or MLPShape(5, (16, 8), 1), members, dtype=dtype)
+    net = StackedMLP(shape or MLPSpec(5, (16, 8), 1), members, dtype=dtype)
     return train_stack(net, data, plans, config)
 
 
@@ -192,11 +192,11 @@ def test_other_losses_and_networks(recorder):
     weight = torch.linspace(0.1, 2, N, dtype=torch.float64)
     codes = torch.arange(N).remainder(4).unsqueeze(1)
     cases = [
-        (CrossEntropy(label_smoothing=0.1), Rows(X, labels, None, weight), MLPShape(5, (8,), 3)),
-        (Pinball(n_per_target=2, quantiles=(0.1, 0.9)), Rows(X, Y), MLPShape(5, (8,), 2)),
-        (CONFIG.loss, Rows(X, Y), MLPShape(5, (8,), 1, normalization="batch")),
-        (CONFIG.loss, Rows(X, Y), MLPShape(5, (8,), 1, normalization="layer", proxy_norm=True)),
-        (CONFIG.loss, Rows(X, Y, codes), MLPShape(5, (8,), 1, cardinalities=(4,))),
+        (CrossEntropy(label_smoothing=0.1), Rows(X, labels, None, weight), MLPSpec(5, (8,), 3)),
+        (Pinball(n_per_target=2, quantiles=(0.1, 0.9)), Rows(X, Y), MLPSpec(5, (8,), 2)),
+        (CONFIG.loss, Rows(X, Y), MLPSpec(5, (8,), 1, normalization="batch")),
+        (CONFIG.loss, Rows(X, Y), MLPSpec(5, (8,), 1, normalization="layer", proxy_norm=True)),
+        (CONFIG.loss, Rows(X, Y, codes), MLPSpec(5, (8,), 1, cardinalities=(4,))),
     ]
     for loss, data, shape in cases:
         before = recorder.replayed
@@ -314,7 +314,7 @@ def test_cuda_graphs(variant):
     results = []
     for wanted in (False, True):
         members, plans = stack((200, 200, 200))
-        net = StackedMLP(MLPShape(5, (16, 8), 1), members, device="cuda")
+        net = StackedMLP(MLPSpec(5, (16, 8), 1), members, device="cuda")
         data = Rows(X.float().cuda(), Y.float().cuda())
         results.append(train_stack(net, data, plans, replace(config, cuda_graphs=wanted)))
     for a, b in zip(*results, strict=True):
@@ -335,7 +335,7 @@ def test_no_step_synchronises(monkeypatch):
 
     monkeypatch.setattr(loop._Training, "_step", watched)
     members, plans = stack((200, 256, 215))
-    net = StackedMLP(MLPShape(5, (16, 8), 1), members, device="cuda")
+    net = StackedMLP(MLPSpec(5, (16, 8), 1), members, device="cuda")
     train_stack(
         net,
         Rows(X.float().cuda(), Y.float().cuda()),

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from combutab._device import Precision
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     Callback,
     CrossEntropy,
@@ -45,7 +45,7 @@ def data(dtype: torch.dtype = torch.float32, weight: bool = False) -> Rows:
 
 def train(members, plans, config=CONFIG, rows=None, shape=None, callbacks=()):
     dtype = config.precision.dtype
-    shape = shape or MLPShape(5, (16, 16), 1)
+    shape = shape or MLPSpec(5, (16, 16), 1)
     net = StackedMLP(shape, members, dtype=dtype)
     return train_stack(net, rows or data(dtype), plans, config, callbacks)
 
@@ -102,10 +102,10 @@ def test_a_member_trains_as_if_alone(precision, tolerance, solver, weight):
 
 
 @pytest.mark.parametrize("shape", [
-    MLPShape(5, (16, 16), 1, normalization="layer"),
-    MLPShape(5, (16, 16), 1, normalization="layer", proxy_norm=True),
-    MLPShape(5, (16, 16), 1, normalization="batch"),
-    MLPShape(5, (16, 16), 1, init="ntk"),
+    MLPSpec(5, (16, 16), 1, normalization="layer"),
+    MLPSpec(5, (16, 16), 1, normalization="layer", proxy_norm=True),
+    MLPSpec(5, (16, 16), 1, normalization="batch"),
+    MLPSpec(5, (16, 16), 1, init="ntk"),
 ], ids=["layer", "proxy", "batch", "ntk"])  # fmt: skip
 def test_so_it_does_with_normalisation(shape):
     config = replace(CONFIG, precision=Precision("float64"), max_epochs=8)
@@ -147,7 +147,7 @@ def test_the_best_weights_come_back_and_are_no_alias():
     assert result.best_score == max(result.validation_score)
     best = int(np.argmax(result.validation_score))
     assert best < 39, "the test needs a run whose last epoch is not its best"
-    net = StackedMLP(MLPShape(5, (16, 16), 1), [member])
+    net = StackedMLP(MLPSpec(5, (16, 16), 1), [member])
     net.load_member(0, result.state)
     predicted = net(rows.dense[None, 60:])[0, :, 0].detach().double().numpy()
     y = rows.y[60:, 0].double().numpy()
@@ -174,7 +174,7 @@ def test_one_epoch_by_hand():
         batch_size=N,
         max_epochs=1,
     )
-    shape, member, alpha, rate = MLPShape(5, (4,), 1), Member(0, "tanh"), 0.3, 0.1
+    shape, member, alpha, rate = MLPSpec(5, (4,), 1), Member(0, "tanh"), 0.3, 0.1
     start = StackedMLP(shape, [member], dtype=torch.float64).member_state(0)
     rows = data(torch.float64, weight=True)
     (result,) = train([member], [plan(0, N, rate, alpha=alpha)], config, rows, shape)
@@ -208,14 +208,14 @@ def test_every_row_is_seen_once_an_epoch_in_a_new_order():
 
     rows = replace(data(), dense=torch.arange(N, dtype=torch.float32)[:, None].expand(N, 5).clone())
     Spy.seen = []
-    net = Spy(MLPShape(5, (4,), 1), [Member(0, "relu")])
+    net = Spy(MLPSpec(5, (4,), 1), [Member(0, "relu")])
     train_stack(net, rows, [plan(0, 200)], replace(CONFIG, max_epochs=2))
     epochs = torch.cat(Spy.seen).view(2, 200)
     for epoch in epochs:
         assert sorted(epoch.tolist()) == list(range(200))
     assert not torch.equal(epochs[0], epochs[1])
     Spy.seen = []
-    net = Spy(MLPShape(5, (4,), 1), [Member(0, "relu")])
+    net = Spy(MLPSpec(5, (4,), 1), [Member(0, "relu")])
     train_stack(net, rows, [plan(0, 200)], replace(CONFIG, max_epochs=1, shuffle=False))
     assert torch.cat(Spy.seen).tolist() == list(range(200))
 
@@ -228,7 +228,7 @@ def test_gradients_are_clipped():
     rows = replace(rows, y=100 * rows.y)
     moved = {}
     for max_norm in (None, 0.5):
-        start = StackedMLP(MLPShape(5, (16, 16), 1), [Member(0, "relu")]).member_state(0)
+        start = StackedMLP(MLPSpec(5, (16, 16), 1), [Member(0, "relu")]).member_state(0)
         (result,) = train(
             [Member(0, "relu")], [plan(0, N, 0.01)], replace(config, max_grad_norm=max_norm), rows
         )
@@ -321,7 +321,7 @@ def test_going_on_is_the_same_as_not_stopping():
     (whole,) = train([member], [plan(0)], config)
     (half,) = train([member], [plan(0)], replace(config, max_epochs=3))
     start = MemberStart(half.epochs, half.t, half.optimizer, half.best_loss, half.n_idle)
-    net = StackedMLP(MLPShape(5, (16, 16), 1), [member], dtype=torch.float64)
+    net = StackedMLP(MLPSpec(5, (16, 16), 1), [member], dtype=torch.float64)
     net.load_member(0, half.state)
     plans = [replace(plan(0), start=start)]
     (rest,) = train_stack(net, data(torch.float64), plans, replace(config, max_epochs=3))
@@ -349,14 +349,14 @@ def test_classes_are_learned():
     y = (X[:, 0] > 0).long() + (X[:, 1] > 0).long()
     config = replace(CONFIG, loss=CrossEntropy(), score="accuracy", max_epochs=60)
     plans = [plan(0, 250, 5e-3, val_rows=torch.arange(250, N))]
-    (result,) = train([Member(0, "combu")], plans, config, Rows(X, y), MLPShape(5, (16, 16), 3))
+    (result,) = train([Member(0, "combu")], plans, config, Rows(X, y), MLPSpec(5, (16, 16), 3))
     assert result.best_score > 0.85
 
 
 def test_lbfgs_minimises_the_penalised_loss():
     config = replace(CONFIG, precision=Precision("float64"), optimizer=OptimizerConfig("lbfgs"),
                      max_epochs=300, tol=1e-8)  # fmt: skip
-    shape = MLPShape(5, (), 1)  # linear: ridge regression has a closed form
+    shape = MLPSpec(5, (), 1)  # linear: ridge regression has a closed form
     net = StackedMLP(shape, [Member(0, "relu")], dtype=torch.float64)
     rows, alpha = data(torch.float64), 3.0
     result = train_lbfgs(net, rows, plan(0, N, alpha=alpha), config, 10_000)
@@ -373,7 +373,7 @@ def test_the_device_does_not_matter():
     members, plans = [Member(0, "combu", 0.1), Member(1, "prelu", 0.3)], [plan(0), plan(1, 200)]
     config = replace(CONFIG, precision=Precision("float64"))
     on_cpu = train(members, plans, config)
-    net = StackedMLP(MLPShape(5, (16, 16), 1), members, dtype=torch.float64, device="cuda")
+    net = StackedMLP(MLPSpec(5, (16, 16), 1), members, dtype=torch.float64, device="cuda")
     rows = data(torch.float64)
     rows = Rows(rows.dense.cuda(), rows.y.cuda())
     on_gpu = train_stack(net, rows, plans, config)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     Callback,
     MemberPlan,
@@ -63,7 +63,7 @@ def train(config, stream=None, data=None, n_members=2, val=None, callbacks=()):
         MemberPlan(seed=seed, rows=torch.arange(N), learning_rate=1e-3, alpha=1e-3, val_rows=val)
         for seed in range(n_members)
     ]
-    net = StackedMLP(MLPShape(5, (16, 16), 1), members)
+    net = StackedMLP(MLPSpec(5, (16, 16), 1), members)
     return train_stack(net, data or rows(), plans, config, callbacks, stream)
 
 

@@ -27,7 +27,7 @@ from combutab.activations import (
     Swish,
     make_activation,
 )
-from combutab.nn import Member, MLPShape, StackedCritic, StackedGenerator, StackedMLP
+from combutab.nn import Member, MLPSpec, StackedCritic, StackedGenerator, StackedMLP
 
 WIDTH, HIDDEN = 8, (8, 8)
 
@@ -314,7 +314,7 @@ def _objective(weights):
 def _check(factory, specs, rows, valid=None):
     """One training step and one prediction of each member, beside its plain network's."""
     net = StackedMLP(
-        MLPShape(3, HIDDEN, 2),
+        MLPSpec(3, HIDDEN, 2),
         [Member(seed, spec) for seed, spec in enumerate(specs)],
         dtype=torch.float64,
     )
@@ -394,7 +394,7 @@ def test_places_without_a_row_are_not_shown_to_a_module(name):
 @pytest.mark.parametrize("spec", ["relu", "prelu", "pelu", Additive, "la-silu"])
 @pytest.mark.parametrize("rows", [1, 2])
 def test_the_step_has_autograds_gradients_in_small_batches(normalization, spec, rows):
-    shape = MLPShape(3, HIDDEN, 2, normalization=normalization)
+    shape = MLPSpec(3, HIDDEN, 2, normalization=normalization)
     members = [Member(seed, spec) for seed in (0, 1)]
     nets = [StackedMLP(shape, members, dtype=torch.float64) for _ in range(2)]
     x = torch.randn(2, rows, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -603,7 +603,7 @@ def test_proxy_norm_refuses_what_is_not_unit_wise(factory):
 
 def test_proxy_norm_of_a_users_module_is_one_members():
     """A parameter that is reduced over the width once mixed the members of a stack."""
-    shape = MLPShape(3, HIDDEN, 2, normalization="layer", proxy_norm=True)
+    shape = MLPSpec(3, HIDDEN, 2, normalization="layer", proxy_norm=True)
     members = [Member(seed, Reduced) for seed in range(3)]
     nets = [
         StackedMLP(shape, part, dtype=torch.float64) for part in (members, *([m] for m in members))
@@ -683,7 +683,7 @@ def test_other_threads_draws_do_not_repeat():
     thread = threading.Thread(target=draw)
     thread.start()
     for _ in range(300):
-        StackedMLP(MLPShape(2, (4, 4), 1), [Member(0, "combu-random"), Member(0, Drops)])
+        StackedMLP(MLPSpec(2, (4, 4), 1), [Member(0, "combu-random"), Member(0, Drops)])
     stop.set()
     thread.join()
     assert len(drawn) > 100

@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from combutab._random import fold_in
+from combutab._random import Purpose, derive
 from combutab.activations import ACTIVATIONS
 from combutab.nn import (
     NORMALIZATIONS,
-    BlockPass,
-    CriticPass,
     Member,
-    MLPShape,
-    Scratch,
+    MLPSpec,
+    PenaltyPass,
     StackedCritic,
     StackedGenerator,
     StackedMLP,
@@ -42,10 +40,10 @@ def _random_network(seed):
     hidden = tuple(multiple * int(rng.integers(2, 6)) for _ in range(rng.integers(0, 4)))
     kinds = [_choose(rng, names) for _ in range(rng.integers(1, 4))]
     members = [
-        Member(fold_in(seed, i), kind, float(_choose(rng, [0.0, 0.3])))
+        Member(derive(seed, Purpose.MEMBER, i), kind, float(_choose(rng, [0.0, 0.3])))
         for i, kind in enumerate(kind for kind in kinds for _ in range(rng.integers(1, 3)))
     ]
-    shape = MLPShape(
+    shape = MLPSpec(
         int(rng.integers(1, 5)),
         hidden,
         int(rng.integers(1, 4)),
@@ -77,7 +75,7 @@ def _data(rng, shape, members):
 
 def _both(net, twin, dense, codes, valid, weight, key):
     dropped = any(member.dropout for member in net.members)
-    keys = [fold_in(key, i) for i in range(net.n_members)]
+    keys = [derive(key, Purpose.MEMBER, i) for i in range(net.n_members)]
 
     def masks():
         return net.mask_maker().draw(keys, dense.shape[1]) if dropped else None
@@ -97,7 +95,7 @@ def test_random_networks_have_autograds_gradients(seed):
     rng, shape, members = _random_network(seed)
     net, twin = (StackedMLP(shape, members, dtype=torch.float64) for _ in range(2))
     for step in range(2):  # the second one in memory that the first has left
-        _both(net, twin, *_data(rng, shape, members), fold_in(seed, step))
+        _both(net, twin, *_data(rng, shape, members), derive(seed, Purpose.DROPOUT, step))
     keep = sorted(rng.choice(len(members), int(rng.integers(1, len(members) + 1)), replace=False))
     net.select(keep)
     twin.select(keep)
@@ -120,30 +118,27 @@ def test_random_networks_have_autograds_gradients(seed):
 
 def _random_block(seed):
     rng = np.random.default_rng(seed)
-    widths = tuple(int(w) for w in rng.integers(2, 9, rng.integers(1, 4)))
-    members = [Member(fold_in(seed, i), _choose(rng, sorted(ACTIVATIONS))) for i in range(2)]
-    return rng, widths, sorted(members, key=lambda m: m.activation)
+    normalization = _choose(rng, NORMALIZATIONS)
+    proxy_norm = normalization in ("layer", "group") and bool(rng.integers(2))
+    names = UNITWISE if proxy_norm else sorted(ACTIVATIONS)
+    multiple = 8 if normalization in ("group", "pln") else 1
+    widths = tuple(multiple * int(w) for w in rng.integers(2, 5, rng.integers(1, 4)))
+    members = [Member(derive(seed, Purpose.MEMBER, i), _choose(rng, names)) for i in range(2)]
+    settings = {"normalization": normalization, "proxy_norm": proxy_norm, "dtype": torch.float64}
+    return rng, widths, sorted(members, key=lambda m: m.activation), settings
 
 
 @pytest.mark.parametrize("seed", range(40 * BUDGET))
 @pytest.mark.parametrize("kind", ["generator", "encoder"])
 def test_random_block_networks_have_autograds_gradients(kind, seed):
-    rng, widths, members = _random_block(seed)
-    normalization = _choose(rng, ["none", "batch"])
+    rng, widths, members, settings = _random_block(seed)
     if kind == "generator":
-        net = StackedGenerator(
-            3, 2, 4, widths, members, normalization=normalization, dtype=torch.float64
-        )
+        net = StackedGenerator(3, 2, 4, widths, members, **settings)
     else:
-        net = StackedRowEncoder(
-            5, widths, 2, members, normalization=normalization, dtype=torch.float64
-        )
-    if not BlockPass.fits(net):
-        assert any(m.activation not in _WITH_KERNELS for m in members)
-        return
-    scratch = Scratch(net.dtype, net.device)
+        net = StackedRowEncoder(5, widths, 2, members, **settings)
+    chain = net.chain()
     for _ in range(2):
-        n = int(_choose(rng, [2, 3, 9]))
+        n = int(_choose(rng, [1, 2, 3, 9]))
         x = torch.from_numpy(rng.normal(size=(2, n, 5)))
         weight = torch.from_numpy(rng.normal(size=(2, n, 4)))
         before = net.flat_buffers.values.clone()
@@ -152,40 +147,38 @@ def test_random_block_networks_have_autograds_gradients(kind, seed):
         expected, moved = net.flat.grads.clone(), net.flat_buffers.values.clone()
         net.flat.grads.zero_()
         net.flat_buffers.values.copy_(before)
-        for i in range(2):
-            run = BlockPass(net, i, scratch)
-            run.inputs(n).copy_(x[i])
-            torch.testing.assert_close(run.forward(n), out[i].detach())
-            run.backward(weight[i].clone())
+        torch.testing.assert_close(chain.forward(x), out.detach())
+        chain.backward(weight.clone())
         torch.testing.assert_close(net.flat.grads, expected, rtol=1e-7, atol=1e-9)
         torch.testing.assert_close(net.flat_buffers.values, moved)
 
 
-_WITH_KERNELS = set(UNITWISE) - {"prelu", "pelu", "combu-random"}
-
-
 @pytest.mark.parametrize("seed", range(40 * BUDGET))
 def test_random_critics_have_autograds_gradients(seed):
-    rng, widths, members = _random_block(seed)
+    rng, widths, members, settings = _random_block(seed)
+    if settings["normalization"] == "batch":  # its penalty would be one of whole batches
+        settings["normalization"] = "none"
     pac, n = int(rng.integers(1, 4)), int(_choose(rng, [1, 2, 5]))
-    critic = StackedCritic(3, widths, members, pac=pac, dropout=0.4, dtype=torch.float64)
-    if not CriticPass.fits(critic):
-        assert any(m.activation not in _WITH_KERNELS for m in members)
-        return
+    critic = StackedCritic(3, widths, members, pac=pac, dropout=0.4, **settings)
     real, fake = torch.from_numpy(rng.normal(size=(2, 2, n * pac, 3)))
     mix = torch.from_numpy(rng.random((2, n)))
-    masks = critic.mask_maker().draw([fold_in(seed, 9), fold_in(seed, 10)], 3 * n)
+    keys = [derive(seed, Purpose.GAN_MASKS, i) for i in range(2)]
+    masks = critic.mask_maker().draw(keys, 3 * n)
     parts = [[mask[:, k * n : (k + 1) * n] for mask in masks] for k in range(3)]
+    penalty = gradient_penalty(critic, real, fake, mix, parts[2])
     loss = critic(fake, parts[1]).mean(1) - critic(real, parts[0]).mean(1)
-    loss = loss + gradient_penalty(critic, real, fake, mix, parts[2])
-    critic.flat.backward(loss.sum())
+    critic.flat.backward((loss + penalty).sum())
     expected = critic.flat.grads.clone()
     critic.flat.grads.zero_()
-    scratch = Scratch(critic.dtype, critic.device)
-    for i in range(2):
-        run = CriticPass(critic, i, scratch)
-        rows = torch.cat([critic.group(real), critic.group(fake)], 1)[i]
-        run.inputs(3 * n)[: 2 * n].copy_(rows)
-        got = run.fill_gradients(n, mix[i], [mask[i].clone() for mask in masks])
-        torch.testing.assert_close(got, loss[i].detach(), rtol=1e-8, atol=1e-9)
+    chain = critic.chain()
+    groups = torch.cat([critic.group(real), critic.group(fake)], 1)
+    scores = chain.forward(groups, [mask[:, : 2 * n].clone() for mask in masks])
+    got = scores[:, n:].mean((1, 2)) - scores[:, :n].mean((1, 2))
+    torch.testing.assert_close(got, loss.detach(), rtol=1e-8, atol=1e-9)
+    slopes = torch.full_like(scores, 1 / n)
+    slopes[:, :n] *= -1
+    chain.backward(slopes)
+    between = torch.lerp(groups[:, n:], groups[:, :n], mix.unsqueeze(-1))
+    got = PenaltyPass(chain).add_gradients(between, parts[2], 10.0)
+    torch.testing.assert_close(got, penalty.detach(), rtol=1e-8, atol=1e-9)
     torch.testing.assert_close(critic.flat.grads, expected, rtol=1e-6, atol=1e-9)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from combutab._random import fold_in
+from combutab._random import Purpose, derive
 from combutab.generators._sampling import FREE
 
 _TRIES = 5000  # more rows than are asked for, to look for those that meet conditions
@@ -45,7 +45,8 @@ def _draw(model: Any, n_rows: int, codes: Mapping[int, int], n_tries: int) -> pd
     while n_met < n_rows and n_made < n_tries:
         chunk = min(sampler.chunk, n_tries - n_made if n_made else n_rows)
         asked = np.full(chunk, span), np.full(chunk, code)
-        new_values, new_codes = sampler.generate(chunk, *asked, fold_in(key, n_made))
+        chunk_key = derive(key, Purpose.CHUNK, n_made)
+        new_values, new_codes = sampler.generate(chunk, *asked, chunk_key)
         met = np.ones(chunk, dtype=bool)
         for other_span, other_code in codes.items():
             met &= new_codes[:, other_span] == other_code

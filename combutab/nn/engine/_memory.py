@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from combutab.activations._kernels import Room
+
 
 class Scratch:
     """Tensors by name; each grows to the largest size asked for and is reused for smaller ones.
@@ -37,3 +39,19 @@ class Scratch:
         view = memory[:n].view(shape)
         self._views[name, shape] = view
         return view
+
+
+class StageRoom(Room):
+    """A stage's own part of a scratch, and the part that all stages share."""
+
+    def __init__(self, scratch: Scratch, prefix: str) -> None:
+        super().__init__()
+        self._scratch, self._prefix = scratch, prefix
+
+    def keep(self, name: str, *shape: int) -> Tensor:
+        """What stays from a stage's forward to its backward pass."""
+        return self._scratch(f"{self._prefix}.{name}", *shape)
+
+    def work(self, name: str, *shape: int) -> Tensor:
+        """What is used within a call alone."""
+        return self._scratch(name, *shape)

@@ -1,0 +1,239 @@
+"""The parameters that both estimators share: what each may be, and what follows from it."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
+
+from combutab._device import PRECISIONS, Precision, resolve_device
+from combutab.constructions import ConstructedNetwork
+from combutab.estimators._continued import settled
+from combutab.estimators._initial import check_initial, initial_widths
+from combutab.nn import (
+    INITIALISATIONS,
+    NORMALIZATIONS,
+    ActivationSpec,
+    StackedNorm,
+    check_activation,
+    check_proxy_norm,
+)
+from combutab.preprocessing import TableEncoder
+from combutab.training import (
+    SCHEDULES,
+    SOLVERS,
+    Callback,
+    Loss,
+    OptimizerConfig,
+    TrainConfig,
+    VerboseLines,
+    graphs_wanted,
+)
+
+_DEFAULT_BATCH = 500  # the CombU paper's
+_SMALL_TABLE = 1000  # rows; the CombU paper's border between its two networks
+_SMALL, _LARGE = (128,) * 2, (256,) * 5  # hidden layers of 3 and of 6 linear layers
+
+
+class Parameters(BaseEstimator, metaclass=ABCMeta):
+    """What the constructors assign, by the names of their parameters."""
+
+    hidden_layer_sizes: str | int | Sequence[int]
+    activation: ActivationSpec
+    solver: str
+    alpha: float
+    batch_size: int | str
+    learning_rate: str
+    learning_rate_init: float
+    power_t: float
+    max_iter: int
+    shuffle: bool
+    random_state: int | np.random.RandomState | np.random.Generator | None
+    tol: float
+    verbose: bool | int
+    warm_start: bool
+    momentum: float
+    nesterovs_momentum: bool
+    early_stopping: bool
+    validation_fraction: float
+    beta_1: float
+    beta_2: float
+    epsilon: float
+    n_iter_no_change: float
+    max_fun: int
+    dropout: float
+    weight_decay: float
+    max_grad_norm: float | None
+    normalization: str
+    proxy_norm: bool
+    init: str | ConstructedNetwork
+    n_members: int
+    categorical_features: Any
+    numeric_encoding: Literal["standard", "quantile", "robust", "none"]
+    max_onehot: int
+    min_frequency: float
+    embedding_dim: int
+    device: str | torch.device
+    precision: str
+    track_metric: bool
+    callbacks: Sequence[Callback] | None
+
+    _parameter_constraints: Mapping[str, Sequence[object]] = {
+        "hidden_layer_sizes": [
+            StrOptions({"auto"}),
+            "array-like",
+            Interval(Integral, 1, None, closed="left"),
+        ],
+        "activation": [str, callable],
+        "solver": [StrOptions(set(SOLVERS))],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [StrOptions(set(SCHEDULES))],
+        "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
+        "power_t": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "shuffle": ["boolean"],
+        "random_state": ["random_state", np.random.Generator],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "verbose": ["verbose"],
+        "warm_start": ["boolean"],
+        "momentum": [Interval(Real, 0, 1, closed="both")],
+        "nesterovs_momentum": ["boolean"],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
+        "beta_1": [Interval(Real, 0, 1, closed="left")],
+        "beta_2": [Interval(Real, 0, 1, closed="left")],
+        "epsilon": [Interval(Real, 0, None, closed="neither")],
+        "n_iter_no_change": [
+            Interval(Integral, 1, None, closed="left"),
+            Options(Real, {np.inf}),
+        ],
+        "max_fun": [Interval(Integral, 1, None, closed="left")],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "max_grad_norm": [None, Interval(Real, 0, None, closed="neither")],
+        "normalization": [StrOptions(set(NORMALIZATIONS))],
+        "proxy_norm": ["boolean"],
+        "init": [StrOptions(set(INITIALISATIONS)), ConstructedNetwork],
+        "n_members": [Interval(Integral, 1, None, closed="left")],
+        "categorical_features": [StrOptions({"from_dtype"}), "array-like", None],
+        "numeric_encoding": [StrOptions({"standard", "quantile", "robust", "none"})],
+        "max_onehot": [Interval(Integral, 0, None, closed="left")],
+        "min_frequency": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
+        ],
+        "embedding_dim": [Interval(Integral, 1, None, closed="left")],
+        "device": [str, torch.device],
+        "precision": [StrOptions(set(PRECISIONS))],
+        "track_metric": ["boolean"],
+        "callbacks": [list, tuple, None],
+    }
+
+    def _assign(self, given: Mapping[str, object]) -> None:
+        """Take a constructor's ``locals()`` as they are, as scikit-learn wants it."""
+        self.__dict__.update({n: v for n, v in given.items() if n not in ("self", "__class__")})
+
+    @abstractmethod
+    def _loss(self) -> Loss:
+        """The loss of the fitted target."""
+
+    def _check_parameters(self) -> None:
+        """What scikit-learn's validation cannot see; before any work on the data."""
+        resolve_device(self.device)
+        sizes = self.hidden_layer_sizes
+        if not isinstance(sizes, str):
+            as_list = list(sizes) if isinstance(sizes, Iterable) else [sizes]
+            if any(not isinstance(s, Integral) or s <= 0 for s in as_list):
+                raise ValueError(f"hidden_layer_sizes must be > 0, got {as_list}.")
+        if not isinstance(self.init, str):
+            check_initial(
+                self.init,
+                self.numeric_encoding,
+                self.precision,
+                {
+                    "dropout": (self.dropout, 0),
+                    "normalization": (self.normalization, "none"),
+                    "proxy_norm": (self.proxy_norm, False),
+                },
+            )
+        for width in set(self._hidden_layer_sizes(0)):
+            check_activation(self.activation, width, proxy_norm=self.proxy_norm)
+            if self.normalization != "none":
+                StackedNorm(self.normalization, width, 1)
+        check_proxy_norm(self.proxy_norm, self.normalization)
+        for callback in self.callbacks or ():
+            if not callable(getattr(callback, "on_epoch_end", None)):
+                raise ValueError(
+                    f"callbacks must be combutab.training.Callback objects, got {callback!r}"
+                )
+
+    def _settled_parameters(self) -> dict[str, Any]:
+        """What a fit settles for those that go on from it."""
+        return settled(self.get_params(deep=False))
+
+    def _hidden_layer_sizes(self, n_rows: int) -> tuple[int, ...]:
+        sizes = self.hidden_layer_sizes
+        widths = None  # of "auto"
+        if not isinstance(sizes, str):
+            widths = tuple(int(s) for s in (sizes if isinstance(sizes, Iterable) else [sizes]))
+        if not isinstance(self.init, str):
+            return initial_widths(self.init, self.activation, widths)
+        if widths is None:
+            return _SMALL if n_rows < _SMALL_TABLE else _LARGE
+        return widths
+
+    def _new_encoder(self) -> TableEncoder:
+        return TableEncoder(
+            categorical_features=self.categorical_features,
+            numeric=self.numeric_encoding,
+            max_onehot=self.max_onehot,
+            min_frequency=self.min_frequency,
+        )
+
+    def _train_config(self, n_rows: int, score: str | None, epochs: int | None) -> TrainConfig:
+        return TrainConfig(
+            loss=self._loss(),
+            optimizer=OptimizerConfig(
+                self.solver,
+                self.beta_1,
+                self.beta_2,
+                self.epsilon,
+                self.momentum,
+                self.nesterovs_momentum,
+            ),
+            batch_size=self._checked_batch_size(n_rows),
+            max_epochs=epochs or self.max_iter,
+            score=score,
+            learning_rate=self.learning_rate,
+            power_t=self.power_t,
+            shuffle=self.shuffle,
+            tol=self.tol,
+            n_iter_no_change=self.n_iter_no_change,
+            max_grad_norm=self.max_grad_norm,
+            track_metric=self.track_metric,
+            precision=Precision(self.precision),
+            cuda_graphs=graphs_wanted(),
+        )
+
+    def _checked_batch_size(self, n_rows: int) -> int:
+        if isinstance(self.batch_size, str) or self.solver == "lbfgs":
+            return _DEFAULT_BATCH
+        if self.batch_size > n_rows:
+            warnings.warn(
+                f"Got `batch_size` {self.batch_size}, larger than the {n_rows} rows to train on. "
+                "It is going to be clipped",
+                stacklevel=6,
+            )
+        return int(self.batch_size)
+
+    def _all_callbacks(self) -> list[Callback]:
+        callbacks = list(self.callbacks or ())
+        return [VerboseLines(), *callbacks] if self.verbose else callbacks

@@ -1,0 +1,7 @@
+"""The chain of layers forward and backward in memory of its own."""
+
+from combutab.nn.engine._chain import Chain
+from combutab.nn.engine._memory import Scratch
+from combutab.nn.engine._penalty_pass import PenaltyPass
+
+__all__ = ["Chain", "PenaltyPass", "Scratch"]
