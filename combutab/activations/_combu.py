@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from combutab.activations._kernels import (
-    Activation,
-    Gradients,
-    Kernel,
-    Room,
-    Slices,
-    Vectors,
-    kernel_of,
-)
+from combutab.activations._kernels import Activation, Kernel, Vectors, kernel_of
 from combutab.activations._known import known
+from combutab.activations._several import Scattered, Slices
 from combutab.activations._unitwise import UNITWISE
 
 Span = tuple[str, int, int]  # (name, start, length) along the feature axis
@@ -35,67 +27,6 @@ def _counts(ratios: Mapping[str, float], width: int) -> list[int]:
         counts[i] -= taken
         counts[0] += taken
     return counts
-
-
-@dataclass(frozen=True)
-class Scattered(Kernel):
-    """A kernel for the units that the first vector gives each part; all see the whole width.
-
-    What a part is shown of the others' units is 0, so that nothing infinite is made of them.
-    """
-
-    parts: tuple[Kernel, ...]
-
-    @property
-    def keeps_input(self) -> bool:  # type: ignore[override]
-        return any(kernel.keeps_input for kernel in self.parts)
-
-    @property
-    def keeps_output(self) -> bool:  # type: ignore[override]
-        return any(kernel.keeps_output for kernel in self.parts)
-
-    @property
-    def n_vectors(self) -> int:  # type: ignore[override]
-        return 1 + sum(kernel.n_vectors for kernel in self.parts)
-
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
-        nothing, given = x.new_zeros(()), iter(vectors[1:])
-        y = x if out is None or out is x else out.copy_(x)
-        for i, kernel in enumerate(self.parts):
-            mine, own = vectors[0] == i, [next(given) for _ in range(kernel.n_vectors)]
-            shown = torch.where(mine, y, nothing, out=room.work("shown", *x.shape))
-            y_i = kernel.forward(shown, own, room.part(str(i)), room.work("result", *x.shape))
-            y = torch.where(mine, y_i, y, out=out)
-        return y
-
-    def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
-    ) -> tuple[Tensor, Gradients]:
-        nothing, given = grad.new_zeros(()), iter(vectors[1:])
-        grads: list[Tensor | None] = [None]
-        grad = grad if out is None or out is grad else out.copy_(grad)
-        for i, kernel in enumerate(self.parts):
-            mine, own = vectors[0] == i, [next(given) for _ in range(kernel.n_vectors)]
-            x_i, y_i = (
-                torch.where(mine, kept, nothing, out=room.work(name, *kept.shape))
-                if kept is not None and needed
-                else None
-                for kept, needed, name in (
-                    (x, kernel.keeps_input, "shown"),
-                    (y, kernel.keeps_output, "shown output"),
-                )
-            )
-            work = room.work("result", *grad.shape)
-            grad_i, by_own = kernel.backward(x_i, y_i, grad, own, room.part(str(i)), work)
-            grad = torch.where(mine, grad_i, grad, out=out)
-            grads += [None if v is None else torch.where(mine, v, nothing) for v in by_own]
-        return grad, grads
 
 
 @known()

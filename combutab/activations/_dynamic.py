@@ -10,32 +10,25 @@ import torch
 from torch import Tensor, nn
 
 from combutab.activations._affine import Affine
-from combutab.activations._kernels import Activation, Gradients, Kernel, Room, Torch, Vectors
+from combutab.activations._kernels import Activation, Kernel, Pointwise, Room, Torch, Vectors
 from combutab.activations._known import known
 
 
 @dataclass(frozen=True)
-class Erf(Kernel):
+class Erf(Pointwise):
     keeps_input: bool = True
     keeps_output: bool = False
 
     def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
         return torch.erf(x, out=out)
 
-    def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
-    ) -> tuple[Tensor, Gradients]:
-        assert x is not None
-        work = room.work("slope", *x.shape)
-        slope = torch.exp(torch.neg(torch.square(x, out=work), out=work), out=work)
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+    ) -> Tensor:
+        work = room.work("slope", *kept.shape)
+        slope = torch.exp(torch.neg(torch.square(kept, out=work), out=work), out=work)
         slope = torch.mul(slope, 2 / math.sqrt(math.pi), out=work)
-        return torch.mul(grad, slope, out=out), ()
+        return torch.mul(grad, slope, out=out)
 
 
 class _Dynamic(Activation):

@@ -14,6 +14,7 @@ from combutab.activations._kernels import (
     Activation,
     Gradients,
     Kernel,
+    Pointwise,
     Room,
     Torch,
     Vectors,
@@ -26,7 +27,7 @@ from combutab.activations._known import known
 
 
 @dataclass(frozen=True)
-class LogReLU(Kernel):
+class LogReLU(Pointwise):
     """NLReLU's kernel; the derivative beta / (1 + beta x) is beta exp(-y)."""
 
     beta: float = 1.0
@@ -37,20 +38,13 @@ class LogReLU(Kernel):
             y = torch.mul(y, self.beta, out=out)
         return torch.log1p(y, out=out)
 
-    def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
-    ) -> tuple[Tensor, Gradients]:
-        assert y is not None
-        work = room.work("slope", *y.shape)
-        slope = torch.exp(torch.neg(y, out=work), out=work)
-        grad = torch.mul(where_above(grad, y, out), slope, out=out)
-        return (grad if self.beta == 1 else torch.mul(grad, self.beta, out=out)), ()
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+    ) -> Tensor:
+        work = room.work("slope", *kept.shape)
+        slope = torch.exp(torch.neg(kept, out=work), out=work)
+        grad = torch.mul(where_above(grad, kept, out), slope, out=out)
+        return grad if self.beta == 1 else torch.mul(grad, self.beta, out=out)
 
 
 @known()
@@ -101,7 +95,7 @@ class NLReLU(Activation):
 
 
 @dataclass(frozen=True)
-class ScaledSiLU(Kernel):
+class ScaledSiLU(Pointwise):
     """x sigmoid(beta x), whose derivative is that of SiLU at beta x."""
 
     beta: float
@@ -113,20 +107,13 @@ class ScaledSiLU(Kernel):
         gate = torch.sigmoid(torch.mul(x, self.beta, out=work), out=work)
         return torch.mul(x, gate, out=out)
 
-    def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
-    ) -> tuple[Tensor, Gradients]:
-        assert x is not None
-        work = room.work("slope", *x.shape)
-        scaled = torch.mul(x, self.beta, out=work)
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+    ) -> Tensor:
+        work = room.work("slope", *kept.shape)
+        scaled = torch.mul(kept, self.beta, out=work)
         scaled = torch.clamp(scaled, -1e3, 1e3, out=work)  # of infinity it has none
-        return into(torch.ops.aten.silu_backward, out, grad, scaled), ()
+        return into(torch.ops.aten.silu_backward, out, grad, scaled)
 
 
 @known()

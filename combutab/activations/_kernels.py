@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ _aten = torch.ops.aten
 
 HALF = (torch.float16, torch.bfloat16)
 
-Maybe = TypeVar("Maybe", Tensor, Tensor | None)
 Vectors = Sequence[Tensor]  # what a kernel is given beside x: per unit, they broadcast against x
 Gradients = Sequence[Tensor | None]  # by the vectors, of their shapes
 
@@ -120,18 +119,13 @@ class Kernel:
 
 
 class Pointwise(Kernel):
-    """A kernel of single units without parameters, whose slope follows from x or from y."""
+    """A kernel of single units without vectors, whose slope follows from x or from y."""
 
-    def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """phi(x)."""
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+    ) -> Tensor:
+        """grad times the slope, given y, or x where ``keeps_input``."""
         raise NotImplementedError
-
-    def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
-        """grad phi'(x), given y, or x where ``keeps_input``."""
-        raise NotImplementedError
-
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
-        return self.phi(x, out)
 
     def backward(
         self,
@@ -142,9 +136,8 @@ class Pointwise(Kernel):
         room: Room,
         out: Tensor | None = None,
     ) -> tuple[Tensor, Gradients]:
-        kept = x if self.keeps_input else y
-        assert kept is not None
-        return self.times_slope(kept, grad, out), ()
+        kept = cast(Tensor, x if self.keeps_input else y)  # None where neither is needed
+        return self.times_slope(kept, grad, room, out), ()
 
 
 class Activation(nn.Module):
@@ -248,66 +241,6 @@ def sum_to(x: Tensor, vector: Tensor) -> Tensor:
     return x.clone() if x.shape == vector.shape else x.sum_to_size(vector.shape)
 
 
-@dataclass(frozen=True)
-class Slices(Kernel):
-    """A kernel for each run of neighbouring units: (start, length, kernel)."""
-
-    parts: tuple[tuple[int, int, Kernel], ...]
-
-    @property
-    def unitwise(self) -> bool:  # type: ignore[override]
-        return all(kernel.unitwise for _, _, kernel in self.parts)
-
-    @property
-    def keeps_input(self) -> bool:  # type: ignore[override]
-        return any(kernel.keeps_input for _, _, kernel in self.parts)
-
-    @property
-    def keeps_output(self) -> bool:  # type: ignore[override]
-        return any(kernel.keeps_output for _, _, kernel in self.parts)
-
-    @property
-    def n_vectors(self) -> int:  # type: ignore[override]
-        return sum(kernel.n_vectors for _, _, kernel in self.parts)
-
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
-        given = iter(vectors)
-        pieces = []
-        for i, (start, length, kernel) in enumerate(self.parts):
-            own = [next(given) for _ in range(kernel.n_vectors)]
-            x_i = _narrow(x, start, length)
-            out_i = x_i if out is x else _narrow(out, start, length)
-            pieces.append(kernel.forward(x_i, own, room.part(str(i)), out_i))
-        return torch.cat(pieces, -1) if out is None else out
-
-    def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
-    ) -> tuple[Tensor, Gradients]:
-        given = iter(vectors)
-        pieces: list[Tensor] = []
-        grads: list[Tensor | None] = []
-        for i, (start, length, kernel) in enumerate(self.parts):
-            own = [next(given) for _ in range(kernel.n_vectors)]
-            x_i = _narrow(x, start, length) if kernel.keeps_input else None
-            y_i = _narrow(y, start, length) if kernel.keeps_output else None
-            grad_i = _narrow(grad, start, length)
-            out_i = grad_i if out is grad else _narrow(out, start, length)
-            grad_in, by_own = kernel.backward(x_i, y_i, grad_i, own, room.part(str(i)), out_i)
-            pieces.append(grad_in)
-            grads.extend(by_own)
-        return torch.cat(pieces, -1) if out is None else out, grads
-
-
-def _narrow(x: Maybe, start: int, length: int) -> Maybe:
-    return None if x is None else x.narrow(-1, start, length)
-
-
 # ---- torch's own --------------------------------------------------------------------------------
 
 
@@ -336,34 +269,27 @@ def where_above(grad: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
 class Identity(Pointwise):
     keeps_output: bool = False
 
-    def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
         return x.clone() if out is None else x if out is x else out.copy_(x)
 
-    def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
-        return self.phi(grad, out)
-
-    def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
-    ) -> tuple[Tensor, Gradients]:
-        return self.phi(grad, out), ()
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+    ) -> Tensor:
+        return self.forward(grad, (), room, out)
 
 
 @dataclass(frozen=True)
 class ReLU(Pointwise):
     slope: float = 0.0  # below zero, not negative
 
-    def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
         if self.slope:
             return into(_aten.leaky_relu, out, x, self.slope)
         return above_zero(x, out)
 
-    def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+    ) -> Tensor:
         if self.slope:
             return into(_aten.leaky_relu_backward, out, grad, kept, self.slope, True)
         return where_above(grad, kept, out)
@@ -375,10 +301,12 @@ class ELU(Pointwise):
     scale: float = 1.0
     input_scale: float = 1.0
 
-    def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
         return into(_aten.elu, out, x, self.alpha, self.scale, self.input_scale)
 
-    def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+    ) -> Tensor:
         settings = self.alpha, self.scale, self.input_scale
         return into(_aten.elu_backward, out, grad, *settings, True, kept)
 
@@ -397,10 +325,12 @@ class Torch(Pointwise):
     def keeps_output(self) -> bool:  # type: ignore[override]
         return not self.keeps_input
 
-    def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
         return into(getattr(_aten, self.name), out, x, *self.settings, **dict(self.options))
 
-    def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+    ) -> Tensor:
         operator = getattr(_aten, f"{self.name}_backward")
         return into(operator, out, grad, kept, *self.settings, **dict(self.options))
 

@@ -29,18 +29,20 @@ class _HardSigmoid(Pointwise):
     keeps_input: bool = True
     keeps_output: bool = False
 
-    def phi(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
         if out is None:
             return F.hardtanh(x, -3.0, 3.0) / 6 + 0.5  # F.hardsigmoid has no second derivative
         return torch.clamp(x, -3, 3, out=out).div_(6).add_(0.5)
 
-    def times_slope(self, kept: Tensor, grad: Tensor, out: Tensor | None = None) -> Tensor:
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+    ) -> Tensor:
         grad = into(torch.ops.aten.hardtanh_backward, out, grad, kept, -3, 3)
         return torch.div(grad, 6, out=out)
 
 
 def _hard_sigmoid(n: Tensor) -> Tensor:
-    return _HardSigmoid().phi(n)
+    return _HardSigmoid().forward(n, (), Room())
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class LayerScale(Kernel):
     def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
         # LayerAct Eq. (6)
         n = self._standardize(x).forward(x, (), room, room.work("n", *x.shape))
-        return torch.mul(x, self.scale.phi(n, room.work("scale", *x.shape)), out=out)
+        return torch.mul(x, self.scale.forward(n, (), room, room.work("scale", *x.shape)), out=out)
 
     def backward(
         self,
@@ -70,11 +72,11 @@ class LayerScale(Kernel):
         assert x is not None
         # once more: cheaper than memory for each layer
         n = self._standardize(x).forward(x, (), room, room.work("n", *x.shape))
-        scale = self.scale.phi(n, room.work("scale", *x.shape))
+        scale = self.scale.forward(n, (), room, room.work("scale", *x.shape))
         through = torch.mul(x, grad, out=room.work("through", *x.shape))
         grad = torch.mul(grad, scale, out=out)
         kept = n if self.scale.keeps_input else scale
-        through = self.scale.times_slope(kept, through, room.work("through", *x.shape))
+        through = self.scale.times_slope(kept, through, room, room.work("through", *x.shape))
         through, _ = self._standardize(x).backward(
             None, n, through, (), room, room.work("through", *x.shape)
         )

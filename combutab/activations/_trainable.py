@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from combutab.activations._kernels import Activation, along
+from combutab.activations._kernels import HALF, Activation, along
 from combutab.activations._known import known
 
 
@@ -67,7 +67,7 @@ class Rational(Activation):
     """A rational function of degree (3, 2) without poles, all its coefficients learned.
 
     It is ``c0 + c1 x + (r0 + r1 x) / (1 + (b0 + b1 x)^2)``, which every quotient of a cubic by a
-    positive quadratic can be written as; it starts within 0.02 of SiLU between -4 and 4.
+    positive quadratic can be written as; it starts within 0.03 of SiLU between -4 and 4.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Rational(Activation):
     Examples
     --------
     >>> Rational(2)(torch.tensor([[-1.0, 2.0]])).detach()
-    tensor([[-0.2809,  1.7501]])
+    tensor([[-0.2852,  1.7431]])
     """
 
     def __init__(self, width: int, *, dim: int = -1) -> None:
@@ -97,14 +97,16 @@ class Rational(Activation):
         self.dim = dim
         # NOTE[DIFF]: the first paper's denominator may vanish, the second's |.| has kinks; a
         # square has neither. Divided out, no power of a large x overflows.
-        starts = {"c0": 3.9, "c1": 0.5, "r0": -3.9, "r1": 0.0, "b0": 0.0, "b1": 0.244}
+        starts = {"c0": 4.125, "c1": 0.5, "r0": -4.125, "r1": 0.0, "b0": 0.0, "b1": 0.234375}
         for name, start in starts.items():
             self.register_parameter(name, nn.Parameter(torch.full((width,), start)))
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        c0, c1, r0, r1, b0, b1 = (along(p, x, self.dim) for p in self.parameters())
-        pole = torch.addcmul(b0, b1, x)
-        return torch.addcmul(c0, c1, x) + torch.addcmul(r0, r1, x) / (1 + pole * pole)
+        wide = x.float() if x.dtype in HALF else x  # the terms cancel near 0
+        c0, c1, r0, r1, b0, b1 = (along(p, wide, self.dim) for p in self.parameters())
+        root = torch.addcmul(b0, b1, wide)
+        line, rest = torch.addcmul(c0, c1, wide), torch.addcmul(r0, r1, wide)
+        return (line + rest / (1 + root * root)).to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"{self.get_parameter('c0').shape[-1]}, dim={self.dim}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from torch import nn
 
-from combutab.activations import CombU, PReLU, ProxyNorm
+from combutab.activations import PLN, Blend, CombU, LayerAct, PReLU, ProxyNorm
 
 UNIT = {
     "relu": lambda x: max(x, 0.0),
@@ -157,12 +157,76 @@ def test_activation_may_be_a_module_or_a_factory():
     torch.testing.assert_close(ProxyNorm(lambda width: nn.ReLU(), 8)(x), expected)
 
 
-@pytest.mark.parametrize("name", ["pln-4", "pls", "la-silu", "la-hardsilu"])
-def test_refuses_what_looks_at_many_units(name):
-    with pytest.raises(ValueError, match="unit-wise activation"):
-        ProxyNorm(name, 8)
-    with pytest.raises(ValueError, match="unit-wise activation"):
-        ProxyNorm(lambda width: nn.Sequential(ProxyNorm("relu", width)), 8)
+class _Of(nn.Module):
+    """A module of a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class _Mine(PLN):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"),
+    [
+        ("pln-4", "PLN"),
+        ("pls", "PLS"),
+        ("la-silu", "LASiLU"),
+        ("la-hardsilu", "LAHardSiLU"),
+        (lambda width: LayerAct(lambda n: 0.5 + torch.atan(n) / torch.pi), "LayerAct"),
+        (_Mine, "_Mine"),
+        (lambda width: Blend(width, "pln-4"), "PLN"),
+        (lambda width: nn.Sequential(ProxyNorm("relu", width)), "ProxyNorm"),
+    ],
+)
+def test_refuses_what_says_that_it_looks_at_many_units(spec, kind):
+    with pytest.raises(ValueError, match=rf"unit-wise activation, .*; {kind} looks at many units"):
+        ProxyNorm(spec, 8)
+
+
+MIXERS = {
+    "less the row's mean": lambda x: x - x.mean(-1, keepdim=True),
+    "less the mean of the rows": lambda x: x - x.mean(0),
+    "over the largest": lambda x: x / x.abs().amax(-1, keepdim=True).clamp_min(5),
+    "the neighbour's": lambda x: x.roll(1, -1),
+    "of rows before": lambda x: x.cumsum(0),
+    "softmax": lambda x: x.softmax(-1),
+    "by chance": lambda x: x + torch.randn_like(x),
+    "another shape": lambda x: x[..., :4],
+}
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_refuses_what_a_trial_shows_to_look_at_many_units(name):
+    before = torch.get_rng_state()
+    with pytest.raises(ValueError, match=r"unit-wise activation, .* in a trial"):
+        ProxyNorm(lambda width: _Of(MIXERS[name]), 8)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_takes_what_a_trial_shows_to_look_at_one_unit():
+    class Counted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            self.calls += 1
+            return torch.sin(x)
+
+    phi = Counted()
+    module, x = ProxyNorm(phi, 8), torch.randn(5, 8)
+    assert phi.calls == 0
+    assert module.kernel() is None
+    mean, var = 0.0, (1 - math.exp(-2)) / 2  # of sin(Y), Y standard normal
+    expected = (torch.sin(x) - mean) / math.sqrt(var + 0.03)
+    torch.testing.assert_close(module(x), expected, rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A user's own activation modules: treated as in a plain torch network, or refused."""
 
 import copy
+import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,9 +16,7 @@ from torch.nn import functional as F
 from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor, StackedGridSearchCV
 from combutab.activations import (
     ACTIVATIONS,
-    PELU,
     PLN,
-    PLS,
     CombU,
     LAHardSiLU,
     LASiLU,
@@ -42,7 +41,7 @@ CLASSES = sorted(
 
 
 def _make(cls):
-    return cls(WIDTH) if issubclass(cls, PELU | PLN | PLS | CombU | PReLU) else cls()
+    return cls(WIDTH) if "width" in inspect.signature(cls).parameters else cls()
 
 
 def _subclass(cls):
