@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from combutab._device import Precision
 from combutab._model_files import loadable
 from combutab._random import fold_in
 from combutab.generators._base import BaseGenerator
@@ -20,18 +18,16 @@ from combutab.generators._constraints import (
     SHARED_CONSTRAINTS,
     check_widths,
 )
-from combutab.generators._gan import GANConfig, GANTraining
+from combutab.generators._gan import GANShape, GANTraining
 from combutab.generators._noise import normals, uniforms
-from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
-from combutab.generators._sampling import Allowed, Sampler
-from combutab.generators._validation import EnergyDistance
-from combutab.nn import ActivationSpec, Member, RowSpans, StackedGenerator
+from combutab.generators._records import GeneratorPlan, Rates, RowsAsked, RowsDrawn, TableRows
+from combutab.nn import ActivationSpec, RowSpans, StackedCritic, StackedGenerator
 
 _NOISE, _GUMBEL = 1, 2  # purposes of a sample's key
 
 
 @loadable
-class CTGAN(BaseGenerator):
+class CTGAN(BaseGenerator[StackedGenerator]):
     """Synthetic rows of a table by a conditional generator trained against a critic.
 
     Parameters have the ``ctgan`` package's names, order and defaults; those after ``enable_gpu``
@@ -134,9 +130,10 @@ class CTGAN(BaseGenerator):
         "log_frequency": ["boolean"],
         "pac": [COUNT],
     }
-    _sampled_network = "generator"
     _twice = True
     _member_rates = {"generator_lr", "discriminator_lr", "generator_decay", "discriminator_decay"}
+    # the generator has a weight for each pair of a category asked for and one made
+    _of_many_categories = ", or use TVAE, whose networks grow with the categories alone"
 
     def __init__(
         self,
@@ -212,48 +209,14 @@ class CTGAN(BaseGenerator):
             check_widths("discriminator_dim", self.discriminator_dim),
         ]
 
-    def _plan(self, member: Member) -> GeneratorPlan:
-        return GeneratorPlan(
-            member,
-            self.generator_lr,
-            self.discriminator_lr,
-            self.generator_decay,
-            self.discriminator_decay,
-        )
+    def _rates(self) -> dict[str, Rates]:
+        return {
+            "generator": Rates(self.generator_lr, self.generator_decay),
+            "critic": Rates(self.discriminator_lr, self.discriminator_decay),
+        }
 
-    def _training(
-        self,
-        rows: TableRows,
-        spans: RowSpans,
-        plans: Sequence[GeneratorPlan],
-        device: torch.device,
-    ) -> GANTraining:
-        generator_dim, discriminator_dim = self._all_widths()
-        config = GANConfig(
-            embedding_dim=self.embedding_dim,
-            generator_dim=generator_dim,
-            discriminator_dim=discriminator_dim,
-            batch_size=self.batch_size,
-            discriminator_steps=self.discriminator_steps,
-            pac=self.pac,
-            log_frequency=self.log_frequency,
-            normalization=self.normalization,
-            proxy_norm=self.proxy_norm,
-            precision=Precision(self.precision),
-        )
-        return GANTraining(rows, spans, plans, config, device)
-
-    # the generator has a weight for each pair of a category asked for and one made
-    _of_many_categories = ", or use TVAE, whose networks grow with the categories alone"
-
-    def _n_outer_weights(self, spans: RowSpans) -> int:
-        generator_dim, discriminator_dim = self._all_widths()
-        into = self.embedding_dim + spans.n_condition + sum(generator_dim)
-        seen = self.pac * (spans.width + spans.n_condition)
-        return into * spans.width + seen * (discriminator_dim or (1,))[0]
-
-    def _shape_of_network(self) -> SampledShape:
-        return SampledShape(
+    def _make_shape(self) -> GANShape:
+        return GANShape(
             embedding_dim=self.embedding_dim,
             widths=self._all_widths()[0],
             activation=self.activation,
@@ -261,46 +224,34 @@ class CTGAN(BaseGenerator):
             normalization=self.normalization,
             proxy_norm=self.proxy_norm,
             precision=self.precision,
-            conditional=True,
         )
 
-    @staticmethod
-    def _network(
-        shape: SampledShape, spans: RowSpans, members: Sequence[Member]
-    ) -> StackedGenerator:
-        return StackedGenerator(
-            shape.embedding_dim,
-            spans.n_condition,
-            spans.width,
-            shape.widths,
-            members,
-            normalization=shape.normalization,
-            proxy_norm=shape.proxy_norm,
-            dtype=spans.dtype,
-            device=spans.device,
+    def _n_weights(self, spans: RowSpans) -> int:
+        n_inputs = self.pac * (spans.width + spans.n_condition)
+        critic = StackedCritic.linear_shapes(n_inputs, self._all_widths()[1], 1)
+        return super()._n_weights(spans) + sum(map(math.prod, critic.values()))
+
+    def _training(
+        self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
+    ) -> GANTraining:
+        return GANTraining(
+            rows,
+            spans,
+            plans,
+            self._make_shape(),
+            discriminator_dim=self._all_widths()[1],
+            batch_size=self.batch_size,
+            discriminator_steps=self.discriminator_steps,
+            log_frequency=self.log_frequency,
+            pac=self.pac,
         )
 
-    def _make(
-        self,
-        shape: SampledShape,
-        network: Any,
-        spans: RowSpans,
-        keys: Sequence[int],
-        n_rows: int,
-        condition: Tensor,
-        allowed: Allowed,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        noise_keys = [fold_in(key, _NOISE) for key in keys]
-        noise = normals(noise_keys, n_rows, shape.embedding_dim, device=spans.device)
-        raw = network(noise.to(spans.dtype), condition).to(spans.dtype)
-        raw, mass = spans.restrict(raw, allowed)
-        draw_keys = [fold_in(key, _GUMBEL) for key in keys]
+    def _draw(self, network: StackedGenerator, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
+        noise_keys = [fold_in(key, _NOISE) for key in asked.keys]
+        noise = normals(noise_keys, asked.n_rows, network.n_noise, device=spans.device)
+        raw = network(noise.to(spans.dtype), asked.condition).to(spans.dtype)
+        raw, mass = spans.restrict(raw, asked.allowed)
+        draw_keys = [fold_in(key, _GUMBEL) for key in asked.keys]
         # what training's Gumbel-softmax stands for: one draw from each span's softmax
-        uniform = uniforms(draw_keys, n_rows, spans.n_spans, device=spans.device)
-        return *spans.sample(raw, uniform), mass
-
-    @staticmethod
-    def _statistic(
-        training: Any, held_out: TableRows, sampler: Sampler, keys: Sequence[int]
-    ) -> tuple[str, Callable[[], np.ndarray]]:
-        return "validation_distance", EnergyDistance(held_out, sampler, keys)
+        uniform = uniforms(draw_keys, asked.n_rows, spans.n_spans, device=spans.device)
+        return RowsDrawn(*spans.sample(raw, uniform), mass)

@@ -1,40 +1,28 @@
-"""The loop over epochs that GANs and VAEs share."""
+"""The loop over epochs that all generators share."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from combutab.generators._records import GeneratorPlan, GeneratorResult
+from combutab.generators._contract import Training
+from combutab.generators._records import GeneratorResult
 from combutab.generators._validation import Validation
 from combutab.nn import StackedNetwork
-from combutab.training import Callback, EpochReport, RowOptimizer, uninterrupted
+from combutab.training import Callback, EpochReport, uninterrupted
 
 Curves = dict[str, list[np.ndarray]]  # a loss of each member by epoch
 
 
-class Training(Protocol):
-    """What the loop needs: an epoch of training, and the networks that it changes."""
-
-    @property
-    def plans(self) -> Sequence[GeneratorPlan]: ...
-    @property
-    def networks(self) -> Mapping[str, StackedNetwork]: ...
-    @property
-    def optimizers(self) -> Mapping[str, RowOptimizer]: ...
-    def epoch(self, number: int) -> dict[str, Tensor]: ...
-
-
 def train(
-    training: Training,
+    training: Training[Any],
     n_epochs: int,
     callbacks: Sequence[Callback] = (),
     *,
-    sampled_network: str,
     validation: Validation | None = None,
     done: int = 0,
     curves: Curves | None = None,
@@ -50,8 +38,6 @@ def train(
     training : Training
     n_epochs : int
     callbacks : sequence of Callback
-    sampled_network : str
-        The network whose weights are wanted.
     validation : Validation, optional
     done : int
         Epochs that an earlier call has trained; ``curves`` has their losses.
@@ -68,8 +54,8 @@ def train(
     KeyboardInterrupt
         If there was no whole epoch.
     """
-    n_members = len(training.plans)
-    network = training.networks[sampled_network]
+    n_members, network = len(training.plans), training.sampled
+    rates = np.array([next(iter(plan.rates.values())).lr for plan in training.plans])
     curves = {} if curves is None else curves
     diverged = _not_finite(curves, n_members)
     reason, started = "epochs", time.perf_counter()
@@ -103,7 +89,7 @@ def train(
                 tuple(range(n_members)),
                 next(iter(losses.values())),
                 None if validation is None else -columns[validation.name],
-                np.array([plan.generator_lr for plan in training.plans]),
+                rates,
                 time.perf_counter() - started,
                 losses,
             )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from combutab._device import Precision
 from combutab._model_files import loadable
 from combutab._random import fold_in
 from combutab.generators._base import BaseGenerator
@@ -20,16 +18,15 @@ from combutab.generators._constraints import (
     check_widths,
 )
 from combutab.generators._noise import normals, uniforms
-from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
-from combutab.generators._sampling import Allowed, Sampler
-from combutab.generators._vae import VAEConfig, VAETraining
-from combutab.nn import ActivationSpec, Member, RowSpans, StackedRowDecoder
+from combutab.generators._records import GeneratorPlan, Rates, RowsAsked, RowsDrawn, TableRows
+from combutab.generators._vae import VAEShape, VAETraining
+from combutab.nn import ActivationSpec, RowSpans, StackedRowDecoder, StackedRowEncoder
 
 _LATENT, _CODES, _VALUES = 1, 2, 3  # purposes of a sample's key
 
 
 @loadable
-class TVAE(BaseGenerator):
+class TVAE(BaseGenerator[StackedRowDecoder]):
     """Synthetic rows of a table by a variational autoencoder.
 
     Parameters have the ``ctgan`` package's names, order and defaults; those after ``verbose``
@@ -105,7 +102,6 @@ class TVAE(BaseGenerator):
         "learning_rate": [POSITIVE],
         "argmax": ["boolean"],
     }
-    _sampled_network = "decoder"
     _member_rates = {"learning_rate", "l2scale"}
 
     def __init__(
@@ -167,39 +163,11 @@ class TVAE(BaseGenerator):
             check_widths("decompress_dims", self.decompress_dims),
         ]
 
-    def _plan(self, member: Member) -> GeneratorPlan:
-        return GeneratorPlan(member, generator_lr=self.learning_rate, generator_decay=self.l2scale)
+    def _rates(self) -> dict[str, Rates]:
+        return dict.fromkeys(("encoder", "decoder"), Rates(self.learning_rate, self.l2scale))
 
-    def _training(
-        self,
-        rows: TableRows,
-        spans: RowSpans,
-        plans: Sequence[GeneratorPlan],
-        device: torch.device,
-    ) -> VAETraining:
-        compress_dims, decompress_dims = self._all_widths()
-        config = VAEConfig(
-            embedding_dim=self.embedding_dim,
-            compress_dims=compress_dims,
-            decompress_dims=decompress_dims,
-            batch_size=self.batch_size,
-            loss_factor=self.loss_factor,
-            normalization=self.normalization,
-            proxy_norm=self.proxy_norm,
-            precision=Precision(self.precision),
-        )
-        return VAETraining(rows, spans, plans, config, device)
-
-    _of_many_categories = ""
-
-    def _n_outer_weights(self, spans: RowSpans) -> int:
-        compress_dims, decompress_dims = self._all_widths()
-        first = (compress_dims or (2 * self.embedding_dim,))[0]
-        last = (decompress_dims or (self.embedding_dim,))[-1]
-        return (first + last) * spans.width
-
-    def _shape_of_network(self) -> SampledShape:
-        return SampledShape(
+    def _make_shape(self) -> VAEShape:
+        return VAEShape(
             embedding_dim=self.embedding_dim,
             widths=self._all_widths()[1],
             activation=self.activation,
@@ -207,52 +175,39 @@ class TVAE(BaseGenerator):
             normalization=self.normalization,
             proxy_norm=self.proxy_norm,
             precision=self.precision,
-            conditional=False,
         )
 
-    @staticmethod
-    def _network(
-        shape: SampledShape, spans: RowSpans, members: Sequence[Member]
-    ) -> StackedRowDecoder:
-        return StackedRowDecoder(
-            shape.embedding_dim,
-            shape.widths,
-            spans.width,
-            spans.n_values,
-            members,
-            normalization=shape.normalization,
-            proxy_norm=shape.proxy_norm,
-            dtype=spans.dtype,
-            device=spans.device,
+    def _n_weights(self, spans: RowSpans) -> int:
+        n_outputs = 2 * self.embedding_dim
+        encoder = StackedRowEncoder.linear_shapes(spans.width, self._all_widths()[0], n_outputs)
+        return super()._n_weights(spans) + sum(map(math.prod, encoder.values()))
+
+    def _training(
+        self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
+    ) -> VAETraining:
+        return VAETraining(
+            rows,
+            spans,
+            plans,
+            self._make_shape(),
+            compress_dims=self._all_widths()[0],
+            batch_size=self.batch_size,
+            loss_factor=self.loss_factor,
         )
 
-    def _make(
-        self,
-        shape: SampledShape,
-        network: Any,
-        spans: RowSpans,
-        keys: Sequence[int],
-        n_rows: int,
-        condition: Tensor,
-        allowed: Allowed,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _draw(self, network: StackedRowDecoder, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
         def keys_of(purpose: int) -> list[int]:
-            return [fold_in(key, purpose) for key in keys]
+            return [fold_in(key, purpose) for key in asked.keys]
 
-        latent = normals(keys_of(_LATENT), n_rows, shape.embedding_dim, device=spans.device)
+        n, device = asked.n_rows, spans.device
+        latent = normals(keys_of(_LATENT), n, network.n_latent, device=device)
         raw, sigma = network(latent.to(spans.dtype))
         # the most probable code is as it is: rows of other codes are for the sampler to leave out
-        raw, mass = spans.restrict(raw.to(spans.dtype), {} if self.argmax else allowed)
+        raw, mass = spans.restrict(raw.to(spans.dtype), {} if self.argmax else asked.allowed)
         codes = None
         if not self.argmax:
-            codes = uniforms(keys_of(_CODES), n_rows, spans.n_spans, device=spans.device)
+            codes = uniforms(keys_of(_CODES), n, spans.n_spans, device=device)
         values, drawn = spans.sample(raw, codes)
         # TVAE's values are normal about the decoder's: without this noise they vary too little
-        noise = normals(keys_of(_VALUES), n_rows, spans.n_values, device=spans.device)
-        return (values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn, mass
-
-    @staticmethod
-    def _statistic(
-        training: Any, held_out: TableRows, sampler: Sampler, keys: Sequence[int]
-    ) -> tuple[str, Callable[[], np.ndarray]]:
-        return "validation_loss", lambda: training.validation_loss(held_out, keys).cpu().numpy()
+        noise = normals(keys_of(_VALUES), n, spans.n_values, device=device)
+        return RowsDrawn((values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn, mass)

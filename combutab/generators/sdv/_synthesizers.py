@@ -36,7 +36,7 @@ class _Missing(Enum):
 class _Synthesizer(BaseSingleTableSynthesizer):
     """What both synthesizers put in the place of SDV's parts."""
 
-    _model_class: type[BaseGenerator]
+    _model_class: type[BaseGenerator[Any]]
     _model_kwargs: dict[str, Any]
 
     def _add_parameters(self, **parameters: Any) -> None:
