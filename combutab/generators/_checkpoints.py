@@ -25,8 +25,7 @@ from combutab._model_files import (
 from combutab._safe_files import reading
 from combutab._whole_files import check_writable
 from combutab.generators._contract import Generator, Training
-from combutab.generators._records import TableRows
-from combutab.generators._train import Curves, State
+from combutab.generators._records import Curves, State, TableRows
 from combutab.generators._validation import Validation
 
 _FREE = ("epochs", "verbose", "enable_gpu")  # may differ between the fits of one training
@@ -50,6 +49,13 @@ class Checkpoint:
     path : path
     model : Generator
         Unfitted; its parameters are part of the file.
+    seed : int
+        Of a training that begins.
+
+    Attributes
+    ----------
+    seed : int
+        Of the training that the file is of.
 
     Raises
     ------
@@ -57,8 +63,8 @@ class Checkpoint:
         If there is a file that is no checkpoint, or one of another training.
     """
 
-    def __init__(self, path: str | os.PathLike[str], model: Generator[Any]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], model: Generator[Any], seed: int) -> None:
+        self.path, self.seed = Path(path), seed
         folder = self.path.parent
         if not folder.is_dir():
             raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
@@ -80,6 +86,7 @@ class Checkpoint:
             check_fields(header["checkpoint"], _STOOD, "the checkpoint")
             self._state = header["checkpoint"]
             self._refuse_other(header)
+        self.seed = self._state["seed"]
 
     def _refuse_other(self, header: dict[str, Any]) -> None:
         for name in ("class", "version"):
@@ -97,11 +104,6 @@ class Checkpoint:
                     f"{self.path} is of a training with {name}={there!r}, this one has "
                     f"{name}={here!r}; remove the file to begin anew"
                 )
-
-    @property
-    def seed(self) -> int | None:
-        """The seed of the training that the file is of."""
-        return self._state.get("seed")
 
     def restore(self, training: Training[Any], validation: Validation | None) -> tuple[int, Curves]:
         """Put a training where the file's stood; returns its epochs, and its curves by epoch."""
@@ -166,7 +168,7 @@ class Checkpoint:
             raise ValueError(f"it has arrays of no part of it: {sorted(set(found) - taken)[:5]}")
         return n_epochs, curves
 
-    def note(self, training: Training[Any], epochs: int, curves: Curves, seed: int) -> None:
+    def note(self, training: Training[Any], epochs: int, curves: Curves) -> None:
         """Remember the training as it stands; write it, unless that was done a moment ago."""
         tensors: dict[str, np.ndarray] = {
             f"losses.{name}": np.array(values) for name, values in curves.items()
@@ -180,7 +182,7 @@ class Checkpoint:
                 tensors |= {f"{m}.best.{key}": value.cpu().numpy() for key, value in state.items()}
         stood = {
             "epochs": epochs,
-            "seed": seed,
+            "seed": self.seed,
             "table": self._fingerprint,
             "losses": list(curves),  # in this order: the arrays of the file have none
         }

@@ -112,6 +112,7 @@ class Generator(ABC, Generic[NetworkT]):
     """
 
     # parameters that all have; SHARED_CONSTRAINTS says what they may be
+    embedding_dim: int
     batch_size: int
     epochs: int
     verbose: bool

@@ -216,15 +216,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         }
 
     def _make_shape(self) -> GANShape:
-        return GANShape(
-            embedding_dim=self.embedding_dim,
-            widths=self._all_widths()[0],
-            activation=self.activation,
-            n_members=self.n_members,
-            normalization=self.normalization,
-            proxy_norm=self.proxy_norm,
-            precision=self.precision,
-        )
+        return GANShape.of(self, self._all_widths()[0])
 
     def _n_weights(self, spans: RowSpans) -> int:
         n_inputs = self.pac * (spans.width + spans.n_condition)

@@ -25,11 +25,11 @@ from combutab.generators._records import (
     make_spans,
 )
 from combutab.generators._sampling import Sampler
-from combutab.generators._train import Curves, train
+from combutab.generators._train import train
 from combutab.generators._validation import MAX_ROWS, Validation
 from combutab.nn import Member
 from combutab.preprocessing import ModeEncoder
-from combutab.training import ProgressBar, uninterrupted
+from combutab.training import Callback, ProgressBar, uninterrupted
 
 _MEMBER, _ENCODER, _HELD_OUT, _VALIDATE = 1, 2, 4, 5  # purposes of an estimator's seed
 # what the members of one stack may differ in, beside the rates
@@ -139,10 +139,9 @@ def fit_generators(
     first = models[0]
     for model in models:  # a fit that fails leaves no fitted estimator
         vars(model).pop("_states", None)
-    file = None if checkpoint is None else Checkpoint(checkpoint, first)
     seed = seed_from(first.random_state)
-    if file is not None and file.seed is not None:
-        seed = file.seed
+    file = None if checkpoint is None else Checkpoint(checkpoint, first, seed)
+    seed = seed if file is None else file.seed
 
     encoder = _fit_encoder(first, X, discrete_columns, seed)
     for told in encoder.describe_withheld():
@@ -153,13 +152,11 @@ def fit_generators(
 
     results = [GeneratorResult({}) for _ in plans]
     if spans.width:  # all columns are constant otherwise: nothing to learn
-        rows = TableRows.on(spans.device, encoder.encode(X), spans.dtype)
-        rows, held_out = _hold_out(first, rows, seed)
+        table = TableRows.on(spans.device, encoder.encode(X), spans.dtype)
+        rows, held_out = _hold_out(first, table, seed)
         training = first._training(rows, spans, plans)
-        validation = None
-        if held_out is not None:
-            validation = _validation(first, encoder, training, held_out)
-        results = _train(first, training, validation, file, seed)
+        validation = None if held_out is None else _validation(first, encoder, training, held_out)
+        results = train(training, first.epochs, _callbacks(first), validation, file)
 
     diverged = []
     for i, model in enumerate(models):
@@ -235,35 +232,9 @@ def _validation(
     return Validation(training.statistic, measure, network, model.n_iter_no_change)
 
 
-def _train(
-    model: Generator[NetworkT],
-    training: Training[NetworkT],
-    validation: Validation | None,
-    file: Checkpoint | None,
-    seed: int,
-) -> list[GeneratorResult]:
-    callbacks = list(model.callbacks or ())
-    if model.verbose:
-        callbacks.insert(0, ProgressBar(type(model).__name__))
-    if file is None:
-        return train(training, model.epochs, callbacks, validation=validation)
-    done, curves = file.restore(training, validation)
-
-    def keep(epochs: int, curves: Curves, last: bool) -> None:
-        if last:
-            file.write()
-        else:
-            file.note(training, epochs, curves, seed)
-
-    return train(
-        training,
-        model.epochs,
-        callbacks,
-        validation=validation,
-        done=done,
-        curves=curves,
-        keep=keep,
-    )
+def _callbacks(model: Generator[Any]) -> list[Callback]:
+    shown = [ProgressBar(type(model).__name__)] if model.verbose else []
+    return [*shown, *(model.callbacks or ())]
 
 
 def _keep(

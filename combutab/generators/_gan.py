@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from combutab._device import Precision
-from combutab._fields import Field, whole
 from combutab.generators._contract import Training
 from combutab.generators._gan_draws import GANDraws
 from combutab.generators._gan_steps import make_steps
@@ -23,12 +21,9 @@ _ADAM = OptimizerConfig(beta_1=0.5, beta_2=0.9)
 
 @dataclass(frozen=True, kw_only=True)
 class GANShape(SampledShape[StackedGenerator]):
-    """Of the generators; names as in the estimator."""
+    """Of the generators."""
 
-    embedding_dim: int
     conditional: bool = True
-
-    FIELDS: ClassVar[dict[str, Field]] = {**SampledShape.FIELDS, "embedding_dim": whole(1, 2**62)}
 
     def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:
         """As of `SampledShape`."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,8 @@ from combutab.nn import NORMALIZATIONS, ActivationSpec, Member, RowSpans, Stacke
 from combutab.preprocessing import ModeTable, RowLayout
 
 NetworkT = TypeVar("NetworkT", bound=StackedNetwork)  # that makes rows
+Curves = dict[str, list[np.ndarray]]  # a loss of each member by epoch
+State = dict[str, Tensor]  # of a member
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class SampledShape(ABC, Generic[NetworkT]):
     A file has the fields as JSON: a subclass's ``FIELDS`` say what those of its own may be.
     """
 
+    embedding_dim: int
     widths: tuple[int, ...]
     activation: ActivationSpec
     n_members: int
@@ -73,6 +77,7 @@ class SampledShape(ABC, Generic[NetworkT]):
     conditional: bool = False  # takes a condition vector
 
     FIELDS: ClassVar[dict[str, Field]] = {
+        "embedding_dim": whole(1, 2**62),
         "widths": several(whole(1)),
         "activation": ACTIVATION,
         "n_members": whole(1, 2**62),
@@ -80,6 +85,12 @@ class SampledShape(ABC, Generic[NetworkT]):
         "proxy_norm": kind(bool),
         "precision": choice(*PRECISIONS),
     }
+
+    @classmethod
+    def of(cls, model: object, widths: tuple[int, ...]) -> Self:
+        """By an estimator's parameters, where they have the names of fields."""
+        named = {f.name: getattr(model, f.name) for f in fields(cls) if hasattr(model, f.name)}
+        return cls(**named, widths=widths)
 
     @classmethod
     def read(cls, values: Any) -> Self:
@@ -123,7 +134,7 @@ class RowsDrawn(NamedTuple):
 class GeneratorResult:
     """What came of one member: the state of the network that makes rows, and curves by epoch."""
 
-    state: dict[str, Tensor]
+    state: State
     losses: dict[str, list[float]] = field(default_factory=dict)
     reason: str = "epochs"  # or "no_improvement", "callback", "interrupted", "diverged"
 

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
+from combutab.generators._checkpoints import Checkpoint
 from combutab.generators._contract import Training
-from combutab.generators._records import GeneratorResult
+from combutab.generators._records import Curves, GeneratorResult, State
 from combutab.generators._validation import Validation
 from combutab.nn import StackedNetwork
 from combutab.training import Callback, EpochReport, uninterrupted
-
-Curves = dict[str, list[np.ndarray]]  # a loss of each member by epoch
 
 
 def train(
     training: Training[Any],
     n_epochs: int,
     callbacks: Sequence[Callback] = (),
-    *,
     validation: Validation | None = None,
-    done: int = 0,
-    curves: Curves | None = None,
-    keep: Callable[[int, Curves, bool], None] = lambda epochs, curves, last: None,
+    file: Checkpoint | None = None,
 ) -> list[GeneratorResult]:
     """Train for so many epochs, unless validation, a callback or an interrupt ends it.
 
@@ -39,10 +34,8 @@ def train(
     n_epochs : int
     callbacks : sequence of Callback
     validation : Validation, optional
-    done : int
-        Epochs that an earlier call has trained; ``curves`` has their losses.
-    keep : callable
-        ``keep(epochs, curves, last)`` is told of each epoch that ended well, and of the end.
+    file : Checkpoint, optional
+        That it goes on from, and is written to.
 
     Returns
     -------
@@ -56,7 +49,7 @@ def train(
     """
     n_members, network = len(training.plans), training.sampled
     rates = np.array([next(iter(plan.rates.values())).lr for plan in training.plans])
-    curves = {} if curves is None else curves
+    done, curves = (0, {}) if file is None else file.restore(training, validation)
     diverged = _not_finite(curves, n_members)
     reason, started = "epochs", time.perf_counter()
     whole = _stand(network, validation)
@@ -79,8 +72,8 @@ def train(
                     curves.setdefault(name, []).append(values)
                 diverged |= _not_finite({n: [v] for n, v in losses.items()}, n_members)
                 whole, done = _stand(network, validation), number + 1
-                if not diverged.all():
-                    keep(done, curves, False)
+                if file is not None and not diverged.all():
+                    file.note(training, done, curves)
             if diverged.all():
                 break
             report = EpochReport(
@@ -104,12 +97,9 @@ def train(
     finally:
         for callback in begun:
             callback.on_train_end()
-    if not diverged.all():
-        keep(done, curves, True)
+    if file is not None and not diverged.all():
+        file.write()
     return [_result(whole[m], m, curves, validation, diverged, reason) for m in range(n_members)]
-
-
-State = dict[str, Tensor]
 
 
 def _stand(network: StackedNetwork, validation: Validation | None) -> list[State]:

@@ -167,15 +167,7 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
         return dict.fromkeys(("encoder", "decoder"), Rates(self.learning_rate, self.l2scale))
 
     def _make_shape(self) -> VAEShape:
-        return VAEShape(
-            embedding_dim=self.embedding_dim,
-            widths=self._all_widths()[1],
-            activation=self.activation,
-            n_members=self.n_members,
-            normalization=self.normalization,
-            proxy_norm=self.proxy_norm,
-            precision=self.precision,
-        )
+        return VAEShape.of(self, self._all_widths()[1])
 
     def _n_weights(self, spans: RowSpans) -> int:
         n_outputs = 2 * self.embedding_dim

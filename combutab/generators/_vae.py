@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from combutab._device import Precision
-from combutab._fields import Field, whole
 from combutab._random import fold_in, random_permutations
 from combutab.generators._contract import Training
 from combutab.generators._noise import Blocks, normals
@@ -24,13 +21,8 @@ from combutab.training import OptimizerConfig
 _ORDER, _NOISE = range(2)  # purposes of an epoch's, and of a step's key
 
 
-@dataclass(frozen=True, kw_only=True)
 class VAEShape(SampledShape[StackedRowDecoder]):
-    """Of the decoders; names as in the estimator."""
-
-    embedding_dim: int
-
-    FIELDS: ClassVar[dict[str, Field]] = {**SampledShape.FIELDS, "embedding_dim": whole(1, 2**62)}
+    """Of the decoders."""
 
     def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:
         """As of `SampledShape`."""
