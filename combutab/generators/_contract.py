@@ -226,10 +226,13 @@ class Generator(ABC, Generic[NetworkT]):
         return Sampler(self.encoder_, shape, network.eval(), spans, self._draw)
 
 
-def find_generators() -> dict[str, type[Generator[Any]]]:
-    """The generators that are registered by ``loadable``, by name.
+def find_generators() -> dict[str, Callable[..., Generator[Any]]]:
+    """Find the classes of generators whose files ``combutab.load`` reads, by name.
 
-    >>> [name for name in find_generators() if name in ("CTGAN", "TVAE")]
-    ['CTGAN', 'TVAE']
+    Examples
+    --------
+    >>> from combutab.generators import find_generators
+    >>> find_generators()["TVAE"](epochs=5)
+    TVAE(epochs=5)
     """
     return {cls.__name__: cls for cls in loadable_classes() if issubclass(cls, Generator)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -27,6 +28,7 @@ _NOISE, _GUMBEL = 1, 2  # purposes of a sample's key
 
 
 @loadable
+@dataclass(eq=False, repr=False)
 class CTGAN(BaseGenerator[StackedGenerator]):
     """Synthetic rows of a table by a conditional generator trained against a critic.
 
@@ -118,6 +120,35 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     ['B', 'B', 'B']
     """
 
+    embedding_dim: int = 128
+    generator_dim: Sequence[int] = (256, 256)
+    discriminator_dim: Sequence[int] = (256, 256)
+    generator_lr: float = 2e-4
+    generator_decay: float = 1e-6
+    discriminator_lr: float = 2e-4
+    discriminator_decay: float = 1e-6
+    batch_size: int = 500
+    discriminator_steps: int = 1
+    log_frequency: bool = True
+    verbose: bool = False
+    epochs: int = 300
+    pac: int = 10
+    enable_gpu: bool = True
+    _: KW_ONLY
+    activation: ActivationSpec = "combu"
+    normalization: str = "batch"
+    proxy_norm: bool = False
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: float = 50
+    n_members: int = 1
+    min_frequency: float = 5
+    identifiers: Any = "auto"
+    random_state: Any = None
+    device: str | torch.device = "auto"
+    precision: str = "float32"
+    callbacks: Any = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
         "generator_dim": ["array-like"],
@@ -134,65 +165,6 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     _member_rates = {"generator_lr", "discriminator_lr", "generator_decay", "discriminator_decay"}
     # the generator has a weight for each pair of a category asked for and one made
     _of_many_categories = ", or use TVAE, whose networks grow with the categories alone"
-
-    def __init__(
-        self,
-        embedding_dim: int = 128,
-        generator_dim: Sequence[int] = (256, 256),
-        discriminator_dim: Sequence[int] = (256, 256),
-        generator_lr: float = 2e-4,
-        generator_decay: float = 1e-6,
-        discriminator_lr: float = 2e-4,
-        discriminator_decay: float = 1e-6,
-        batch_size: int = 500,
-        discriminator_steps: int = 1,
-        log_frequency: bool = True,
-        verbose: bool = False,
-        epochs: int = 300,
-        pac: int = 10,
-        enable_gpu: bool = True,
-        *,
-        activation: ActivationSpec = "combu",
-        normalization: str = "batch",
-        proxy_norm: bool = False,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: float = 50,
-        n_members: int = 1,
-        min_frequency: float = 5,
-        identifiers: Any = "auto",
-        random_state: Any = None,
-        device: str | torch.device = "auto",
-        precision: str = "float32",
-        callbacks: Any = None,
-    ) -> None:
-        self.embedding_dim = embedding_dim
-        self.generator_dim = generator_dim
-        self.discriminator_dim = discriminator_dim
-        self.generator_lr = generator_lr
-        self.generator_decay = generator_decay
-        self.discriminator_lr = discriminator_lr
-        self.discriminator_decay = discriminator_decay
-        self.batch_size = batch_size
-        self.discriminator_steps = discriminator_steps
-        self.log_frequency = log_frequency
-        self.verbose = verbose
-        self.epochs = epochs
-        self.pac = pac
-        self.enable_gpu = enable_gpu
-        self.activation = activation
-        self.normalization = normalization
-        self.proxy_norm = proxy_norm
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.n_members = n_members
-        self.min_frequency = min_frequency
-        self.identifiers = identifiers
-        self.random_state = random_state
-        self.device = device
-        self.precision = precision
-        self.callbacks = callbacks
 
     def _check(self) -> None:
         if self.batch_size % self.pac:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -26,6 +27,7 @@ _LATENT, _CODES, _VALUES = 1, 2, 3  # purposes of a sample's key
 
 
 @loadable
+@dataclass(eq=False, repr=False)
 class TVAE(BaseGenerator[StackedRowDecoder]):
     """Synthetic rows of a table by a variational autoencoder.
 
@@ -93,6 +95,32 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
     (5, 2)
     """
 
+    embedding_dim: int = 128
+    compress_dims: Sequence[int] = (128, 128)
+    decompress_dims: Sequence[int] = (128, 128)
+    l2scale: float = 1e-5
+    batch_size: int = 500
+    epochs: int = 300
+    loss_factor: float = 2
+    enable_gpu: bool = True
+    verbose: bool = False
+    _: KW_ONLY
+    activation: ActivationSpec = "combu"
+    normalization: str = "none"
+    proxy_norm: bool = False
+    learning_rate: float = 1e-3
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: float = 20
+    argmax: bool = False
+    n_members: int = 1
+    min_frequency: float = 5
+    identifiers: Any = "auto"
+    random_state: Any = None
+    device: str | torch.device = "auto"
+    precision: str = "float32"
+    callbacks: Any = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
         "compress_dims": ["array-like"],
@@ -103,59 +131,6 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
         "argmax": ["boolean"],
     }
     _member_rates = {"learning_rate", "l2scale"}
-
-    def __init__(
-        self,
-        embedding_dim: int = 128,
-        compress_dims: Sequence[int] = (128, 128),
-        decompress_dims: Sequence[int] = (128, 128),
-        l2scale: float = 1e-5,
-        batch_size: int = 500,
-        epochs: int = 300,
-        loss_factor: float = 2,
-        enable_gpu: bool = True,
-        verbose: bool = False,
-        *,
-        activation: ActivationSpec = "combu",
-        normalization: str = "none",
-        proxy_norm: bool = False,
-        learning_rate: float = 1e-3,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: float = 20,
-        argmax: bool = False,
-        n_members: int = 1,
-        min_frequency: float = 5,
-        identifiers: Any = "auto",
-        random_state: Any = None,
-        device: str | torch.device = "auto",
-        precision: str = "float32",
-        callbacks: Any = None,
-    ) -> None:
-        self.embedding_dim = embedding_dim
-        self.compress_dims = compress_dims
-        self.decompress_dims = decompress_dims
-        self.l2scale = l2scale
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.loss_factor = loss_factor
-        self.enable_gpu = enable_gpu
-        self.verbose = verbose
-        self.activation = activation
-        self.normalization = normalization
-        self.proxy_norm = proxy_norm
-        self.learning_rate = learning_rate
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.argmax = argmax
-        self.n_members = n_members
-        self.min_frequency = min_frequency
-        self.identifiers = identifiers
-        self.random_state = random_state
-        self.device = device
-        self.precision = precision
-        self.callbacks = callbacks
 
     def _all_widths(self) -> list[tuple[int, ...]]:
         return [
