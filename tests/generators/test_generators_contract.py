@@ -211,6 +211,14 @@ def test_a_shape_of_another_generator_is_refused(registered, tmp_path):
         combutab.load(tmp_path / "model")
 
 
+def test_a_hook_that_lacks_is_named():
+    class Lacking(BaseGenerator[StackedRowDecoder]):
+        _all_widths = _rates = _make_shape = _training = Averaged._rates
+
+    with pytest.raises(TypeError, match="abstract method '?_draw"):
+        Lacking()
+
+
 WRONG = """
 from collections.abc import Sequence
 
@@ -219,8 +227,7 @@ from combutab.generators._gan import GANShape
 from combutab.generators._records import GeneratorPlan, Rates, RowsAsked, RowsDrawn, TableRows
 from combutab.generators._tvae import TVAE
 from combutab.generators._vae import VAETraining
-from combutab.generators._base import BaseGenerator
-from combutab.nn import RowSpans, StackedGenerator, StackedRowDecoder
+from combutab.nn import RowSpans, StackedGenerator
 
 
 class Right(TVAE):
@@ -246,14 +253,6 @@ class Another(CTGAN):
         self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> VAETraining:
         raise NotImplementedError
-
-
-class Lacking(BaseGenerator[StackedRowDecoder]):
-    def _rate(self) -> dict[str, Rates]:
-        return {}
-
-
-Lacking()  # wrong
 """
 
 
