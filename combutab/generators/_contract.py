@@ -73,6 +73,8 @@ class Training(ABC, Generic[NetworkT]):
     ) -> None:
         self.rows, self.spans, self.plans = rows, spans, list(plans)
         self.networks, self.sampled = dict(networks), sampled
+        if not any(network is sampled for network in networks.values()):
+            raise ValueError("sampled must be one of the networks: a checkpoint has no others")
         self.optimizers = {
             name: RowOptimizer(adam, network.flat.values, network.n_decayed)
             for name, network in networks.items()

@@ -22,7 +22,7 @@ def rows_that_meet(
 
     Parameters
     ----------
-    model : CTGAN or TVAE, fitted on a DataFrame
+    model : Generator, fitted on a DataFrame
     n_rows : int
     codes : mapping of int to int
         Span -> code, of discrete columns: the network is asked for the rarest; the rows have all.
