@@ -12,7 +12,7 @@ import inspect
 import json
 import os
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ _LARGEST = 2**16  # whole number that an activation is made with
 _MOST_EMPTY = 2**10  # networks of a table that has only constants, which are nothing
 _MAX_TEXTS = 2**25  # bytes of an array of texts
 _HEADER = {"format": whole(), "version": text(100), "class": text(100), "params": kind(dict)}
-_CLASSES: dict[str, Any] = {}
+_CLASSES: dict[str, type[Loadable]] = {}
 ACTIVATION = Field(
     "an activation of this library",
     lambda v: (
@@ -40,13 +40,29 @@ ACTIVATION = Field(
         or (isinstance(v, type) and issubclass(v, nn.Module))
     ),
 )
-T = TypeVar("T", bound=type)
 
 
-def loadable(cls: T) -> T:
-    """Let ``load`` find a class, which has ``load(path, device=)`` of its own."""
+class Loadable(Protocol):
+    """A model of which a file can be made, and which can be made of one."""
+
+    def save(self, path: str | os.PathLike[str]) -> None: ...
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Self: ...
+
+
+L = TypeVar("L", bound=Loadable)
+
+
+def loadable(cls: type[L]) -> type[L]:
+    """Let ``load`` find a class, and the command those that are generators."""
     _CLASSES[cls.__name__] = cls
     return cls
+
+
+def loadable_classes() -> list[type[Loadable]]:
+    """All that are registered: those of modules that are imported."""
+    return list(_CLASSES.values())
 
 
 def load(path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Any:

@@ -5,7 +5,7 @@ So `--version` and `--help` come without torch, pandas and scikit-learn.
 
 from __future__ import annotations
 
-from enum import Enum
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +20,22 @@ _SEEDS = 2**32 - 1
 _BASELINES = "guess,linear,boosting"
 _ACTIVATIONS = "relu,elu,selu,swish,nlrelu,gelu,combu,pln-4,la-silu,la-hardsilu"
 
-ModelName = Enum("ModelName", {name: name for name in ("ctgan", "tvae")}, type=str)  # type: ignore[misc]
+
+def generator_names() -> list[str]:
+    """What ``--model`` may be: all generators that are registered, or will be on import."""
+    if (package := sys.modules.get("combutab.generators")) is not None:
+        return [name.lower() for name in package.find_generators()]
+    homes = import_module("combutab")._HOMES
+    return [name.lower() for name, home in homes.items() if home == "generators"]
+
+
+def _known_model(name: str) -> str:
+    if name.lower() not in generator_names():
+        names = ", ".join(map(repr, generator_names()))
+        raise typer.BadParameter(f"{name!r} is not one of {names}.")
+    return name.lower()
+
+
 Out = Annotated[
     Path,
     typer.Option(
@@ -151,8 +166,13 @@ def synth(
     ],
     out: Out,
     model: Annotated[
-        ModelName, typer.Option(help="Kind of generator.", case_sensitive=False)
-    ] = ModelName.ctgan,  # type: ignore[attr-defined]
+        str,
+        typer.Option(
+            metavar=f"<{'|'.join(generator_names())}>",
+            callback=_known_model,
+            help="Kind of generator.",
+        ),
+    ] = "ctgan",
     activation: Annotated[
         str, typer.Option(help="Of all hidden layers; also pln-N, pls-N, and original.")
     ] = "combu",

@@ -8,8 +8,7 @@ from typing import Any
 
 from combutab._model_files import decode, read_model
 from combutab.cli._console import UserError
-
-_GENERATORS = ("CTGAN", "TVAE")
+from combutab.generators import find_generators
 
 
 def read_made(path: Path) -> dict[str, str]:
@@ -38,10 +37,11 @@ def check_generator(header: Mapping[str, Any], path: Path) -> None:
     UserError
         It says which model it is.
     """
-    if header["class"] not in _GENERATORS:
+    names = find_generators()
+    if header["class"] not in names:
         raise UserError(
             f"{path} holds a {header['class']}, which makes no rows; give a file of a "
-            f"{' or '.join(_GENERATORS)}, such as `combutab synth --save` writes"
+            f"{' or '.join(names)}, such as `combutab synth --save` writes"
         )
 
 

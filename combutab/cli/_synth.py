@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +32,10 @@ from combutab.cli._outputs import check_file, write_whole
 from combutab.cli._reading import Reading, tell_of_odd_columns
 from combutab.cli._synth_report import plan_report, set_aside, write_synth_report
 from combutab.cli._training import Kept, train_generator
-from combutab.generators import CTGAN, TVAE, ShortfallError, check_conditions
+from combutab.generators import ShortfallError, check_conditions, find_generators
 from combutab.preprocessing import ModeEncoder
 from combutab.training import ProgressBar
 
-_MODELS = {"ctgan": CTGAN, "tvae": TVAE}
 _KEY = "forms"  # of the header of a model's file
 _FEW = 10  # values of whole numbers that are likely to be categories
 _NUMBERS_A_CELL = 4  # that sampling holds at a time, about
@@ -47,7 +45,7 @@ def synth(
     *,
     data: Path,
     out: Path,
-    model: Enum,
+    model: str,
     activation: str,
     rows: int | None,
     discrete: list[str] | None,
@@ -105,14 +103,15 @@ def synth(
         _warn_of_none(table, conditions, columns, data)
         table, test = set_aside(table, planned, seed)
 
-        generator = _MODELS[model.value](
+        kinds = {name.lower(): kind for name, kind in find_generators().items()}
+        generator: Any = kinds[model](
             epochs=epochs,
             batch_size=batch_size,
             activation=activation,
             random_state=seed,
             device=device,
             **protection,
-            callbacks=[ProgressBar(model.value.upper(), transient=True)],
+            callbacks=[ProgressBar(model.upper(), transient=True)],
         )
         _say(
             f"{data.name}: {len(table):,} rows, {table.shape[1]} columns "

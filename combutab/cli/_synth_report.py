@@ -117,7 +117,7 @@ def write_synth_report(
     Parameters
     ----------
     report : SynthReport
-    generator : CTGAN or TVAE
+    generator : a model of combutab.generators
         Fitted.
     tables : mapping
         ``real_train``, ``synthetic`` and ``real_test``, as `evaluate_synthetic` takes them.

@@ -56,7 +56,7 @@ class Kept:
 
     Parameters
     ----------
-    generator : CTGAN or TVAE
+    generator : a model of combutab.generators
     checkpoint : path, optional
         That its training goes on from.
     """

@@ -1,12 +1,11 @@
-"""What CTGAN and TVAE share: fitting a table, sampling rows, and conditions on them."""
+"""What all generators give their users: fitting a table, sampling rows, and conditions on them."""
 
 from __future__ import annotations
 
 import os
-from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -14,83 +13,20 @@ import torch
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
-from combutab._device import Precision, mind_forks, resolve_device
-from combutab._random import Purpose, derive, seed_from
+from combutab._device import resolve_device
+from combutab._random import seed_from
 from combutab.generators._conditions import read_conditions, read_each
 from combutab.generators._constraints import check_tries
+from combutab.generators._contract import Generator
 from combutab.generators._errors import fall_short
 from combutab.generators._fitting import fit_generators
-from combutab.generators._records import GeneratorPlan, SampledShape, TableRows, make_spans
-from combutab.generators._sampling import Allowed, Sampler
+from combutab.generators._records import NetworkT
 from combutab.generators._saving import load_generator, save_generator
-from combutab.generators._train import Training
 from combutab.generators._wanted import Points, write_each
-from combutab.nn import Member, RowSpans, StackedNetwork, check_activation, check_proxy_norm
-
-_LOSSES = ("loss", "generator_loss", "discriminator_loss")
 
 
-class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
-    """Fit and sample; subclasses build the networks."""
-
-    _sampled_network: str  # which of the networks makes rows
-    _twice = False  # whether training differentiates activations twice
-    _member_rates: ClassVar[set[str]]  # parameters that members of one stack may differ in
-
-    # ---- hooks -----------------------------------------------------------------------------
-
-    @abstractmethod
-    def _all_widths(self) -> list[tuple[int, ...]]:
-        """The hidden widths of each network."""
-
-    @abstractmethod
-    def _plan(self, member: Member) -> GeneratorPlan:
-        """A member with its rates."""
-
-    @abstractmethod
-    def _training(
-        self,
-        rows: TableRows,
-        spans: RowSpans,
-        plans: Sequence[GeneratorPlan],
-        device: torch.device,
-    ) -> Training:
-        """The networks, ready to train."""
-
-    _of_many_categories: str  # what else can be done about them
-
-    @abstractmethod
-    def _n_outer_weights(self, spans: RowSpans) -> int:
-        """Weights of the layers that take or make encoded rows, which many categories widen."""
-
-    @abstractmethod
-    def _shape_of_network(self) -> SampledShape:
-        """Of the network that makes rows."""
-
-    @staticmethod
-    @abstractmethod
-    def _network(shape: SampledShape, spans: RowSpans, members: Sequence[Member]) -> StackedNetwork:
-        """The network that makes rows, weights as they come."""
-
-    @abstractmethod
-    def _make(
-        self,
-        shape: SampledShape,
-        network: Any,
-        spans: RowSpans,
-        keys: Sequence[int],
-        n_rows: int,
-        condition: torch.Tensor,
-        allowed: Allowed,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Values and codes of n_rows rows a member, and how probable the allowed codes were."""
-
-    @staticmethod
-    @abstractmethod
-    def _statistic(
-        training: Any, held_out: TableRows, sampler: Sampler, keys: Sequence[int]
-    ) -> tuple[str, Callable[[], np.ndarray]]:
-        """What early stopping goes by: its name, and what gives it for each member."""
+class BaseGenerator(BaseEstimator, Generator[NetworkT]):
+    """A `Generator` that fits and samples as an estimator of scikit-learn."""
 
     # ---- fit ---------------------------------------------------------------------------------
 
@@ -146,22 +82,6 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         self._check()
         fit_generators([self], X, _discrete_columns(X, y, discrete_columns), checkpoint)
         return self
-
-    def _check(self) -> None:
-        """What scikit-learn's validation cannot see; before any work on the data."""
-        self._find_device()
-        widths = {width for widths in self._all_widths() for width in widths}
-        for width in widths if self.activation != "original" else ():
-            check_activation(self.activation, width, proxy_norm=self.proxy_norm, twice=self._twice)
-        check_proxy_norm(self.proxy_norm, self.normalization)
-        for callback in self.callbacks or ():
-            if not callable(getattr(callback, "on_epoch_end", None)):
-                raise ValueError(
-                    f"callbacks must be combutab.training.Callback objects, got {callback!r}"
-                )
-
-    def _find_device(self) -> torch.device:
-        return resolve_device(self.device if self.enable_gpu else "cpu")
 
     # ---- sample --------------------------------------------------------------------------------
 
@@ -311,25 +231,6 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         resolve_device(device)
         self.device = device
 
-    def _sample_key(self, random_state: Any) -> int:
-        if random_state is not None:
-            return derive(seed_from(random_state), Purpose.SAMPLE)
-        self._n_sampled += 1
-        return derive(self._seed, Purpose.SAMPLE, self._n_sampled - 1)
-
-    def _sampler(self) -> Sampler:
-        """What makes rows, with what it learned."""
-        mind_forks()
-        shape, device = self._shape, self._find_device()
-        spans = make_spans(self.encoder_.layout_, device, Precision(shape.precision))
-        members = [Member(0, shape.activation) for _ in range(shape.n_members)]
-        if not spans.n_spans:  # all columns are constant
-            return Sampler(self.encoder_, shape, None, spans, _make_nothing)
-        network = self._network(shape, spans, members)
-        for i, state in enumerate(self._states):
-            network.load_member(i, {name: torch.from_numpy(v) for name, v in state.items()})
-        return Sampler(self.encoder_, shape, network.eval(), spans, self._make)
-
     # ---- files ---------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -367,7 +268,7 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         ValueError
             If the file is not a generator of this class.
         """
-        return cast(Self, load_generator(cls, path, device))
+        return load_generator(cls, path, device)
 
     # ---- about it ------------------------------------------------------------------------------
 
@@ -376,14 +277,11 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         """The losses of the first member, as the ``ctgan`` package has them: epochs from 0."""
         check_is_fitted(self)
         first = self.history_[self.history_["member"] == 0]
-        losses = first[["epoch", *(name for name in first if name in _LOSSES)]]
+        losses = first[[n for n in first if not str(n).startswith(("member", "validation"))]]
         losses = losses.assign(epoch=losses["epoch"] - 1)
         return losses.rename(columns=lambda name: name.replace("_", " ").title()).reset_index(
             drop=True
         )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_states")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -391,19 +289,6 @@ class BaseGenerator(BaseEstimator, metaclass=ABCMeta):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
-
-
-def _make_nothing(
-    shape: SampledShape,
-    network: Any,
-    spans: RowSpans,
-    keys: Sequence[int],
-    n_rows: int,
-    condition: torch.Tensor,
-    allowed: Allowed,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    empty = torch.empty(len(keys), n_rows, 0)
-    return empty, empty.long(), torch.ones(len(keys), n_rows)
 
 
 def _discrete_columns(X: Any, y: Any, discrete_columns: Any) -> Any:

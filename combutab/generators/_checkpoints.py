@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ from combutab._model_files import (
 )
 from combutab._safe_files import reading
 from combutab._whole_files import check_writable
-from combutab.generators._records import TableRows
-from combutab.generators._train import Curves, Training
+from combutab.generators._contract import Generator, Training
+from combutab.generators._records import Curves, State, TableRows
 from combutab.generators._validation import Validation
 
 _FREE = ("epochs", "verbose", "enable_gpu")  # may differ between the fits of one training
@@ -46,8 +47,15 @@ class Checkpoint:
     Parameters
     ----------
     path : path
-    model : BaseGenerator
+    model : Generator
         Unfitted; its parameters are part of the file.
+    seed : int
+        Of a training that begins.
+
+    Attributes
+    ----------
+    seed : int
+        Of the training that the file is of.
 
     Raises
     ------
@@ -55,8 +63,8 @@ class Checkpoint:
         If there is a file that is no checkpoint, or one of another training.
     """
 
-    def __init__(self, path: str | os.PathLike[str], model: Any) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], model: Generator[Any], seed: int) -> None:
+        self.path, self.seed = Path(path), seed
         folder = self.path.parent
         if not folder.is_dir():
             raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
@@ -78,6 +86,7 @@ class Checkpoint:
             check_fields(header["checkpoint"], _STOOD, "the checkpoint")
             self._state = header["checkpoint"]
             self._refuse_other(header)
+        self.seed = self._state["seed"]
 
     def _refuse_other(self, header: dict[str, Any]) -> None:
         for name in ("class", "version"):
@@ -96,16 +105,9 @@ class Checkpoint:
                     f"{name}={here!r}; remove the file to begin anew"
                 )
 
-    @property
-    def seed(self) -> int | None:
-        """The seed of the training that the file is of."""
-        return self._state.get("seed")
-
-    def restore(
-        self, training: Training, rows: TableRows, validation: Validation | None
-    ) -> tuple[int, Curves]:
+    def restore(self, training: Training[Any], validation: Validation | None) -> tuple[int, Curves]:
         """Put a training where the file's stood; returns its epochs, and its curves by epoch."""
-        self._fingerprint = _fingerprint(rows)
+        self._fingerprint = _fingerprint(training.rows)
         self._validation = validation
         if self._found is None:
             return 0, {}
@@ -119,7 +121,7 @@ class Checkpoint:
     def _take_up(
         self,
         found: dict[str, np.ndarray],
-        training: Training,
+        training: Training[Any],
         validation: Validation | None,
     ) -> tuple[int, Curves]:
         n_members, n_epochs = len(training.plans), int(self._state["epochs"])
@@ -144,20 +146,14 @@ class Checkpoint:
             return state
 
         for m in range(n_members):
-            for name, network in training.networks.items():
-                for kind, owner, load in (
-                    ("network", network.member_state, network.load_member),
-                    (
-                        "optimizer",
-                        training.optimizers[name].member,
-                        training.optimizers[name].load_member,
-                    ),
-                ):
-                    state, own = part(m, f"{m}.{name}.{kind}."), owner(m)
-                    if set(state) != set(own):
-                        raise ValueError(f"it lacks {sorted(set(own) - set(state))} of {name}")
-                    check_state(state, own)
-                    load(m, {n: torch.from_numpy(v) for n, v in state.items()})
+            for name, get, load in _parts(training):
+                state, own = part(m, f"{m}.{name}."), get(m)
+                if set(state) != set(own):
+                    raise ValueError(
+                        f"it lacks {sorted(set(own) - set(state))} of {name.partition('.')[0]}"
+                    )
+                check_state(state, own)
+                load(m, {n: torch.from_numpy(v) for n, v in state.items()})
         curves = {name: list(losses[name]) for name in names}
         if validation is not None:
             best = [part(m, f"{m}.best.") for m in range(n_members)]
@@ -172,25 +168,21 @@ class Checkpoint:
             raise ValueError(f"it has arrays of no part of it: {sorted(set(found) - taken)[:5]}")
         return n_epochs, curves
 
-    def note(self, training: Training, epochs: int, curves: Curves, seed: int) -> None:
+    def note(self, training: Training[Any], epochs: int, curves: Curves) -> None:
         """Remember the training as it stands; write it, unless that was done a moment ago."""
         tensors: dict[str, np.ndarray] = {
             f"losses.{name}": np.array(values) for name, values in curves.items()
         }
         for m in range(len(training.plans)):
-            for name, network in training.networks.items():
-                for part, state in (
-                    ("network", network.member_state(m)),
-                    ("optimizer", training.optimizers[name].member(m)),
-                ):
-                    for key, value in state.items():
-                        tensors[f"{m}.{name}.{part}.{key}"] = value.cpu().numpy()
+            for name, get, _ in _parts(training):
+                for key, value in get(m).items():
+                    tensors[f"{m}.{name}.{key}"] = value.cpu().numpy()
         if self._validation is not None:
             for m, state in enumerate(self._validation.best_states):
                 tensors |= {f"{m}.best.{key}": value.cpu().numpy() for key, value in state.items()}
         stood = {
             "epochs": epochs,
-            "seed": seed,
+            "seed": self.seed,
             "table": self._fingerprint,
             "losses": list(curves),  # in this order: the arrays of the file have none
         }
@@ -211,6 +203,17 @@ class Checkpoint:
                 stacklevel=2,
             )
         self._noted, self._written = None, time.monotonic()
+
+
+def _parts(
+    training: Training[Any],
+) -> Iterator[tuple[str, Callable[[int], State], Callable[[int, State], None]]]:
+    """All that has states of members: networks, and the optimisers of those that have one."""
+    for name, network in training.networks.items():
+        yield f"{name}.network", network.member_state, network.load_member
+        if name in training.optimizers:
+            optimizer = training.optimizers[name]
+            yield f"{name}.optimizer", optimizer.member, optimizer.load_member
 
 
 def _fingerprint(rows: TableRows) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from combutab._device import Precision
 from combutab._model_files import loadable
 from combutab._random import Purpose, derive
 from combutab.generators._base import BaseGenerator
@@ -20,16 +19,15 @@ from combutab.generators._constraints import (
     SHARED_CONSTRAINTS,
     check_widths,
 )
-from combutab.generators._gan import GANConfig, GANTraining
+from combutab.generators._gan import GANShape, GANTraining
 from combutab.generators._noise import normals, uniforms
-from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
-from combutab.generators._sampling import Allowed, Sampler
-from combutab.generators._validation import EnergyDistance
-from combutab.nn import ActivationSpec, Member, RowSpans, StackedGenerator
+from combutab.generators._records import GeneratorPlan, Rates, RowsAsked, RowsDrawn, TableRows
+from combutab.nn import ActivationSpec, RowSpans, StackedCritic, StackedGenerator
 
 
 @loadable
-class CTGAN(BaseGenerator):
+@dataclass(eq=False, repr=False)
+class CTGAN(BaseGenerator[StackedGenerator]):
     """Synthetic rows of a table by a conditional generator trained against a critic.
 
     Parameters have the ``ctgan`` package's names, order and defaults; those after ``enable_gpu``
@@ -120,6 +118,35 @@ class CTGAN(BaseGenerator):
     ['B', 'B', 'B']
     """
 
+    embedding_dim: int = 128
+    generator_dim: Sequence[int] = (256, 256)
+    discriminator_dim: Sequence[int] = (256, 256)
+    generator_lr: float = 2e-4
+    generator_decay: float = 1e-6
+    discriminator_lr: float = 2e-4
+    discriminator_decay: float = 1e-6
+    batch_size: int = 500
+    discriminator_steps: int = 1
+    log_frequency: bool = True
+    verbose: bool = False
+    epochs: int = 300
+    pac: int = 10
+    enable_gpu: bool = True
+    _: KW_ONLY
+    activation: ActivationSpec = "combu"
+    normalization: str = "batch"
+    proxy_norm: bool = False
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: float = 50
+    n_members: int = 1
+    min_frequency: float = 5
+    identifiers: Any = "auto"
+    random_state: Any = None
+    device: str | torch.device = "auto"
+    precision: str = "float32"
+    callbacks: Any = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
         "generator_dim": ["array-like"],
@@ -132,68 +159,10 @@ class CTGAN(BaseGenerator):
         "log_frequency": ["boolean"],
         "pac": [COUNT],
     }
-    _sampled_network = "generator"
     _twice = True
     _member_rates = {"generator_lr", "discriminator_lr", "generator_decay", "discriminator_decay"}
-
-    def __init__(
-        self,
-        embedding_dim: int = 128,
-        generator_dim: Sequence[int] = (256, 256),
-        discriminator_dim: Sequence[int] = (256, 256),
-        generator_lr: float = 2e-4,
-        generator_decay: float = 1e-6,
-        discriminator_lr: float = 2e-4,
-        discriminator_decay: float = 1e-6,
-        batch_size: int = 500,
-        discriminator_steps: int = 1,
-        log_frequency: bool = True,
-        verbose: bool = False,
-        epochs: int = 300,
-        pac: int = 10,
-        enable_gpu: bool = True,
-        *,
-        activation: ActivationSpec = "combu",
-        normalization: str = "batch",
-        proxy_norm: bool = False,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: float = 50,
-        n_members: int = 1,
-        min_frequency: float = 5,
-        identifiers: Any = "auto",
-        random_state: Any = None,
-        device: str | torch.device = "auto",
-        precision: str = "float32",
-        callbacks: Any = None,
-    ) -> None:
-        self.embedding_dim = embedding_dim
-        self.generator_dim = generator_dim
-        self.discriminator_dim = discriminator_dim
-        self.generator_lr = generator_lr
-        self.generator_decay = generator_decay
-        self.discriminator_lr = discriminator_lr
-        self.discriminator_decay = discriminator_decay
-        self.batch_size = batch_size
-        self.discriminator_steps = discriminator_steps
-        self.log_frequency = log_frequency
-        self.verbose = verbose
-        self.epochs = epochs
-        self.pac = pac
-        self.enable_gpu = enable_gpu
-        self.activation = activation
-        self.normalization = normalization
-        self.proxy_norm = proxy_norm
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.n_members = n_members
-        self.min_frequency = min_frequency
-        self.identifiers = identifiers
-        self.random_state = random_state
-        self.device = device
-        self.precision = precision
-        self.callbacks = callbacks
+    # the generator has a weight for each pair of a category asked for and one made
+    _of_many_categories = ", or use TVAE, whose networks grow with the categories alone"
 
     def _check(self) -> None:
         if self.batch_size % self.pac:
@@ -210,95 +179,41 @@ class CTGAN(BaseGenerator):
             check_widths("discriminator_dim", self.discriminator_dim),
         ]
 
-    def _plan(self, member: Member) -> GeneratorPlan:
-        return GeneratorPlan(
-            member,
-            self.generator_lr,
-            self.discriminator_lr,
-            self.generator_decay,
-            self.discriminator_decay,
-        )
+    def _rates(self) -> dict[str, Rates]:
+        return {
+            "generator": Rates(self.generator_lr, self.generator_decay),
+            "critic": Rates(self.discriminator_lr, self.discriminator_decay),
+        }
+
+    def _make_shape(self) -> GANShape:
+        return GANShape.of(self, self._all_widths()[0])
+
+    def _n_weights(self, spans: RowSpans) -> int:
+        n_inputs = self.pac * (spans.width + spans.n_condition)
+        critic = StackedCritic.linear_shapes(n_inputs, self._all_widths()[1], 1)
+        return super()._n_weights(spans) + sum(map(math.prod, critic.values()))
 
     def _training(
-        self,
-        rows: TableRows,
-        spans: RowSpans,
-        plans: Sequence[GeneratorPlan],
-        device: torch.device,
+        self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> GANTraining:
-        generator_dim, discriminator_dim = self._all_widths()
-        config = GANConfig(
-            embedding_dim=self.embedding_dim,
-            generator_dim=generator_dim,
-            discriminator_dim=discriminator_dim,
+        return GANTraining(
+            rows,
+            spans,
+            plans,
+            self._make_shape(),
+            discriminator_dim=self._all_widths()[1],
             batch_size=self.batch_size,
             discriminator_steps=self.discriminator_steps,
-            pac=self.pac,
             log_frequency=self.log_frequency,
-            normalization=self.normalization,
-            proxy_norm=self.proxy_norm,
-            precision=Precision(self.precision),
-        )
-        return GANTraining(rows, spans, plans, config, device)
-
-    # the generator has a weight for each pair of a category asked for and one made
-    _of_many_categories = ", or use TVAE, whose networks grow with the categories alone"
-
-    def _n_outer_weights(self, spans: RowSpans) -> int:
-        generator_dim, discriminator_dim = self._all_widths()
-        into = self.embedding_dim + spans.n_condition + sum(generator_dim)
-        seen = self.pac * (spans.width + spans.n_condition)
-        return into * spans.width + seen * (discriminator_dim or (1,))[0]
-
-    def _shape_of_network(self) -> SampledShape:
-        return SampledShape(
-            embedding_dim=self.embedding_dim,
-            widths=self._all_widths()[0],
-            activation=self.activation,
-            n_members=self.n_members,
-            normalization=self.normalization,
-            proxy_norm=self.proxy_norm,
-            precision=self.precision,
-            conditional=True,
+            pac=self.pac,
         )
 
-    @staticmethod
-    def _network(
-        shape: SampledShape, spans: RowSpans, members: Sequence[Member]
-    ) -> StackedGenerator:
-        return StackedGenerator(
-            shape.embedding_dim,
-            spans.n_condition,
-            spans.width,
-            shape.widths,
-            members,
-            normalization=shape.normalization,
-            proxy_norm=shape.proxy_norm,
-            dtype=spans.dtype,
-            device=spans.device,
-        )
-
-    def _make(
-        self,
-        shape: SampledShape,
-        network: Any,
-        spans: RowSpans,
-        keys: Sequence[int],
-        n_rows: int,
-        condition: Tensor,
-        allowed: Allowed,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        noise_keys = [derive(key, Purpose.LATENT) for key in keys]
-        noise = normals(noise_keys, n_rows, shape.embedding_dim, device=spans.device)
-        raw = network(noise.to(spans.dtype), condition).to(spans.dtype)
-        raw, mass = spans.restrict(raw, allowed)
-        draw_keys = [derive(key, Purpose.CODES) for key in keys]
+    def _draw(self, network: StackedGenerator, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
+        noise_keys = [derive(key, Purpose.LATENT) for key in asked.keys]
+        noise = normals(noise_keys, asked.n_rows, network.n_noise, device=spans.device)
+        raw = network(noise.to(spans.dtype), asked.condition).to(spans.dtype)
+        raw, mass = spans.restrict(raw, asked.allowed)
+        draw_keys = [derive(key, Purpose.CODES) for key in asked.keys]
         # what training's Gumbel-softmax stands for: one draw from each span's softmax
-        uniform = uniforms(draw_keys, n_rows, spans.n_spans, device=spans.device)
-        return *spans.sample(raw, uniform), mass
-
-    @staticmethod
-    def _statistic(
-        training: Any, held_out: TableRows, sampler: Sampler, keys: Sequence[int]
-    ) -> tuple[str, Callable[[], np.ndarray]]:
-        return "validation_distance", EnergyDistance(held_out, sampler, keys)
+        uniform = uniforms(draw_keys, asked.n_rows, spans.n_spans, device=spans.device)
+        return RowsDrawn(*spans.sample(raw, uniform), mass)

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-import torch
 
 from combutab._device import Precision, mind_forks
 from combutab._random import Purpose, derive, random_permutations, seed_from
 from combutab.generators._checkpoints import Checkpoint
+from combutab.generators._contract import Generator, Training, find_generators
 from combutab.generators._errors import data_error
 from combutab.generators._memory import check_memory
-from combutab.generators._records import GeneratorResult, TableRows, make_spans
+from combutab.generators._records import (
+    GeneratorPlan,
+    GeneratorResult,
+    NetworkT,
+    TableRows,
+    make_spans,
+)
 from combutab.generators._sampling import Sampler
-from combutab.generators._train import Curves, Training, train
+from combutab.generators._train import train
 from combutab.generators._validation import MAX_ROWS, Validation
-from combutab.nn import Member, RowSpans
+from combutab.nn import Member
 from combutab.preprocessing import ModeEncoder
-from combutab.training import ProgressBar, uninterrupted
+from combutab.training import Callback, ProgressBar, uninterrupted
 
 # what the members of one stack may differ in, beside the rates
 _OWN = {"activation", "n_members", "random_state"}
+G = TypeVar("G", bound=Generator[Any])
 
 
-def fit_stack(models: Sequence[Any], X: Any, discrete_columns: Any = "auto") -> list[Any]:
+def fit_stack(models: Sequence[G], X: Any, discrete_columns: Any = "auto") -> list[G]:
     """Fit several generators on one table, in stacks of those that differ by activation or rates.
 
     The table is encoded once a stack. On a GPU a stack is one batched program; on a CPU, where
@@ -38,7 +46,7 @@ def fit_stack(models: Sequence[Any], X: Any, discrete_columns: Any = "auto") -> 
 
     Parameters
     ----------
-    models : sequence of CTGAN and TVAE
+    models : sequence of CTGAN, TVAE and other generators
     X, discrete_columns
         As in ``fit``.
 
@@ -66,11 +74,12 @@ def fit_stack(models: Sequence[Any], X: Any, discrete_columns: Any = "auto") -> 
     if len({id(model) for model in models}) < len(models):
         raise ValueError("models holds the same object twice; use sklearn.base.clone")
     for model in models:
-        if not hasattr(model, "_plan"):
-            raise ValueError(f"models must be CTGAN or TVAE objects, got {model!r}")
+        if not isinstance(model, Generator):
+            names = " or ".join(find_generators())
+            raise ValueError(f"models must be {names} objects, got {model!r}")
         model._validate_params()
         model._check()
-    stacks: list[list[Any]] = []
+    stacks: list[list[G]] = []
     for model in models:
         for stack in stacks:
             if _stackable(model, stack[0]):
@@ -96,7 +105,7 @@ class DivergedError(ValueError):
     """A loss became infinite or not a number."""
 
 
-def _stackable(model: Any, other: Any) -> bool:
+def _stackable(model: Generator[Any], other: Generator[Any]) -> bool:
     if type(model) is not type(other):
         return False
     mine, theirs = model.get_params(deep=False), other.get_params(deep=False)
@@ -116,10 +125,10 @@ def _equal(value: Any, other: Any) -> bool:
 
 
 def fit_generators(
-    models: Sequence[Any],
+    models: Sequence[Generator[NetworkT]],
     X: Any,
     discrete_columns: Any = "auto",
-    checkpoint: Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> bool:
     """Fit checked models that may be members of one stack; see ``BaseGenerator.fit``.
 
@@ -127,72 +136,73 @@ def fit_generators(
     """
     mind_forks()
     first = models[0]
-    device = first._find_device()
     for model in models:  # a fit that fails leaves no fitted estimator
-        model.__dict__.pop("_states", None)
-    file = None if checkpoint is None else Checkpoint(checkpoint, first)
+        vars(model).pop("_states", None)
     seed = seed_from(first.random_state)
-    if file is not None and file.seed is not None:
-        seed = file.seed
-    encoder = ModeEncoder(
-        discrete_columns=discrete_columns,
-        min_frequency=first.min_frequency,
-        identifiers=first.identifiers,
-        random_state=derive(seed, Purpose.ENCODER) >> 32,
-        n_jobs=max(1, torch.get_num_threads()),
-    )
-    try:
-        encoder.fit(X)
-    except ValueError as error:
-        raise data_error(error) from None
+    file = None if checkpoint is None else Checkpoint(checkpoint, first, seed)
+    seed = seed if file is None else file.seed
+
+    encoder = _fit_encoder(first, X, discrete_columns, seed)
     for told in encoder.describe_withheld():
         warnings.warn(told, stacklevel=4)
-    precision = Precision(first.precision)
-    spans = make_spans(encoder.layout_, device, precision)
-    # members of one activation must be neighbours
-    kinds = [model.activation for model in models]
-    order = sorted(range(len(models)), key=lambda i: kinds.index(kinds[i]))
-    owners = [i for i in order for _ in range(models[i].n_members)]
-    results = [GeneratorResult({}) for _ in owners]
-    check_memory(first, encoder, spans, len(owners))
+    spans = make_spans(encoder.layout_, first._find_device(), Precision(first.precision))
+    owners, plans = _plan(models, seed)
+    check_memory(first, encoder, spans, len(plans))
+
+    results = [GeneratorResult({}) for _ in plans]
     if spans.width:  # all columns are constant otherwise: nothing to learn
-        members = [
-            Member(derive(seed, Purpose.MEMBER, j), models[i].activation)
-            for i in order
-            for j in range(models[i].n_members)
-        ]
-        rows = TableRows.on(device, encoder.encode(X), precision.dtype)
-        plans = [models[i]._plan(member) for i, member in zip(owners, members, strict=True)]
-        rows, held_out = _hold_out(first, rows, seed)
-        training = first._training(rows, spans, plans, device)
-        validation = None
-        if held_out is not None:
-            validation = _validation(first, encoder, spans, training, held_out)
-        results = _train(first, training, rows, validation, file, seed)
+        table = TableRows.on(spans.device, encoder.encode(X), spans.dtype)
+        rows, held_out = _hold_out(first, table, seed)
+        training = first._training(rows, spans, plans)
+        validation = None if held_out is None else _validation(first, encoder, training, held_out)
+        results = train(training, first.epochs, _callbacks(first), validation, file)
+
     diverged = []
     for i, model in enumerate(models):
         own = [r for owner, r in zip(owners, results, strict=True) if owner == i]
         if any(result.reason == "diverged" for result in own):
-            diverged.append(model)
+            diverged.append(f"activation={model.activation!r}")
         else:
             with uninterrupted():
-                _absorb(model, seed, encoder, own)
+                _keep(model, seed, encoder, own)
     interrupted = any(result.reason == "interrupted" for result in results)
     if interrupted:
         warnings.warn(
-            f"Training interrupted by user after {_n_epochs(results[0])} epochs, which are kept.",
+            f"Training interrupted by user after {results[0].n_epochs} epochs, which are kept.",
             stacklevel=4,
         )
     if diverged:
-        names = ", ".join(f"activation={model.activation!r}" for model in diverged)
         raise DivergedError(
-            f"training diverged with {names}: a loss is not finite; lower the learning rates, or "
-            "look for values of extreme size in the table"
+            f"training diverged with {', '.join(diverged)}: a loss is not finite; lower the "
+            "learning rates, or look for values of extreme size in the table"
         )
     return interrupted
 
 
-def _hold_out(model: Any, rows: TableRows, seed: int) -> tuple[TableRows, TableRows | None]:
+def _fit_encoder(model: Generator[Any], X: Any, discrete_columns: Any, seed: int) -> ModeEncoder:
+    encoder = model._make_encoder(discrete_columns, derive(seed, Purpose.ENCODER) >> 32)
+    try:
+        return encoder.fit(X)
+    except ValueError as error:
+        raise data_error(error) from None
+
+
+def _plan(models: Sequence[Generator[Any]], seed: int) -> tuple[list[int], list[GeneratorPlan]]:
+    """Of each member of the stack the model that it is of, and its plan."""
+    # members of one activation must be neighbours
+    kinds = [model.activation for model in models]
+    order = sorted(range(len(models)), key=lambda i: kinds.index(kinds[i]))
+    places = [(i, j) for i in order for j in range(models[i].n_members)]
+    plans = [
+        GeneratorPlan(Member(derive(seed, Purpose.MEMBER, j), kinds[i]), models[i]._rates())
+        for i, j in places
+    ]
+    return [i for i, _ in places], plans
+
+
+def _hold_out(
+    model: Generator[Any], rows: TableRows, seed: int
+) -> tuple[TableRows, TableRows | None]:
     """The rows to train on, and those for early stopping."""
     if not model.early_stopping:
         return rows, None
@@ -205,82 +215,48 @@ def _hold_out(model: Any, rows: TableRows, seed: int) -> tuple[TableRows, TableR
         )
     order = random_permutations([derive(seed, Purpose.HELD_OUT)], [len(rows)])[0]
     order = order.to(rows.codes.device)
-    return tuple(  # type: ignore[return-value]
-        TableRows(rows.values[part], rows.codes[part])
-        for part in (order[n_held:].sort().values, order[:n_held])
-    )
+    return rows[order[n_held:].sort().values], rows[order[:n_held]]
 
 
 def _validation(
-    model: Any, encoder: ModeEncoder, spans: RowSpans, training: Training, held_out: TableRows
+    model: Generator[NetworkT],
+    encoder: ModeEncoder,
+    training: Training[NetworkT],
+    held_out: TableRows,
 ) -> Validation:
-    network = training.networks[model._sampled_network]
-    sampler = Sampler(encoder, model._shape_of_network(), network, spans, model._make)
+    network = training.sampled
+    sampler = Sampler(encoder, model._make_shape(), network, training.spans, model._draw)
     keys = [derive(plan.member.seed, Purpose.VALIDATION) for plan in training.plans]
-    name, measure = model._statistic(training, held_out, sampler, keys)
-    return Validation(name, measure, network, model.n_iter_no_change)
+    measure = training.measure(held_out, sampler, keys)
+    return Validation(training.statistic, measure, network, model.n_iter_no_change)
 
 
-def _train(
-    model: Any,
-    training: Training,
-    rows: TableRows,
-    validation: Validation | None,
-    file: Checkpoint | None,
-    seed: int,
-) -> list[GeneratorResult]:
-    callbacks = list(model.callbacks or ())
-    if model.verbose:
-        callbacks.insert(0, ProgressBar(type(model).__name__))
-    name = model._sampled_network
-    if file is None:
-        return train(training, model.epochs, callbacks, sampled_network=name, validation=validation)
-    done, curves = file.restore(training, rows, validation)
-
-    def keep(epochs: int, curves: Curves, last: bool) -> None:
-        if last:
-            file.write()
-        else:
-            file.note(training, epochs, curves, seed)
-
-    return train(
-        training,
-        model.epochs,
-        callbacks,
-        sampled_network=name,
-        validation=validation,
-        done=done,
-        curves=curves,
-        keep=keep,
-    )
+def _callbacks(model: Generator[Any]) -> list[Callback]:
+    shown = [ProgressBar(type(model).__name__)] if model.verbose else []
+    return [*shown, *(model.callbacks or ())]
 
 
-def _absorb(
-    model: Any, seed: int, encoder: ModeEncoder, results: Sequence[GeneratorResult]
+def _keep(
+    model: Generator[Any], seed: int, encoder: ModeEncoder, results: Sequence[GeneratorResult]
 ) -> None:
     """Make a model fitted."""
-    model.encoder_ = encoder
-    model.n_features_in_ = encoder.n_features_in_
-    model.__dict__.pop("feature_names_in_", None)
+    model.encoder_, model.n_features_in_ = encoder, encoder.n_features_in_
+    vars(model).pop("feature_names_in_", None)
     if hasattr(encoder, "feature_names_in_"):
         model.feature_names_in_ = encoder.feature_names_in_
     model.history_ = pd.concat(
         [
-            pd.DataFrame({"member": i, "epoch": range(1, _n_epochs(result) + 1)}).assign(
+            pd.DataFrame({"member": i, "epoch": range(1, result.n_epochs + 1)}).assign(
                 **{_curve_name(name): curve for name, curve in result.losses.items()}
             )
             for i, result in enumerate(results)
         ],
         ignore_index=True,
     )
-    model.n_iter_ = _n_epochs(results[0])
-    model._shape = model._shape_of_network()
+    model.n_iter_ = results[0].n_epochs
+    model._shape = model._make_shape()
     model._states = [{n: v.numpy() for n, v in result.state.items()} for result in results]
     model._seed, model._n_sampled = seed, 0
-
-
-def _n_epochs(result: GeneratorResult) -> int:
-    return len(next(iter(result.losses.values()), []))
 
 
 def _curve_name(name: str) -> str:

@@ -3,131 +3,106 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from combutab._device import Precision
+from combutab.generators._contract import Training
 from combutab.generators._gan_draws import GANDraws
 from combutab.generators._gan_steps import make_steps
-from combutab.generators._records import GeneratorPlan, TableRows, update
-from combutab.nn import (
-    RowSpans,
-    StackedCritic,
-    StackedGenerator,
-    StackedNetwork,
-)
-from combutab.training import OptimizerConfig, RowOptimizer
+from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
+from combutab.nn import Member, RowSpans, StackedCritic, StackedGenerator
+from combutab.training import OptimizerConfig
 
 _ADAM = OptimizerConfig(beta_1=0.5, beta_2=0.9)
 
 
-@dataclass(frozen=True)
-class GANConfig:
-    """What all members share; names as in the estimator."""
+@dataclass(frozen=True, kw_only=True)
+class GANShape(SampledShape[StackedGenerator]):
+    """Of the generators."""
 
-    embedding_dim: int = 128
-    generator_dim: tuple[int, ...] = (256, 256)
-    discriminator_dim: tuple[int, ...] = (256, 256)
-    batch_size: int = 500
-    discriminator_steps: int = 1
-    pac: int = 10
-    log_frequency: bool = True
-    normalization: str = "batch"
-    proxy_norm: bool = False
-    precision: Precision = field(default_factory=lambda: Precision("float32"))
+    conditional: bool = True
+
+    def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:
+        """As of `SampledShape`."""
+        n_inputs = self.embedding_dim + spans.n_condition
+        return StackedGenerator.linear_shapes(n_inputs, self.widths, spans.width)
+
+    def build(self, spans: RowSpans, members: Sequence[Member]) -> StackedGenerator:
+        """As of `SampledShape`."""
+        return StackedGenerator(
+            self.embedding_dim,
+            spans.n_condition,
+            spans.width,
+            self.widths,
+            members,
+            normalization=self.normalization,
+            proxy_norm=self.proxy_norm,
+            dtype=spans.dtype,
+            device=spans.device,
+        )
 
 
-class GANTraining:
-    """The networks of a stack of GANs, their optimisers, and one epoch of training.
-
-    What is drawn in a step is a function of the member's seed and the step's number, so that
-    training can be taken up at any epoch, and a member does not depend on its stack.
-    """
+class GANTraining(Training[StackedGenerator]):
+    """The generators of a stack of GANs and their critics; parameters as in the estimator."""
 
     def __init__(
         self,
         rows: TableRows,
         spans: RowSpans,
         plans: Sequence[GeneratorPlan],
-        config: GANConfig,
-        device: torch.device,
+        shape: GANShape,
+        *,
+        discriminator_dim: tuple[int, ...],
+        batch_size: int,
+        discriminator_steps: int,
+        log_frequency: bool,
+        pac: int,
     ) -> None:
-        self.rows, self.spans, self.plans, self.config = rows, spans, list(plans), config
-        self.device = device
         members = [plan.member for plan in plans]
-        self.generator = StackedGenerator(
-            config.embedding_dim,
-            spans.n_condition,
-            spans.width,
-            config.generator_dim,
-            members,
-            normalization=config.normalization,
-            proxy_norm=config.proxy_norm,
-            dtype=config.precision.dtype,
-            device=device,
-        )
+        self.generator = shape.build(spans, members)
         self.critic = StackedCritic(
             spans.width + spans.n_condition,
-            config.discriminator_dim,
+            discriminator_dim,
             members,
-            pac=config.pac,
+            pac=pac,
             # batch statistics would make the penalty one of whole batches
-            normalization="none" if config.normalization == "batch" else config.normalization,
-            proxy_norm=config.proxy_norm,
-            dtype=config.precision.dtype,
-            device=device,
+            normalization="none" if shape.normalization == "batch" else shape.normalization,
+            proxy_norm=shape.proxy_norm,
+            dtype=spans.dtype,
+            device=spans.device,
         )
-        self.networks: dict[str, StackedNetwork] = {
-            "generator": self.generator,
-            "critic": self.critic,
-        }
-        self.optimizers = {
-            name: RowOptimizer(_ADAM, net.flat.values, net.n_decayed)
-            for name, net in self.networks.items()
-        }
+        networks = {"generator": self.generator, "critic": self.critic}
+        super().__init__(rows, spans, plans, networks, self.generator, _ADAM)
         draws = GANDraws(
             rows,
             spans,
             self.plans,
             self.critic,
-            batch_size=config.batch_size,
-            n_noise=config.embedding_dim,
-            true_frequencies=not config.log_frequency,
+            batch_size=batch_size,
+            n_noise=shape.embedding_dim,
+            true_frequencies=not log_frequency,
         )
-        context = (
-            config.precision.context(device) if config.precision.name == "bf16-mixed" else None
-        )
+        precision = Precision(shape.precision)
+        context = precision.context(spans.device) if precision.name == "bf16-mixed" else None
         self.steps = make_steps(self.generator, self.critic, spans, draws, context)
-        self.n_steps = max(1, len(rows) // config.batch_size)
+        self.n_critic, self.n_steps = discriminator_steps, max(1, len(rows) // batch_size)
 
     def epoch(self, number: int) -> dict[str, Tensor]:
-        """Train one epoch; returns each member's mean losses, (M,) on the device."""
+        """As of `Training`."""
         self.generator.train()
         self.critic.train()
         totals = {
-            name: torch.zeros(len(self.plans), dtype=torch.float64, device=self.device)
+            name: torch.zeros(len(self.plans), dtype=torch.float64, device=self.spans.device)
             for name in ("generator", "discriminator")
         }
-        n_critic = self.config.discriminator_steps
         for step in range(self.n_steps):
-            at = (number * self.n_steps + step) * (n_critic + 1)
-            for i in range(n_critic):
-                totals["discriminator"] += self._critic_step(at + i) / n_critic
-            totals["generator"] += self._generator_step(at + n_critic)
+            at = (number * self.n_steps + step) * (self.n_critic + 1)
+            for i in range(self.n_critic):
+                totals["discriminator"] += self.steps.critic(at + i) / self.n_critic
+                self.update("critic")
+            totals["generator"] += self.steps.generator(at + self.n_critic)
+            self.update("generator")
         return {name: total / self.n_steps for name, total in totals.items()}
-
-    def _critic_step(self, at: int) -> Tensor:
-        loss = self.steps.critic(at)
-        rates = [plan.discriminator_lr for plan in self.plans]
-        decays = [plan.discriminator_decay for plan in self.plans]
-        update(self.critic, self.optimizers["critic"], rates, decays)
-        return loss
-
-    def _generator_step(self, at: int) -> Tensor:
-        loss = self.steps.generator(at)
-        rates = [plan.generator_lr for plan in self.plans]
-        decays = [plan.generator_decay for plan in self.plans]
-        update(self.generator, self.optimizers["generator"], rates, decays)
-        return loss

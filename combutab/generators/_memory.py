@@ -7,13 +7,16 @@ from typing import Any
 
 import torch
 
+from combutab.generators._contract import Generator
 from combutab.nn import RowSpans
 from combutab.preprocessing import ModeEncoder
 
 _NUMBERS = 4  # a weight: itself, its gradient, and two moments of Adam's
 
 
-def check_memory(model: Any, encoder: ModeEncoder, spans: RowSpans, n_members: int) -> None:
+def check_memory(
+    model: Generator[Any], encoder: ModeEncoder, spans: RowSpans, n_members: int
+) -> None:
     """Refuse networks that are larger than the machine's memory.
 
     Raises
@@ -21,7 +24,7 @@ def check_memory(model: Any, encoder: ModeEncoder, spans: RowSpans, n_members: i
     ValueError
         It names the column of most categories, and the way out.
     """
-    weights = n_members * model._n_outer_weights(spans)
+    weights = n_members * model._n_weights(spans)
     needed, held = weights * _NUMBERS * spans.dtype.itemsize, memory_of(spans.device)
     if held is None or needed <= held:
         return

@@ -1,17 +1,25 @@
-"""What the training of generators is given and gives back."""
+"""What the training and sampling of generators are given and give back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from combutab._device import Precision
-from combutab.nn import ActivationSpec, Member, RowSpans, StackedNetwork
+from combutab._device import PRECISIONS, Precision
+from combutab._fields import Field, check_fields, choice, kind, several, whole
+from combutab._model_files import ACTIVATION
+from combutab.nn import NORMALIZATIONS, ActivationSpec, Member, RowSpans, StackedNetwork
 from combutab.preprocessing import ModeTable, RowLayout
-from combutab.training import RowOptimizer
+
+NetworkT = TypeVar("NetworkT", bound=StackedNetwork)  # that makes rows
+Curves = dict[str, list[np.ndarray]]  # a loss of each member by epoch
+State = dict[str, Tensor]  # of a member
 
 
 @dataclass(frozen=True)
@@ -27,24 +35,37 @@ class TableRows:
         values = torch.from_numpy(table.values).to(device, dtype)
         return cls(values, torch.from_numpy(table.codes).to(device))
 
+    def __getitem__(self, index: Tensor) -> TableRows:
+        return TableRows(self.values[index], self.codes[index])
+
     def __len__(self) -> int:
         return len(self.codes)
 
 
+class Rates(NamedTuple):
+    """Of a network's optimiser: the learning rate, and decay / 2 |parameters|^2 of the loss."""
+
+    lr: float
+    decay: float = 0.0
+
+
 @dataclass(frozen=True)
 class GeneratorPlan:
-    """One member: what it is, and its own rates."""
+    """One member: what it is, and its own rates.
+
+    ``rates`` has each network that is trained by steps; callbacks are told the first one's.
+    """
 
     member: Member
-    generator_lr: float = 2e-4
-    discriminator_lr: float = 2e-4
-    generator_decay: float = 1e-6
-    discriminator_decay: float = 1e-6
+    rates: Mapping[str, Rates]
 
 
-@dataclass(frozen=True)
-class SampledShape:
-    """The network that makes rows as it was fitted, whatever an estimator's parameters are now."""
+@dataclass(frozen=True, kw_only=True)
+class SampledShape(ABC, Generic[NetworkT]):
+    """The network that makes rows as it was fitted, whatever an estimator's parameters are now.
+
+    A file has the fields as JSON: a subclass's ``FIELDS`` say what those of its own may be.
+    """
 
     embedding_dim: int
     widths: tuple[int, ...]
@@ -53,16 +74,73 @@ class SampledShape:
     normalization: str
     proxy_norm: bool
     precision: str
-    conditional: bool  # takes a condition vector
+    conditional: bool = False  # takes a condition vector
+
+    FIELDS: ClassVar[dict[str, Field]] = {
+        "embedding_dim": whole(1, 2**62),
+        "widths": several(whole(1)),
+        "activation": ACTIVATION,
+        "n_members": whole(1, 2**62),
+        "normalization": choice(*NORMALIZATIONS),
+        "proxy_norm": kind(bool),
+        "precision": choice(*PRECISIONS),
+    }
+
+    @classmethod
+    def of(cls, model: object, widths: tuple[int, ...]) -> Self:
+        """By an estimator's parameters, where they have the names of fields."""
+        named = {f.name: getattr(model, f.name) for f in fields(cls) if hasattr(model, f.name)}
+        return cls(**named, widths=widths)
+
+    @classmethod
+    def read(cls, values: Any) -> Self:
+        """The record that a file describes.
+
+        Raises
+        ------
+        ValueError
+            If a field is missing, unknown, or not what it may be.
+        """
+        check_fields(values, {**cls.FIELDS, "conditional": choice(cls.conditional)}, "the shape")
+        return cls(**values)
+
+    @abstractmethod
+    def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:
+        """The shapes of a member's weights, by name, known before a network is made."""
+
+    @abstractmethod
+    def build(self, spans: RowSpans, members: Sequence[Member]) -> NetworkT:
+        """The network, weights as they come."""
+
+
+class RowsAsked(NamedTuple):
+    """What a network is asked for: ``n_rows`` rows a member, each by the member's key."""
+
+    keys: Sequence[int]
+    n_rows: int
+    condition: Tensor  # (M, n_rows, n_condition); of no width where the network takes none
+    allowed: Mapping[int, Sequence[int]]  # span -> the codes that may be drawn
+
+
+class RowsDrawn(NamedTuple):
+    """Rows of each member: (M, n_rows, n_values), (M, n_rows, n_spans) int64, (M, n_rows)."""
+
+    values: Tensor
+    codes: Tensor
+    mass: Tensor  # how probable the allowed codes were
 
 
 @dataclass
 class GeneratorResult:
     """What came of one member: the state of the network that makes rows, and curves by epoch."""
 
-    state: dict[str, Tensor]
+    state: State
     losses: dict[str, list[float]] = field(default_factory=dict)
     reason: str = "epochs"  # or "no_improvement", "callback", "interrupted", "diverged"
+
+    @property
+    def n_epochs(self) -> int:
+        return len(next(iter(self.losses.values()), []))
 
 
 def make_spans(layout: RowLayout, device: torch.device, precision: Precision) -> RowSpans:
@@ -76,20 +154,3 @@ def make_spans(layout: RowLayout, device: torch.device, precision: Precision) ->
         device=device,
         dtype=precision.dtype,
     )
-
-
-def update(
-    network: StackedNetwork,
-    optimizer: RowOptimizer,
-    rates: Sequence[float],
-    decays: Sequence[float],
-) -> None:
-    """One step along the gradients, and along those of decay / 2 |parameters|^2."""
-    values, grads = network.flat.values, network.flat.grads
-    assert grads is not None
-    if len(set(decays)) == 1:
-        grads.add_(values, alpha=decays[0])
-    else:
-        column = torch.tensor(list(decays), dtype=values.dtype, device=values.device)
-        grads.addcmul_(values, column.unsqueeze(1))
-    optimizer.step(values, grads, range(len(rates)), rates, [0.0] * len(rates))

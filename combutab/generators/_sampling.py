@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Generic
 
 import numpy as np
 import pandas as pd
@@ -13,23 +13,19 @@ from torch import Tensor
 from combutab._device import Precision
 from combutab._random import Purpose, derive, random_uniform
 from combutab.generators._found import Found
-from combutab.generators._records import SampledShape
+from combutab.generators._records import NetworkT, RowsAsked, RowsDrawn, SampledShape
 from combutab.generators._wanted import NEAREST, Codes, Points, Wanted, all_met
-from combutab.nn import RowSpans, StackedNetwork
+from combutab.nn import RowSpans
 from combutab.preprocessing import ModeEncoder
 
 _CHUNK = 5000  # rows generated at a time, at most
 _CHUNK_NUMBERS = 2**25  # in the encoded rows that are generated at a time, at most
 FREE = -1  # a code that is not asked for
 
-Allowed = Mapping[int, Sequence[int]]  # span -> the codes that may be drawn
-Make = Callable[
-    [SampledShape, Any, RowSpans, Sequence[int], int, Tensor, Allowed],
-    tuple[Tensor, Tensor, Tensor],
-]
+Allowed = dict[int, tuple[int, ...]]  # span -> the codes that may be drawn
 
 
-class Sampler:
+class Sampler(Generic[NetworkT]):
     """A network that makes rows, in evaluation mode, with the layout of the rows.
 
     Parameters
@@ -39,21 +35,20 @@ class Sampler:
     network : StackedNetwork, or None where all columns are constant
         Its members take turns: row i is of member i % M.
     spans : RowSpans
-    make : callable
-        (shape, network, spans, keys, rows, condition, allowed) -> values and codes of rows a
-        member, the codes among those allowed, and how probable these were.
+    draw : callable
+        (network, spans, asked) -> the network's rows.
     """
 
     def __init__(
         self,
         encoder: ModeEncoder,
-        shape: SampledShape,
-        network: StackedNetwork | None,
+        shape: SampledShape[NetworkT],
+        network: NetworkT | None,
         spans: RowSpans,
-        make: Make,
+        draw: Callable[[NetworkT, RowSpans, RowsAsked], RowsDrawn],
     ) -> None:
         self.encoder, self.shape, self.network, self.spans = encoder, shape, network, spans
-        self._make = make
+        self._draw = draw
         self._precision = Precision(shape.precision)
         width = spans.width + spans.n_condition
         self.chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(1, width)))
@@ -187,10 +182,13 @@ class Sampler:
         span: np.ndarray,
         code: np.ndarray,
         allowed: Allowed,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        condition = self._condition(keys, share, span, code)
+    ) -> RowsDrawn:
+        if self.network is None:
+            empty = torch.empty(len(keys), share, 0)
+            return RowsDrawn(empty, empty.long(), torch.ones(len(keys), share))
+        asked = RowsAsked(keys, share, self._condition(keys, share, span, code), allowed)
         with self._precision.context(self.spans.device)():
-            return self._make(self.shape, self.network, self.spans, keys, share, condition, allowed)
+            return self._draw(self.network, self.spans, asked)
 
     # ---- what is asked of the network ----------------------------------------------------------
 

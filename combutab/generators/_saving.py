@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from combutab._device import PRECISIONS, Precision, resolve_device
-from combutab._fields import check_fields, choice, kind, number, several, whole
+from combutab._device import Precision, resolve_device
+from combutab._fields import check_fields, number, several, whole
 from combutab._model_files import (
-    ACTIVATION,
     check_finite,
     check_layers,
     check_state,
@@ -27,10 +26,9 @@ from combutab._model_files import (
     write_model,
 )
 from combutab._safe_files import reading
-from combutab.generators._records import SampledShape, make_spans
+from combutab.generators._contract import Generator
+from combutab.generators._records import make_spans
 from combutab.generators._sampling import FREE
-from combutab.nn import NORMALIZATIONS, StackedGenerator, StackedRowDecoder
-from combutab.preprocessing import ModeEncoder
 
 _LONG = whole(0, 2**62)
 _FITTED = {
@@ -39,20 +37,12 @@ _FITTED = {
     "_seed": whole(0, 2**64),
     "_n_sampled": _LONG,
 }
-_SHAPE = {
-    "embedding_dim": whole(1, 2**62),
-    "widths": several(whole(1)),
-    "activation": ACTIVATION,
-    "n_members": whole(1, 2**62),
-    "normalization": choice(*NORMALIZATIONS),
-    "proxy_norm": kind(bool),
-    "precision": choice(*PRECISIONS),
-    "conditional": kind(bool),
-}
 _COLUMN = several(number(finite=False))
 
+G = TypeVar("G", bound=Generator[Any])
 
-def save_generator(model: Any, path: str | os.PathLike[str]) -> None:
+
+def save_generator(model: Generator[Any], path: str | os.PathLike[str]) -> None:
     """Write a fitted generator; see ``BaseGenerator.save``."""
     check_is_fitted(model)
     arrays, encoder = model.encoder_.to_state()
@@ -67,12 +57,12 @@ def save_generator(model: Any, path: str | os.PathLike[str]) -> None:
         "shape": encode(dataclasses.asdict(model._shape), "shape"),
         "encoder": encoder,
         "n_members": len(model._states),
-        "history": {name: encode(column, name) for name, column in history.items()},
+        "history": {name: encode(column, str(name)) for name, column in history.items()},
     }
     write_model(path, header, tensors)
 
 
-def load_generator(cls: Any, path: str | os.PathLike[str], device: str | torch.device) -> Any:
+def load_generator(cls: type[G], path: str | os.PathLike[str], device: str | torch.device) -> G:
     """Read a fitted generator of this class; see ``BaseGenerator.load``."""
     header, tensors = read_model(path)
     if "checkpoint" in header:
@@ -86,29 +76,27 @@ def load_generator(cls: Any, path: str | os.PathLike[str], device: str | torch.d
 
 
 def _rebuild(
-    cls: Any,
+    cls: type[G],
     path: str | os.PathLike[str],
     header: dict[str, Any],
     tensors: dict[str, np.ndarray],
     device: str | torch.device,
-) -> Any:
-    model = make_model(cls, path, header, device)
+) -> G:
+    model: G = make_model(cls, path, header, device)
     fitted = {name: decode(value) for name, value in header["fitted"].items()}
     check_fields(fitted, _FITTED, "what was fitted")
     vars(model).update(fitted)
-    shape = decode(header["shape"])
-    check_fields(shape, _SHAPE, "the shape")
-    model._shape = SampledShape(**shape)
+    model._shape = model._make_shape().read(decode(header["shape"]))
     history = {n: decode(v) for n, v in header["history"].items()}
     check_fields(history, dict.fromkeys(history, _COLUMN), "the history")
     # it may be empty
     model.history_ = pd.DataFrame(history).astype({"member": np.int64, "epoch": np.int64})
-    if shape["n_members"] != header["n_members"]:
+    if model._shape.n_members != header["n_members"]:
         raise ValueError(
-            f"its header asks for {shape['n_members']} networks, and for {header['n_members']}"
+            f"its header asks for {model._shape.n_members} networks, and for {header['n_members']}"
         )
     arrays, model._states = split_members(tensors, header["n_members"])
-    model.encoder_ = ModeEncoder.from_state(arrays, header["encoder"])
+    model.encoder_ = model._encoder_class.from_state(arrays, header["encoder"])
     if model.n_features_in_ != model.encoder_.n_features_in_:
         raise ValueError(
             f"n_features_in_ is {model.n_features_in_}, its encoder has "
@@ -121,7 +109,7 @@ def _rebuild(
     return model
 
 
-def _refuse_other_layers(model: Any) -> None:
+def _refuse_other_layers(model: Generator[Any]) -> None:
     """Refuse a header that asks for other networks than the arrays are of, before they are made."""
     shape = model._shape
     spans = make_spans(model.encoder_.layout_, torch.device("cpu"), Precision(shape.precision))
@@ -129,17 +117,12 @@ def _refuse_other_layers(model: Any) -> None:
         if any(model._states):
             raise ValueError("it has weights, but no column that is not constant")
         return
-    expected = model._shape_of_network().conditional
-    if shape.conditional != expected:
-        raise ValueError(f"conditional is {not expected}, of a {type(model).__name__} {expected}")
-    n_inputs = shape.embedding_dim + (spans.n_condition if shape.conditional else 0)
-    network = StackedGenerator if shape.conditional else StackedRowDecoder
-    layers = network.linear_shapes(n_inputs, shape.widths, spans.width)
+    layers = shape.linear_shapes(spans)
     for state in model._states:
         check_layers(state, layers)
 
 
-def _check_network(model: Any) -> None:
+def _check_network(model: Generator[Any]) -> None:
     """Refuse weights that do not fit the network, or rows that cannot be made."""
     sampler = model._sampler()
     if sampler.network is not None:

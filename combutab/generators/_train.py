@@ -1,44 +1,27 @@
-"""The loop over epochs that GANs and VAEs share."""
+"""The loop over epochs that all generators share."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from torch import Tensor
 
-from combutab.generators._records import GeneratorPlan, GeneratorResult
+from combutab.generators._checkpoints import Checkpoint
+from combutab.generators._contract import Training
+from combutab.generators._records import Curves, GeneratorResult, State
 from combutab.generators._validation import Validation
 from combutab.nn import StackedNetwork
-from combutab.training import Callback, EpochReport, RowOptimizer, uninterrupted
-
-Curves = dict[str, list[np.ndarray]]  # a loss of each member by epoch
-
-
-class Training(Protocol):
-    """What the loop needs: an epoch of training, and the networks that it changes."""
-
-    @property
-    def plans(self) -> Sequence[GeneratorPlan]: ...
-    @property
-    def networks(self) -> Mapping[str, StackedNetwork]: ...
-    @property
-    def optimizers(self) -> Mapping[str, RowOptimizer]: ...
-    def epoch(self, number: int) -> dict[str, Tensor]: ...
+from combutab.training import Callback, EpochReport, uninterrupted
 
 
 def train(
-    training: Training,
+    training: Training[Any],
     n_epochs: int,
     callbacks: Sequence[Callback] = (),
-    *,
-    sampled_network: str,
     validation: Validation | None = None,
-    done: int = 0,
-    curves: Curves | None = None,
-    keep: Callable[[int, Curves, bool], None] = lambda epochs, curves, last: None,
+    file: Checkpoint | None = None,
 ) -> list[GeneratorResult]:
     """Train for so many epochs, unless validation, a callback or an interrupt ends it.
 
@@ -50,13 +33,9 @@ def train(
     training : Training
     n_epochs : int
     callbacks : sequence of Callback
-    sampled_network : str
-        The network whose weights are wanted.
     validation : Validation, optional
-    done : int
-        Epochs that an earlier call has trained; ``curves`` has their losses.
-    keep : callable
-        ``keep(epochs, curves, last)`` is told of each epoch that ended well, and of the end.
+    file : Checkpoint, optional
+        That it goes on from, and is written to.
 
     Returns
     -------
@@ -68,9 +47,9 @@ def train(
     KeyboardInterrupt
         If there was no whole epoch.
     """
-    n_members = len(training.plans)
-    network = training.networks[sampled_network]
-    curves = {} if curves is None else curves
+    n_members, network = len(training.plans), training.sampled
+    rates = np.array([next(iter(plan.rates.values())).lr for plan in training.plans])
+    done, curves = (0, {}) if file is None else file.restore(training, validation)
     diverged = _not_finite(curves, n_members)
     reason, started = "epochs", time.perf_counter()
     whole = _stand(network, validation)
@@ -93,8 +72,8 @@ def train(
                     curves.setdefault(name, []).append(values)
                 diverged |= _not_finite({n: [v] for n, v in losses.items()}, n_members)
                 whole, done = _stand(network, validation), number + 1
-                if not diverged.all():
-                    keep(done, curves, False)
+                if file is not None and not diverged.all():
+                    file.note(training, done, curves)
             if diverged.all():
                 break
             report = EpochReport(
@@ -103,7 +82,7 @@ def train(
                 tuple(range(n_members)),
                 next(iter(losses.values())),
                 None if validation is None else -columns[validation.name],
-                np.array([plan.generator_lr for plan in training.plans]),
+                rates,
                 time.perf_counter() - started,
                 losses,
             )
@@ -118,12 +97,9 @@ def train(
     finally:
         for callback in begun:
             callback.on_train_end()
-    if not diverged.all():
-        keep(done, curves, True)
+    if file is not None and not diverged.all():
+        file.write()
     return [_result(whole[m], m, curves, validation, diverged, reason) for m in range(n_members)]
-
-
-State = dict[str, Tensor]
 
 
 def _stand(network: StackedNetwork, validation: Validation | None) -> list[State]:

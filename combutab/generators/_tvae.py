@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from combutab._device import Precision
 from combutab._model_files import loadable
 from combutab._random import Purpose, derive
 from combutab.generators._base import BaseGenerator
@@ -20,14 +19,14 @@ from combutab.generators._constraints import (
     check_widths,
 )
 from combutab.generators._noise import normals, uniforms
-from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
-from combutab.generators._sampling import Allowed, Sampler
-from combutab.generators._vae import VAEConfig, VAETraining
-from combutab.nn import ActivationSpec, Member, RowSpans, StackedRowDecoder
+from combutab.generators._records import GeneratorPlan, Rates, RowsAsked, RowsDrawn, TableRows
+from combutab.generators._vae import VAEShape, VAETraining
+from combutab.nn import ActivationSpec, RowSpans, StackedRowDecoder, StackedRowEncoder
 
 
 @loadable
-class TVAE(BaseGenerator):
+@dataclass(eq=False, repr=False)
+class TVAE(BaseGenerator[StackedRowDecoder]):
     """Synthetic rows of a table by a variational autoencoder.
 
     Parameters have the ``ctgan`` package's names, order and defaults; those after ``verbose``
@@ -94,6 +93,32 @@ class TVAE(BaseGenerator):
     (5, 2)
     """
 
+    embedding_dim: int = 128
+    compress_dims: Sequence[int] = (128, 128)
+    decompress_dims: Sequence[int] = (128, 128)
+    l2scale: float = 1e-5
+    batch_size: int = 500
+    epochs: int = 300
+    loss_factor: float = 2
+    enable_gpu: bool = True
+    verbose: bool = False
+    _: KW_ONLY
+    activation: ActivationSpec = "combu"
+    normalization: str = "none"
+    proxy_norm: bool = False
+    learning_rate: float = 1e-3
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: float = 20
+    argmax: bool = False
+    n_members: int = 1
+    min_frequency: float = 5
+    identifiers: Any = "auto"
+    random_state: Any = None
+    device: str | torch.device = "auto"
+    precision: str = "float32"
+    callbacks: Any = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
         "compress_dims": ["array-like"],
@@ -103,61 +128,7 @@ class TVAE(BaseGenerator):
         "learning_rate": [POSITIVE],
         "argmax": ["boolean"],
     }
-    _sampled_network = "decoder"
     _member_rates = {"learning_rate", "l2scale"}
-
-    def __init__(
-        self,
-        embedding_dim: int = 128,
-        compress_dims: Sequence[int] = (128, 128),
-        decompress_dims: Sequence[int] = (128, 128),
-        l2scale: float = 1e-5,
-        batch_size: int = 500,
-        epochs: int = 300,
-        loss_factor: float = 2,
-        enable_gpu: bool = True,
-        verbose: bool = False,
-        *,
-        activation: ActivationSpec = "combu",
-        normalization: str = "none",
-        proxy_norm: bool = False,
-        learning_rate: float = 1e-3,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: float = 20,
-        argmax: bool = False,
-        n_members: int = 1,
-        min_frequency: float = 5,
-        identifiers: Any = "auto",
-        random_state: Any = None,
-        device: str | torch.device = "auto",
-        precision: str = "float32",
-        callbacks: Any = None,
-    ) -> None:
-        self.embedding_dim = embedding_dim
-        self.compress_dims = compress_dims
-        self.decompress_dims = decompress_dims
-        self.l2scale = l2scale
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.loss_factor = loss_factor
-        self.enable_gpu = enable_gpu
-        self.verbose = verbose
-        self.activation = activation
-        self.normalization = normalization
-        self.proxy_norm = proxy_norm
-        self.learning_rate = learning_rate
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.argmax = argmax
-        self.n_members = n_members
-        self.min_frequency = min_frequency
-        self.identifiers = identifiers
-        self.random_state = random_state
-        self.device = device
-        self.precision = precision
-        self.callbacks = callbacks
 
     def _all_widths(self) -> list[tuple[int, ...]]:
         return [
@@ -165,92 +136,43 @@ class TVAE(BaseGenerator):
             check_widths("decompress_dims", self.decompress_dims),
         ]
 
-    def _plan(self, member: Member) -> GeneratorPlan:
-        return GeneratorPlan(member, generator_lr=self.learning_rate, generator_decay=self.l2scale)
+    def _rates(self) -> dict[str, Rates]:
+        return dict.fromkeys(("encoder", "decoder"), Rates(self.learning_rate, self.l2scale))
+
+    def _make_shape(self) -> VAEShape:
+        return VAEShape.of(self, self._all_widths()[1])
+
+    def _n_weights(self, spans: RowSpans) -> int:
+        n_outputs = 2 * self.embedding_dim
+        encoder = StackedRowEncoder.linear_shapes(spans.width, self._all_widths()[0], n_outputs)
+        return super()._n_weights(spans) + sum(map(math.prod, encoder.values()))
 
     def _training(
-        self,
-        rows: TableRows,
-        spans: RowSpans,
-        plans: Sequence[GeneratorPlan],
-        device: torch.device,
+        self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> VAETraining:
-        compress_dims, decompress_dims = self._all_widths()
-        config = VAEConfig(
-            embedding_dim=self.embedding_dim,
-            compress_dims=compress_dims,
-            decompress_dims=decompress_dims,
+        return VAETraining(
+            rows,
+            spans,
+            plans,
+            self._make_shape(),
+            compress_dims=self._all_widths()[0],
             batch_size=self.batch_size,
             loss_factor=self.loss_factor,
-            normalization=self.normalization,
-            proxy_norm=self.proxy_norm,
-            precision=Precision(self.precision),
-        )
-        return VAETraining(rows, spans, plans, config, device)
-
-    _of_many_categories = ""
-
-    def _n_outer_weights(self, spans: RowSpans) -> int:
-        compress_dims, decompress_dims = self._all_widths()
-        first = (compress_dims or (2 * self.embedding_dim,))[0]
-        last = (decompress_dims or (self.embedding_dim,))[-1]
-        return (first + last) * spans.width
-
-    def _shape_of_network(self) -> SampledShape:
-        return SampledShape(
-            embedding_dim=self.embedding_dim,
-            widths=self._all_widths()[1],
-            activation=self.activation,
-            n_members=self.n_members,
-            normalization=self.normalization,
-            proxy_norm=self.proxy_norm,
-            precision=self.precision,
-            conditional=False,
         )
 
-    @staticmethod
-    def _network(
-        shape: SampledShape, spans: RowSpans, members: Sequence[Member]
-    ) -> StackedRowDecoder:
-        return StackedRowDecoder(
-            shape.embedding_dim,
-            shape.widths,
-            spans.width,
-            spans.n_values,
-            members,
-            normalization=shape.normalization,
-            proxy_norm=shape.proxy_norm,
-            dtype=spans.dtype,
-            device=spans.device,
-        )
-
-    def _make(
-        self,
-        shape: SampledShape,
-        network: Any,
-        spans: RowSpans,
-        keys: Sequence[int],
-        n_rows: int,
-        condition: Tensor,
-        allowed: Allowed,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _draw(self, network: StackedRowDecoder, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
         def keys_of(purpose: Purpose) -> list[int]:
-            return [derive(key, purpose) for key in keys]
+            return [derive(key, purpose) for key in asked.keys]
 
-        latent = normals(keys_of(Purpose.LATENT), n_rows, shape.embedding_dim, device=spans.device)
+        n, device = asked.n_rows, spans.device
+        latent = normals(keys_of(Purpose.LATENT), n, network.n_latent, device=device)
         raw, sigma = network(latent.to(spans.dtype))
         # the most probable code is as it is: rows of other codes are for the sampler to leave out
-        raw, mass = spans.restrict(raw.to(spans.dtype), {} if self.argmax else allowed)
+        raw, mass = spans.restrict(raw.to(spans.dtype), {} if self.argmax else asked.allowed)
         codes = None
         if not self.argmax:
-            codes = uniforms(keys_of(Purpose.CODES), n_rows, spans.n_spans, device=spans.device)
+            codes = uniforms(keys_of(Purpose.CODES), n, spans.n_spans, device=device)
         values, drawn = spans.sample(raw, codes)
         # TVAE's values are normal about the decoder's: without this noise they vary too little
-        noise = normals(keys_of(Purpose.VALUES), n_rows, spans.n_values, device=spans.device)
-        return (values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn, mass
-
-    @staticmethod
-    def _statistic(
-        training: Any, held_out: TableRows, sampler: Sampler, keys: Sequence[int]
-    ) -> tuple[str, Callable[[], np.ndarray]]:
-        return "validation_loss", lambda: training.validation_loss(held_out, keys).cpu().numpy()
+        noise = normals(keys_of(Purpose.VALUES), n, spans.n_values, device=device)
+        return RowsDrawn((values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn, mass)

@@ -2,104 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from combutab._device import Precision
 from combutab._random import Purpose, derive, random_permutations
+from combutab.generators._contract import Training
 from combutab.generators._noise import Blocks, normals
-from combutab.generators._records import GeneratorPlan, TableRows, update
+from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
+from combutab.generators._sampling import Sampler
 from combutab.generators._vae_steps import ChainStep
-from combutab.nn import (
-    RowSpans,
-    StackedNetwork,
-    StackedRowDecoder,
-    StackedRowEncoder,
-    fill_gradients,
-)
-from combutab.training import CompiledGradients, OptimizerConfig, RowOptimizer, compilation
+from combutab.nn import Member, RowSpans, StackedRowDecoder, StackedRowEncoder, fill_gradients
+from combutab.training import CompiledGradients, OptimizerConfig, compilation
 
 
-@dataclass(frozen=True)
-class VAEConfig:
-    """What all members share; names as in the estimator."""
 
-    embedding_dim: int = 128
-    compress_dims: tuple[int, ...] = (128, 128)
-    decompress_dims: tuple[int, ...] = (128, 128)
-    batch_size: int = 500
-    loss_factor: float = 2.0
-    normalization: str = "none"
-    proxy_norm: bool = False
-    precision: Precision = field(default_factory=lambda: Precision("float32"))
+class VAEShape(SampledShape[StackedRowDecoder]):
+    """Of the decoders."""
+
+    def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:
+        """As of `SampledShape`."""
+        return StackedRowDecoder.linear_shapes(self.embedding_dim, self.widths, spans.width)
+
+    def build(self, spans: RowSpans, members: Sequence[Member]) -> StackedRowDecoder:
+        """As of `SampledShape`."""
+        return StackedRowDecoder(
+            self.embedding_dim,
+            self.widths,
+            spans.width,
+            spans.n_values,
+            members,
+            normalization=self.normalization,
+            proxy_norm=self.proxy_norm,
+            dtype=spans.dtype,
+            device=spans.device,
+        )
 
 
-class VAETraining:
-    """The networks of a stack of VAEs, their optimisers, and one epoch of training.
+class VAETraining(Training[StackedRowDecoder]):
+    """The encoders and decoders of a stack of VAEs; parameters as in the estimator."""
 
-    As in the GANs' training, what is drawn is a function of seed, epoch and step.
-    """
+    statistic = "validation_loss"
 
     def __init__(
         self,
         rows: TableRows,
         spans: RowSpans,
         plans: Sequence[GeneratorPlan],
-        config: VAEConfig,
-        device: torch.device,
+        shape: VAEShape,
+        *,
+        compress_dims: tuple[int, ...],
+        batch_size: int,
+        loss_factor: float,
     ) -> None:
-        self.rows, self.spans, self.plans, self.config = rows, spans, list(plans), config
-        self.device, self.context = device, config.precision.context(device)
-        members = [plan.member for plan in plans]
-        encoder = StackedRowEncoder(
+        members, precision = [plan.member for plan in plans], Precision(shape.precision)
+        self.encoder = encoder = StackedRowEncoder(
             spans.width,
-            config.compress_dims,
-            config.embedding_dim,
+            compress_dims,
+            shape.embedding_dim,
             members,
-            normalization=config.normalization,
-            proxy_norm=config.proxy_norm,
-            dtype=config.precision.dtype,
-            device=device,
+            normalization=shape.normalization,
+            proxy_norm=shape.proxy_norm,
+            dtype=spans.dtype,
+            device=spans.device,
         )
-        decoder = StackedRowDecoder(
-            config.embedding_dim,
-            config.decompress_dims,
-            spans.width,
-            spans.n_values,
-            members,
-            normalization=config.normalization,
-            proxy_norm=config.proxy_norm,
-            dtype=config.precision.dtype,
-            device=device,
-        )
-        self.encoder, self.decoder = encoder, decoder
-        self.networks: dict[str, StackedNetwork] = {"encoder": encoder, "decoder": decoder}
-        self.optimizers = {
-            name: RowOptimizer(OptimizerConfig(), net.flat.values, net.n_decayed)
-            for name, net in self.networks.items()
-        }
+        self.decoder = decoder = shape.build(spans, members)
+        networks = {"encoder": encoder, "decoder": decoder}
+        super().__init__(rows, spans, plans, networks, decoder, OptimizerConfig())
+        self.batch_size, self.loss_factor = batch_size, loss_factor
+        self.n_latent, self.context = shape.embedding_dim, precision.context(spans.device)
         self._in_place = None
-        if config.precision.name != "bf16-mixed" and device.type == "cpu":
-            self._in_place = ChainStep(rows, spans, encoder, decoder, config.loss_factor)
+        if precision.name != "bf16-mixed" and spans.device.type == "cpu":
+            self._in_place = ChainStep(rows, spans, encoder, decoder, loss_factor)
         self._compiled: CompiledGradients[Tensor] | None = None
         how = compilation()
-        if how is not None and how.device == device.type:
+        if how is not None and how.device == spans.device.type:
             self._compiled = CompiledGradients(how, self._total_and_loss, self._backward)
-        n_numbers = len(plans) * config.batch_size * config.embedding_dim
-        self._noise = Blocks(n_numbers, self._draw_noise)
-        self.n_steps = -(-len(rows) // config.batch_size)
+        self._noise = Blocks(len(plans) * batch_size * self.n_latent, self._draw_noise)
+        self.n_steps = -(-len(rows) // batch_size)
 
     def epoch(self, number: int) -> dict[str, Tensor]:
-        """Train one epoch; returns each member's mean loss, (M,) on the device."""
+        """As of `Training`."""
         self.encoder.train()
         self.decoder.train()
         keys = [derive(plan.member.seed, Purpose.VAE_ORDER, number) for plan in self.plans]
-        order = random_permutations(keys, [len(self.rows)] * len(keys), self.device)
-        total = torch.zeros(len(self.plans), dtype=torch.float64, device=self.device)
-        for step, index in enumerate(order.split(self.config.batch_size, dim=1)):
+        order = random_permutations(keys, [len(self.rows)] * len(keys), self.spans.device)
+        total = torch.zeros(len(self.plans), dtype=torch.float64, device=self.spans.device)
+        for step, index in enumerate(order.split(self.batch_size, dim=1)):
             total += self._step(number * self.n_steps + step, index) * index.shape[1]
         return {"loss": total / len(self.rows)}
 
@@ -114,21 +106,19 @@ class VAETraining:
             values, codes = self.rows.values[index], self.rows.codes[index]
             total, loss = self._total_and_loss(values, codes, noise)
             self._backward(total)
-        rates = [plan.generator_lr for plan in self.plans]
-        decays = [plan.generator_decay for plan in self.plans]
-        for name, net in self.networks.items():
-            update(net, self.optimizers[name], rates, decays)
+        self.update("encoder")
+        self.update("decoder")
         return loss
 
     def _draw_noise(self, steps: range) -> list[Tensor]:  # (steps, M, batch, n_latent)
         seeds = [plan.member.seed for plan in self.plans]
         keys = [derive(seed, Purpose.VAE_NOISE, at) for at in steps for seed in seeds]
-        n_rows = min(self.config.batch_size, len(self.rows))
+        n_rows = min(self.batch_size, len(self.rows))
         noise = self._normals(keys, n_rows)
         return [noise.unflatten(0, (-1, len(self.plans)))]
 
     def _normals(self, keys: Sequence[int], n_rows: int) -> Tensor:
-        noise = normals(keys, n_rows, self.config.embedding_dim, device=self.device)
+        noise = normals(keys, n_rows, self.n_latent, device=self.spans.device)
         return noise.to(self.spans.dtype)
 
     def _total_and_loss(
@@ -152,13 +142,20 @@ class VAETraining:
         reconstruction = (0.5 * error.square() + sigma.log()).sum(-1)
         reconstruction = reconstruction + self.spans.cross_entropy_all(raw, codes)
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
-        return (self.config.loss_factor * reconstruction + divergence).mean(1)
+        return (self.loss_factor * reconstruction + divergence).mean(1)
 
-    @torch.inference_mode()
-    def validation_loss(self, rows: TableRows, keys: Sequence[int]) -> Tensor:
-        """Each member's loss on other rows, (M,), by noise of these keys."""
-        self.encoder.eval()
-        self.decoder.eval()
+    def measure(
+        self, held_out: TableRows, sampler: Sampler[StackedRowDecoder], keys: Sequence[int]
+    ) -> Callable[[], np.ndarray]:
+        """As of `Training`: the loss, by noise of these keys."""
         shape = (len(keys), -1, -1)
-        noise = self._normals(keys, len(rows))
-        return self._loss(rows.values.expand(shape), rows.codes.expand(shape), noise)
+
+        @torch.inference_mode()
+        def loss() -> np.ndarray:
+            self.encoder.eval()
+            self.decoder.eval()
+            noise = self._normals(keys, len(held_out))
+            values, codes = held_out.values.expand(shape), held_out.codes.expand(shape)
+            return self._loss(values, codes, noise).cpu().numpy()
+
+        return loss

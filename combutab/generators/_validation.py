@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from combutab.generators._records import TableRows
+from combutab.generators._records import NetworkT, TableRows
 from combutab.generators._sampling import Sampler
 from combutab.nn import StackedNetwork
 
@@ -82,7 +82,7 @@ class EnergyDistance:
         One a member. The same noise each time, so that the distances differ by the weights.
     """
 
-    def __init__(self, rows: TableRows, sampler: Sampler, keys: Sequence[int]) -> None:
+    def __init__(self, rows: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]) -> None:
         self.rows, self.sampler, self.keys = rows, sampler, list(keys)
         self._within = _mean_distance(rows.values, rows.codes)
 

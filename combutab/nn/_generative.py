@@ -337,6 +337,7 @@ class StackedRowDecoder(BlockNetwork):
         device: torch.device | str = "cpu",
     ) -> None:
         super().__init__(n_latent, widths, n_outputs, members, normalization, proxy_norm, dtype)
+        self.n_latent = n_latent
         # NOTE[DIFF]: the paper leaves open how a standard deviation stays positive. The floor
         # bounds the likelihood of a column that takes few values, which is unbounded otherwise.
         start = torch.full((self.n_members, 1, n_values), _SIGMA_START - _SIGMA_FLOOR, dtype=dtype)

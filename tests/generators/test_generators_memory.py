@@ -38,9 +38,9 @@ def test_networks_that_no_memory_holds_are_refused(cls, monkeypatch):
 def test_most_weights_of_many_categories_are_counted(cls, monkeypatch):
     table = pd.DataFrame({"id": [f"u{i}" for i in range(3000)]})
     counted = []
-    count = cls._n_outer_weights
+    count = cls._n_weights
     monkeypatch.setattr(
-        cls, "_n_outer_weights", lambda *given: counted.append(count(*given)) or counted[-1]
+        cls, "_n_weights", lambda *given: counted.append(count(*given)) or counted[-1]
     )
     model = make(cls, batch_size=1500, min_frequency=1, identifiers=None)
     with pytest.warns(UserWarning, match="are there once"):

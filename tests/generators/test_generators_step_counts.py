@@ -12,27 +12,28 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from combutab.generators._gan import GANConfig, GANTraining
+from combutab._device import Precision
+from combutab.generators import CTGAN, TVAE
 from combutab.generators._records import GeneratorPlan, TableRows, make_spans
-from combutab.generators._vae import VAEConfig, VAETraining
 from combutab.nn import Member
 from combutab.preprocessing import ModeEncoder
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"amount": RNG.normal(size=200), "kind": RNG.choice(["a", "b", "c"], 200)})
-CASES = {  # training, settings, steps in an epoch, operators in an epoch
-    "gan": (GANTraining, GANConfig(batch_size=40, pac=5), 5, 2504),
-    "vae": (VAETraining, VAEConfig(batch_size=40), 5, 1161),
+CASES = {  # generator, steps in an epoch, operators in an epoch
+    "gan": (CTGAN(batch_size=40, pac=5), 5, 2504),
+    "vae": (TVAE(batch_size=40), 5, 1161),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_an_epoch_calls_no_more_operators(case):
-    kind, config, n_steps, most = CASES[case]
+    model, n_steps, most = CASES[case]
+    precision = Precision(model.precision)
     cpu, encoder = torch.device("cpu"), ModeEncoder(random_state=0).fit(TABLE)
-    spans = make_spans(encoder.layout_, cpu, config.precision)
-    rows = TableRows.on(cpu, encoder.encode(TABLE), config.precision.dtype)
-    training = kind(rows, spans, [GeneratorPlan(Member(5, "combu"))], config, cpu)
+    spans = make_spans(encoder.layout_, cpu, precision)
+    rows = TableRows.on(cpu, encoder.encode(TABLE), precision.dtype)
+    training = model._training(rows, spans, [GeneratorPlan(Member(5, "combu"), model._rates())])
     for epoch in range(2):  # memory is asked for at first
         training.epoch(epoch)
     with profile(activities=[ProfilerActivity.CPU]) as profiler:

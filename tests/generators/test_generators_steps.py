@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from combutab._device import Precision
-from combutab.generators._gan import GANConfig, GANTraining
+from combutab.generators import CTGAN, TVAE
 from combutab.generators._gan_steps import AutogradSteps, ChainSteps
 from combutab.generators._records import GeneratorPlan, TableRows, make_spans
-from combutab.generators._vae import VAEConfig, VAETraining
 from combutab.nn import Member
 from combutab.preprocessing import ModeEncoder
 
@@ -30,13 +29,14 @@ TABLES = {
 ACTIVATIONS = [["original", "original"], ["combu", "combu"], ["elu", "swish"]]
 
 
-def make(cls, config, table, activations):
+def make(model, table, activations):
     encoder = ModeEncoder(random_state=0).fit(table)
-    cpu, precision = torch.device("cpu"), config.precision
+    cpu, precision = torch.device("cpu"), Precision(model.precision)
     spans = make_spans(encoder.layout_, cpu, precision)
     rows = TableRows.on(cpu, encoder.encode(table), precision.dtype)
     members = [Member(5 + i, activation) for i, activation in enumerate(activations)]
-    return cls(rows, spans, [GeneratorPlan(member) for member in members], config, cpu)
+    plans = [GeneratorPlan(member, model._rates()) for member in members]
+    return model._training(rows, spans, plans)
 
 
 def assert_same_networks(first, second):
@@ -49,11 +49,11 @@ def assert_same_networks(first, second):
 @pytest.mark.parametrize("activations", ACTIVATIONS, ids=str)
 @pytest.mark.parametrize("table", TABLES)
 def test_gans(table, activations):
-    config = GANConfig(
+    model = CTGAN(
         embedding_dim=6, generator_dim=(8, 8), discriminator_dim=(8, 8), batch_size=40, pac=5,
-        precision=Precision("float64"),
+        precision="float64",
     )  # fmt: skip
-    written, plain = (make(GANTraining, config, TABLES[table], activations) for _ in range(2))
+    written, plain = (make(model, TABLES[table], activations) for _ in range(2))
     assert isinstance(written.steps, ChainSteps)
     draws = plain.steps.draws
     plain.steps = AutogradSteps(
@@ -72,11 +72,11 @@ def test_gans(table, activations):
 @pytest.mark.parametrize("activations", ACTIVATIONS, ids=str)
 @pytest.mark.parametrize("table", TABLES)
 def test_vaes(table, activations):
-    config = VAEConfig(
+    model = TVAE(
         embedding_dim=6, compress_dims=(8, 8), decompress_dims=(7,), batch_size=60,
-        precision=Precision("float64"),
+        precision="float64",
     )  # fmt: skip
-    written, plain = (make(VAETraining, config, TABLES[table], activations) for _ in range(2))
+    written, plain = (make(model, TABLES[table], activations) for _ in range(2))
     assert written._in_place is not None
     plain._in_place = None
     for number in range(2):
@@ -88,10 +88,10 @@ def test_what_is_not_written_out_is_left_to_autograd():
     table, small = TABLES["mixed"], {"generator_dim": (8,), "discriminator_dim": (8,)}
     for changes, activation in (
         ({"normalization": "layer"}, "relu"),
-        ({"precision": Precision("bf16-mixed")}, "relu"),
+        ({"precision": "bf16-mixed"}, "relu"),
         ({}, "pln-4"),
         ({}, "prelu"),
     ):
-        training = make(GANTraining, GANConfig(**small, **changes), table, [activation])
+        training = make(CTGAN(**small, **changes), table, [activation])
         assert isinstance(training.steps, AutogradSteps)
         assert training.epoch(0)["generator"].isfinite().all()

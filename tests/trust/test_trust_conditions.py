@@ -18,8 +18,9 @@ from combutab import CTGAN, TVAE
 from combutab.cli import main
 from combutab.generators import ShortfallError, _found, _sampling
 from combutab.generators._conditions import read_conditions
-from combutab.generators._records import SampledShape
+from combutab.generators._records import RowsDrawn
 from combutab.generators._sampling import Sampler
+from combutab.generators._vae import VAEShape
 from combutab.nn import RowSpans
 from combutab.preprocessing import ModeEncoder
 
@@ -300,7 +301,8 @@ def known_sampler(scale, n_members=1):
     order = [encoder.schema_.keys[span.column] for span in encoder.layout_.spans]
     spans = RowSpans(1, encoder.layout_.sizes)
 
-    def make(shape, network, spans, keys, n_rows, condition, allowed):
+    def draw(network, spans, asked):
+        keys, n_rows = asked.keys, asked.n_rows
         z = torch.stack([torch.rand(n_rows, generator=generator(key)) for key in keys])
         odds = {"a": (scale * z).logit(eps=1e-9), "b": (1 - z).logit(eps=1e-9)}
         raw = torch.zeros(*z.shape, spans.width)
@@ -308,14 +310,14 @@ def known_sampler(scale, n_members=1):
         for i, name in enumerate(order):
             if name != "x":
                 raw[..., int(spans.starts[i]) + 1] = odds[name]
-        raw, mass = spans.restrict(raw, allowed)
+        raw, mass = spans.restrict(raw, asked.allowed)
         uniform = torch.stack(
             [torch.rand(n_rows, spans.n_spans, generator=generator(key + 1)) for key in keys]
         )
-        return *spans.sample(raw, uniform), mass
+        return RowsDrawn(*spans.sample(raw, uniform), mass)
 
-    shape = SampledShape(1, (), "relu", n_members, "none", False, "float32", False)
-    return Sampler(encoder, shape, None, spans, make)
+    shape = VAEShape.of(TVAE(embedding_dim=1, n_members=n_members), ())
+    return Sampler(encoder, shape, "a network that is not asked", spans, draw)
 
 
 def generator(key):

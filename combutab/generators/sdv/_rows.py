@@ -9,19 +9,20 @@ import numpy as np
 import pandas as pd
 
 from combutab._random import Purpose, derive
+from combutab.generators._contract import Generator
 from combutab.generators._sampling import FREE
 
 _TRIES = 5000  # more rows than are asked for, to look for those that meet conditions
 
 
 def rows_that_meet(
-    model: Any, n_rows: int, codes: Mapping[int, int], numbers: Mapping[Any, Any]
+    model: Generator[Any], n_rows: int, codes: Mapping[int, int], numbers: Mapping[Any, Any]
 ) -> pd.DataFrame:
     """At most n_rows rows, those that a few tries give: SDV asks again for the rest.
 
     Parameters
     ----------
-    model : CTGAN or TVAE, fitted on a DataFrame
+    model : Generator, fitted on a DataFrame
     n_rows : int
     codes : mapping of int to int
         Span -> code, of discrete columns: the network is asked for the rarest; the rows have all.
@@ -35,7 +36,9 @@ def rows_that_meet(
     return nearest(_draw(model, n_tries, codes, n_tries), numbers, n_rows)
 
 
-def _draw(model: Any, n_rows: int, codes: Mapping[int, int], n_tries: int) -> pd.DataFrame:
+def _draw(
+    model: Generator[Any], n_rows: int, codes: Mapping[int, int], n_tries: int
+) -> pd.DataFrame:
     """At most n_rows rows that have the codes, out of about n_tries."""
     sampler, key = model._sampler(), model._sample_key(None)
     counts = model.encoder_.category_counts_

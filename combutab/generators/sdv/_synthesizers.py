@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from inspect import signature
 from typing import Any
 
 import pandas as pd
@@ -36,13 +37,17 @@ class _Missing(Enum):
 class _Synthesizer(BaseSingleTableSynthesizer):
     """What both synthesizers put in the place of SDV's parts."""
 
-    _model_class: type[BaseGenerator]
+    _model_class: type[BaseGenerator[Any]]
     _model_kwargs: dict[str, Any]
 
-    def _add_parameters(self, **parameters: Any) -> None:
-        """Those of ours, kept as SDV keeps its own."""
-        self.__dict__.update(parameters)
-        self._model_kwargs = {**self._model_kwargs, **parameters}
+    def _begin(self, given: dict[str, Any]) -> None:
+        """Give SDV's synthesizer its parameters, and keep ours as it keeps its own."""
+        theirs = signature(super().__init__).parameters
+        super().__init__(**{name: given[name] for name in theirs if name in given})
+        names = signature(self._model_class).parameters
+        ours = {name: given[name] for name in names if name not in theirs}
+        self.__dict__.update(ours)
+        self._model_kwargs = {**self._model_kwargs, **ours}
 
     @property
     def _model_sdtype_transformers(self) -> dict[str, Any]:
@@ -210,41 +215,7 @@ n_members, min_frequency, identifiers, random_state, device, precision, callback
         precision: str = "float32",
         callbacks: Any = None,
     ) -> None:
-        super().__init__(
-            metadata,
-            enforce_min_max_values=enforce_min_max_values,
-            enforce_rounding=enforce_rounding,
-            locales=locales if isinstance(locales, str) else list(locales),
-            embedding_dim=embedding_dim,
-            generator_dim=generator_dim,
-            discriminator_dim=discriminator_dim,
-            generator_lr=generator_lr,
-            generator_decay=generator_decay,
-            discriminator_lr=discriminator_lr,
-            discriminator_decay=discriminator_decay,
-            batch_size=batch_size,
-            discriminator_steps=discriminator_steps,
-            log_frequency=log_frequency,
-            verbose=verbose,
-            epochs=epochs,
-            pac=pac,
-            enable_gpu=enable_gpu,
-        )
-        self._add_parameters(
-            activation=activation,
-            normalization=normalization,
-            proxy_norm=proxy_norm,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            n_members=n_members,
-            min_frequency=min_frequency,
-            identifiers=identifiers,
-            random_state=random_state,
-            device=device,
-            precision=precision,
-            callbacks=callbacks,
-        )
+        self._begin({**locals(), "locales": locales if isinstance(locales, str) else list(locales)})
 
 
 class TVAESynthesizer(_Synthesizer, sdv.single_table.TVAESynthesizer):
@@ -306,34 +277,4 @@ callbacks
         precision: str = "float32",
         callbacks: Any = None,
     ) -> None:
-        super().__init__(
-            metadata,
-            enforce_min_max_values=enforce_min_max_values,
-            enforce_rounding=enforce_rounding,
-            embedding_dim=embedding_dim,
-            compress_dims=compress_dims,
-            decompress_dims=decompress_dims,
-            l2scale=l2scale,
-            batch_size=batch_size,
-            verbose=verbose,
-            epochs=epochs,
-            loss_factor=loss_factor,
-            enable_gpu=enable_gpu,
-        )
-        self._add_parameters(
-            activation=activation,
-            normalization=normalization,
-            proxy_norm=proxy_norm,
-            learning_rate=learning_rate,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            argmax=argmax,
-            n_members=n_members,
-            min_frequency=min_frequency,
-            identifiers=identifiers,
-            random_state=random_state,
-            device=device,
-            precision=precision,
-            callbacks=callbacks,
-        )
+        self._begin(locals())

@@ -1,0 +1,239 @@
+"""What a generator is. Fitting, conditions, checkpoints and files are written against it alone."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, ClassVar, Generic
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from combutab._device import Precision, mind_forks, resolve_device
+from combutab._model_files import loadable_classes
+from combutab._random import Purpose, derive, seed_from
+from combutab.generators._records import (
+    GeneratorPlan,
+    NetworkT,
+    Rates,
+    RowsAsked,
+    RowsDrawn,
+    SampledShape,
+    TableRows,
+    make_spans,
+)
+from combutab.generators._sampling import Sampler
+from combutab.generators._validation import EnergyDistance
+from combutab.nn import (
+    ActivationSpec,
+    Member,
+    MLPSpec,
+    RowSpans,
+    StackedNetwork,
+    check_activation,
+)
+from combutab.preprocessing import ModeEncoder
+from combutab.training import OptimizerConfig, RowOptimizer
+
+
+
+class Training(ABC, Generic[NetworkT]):
+    """The networks of a stack of generators, and an epoch of their training.
+
+    All that it draws is to be a function of the members' seeds, the epoch and the step, so that it
+    can be taken up at any epoch and a member does not depend on its stack. What an epoch changes is
+    in the networks and the optimisers: a checkpoint has both.
+
+    Parameters
+    ----------
+    rows : TableRows
+    spans : RowSpans
+    plans : sequence of GeneratorPlan
+    networks : mapping of name to StackedNetwork
+        Those that the plans have rates for get an optimiser; an average of weights, say, has none.
+    sampled : StackedNetwork
+        The one of them that makes rows.
+    adam : OptimizerConfig
+    """
+
+    statistic: ClassVar[str] = "validation_distance"  # that early stopping goes by
+
+    def __init__(
+        self,
+        rows: TableRows,
+        spans: RowSpans,
+        plans: Sequence[GeneratorPlan],
+        networks: Mapping[str, StackedNetwork],
+        sampled: NetworkT,
+        adam: OptimizerConfig,
+    ) -> None:
+        self.rows, self.spans, self.plans = rows, spans, list(plans)
+        self.networks, self.sampled = dict(networks), sampled
+        if not any(network is sampled for network in networks.values()):
+            raise ValueError("sampled must be one of the networks: a checkpoint has no others")
+        self.optimizers = {
+            name: RowOptimizer(adam, network.flat.values, network.n_decayed)
+            for name, network in networks.items()
+            if name in self.plans[0].rates
+        }
+
+    @abstractmethod
+    def epoch(self, number: int) -> dict[str, Tensor]:
+        """Train one epoch; returns each member's mean losses by name, (M,) on the device."""
+
+    def measure(
+        self, held_out: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]
+    ) -> Callable[[], np.ndarray]:
+        """What gives the statistic of each member, (M,), by rows held out and a key each."""
+        return EnergyDistance(held_out, sampler, keys)
+
+    def update(self, name: str) -> None:
+        """Take one step of a network along its gradients and those of its decay."""
+        flat, rates = self.networks[name].flat, [plan.rates[name] for plan in self.plans]
+        values, grads = flat.values, flat.grads
+        assert grads is not None
+        decays = [rate.decay for rate in rates]
+        if len(set(decays)) == 1:
+            grads.add_(values, alpha=decays[0])
+        else:
+            column = torch.tensor(decays, dtype=values.dtype, device=values.device)
+            grads.addcmul_(values, column.unsqueeze(1))
+        self.optimizers[name].step(
+            values, grads, range(len(rates)), [rate.lr for rate in rates], [0.0] * len(rates)
+        )
+
+
+class Generator(ABC, Generic[NetworkT]):
+    """A generator of tables, whose rows a network of the given class makes.
+
+    To be one, a class has the parameters below and gives what is abstract here.
+    """
+
+    # parameters that all have; SHARED_CONSTRAINTS says what they may be
+    embedding_dim: int
+    batch_size: int
+    epochs: int
+    verbose: bool
+    enable_gpu: bool
+    activation: ActivationSpec
+    normalization: str
+    proxy_norm: bool
+    early_stopping: bool
+    validation_fraction: float
+    n_iter_no_change: float
+    n_members: int
+    min_frequency: float
+    identifiers: Any
+    random_state: Any
+    device: str | torch.device
+    precision: str
+    callbacks: Any
+
+    # what fit leaves
+    encoder_: ModeEncoder
+    history_: pd.DataFrame
+    n_iter_: int
+    n_features_in_: int
+    feature_names_in_: np.ndarray  # where all names are strings
+    _shape: SampledShape[NetworkT]
+    _states: list[dict[str, np.ndarray]]  # of the network that makes rows, by member
+    _seed: int
+    _n_sampled: int  # calls of sample without a random state
+
+    # what scikit-learn's BaseEstimator gives
+    get_params: Callable[..., dict[str, Any]]
+    _validate_params: Callable[[], None]
+
+    _encoder_class: ClassVar[type[ModeEncoder]] = ModeEncoder
+    _twice: ClassVar[bool] = False  # whether training differentiates activations twice
+    _member_rates: ClassVar[Set[str]]  # parameters that members of one stack may differ in
+    _of_many_categories: ClassVar[str] = ""  # what else can be done about them
+
+    @abstractmethod
+    def _all_widths(self) -> list[tuple[int, ...]]:
+        """The hidden widths of each network."""
+
+    @abstractmethod
+    def _rates(self) -> dict[str, Rates]:
+        """Of each network that has an optimiser."""
+
+    @abstractmethod
+    def _make_shape(self) -> SampledShape[NetworkT]:
+        """Of the network that makes rows, by the parameters as they are."""
+
+    @abstractmethod
+    def _training(
+        self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
+    ) -> Training[NetworkT]:
+        """The networks, ready to train."""
+
+    @abstractmethod
+    def _draw(self, network: NetworkT, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
+        """Rows that the network makes, of codes that are allowed."""
+
+    def _n_weights(self, spans: RowSpans) -> int:
+        """Of all networks of a member, about."""
+        return sum(map(math.prod, self._make_shape().linear_shapes(spans).values()))
+
+    def _make_encoder(self, discrete_columns: Any, random_state: int) -> ModeEncoder:
+        """The encoder of the table, to be fitted."""
+        return self._encoder_class(
+            discrete_columns=discrete_columns,
+            min_frequency=self.min_frequency,
+            identifiers=self.identifiers,
+            random_state=random_state,
+            n_jobs=max(1, torch.get_num_threads()),
+        )
+
+    def _check(self) -> None:
+        """What scikit-learn's validation cannot see; before any work on the data."""
+        self._find_device()
+        widths = {width for widths in self._all_widths() for width in widths}
+        for width in widths if self.activation != "original" else ():
+            check_activation(self.activation, width, proxy_norm=self.proxy_norm, twice=self._twice)
+        MLPSpec(1, (), 1, normalization=self.normalization, proxy_norm=self.proxy_norm)
+        for callback in self.callbacks or ():
+            if not callable(getattr(callback, "on_epoch_end", None)):
+                raise ValueError(
+                    f"callbacks must be combutab.training.Callback objects, got {callback!r}"
+                )
+
+    def _find_device(self) -> torch.device:
+        return resolve_device(self.device if self.enable_gpu else "cpu")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_states")
+
+    def _sample_key(self, random_state: Any) -> int:
+        if random_state is not None:
+            return derive(seed_from(random_state), Purpose.SAMPLE)
+        self._n_sampled += 1
+        return derive(self._seed, Purpose.SAMPLE, self._n_sampled - 1)
+
+    def _sampler(self) -> Sampler[NetworkT]:
+        """What makes rows, with what it learned."""
+        mind_forks()
+        shape, device = self._shape, self._find_device()
+        spans = make_spans(self.encoder_.layout_, device, Precision(shape.precision))
+        members = [Member(0, shape.activation) for _ in range(shape.n_members)]
+        if not spans.n_spans:  # all columns are constant
+            return Sampler(self.encoder_, shape, None, spans, self._draw)
+        network = shape.build(spans, members)
+        for i, state in enumerate(self._states):
+            network.load_member(i, {name: torch.from_numpy(v) for name, v in state.items()})
+        return Sampler(self.encoder_, shape, network.eval(), spans, self._draw)
+
+
+def find_generators() -> dict[str, Callable[..., Generator[Any]]]:
+    """Find the classes of generators whose files ``combutab.load`` reads, by name.
+
+    Examples
+    --------
+    >>> from combutab.generators import find_generators
+    >>> find_generators()["TVAE"](epochs=5)
+    TVAE(epochs=5)
+    """
+    return {cls.__name__: cls for cls in loadable_classes() if issubclass(cls, Generator)}
