@@ -16,7 +16,7 @@ from torch import Tensor
 from combutab._device import Precision, mind_forks, resolve_device
 from combutab._fields import Field
 from combutab.estimators._parameters import Parameters
-from combutab.estimators._prefitted import FitHandout
+from combutab.estimators._prefitted import FitHandout, TrainedFit
 from combutab.estimators._saving import load_estimator, save_estimator
 from combutab.nn import ActivationSpec, Member, MLPSpec, NetworkSpec, TableNetwork
 from combutab.preprocessing import TableEncoder
@@ -161,6 +161,7 @@ class Fitted(Parameters):
     # ---- scikit-learn's questions --------------------------------------------------------------
 
     _handout: FitHandout | None = None  # of the estimator that a stacked search clones
+    _trained_fit: TrainedFit  # of one of the clones
 
     def __sklearn_clone__(self) -> Self:
         clone: Self = super().__sklearn_clone__()
