@@ -15,8 +15,9 @@ from torch import Tensor
 
 from combutab._device import Precision, mind_forks, resolve_device
 from combutab._fields import Field
+from combutab.estimators._lazy import LazyNetwork
 from combutab.estimators._parameters import Parameters
-from combutab.estimators._prefitted import FitHandout
+from combutab.estimators._prefitted import FitHandout, TrainedFit
 from combutab.estimators._saving import load_estimator, save_estimator
 from combutab.nn import ActivationSpec, Member, MLPSpec, NetworkSpec, TableNetwork
 from combutab.preprocessing import TableEncoder
@@ -43,7 +44,7 @@ class Fitted(Parameters):
     _made_with: dict[str, Any]  # the parameters that the first fit settled
     _seed: int
     _seeded: int | None  # the random_state that it came of
-    _net: TableNetwork | None = None  # built when first needed
+    _net: LazyNetwork
 
     _fitted_fields: ClassVar[Mapping[str, Field]]
     """What the class learns of its target, as a file may say it."""
@@ -55,7 +56,7 @@ class Fitted(Parameters):
     def _network(self) -> TableNetwork:
         """The members as one stack, built from their saved states when first needed."""
         device = resolve_device(self.device)
-        net = self._net
+        net = self._net.network
         if net is None or net.device != device:
             activations, precision = self._trained
             net = self._spec.build(
@@ -65,7 +66,7 @@ class Fitted(Parameters):
             )
             for i, state in enumerate(self._states):
                 net.load_member(i, {n: torch.from_numpy(v) for n, v in state.items()})
-            self._net = net.eval()
+            self._net.network = net.eval()
         return net
 
     @torch.inference_mode()
@@ -161,15 +162,13 @@ class Fitted(Parameters):
     # ---- scikit-learn's questions --------------------------------------------------------------
 
     _handout: FitHandout | None = None  # of the estimator that a stacked search clones
+    _trained_fit: TrainedFit  # of one of the clones
 
     def __sklearn_clone__(self) -> Self:
         clone: Self = super().__sklearn_clone__()
         if self._handout is not None:
             self._handout.equip(clone)
         return clone
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: v for name, v in super().__getstate__().items() if name != "_net"}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_states")

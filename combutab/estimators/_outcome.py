@@ -12,6 +12,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from combutab.estimators._jobs import Job
+from combutab.estimators._lazy import LazyNetwork
 from combutab.training import MemberResult
 
 
@@ -50,7 +51,7 @@ def learned(
             }
             for r in results
         ],
-        "_net": None,
+        "_net": LazyNetwork(),
         "_trained": (tuple(member.activation for member in trained), job.config.precision.name),
         "n_layers_": len(job.spec.widths),
         "t_": first.t,

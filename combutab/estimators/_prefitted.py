@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _num_samples
+
+if TYPE_CHECKING:
+    from combutab.estimators._fitted import Fitted
 
 
 @dataclass
@@ -55,7 +58,7 @@ class FitHandout:
         if self._left:
             raise RuntimeError(f"{len(self._left)} of the fits were not asked for")
 
-    def equip(self, clone: Any) -> None:
+    def equip(self, clone: Fitted) -> None:
         """Give a new clone what it is to have."""
         if self._state == "waiting":
             clone._handout = self

@@ -25,6 +25,7 @@ from combutab._model_files import (
     write_model,
 )
 from combutab._safe_files import reading
+from combutab.estimators._lazy import LazyNetwork
 from combutab.estimators._loaded import (
     COLUMN,
     PROGRESS,
@@ -108,6 +109,7 @@ def _rebuild(
     check_agreement(model, len(model._states))
     model.__dict__.setdefault("_made_with", {})  # files of earlier versions do not say
     model.__dict__.setdefault("_seeded", None)
+    model._net = LazyNetwork()
     _check_network(model)
     return model
 

@@ -11,7 +11,7 @@ from scipy.special import logit
 from sklearn.datasets import load_iris
 
 from combutab import MLPClassifier, MLPRegressor
-from combutab.estimators import _base
+from combutab.estimators import _fitted
 
 INF = float("inf")
 X, Y = load_iris(return_X_y=True)
@@ -184,7 +184,7 @@ def test_a_row_is_predicted_whatever_stands_beside_it(predictor, rows):
 def test_predicting_in_chunks_is_predicting_at_once(predictor, monkeypatch):
     whole = predictor.predict(_TABLE)
     for units in (1, 16 * 32, 1000 * 32):
-        monkeypatch.setattr(_base, "_PREDICT_UNITS", units)
+        monkeypatch.setattr(_fitted, "_PREDICT_UNITS", units)
         assert_allclose(predictor.predict(_TABLE), whole, rtol=1e-5, atol=1e-6)
 
 
