@@ -30,14 +30,13 @@ from combutab.generators._validation import EnergyDistance
 from combutab.nn import (
     ActivationSpec,
     Member,
-    MLPSpec,
     RowSpans,
     StackedNetwork,
     check_activation,
+    check_proxy_norm,
 )
 from combutab.preprocessing import ModeEncoder
 from combutab.training import OptimizerConfig, RowOptimizer
-
 
 
 class Training(ABC, Generic[NetworkT]):
@@ -194,7 +193,7 @@ class Generator(ABC, Generic[NetworkT]):
         widths = {width for widths in self._all_widths() for width in widths}
         for width in widths if self.activation != "original" else ():
             check_activation(self.activation, width, proxy_norm=self.proxy_norm, twice=self._twice)
-        MLPSpec(1, (), 1, normalization=self.normalization, proxy_norm=self.proxy_norm)
+        check_proxy_norm(self.proxy_norm, self.normalization)
         for callback in self.callbacks or ():
             if not callable(getattr(callback, "on_epoch_end", None)):
                 raise ValueError(

@@ -19,7 +19,6 @@ from combutab.nn import Member, RowSpans, StackedRowDecoder, StackedRowEncoder, 
 from combutab.training import CompiledGradients, OptimizerConfig, compilation
 
 
-
 class VAEShape(SampledShape[StackedRowDecoder]):
     """Of the decoders."""
 
