@@ -16,7 +16,7 @@ from gpu_timing import Line, Run, difference, in_turns
 from speed_fit import IndexedCombU
 from torch import Tensor, nn
 
-from combutab.activations import PLN, CombU, LASiLU, ProxyNorm, fused_kernels
+from combutab.activations import PLN, CombU, LASiLU, ProxyNorm
 
 SHAPE, QUICK_SHAPE, CHECKED_ROWS = (65_536, 1024), (64, 32), 1000
 TARGET = 0.7  # of the copy's bandwidth
@@ -72,20 +72,10 @@ def ways(name: str, width: int, device: torch.device, compiler: str) -> dict[str
     found: dict[str, nn.Module] = {"plain": module}
     torch._dynamo.reset()
     compiled = torch.compile(module, fullgraph=True, backend=compiler)
-    found |= {"torch.compile": compiled, "fused": _Fused(module)}
+    found["torch.compile"] = compiled
     if name == "CombU":
         found["the paper's, indexed"] = IndexedCombU(width).to(device)
     return found
-
-
-class _Fused(nn.Module):
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, x: Tensor) -> Tensor:
-        with fused_kernels():
-            return self.module(x)
 
 
 def _copy(x: Tensor) -> Run:

@@ -22,7 +22,6 @@ import torch
 from gpu_timing import Line, in_turns, synchronize, tf32
 
 from combutab import MLPRegressor
-from combutab.activations import fused_kernels
 from combutab.training import Callback, cuda_graphs
 
 TARGET, SINGLE_TARGET = 0.5, 150e-6  # of the products' rate; seconds of one network's step
@@ -38,7 +37,6 @@ class Case:
     products: str  # "float32", "tf32" or "bf16"
     dropout: float
     graphs: bool = False
-    fused: bool = False
     width: int = WIDTH
     batch: int = 500
     steps: int = 20  # in an epoch
@@ -48,7 +46,7 @@ class Case:
     def way(self) -> str:
         """In words."""
         words = [self.products, f"dropout {self.dropout:g}"]
-        return ", ".join(words + ["graphs"] * self.graphs + ["fused"] * self.fused)
+        return ", ".join(words + ["graphs"] * self.graphs)
 
     @property
     def flops(self) -> float:
@@ -89,8 +87,6 @@ def train(case: Case, device: torch.device) -> tuple[float, np.ndarray, str]:
         stack.enter_context(tf32(case.products == "tf32"))
         if case.graphs:
             stack.enter_context(cuda_graphs())
-        if case.fused:
-            stack.enter_context(fused_kernels())
         model.fit(X, X[:, 0] * X[:, 1])
     epochs = np.diff(clock.moments)[min(2, case.epochs - 1) :]
     curve = np.array(model.loss_curve_)
@@ -105,7 +101,7 @@ def train(case: Case, device: torch.device) -> tuple[float, np.ndarray, str]:
 def differs(case: Case, device: torch.device, n_members: int = 2) -> float:
     """How far the losses of four epochs are from those of plain float32 steps on the CPU."""
     small = replace(case, members=n_members, steps=4, epochs=4)
-    plain = replace(small, products="float32", graphs=False, fused=False)
+    plain = replace(small, products="float32", graphs=False)
     found, expected = train(small, device)[1], train(plain, torch.device("cpu"))[1]
     gap = np.abs(found - expected).max() / np.abs(expected).max()
     return float(gap) if np.isfinite(found).all() else math.inf
@@ -138,8 +134,8 @@ def cases(quick: bool) -> tuple[list[Case], list[Case]]:
     many, one = [], []
     for kind in ("tf32", "bf16"):
         for dropout in (0.0, 0.1):
-            for graphs, fused in ((False, False), (True, False), (False, True), (True, True)):
-                many.append(Case(3 if quick else 256, kind, dropout, graphs, fused, **sizes))
+            for graphs in (False, True):
+                many.append(Case(3 if quick else 256, kind, dropout, graphs, **sizes))
                 one.append(replace(many[-1], members=1, steps=2 if quick else 100))
     return (many[:4], one[:2]) if quick else (many, one)
 
