@@ -24,6 +24,7 @@ class Affine(Kernel):
 
     def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
         gamma, beta, scale, shift, *own = vectors
+        # ProxyNorm Eq. (7), Derf Eq. (10)
         z_out = room.keep("z", *x.shape)
         apart = room.keep("into phi", *x.shape) if self.phi.keeps_input else z_out
         into_phi = torch.addcmul(beta, x, gamma, out=apart)

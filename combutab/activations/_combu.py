@@ -95,6 +95,7 @@ class CombU(Activation):
                 spans.append((name, start, length))
                 start += length
         self.spans: tuple[Span, ...] = tuple(spans)
+        # CombU Eq. (1)
         self.parts = nn.ModuleList(UNITWISE[name](length) for name, _, length in spans)
         partition = None
         if assignment == "random":

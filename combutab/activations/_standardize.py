@@ -76,6 +76,7 @@ class Standardize(Kernel):
     unitwise: bool = False
 
     def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+        # PLN Eq. (3), centred; PLS Eq. (6), not
         by, x_g = self._means(x), self._grouped(x)
         out_g = None if out is None else self._grouped(out)
         n = by.center(x_g, room, out_g) if self.center else x_g

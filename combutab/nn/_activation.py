@@ -203,7 +203,7 @@ class StackedActivation(nn.Module):
                 for i in range(start, stop)
             )
             self.groups.append(_Group(start, stop, len(self.kinds)))
-            self.kinds.append(_of_members(modules, width, seeds[start:stop], dtype))
+            self.kinds.append(_of_members(modules, seeds[start:stop], dtype))
             start = stop
 
     def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -238,7 +238,7 @@ class StackedActivation(nn.Module):
 
 
 def _of_members(
-    modules: Iterator[nn.Module], width: int, seeds: Sequence[int], dtype: torch.dtype
+    modules: Iterator[nn.Module], seeds: Sequence[int], dtype: torch.dtype
 ) -> nn.Module:
     """What serves members of one activation, given a module for each."""
     first = next(modules)
@@ -246,6 +246,6 @@ def _of_members(
     if is_known(first):
         if not tensors:
             return first
-        if all(tensor.shape == (width,) for tensor in tensors):
+        if all(tensor.ndim == 1 for tensor in tensors):
             return StackedModules([first, *modules], dtype)
     return SeparateModules([first, *modules], seeds, dtype)
