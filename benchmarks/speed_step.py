@@ -1,9 +1,10 @@
 """What does a training step cost, in units of its matrix products, and how much memory?
 
-The floor is three ``torch.mm`` for each of 6 linear layers of 256 and a batch of 500 (forward,
-gradient of the input, gradient of the weight). Ours is a step as ``fit`` takes it: batch gathered,
-masks drawn, forward, loss, backward, Adam, by ``train_stack`` over an epoch. Plain torch does the
-same with autograd and fused Adam. All take turns in one process, on the same threads.
+The floor is three products for each of 6 linear layers of 256 and a batch of 500 (forward,
+gradient of the input, gradient of the weight), each by the faster of torch.mm and oneDNN. Ours is
+a step as ``fit`` takes it: batch gathered, masks drawn, forward, loss, backward, Adam, by
+``train_stack`` over an epoch. Plain torch does the same with autograd and fused Adam. All take
+turns in one process, on the same threads.
 
     python benchmarks/speed_step.py [--quick] [--threads 1] [--out benchmarks/results]
     python benchmarks/speed_step.py --profile combu    # the ten ops that take longest
@@ -44,10 +45,14 @@ from combutab.training import (
 DEPTH, RATE, DROPOUT = 6, 5e-4, 0.1
 ALIASES = {"swish", "sigmoid", "pln", "pls"}  # in ACTIVATIONS under another name as well
 PROXY = "layer norm + proxy norm, "
-LEAST = {"combu": 1.6, "relu": 1.6, "elu": 1.6, "gelu": 1.6, "silu": 1.6, "nlrelu": 1.6}
-MORE = {"pln-8": 1.9, "pls-8": 1.9, "la-silu": 1.9, "la-hardsilu": 1.9}
+FLOORS = ("floor", "products by torch", "products by onednn")
+GROUPED = {"pln-8": 1.8, "pls-8": 1.8, "la-silu": 1.8, "la-hardsilu": 1.8}
 NORMED = {f"{PROXY}relu": 2.1, f"{PROXY}combu": 2.1}
-TARGETS = {True: LEAST | MORE | NORMED, False: {"combu": 1.35}}  # by whether units drop out
+# in units of the floor, by whether units drop out; ReLU's is plain torch's ReLU
+TARGETS = {
+    True: {"combu": 1.5} | GROUPED | NORMED,
+    False: {"combu": 1.3} | GROUPED | NORMED,
+}
 
 
 @dataclass(frozen=True)
@@ -62,18 +67,38 @@ class Size:
 Runs = Callable[[], None]  # ``size.steps`` steps
 
 
-def products_alone(size: Size) -> Runs:
-    """The floor, in memory that exists."""
+LIBRARIES = ("torch", "onednn")
+
+
+def _one_dnn(x: Tensor, weight: Tensor) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise.default(x, weight, None, "none", [], "")
+
+
+def products_alone(size: Size) -> dict[str, dict[str, Runs]]:
+    """The three products of a layer, by each library, in memory that exists."""
     x, weight = torch.ones(size.batch, size.width), torch.ones(size.width, size.width)
     out, of_weight = torch.empty_like(x), torch.empty_like(weight)
+    kinds: dict[str, dict[str, Runs]] = {
+        "forward": {"torch": lambda: torch.mm(x, weight, out=out)},
+        "input": {"torch": lambda: torch.mm(x, weight.t(), out=out)},
+        "weight": {"torch": lambda: torch.mm(x.t(), x, out=of_weight)},
+    }
+    if torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        kinds["forward"]["onednn"] = lambda: _one_dnn(x, weight.t())
+        kinds["input"]["onednn"] = lambda: _one_dnn(x, weight)
+        kinds["weight"]["onednn"] = lambda: _one_dnn(x.t(), x.t())
 
-    def run() -> None:
-        for _ in range(size.steps * DEPTH):
-            torch.mm(x, weight, out=out)
-            torch.mm(x, weight.t(), out=out)
-            torch.mm(x.t(), x, out=of_weight)
+    def repeated(product: Runs) -> Runs:
+        def run() -> None:
+            for _ in range(size.steps * DEPTH):
+                product()
 
-    return run
+        return run
+
+    return {
+        kind: {library: repeated(product) for library, product in by.items()}
+        for kind, by in kinds.items()
+    }
 
 
 def _data(size: Size) -> tuple[Tensor, Tensor]:
@@ -130,7 +155,8 @@ def ours(size: Size, name: str, dropout: float) -> Runs:
 
 def contenders(dropout: float) -> dict[str, Callable[[Size], Runs]]:
     """What makes each, by name."""
-    names = [*TARGETS[True], *(n for n in ACTIVATIONS if n not in {*TARGETS[True], *ALIASES})]
+    first = ["relu", *TARGETS[True]]
+    names = [*first, *(n for n in ACTIVATIONS if n not in {*first, *ALIASES})]
     return {
         "torch relu": lambda size: plain_torch(size, lambda width: nn.ReLU(), dropout),
         "torch combu, paper's loop": lambda size: plain_torch(size, IndexedCombU, dropout),
@@ -138,19 +164,35 @@ def contenders(dropout: float) -> dict[str, Callable[[Size], Runs]]:
     }
 
 
+def _timed(run: Runs, size: Size) -> float:
+    started = time.perf_counter()
+    run()
+    return (time.perf_counter() - started) / size.steps * 1000
+
+
 def milliseconds(size: Size, turns: int) -> dict[str, list[float]]:
-    """Milliseconds of a step, a list over turns; all contenders take part in every turn."""
-    runs = {"floor": products_alone(size)}
+    """Milliseconds of a step, a list over turns; all contenders take part in every turn.
+
+    The floor takes each product by the library that is quickest for it in that turn.
+    """
+    products = products_alone(size)
+    runs = {}
     for dropout in (DROPOUT, 0.0):
         for name, make in contenders(dropout).items():
             runs[f"{name}|{dropout}"] = make(size)
-    taken: dict[str, list[float]] = {name: [] for name in runs}
+    taken: dict[str, list[float]] = {name: [] for name in (*FLOORS, *runs)}
     for turn in range(turns + 1):
-        for name, run in runs.items():
-            started = time.perf_counter()
-            run()
-            if turn:  # the first warms up
-                taken[name].append((time.perf_counter() - started) / size.steps * 1000)
+        by_kind = {
+            kind: {library: _timed(run, size) for library, run in by.items()}
+            for kind, by in products.items()
+        }
+        found = {"floor": sum(min(by.values()) for by in by_kind.values())}
+        for library in LIBRARIES:
+            times = [by.get(library, np.nan) for by in by_kind.values()]
+            found[f"products by {library}"] = sum(times)
+        found |= {name: _timed(run, size) for name, run in runs.items()}
+        for name, value in found.items() if turn else ():  # the first warms up
+            taken[name].append(value)
     return taken
 
 
@@ -178,12 +220,19 @@ def peak_megabytes(make: Callable[[Size], Runs], size: Size) -> float:
 def report(size: Size, turns: int) -> pd.DataFrame:
     """Ratios to the floor of the same turn, their quartiles, targets, and peak memory."""
     taken = milliseconds(size, turns)
-    floor = np.array(taken.pop("floor"))
-    rows = [{"contender": "floor", "milliseconds": statistics.median(floor), "ratio": 1.0}]
+    floor = np.array(taken["floor"])
+    rows = []
+    for name in FLOORS:
+        values = np.array(taken.pop(name))
+        row = {"contender": name, "milliseconds": np.median(values)}
+        rows.append(row | {"ratio": np.median(values / floor)})
     for name, values in taken.items():
         contender, dropout = name.split("|")
         ratios = np.array(values) / floor
         make = contenders(float(dropout))[contender]
+        target = TARGETS[float(dropout) > 0].get(contender, np.nan)
+        if contender == "relu":
+            target = np.median(np.array(taken[f"torch relu|{dropout}"]) / floor)
         rows.append(
             {
                 "contender": contender,
@@ -192,7 +241,7 @@ def report(size: Size, turns: int) -> pd.DataFrame:
                 "ratio": np.median(ratios),
                 "first_quartile": np.quantile(ratios, 0.25),
                 "third_quartile": np.quantile(ratios, 0.75),
-                "target": TARGETS[float(dropout) > 0].get(contender, np.nan),
+                "target": target,
                 "peak_mb": peak_megabytes(make, size),
             }
         )

@@ -73,9 +73,9 @@ class VAETraining(Training[StackedRowDecoder]):
         super().__init__(rows, spans, plans, networks, decoder, OptimizerConfig())
         self.batch_size, self.loss_factor = batch_size, loss_factor
         self.n_latent, self.context = shape.embedding_dim, precision.context(spans.device)
-        self._in_place = None
+        self._chain = None
         if precision.name != "bf16-mixed" and spans.device.type == "cpu":
-            self._in_place = ChainStep(rows, spans, encoder, decoder, loss_factor)
+            self._chain = ChainStep(rows, spans, encoder, decoder, loss_factor)
         self._compiled: CompiledGradients[Tensor] | None = None
         how = compilation()
         if how is not None and how.device == spans.device.type:
@@ -99,8 +99,8 @@ class VAETraining(Training[StackedRowDecoder]):
         loss = None
         if self._compiled is not None:
             loss = self._compiled(self.rows.values[index], self.rows.codes[index], noise)
-        elif self._in_place is not None:
-            loss = self._in_place.gradients(index, noise)
+        elif self._chain is not None:
+            loss = self._chain.gradients(index, noise)
         if loss is None:
             values, codes = self.rows.values[index], self.rows.codes[index]
             total, loss = self._total_and_loss(values, codes, noise)

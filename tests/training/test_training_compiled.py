@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from combutab import TVAE, MLPClassifier
 from combutab._device import Precision
-from combutab.nn import Member, MLPShape, StackedMLP
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     CrossEntropy,
     MemberPlan,
@@ -78,7 +78,7 @@ def count(monkeypatch):
 def train(config, members, plans, data=None, shape=None, device="cpu"):
     dtype = config.precision.dtype
     data = data or Rows(X.to(device, dtype), Y.to(device, dtype))
-    shape = shape or MLPShape(5, (16, 8), 1)
+    shape = shape or MLPSpec(5, (16, 8), 1)
     net = StackedMLP(shape, members, dtype=dtype, device=device)
     return train_stack(net, data, plans, config)
 
@@ -115,7 +115,7 @@ NETWORKS = {
 def test_compiled_steps_give_the_numbers_of_ordinary_ones(network, count):
     activations, more = NETWORKS[network]
     members, plans = stack(activations=activations)
-    shape = MLPShape(5, (16, 8), 1, **more)
+    shape = MLPSpec(5, (16, 8), 1, **more)
     ordinary = train(CONFIG, members, plans, shape=shape)
     assert not count.compiled
     found = train(replace(CONFIG, compilation=TRACED), members, plans, shape=shape)
@@ -146,9 +146,9 @@ def test_losses_weights_and_codes(count):
     weight = torch.linspace(0.1, 2, N, dtype=torch.float64)
     codes = torch.arange(N).remainder(4).unsqueeze(1)
     cases = [
-        (CrossEntropy(label_smoothing=0.1), Rows(X, labels, None, weight), MLPShape(5, (8,), 3)),
-        (Pinball(n_per_target=2, quantiles=(0.1, 0.9)), Rows(X, Y), MLPShape(5, (8,), 2)),
-        (CONFIG.loss, Rows(X, Y, codes, weight), MLPShape(5, (8,), 1, cardinalities=(4,))),
+        (CrossEntropy(label_smoothing=0.1), Rows(X, labels, None, weight), MLPSpec(5, (8,), 3)),
+        (Pinball(n_per_target=2, quantiles=(0.1, 0.9)), Rows(X, Y), MLPSpec(5, (8,), 2)),
+        (CONFIG.loss, Rows(X, Y, codes, weight), MLPSpec(5, (8,), 1, cardinalities=(4,))),
     ]
     for loss, data, shape in cases:
         config, before = replace(CONFIG, loss=loss), count.ran
@@ -207,14 +207,14 @@ def test_many_fits_in_one_process_are_all_compiled(count):
     members, plans = stack()
     for width in range(4, 4 + limit + 2):
         config = replace(CONFIG, max_epochs=1, compilation=DYNAMO)
-        train(config, members, plans, shape=MLPShape(5, (width,), 1))
+        train(config, members, plans, shape=MLPSpec(5, (width,), 1))
     assert count.compiled == limit + 2
     assert count.ran == 4 * (limit + 2)
 
 
 def test_what_was_compiled_goes_with_its_network():
     members, plans = stack()
-    net = StackedMLP(MLPShape(5, (8,), 1), members, dtype=torch.float64)
+    net = StackedMLP(MLPSpec(5, (8,), 1), members, dtype=torch.float64)
     train_stack(net, Rows(X, Y), plans, replace(CONFIG, compilation=TRACED))
     gone = weakref.ref(net)
     del net
@@ -284,7 +284,7 @@ def test_tvae(count):
 def test_compiled_code_draws_the_same_masks(count, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     config = replace(CONFIG, precision=Precision("float32"))
-    members, plans, shape = *stack(activations=("relu",) * 3), MLPShape(5, (8,), 1)
+    members, plans, shape = *stack(activations=("relu",) * 3), MLPSpec(5, (8,), 1)
     ordinary = train(config, members, plans, shape=shape)
     how = module.Compilation("cpu", "inductor")
     found = train(replace(config, compilation=how), members, plans, shape=shape)
@@ -370,7 +370,7 @@ class TestOnAGPU:
         activations, more = NETWORKS[network]
         config = replace(CONFIG, precision=Precision("float32"))
         members, plans = stack((200, 200, 200), activations)
-        shape = MLPShape(5, (16, 8), 1, **more)
+        shape = MLPSpec(5, (16, 8), 1, **more)
         ordinary = train(config, members, plans, shape=shape, device="cuda")
         found = train(
             replace(config, compilation=ON_GPU), members, plans, shape=shape, device="cuda"
