@@ -57,7 +57,7 @@ class LayerScale(Kernel):
 
     def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
         # LayerAct Eq. (6)
-        n = self._standardize(x).forward(x, (), room, room.work("n", *x.shape))
+        n = self._standardize(x).forward(x, (), room)
         return torch.mul(x, self.scale.forward(n, (), room, room.work("scale", *x.shape)), out=out)
 
     def backward(
@@ -71,15 +71,13 @@ class LayerScale(Kernel):
     ) -> tuple[Tensor, Gradients]:
         assert x is not None
         # once more: cheaper than memory for each layer
-        n = self._standardize(x).forward(x, (), room, room.work("n", *x.shape))
+        n = self._standardize(x).forward(x, (), room)
         scale = self.scale.forward(n, (), room, room.work("scale", *x.shape))
         through = torch.mul(x, grad, out=room.work("through", *x.shape))
         grad = torch.mul(grad, scale, out=out)
         kept = n if self.scale.keeps_input else scale
         through = self.scale.times_slope(kept, through, room, room.work("through", *x.shape))
-        through, _ = self._standardize(x).backward(
-            None, n, through, (), room, room.work("through", *x.shape)
-        )
+        through, _ = self._standardize(x).backward(None, n, through, (), room)
         return torch.add(grad, through, out=out), ()
 
     def _standardize(self, x: Tensor) -> Standardize:

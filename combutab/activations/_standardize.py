@@ -77,6 +77,12 @@ class Standardize(Kernel):
 
     def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
         # PLN Eq. (3), centred; PLS Eq. (6), not
+        if self._by_torch:
+            n, _, room["rstd"] = torch.native_layer_norm(
+                self._grouped(x), [self.size], None, None, self.eps
+            )
+            n = n.reshape(x.shape)
+            return n if out is None else out.copy_(n)
         by, x_g = self._means(x), self._grouped(x)
         out_g = None if out is None else self._grouped(out)
         n = by.center(x_g, room, out_g) if self.center else x_g
@@ -98,13 +104,27 @@ class Standardize(Kernel):
         out: Tensor | None = None,
     ) -> tuple[Tensor, Gradients]:
         assert y is not None
-        by, y_g, grad_g = self._means(grad), self._grouped(y), self._grouped(grad)
+        y_g, grad_g = self._grouped(y), self._grouped(grad)
         out_g = None if out is None else self._grouped(out)
+        if self._by_torch:  # of y, whose mean is 0 and deviation 1 already
+            rstd = room["rstd"]
+            nothing, one = torch.zeros_like(rstd), torch.ones_like(rstd)
+            grad_in, _, _ = torch.ops.aten.native_layer_norm_backward(
+                grad_g, y_g, [self.size], nothing, one, None, None, [True, False, False]
+            )
+            grad_in = torch.mul(grad_in, rstd, out=out_g)
+            return grad_in.reshape(grad.shape) if out is None else out, ()
+        by = self._means(grad)
         along = by.mean(torch.mul(grad_g, y_g, out=room.work("square", *y_g.shape)), room)
         grad_in = by.center(grad_g, room, out_g) if self.center else grad_g
         grad_in = torch.addcmul(grad_in, y_g, along, value=-1, out=out_g)
         grad_in = torch.mul(grad_in, room["rstd"], out=out_g)
         return grad_in.reshape(grad.shape) if out is None else out, ()
+
+    @property
+    def _by_torch(self) -> bool:
+        """Whether torch's own layer normalisation serves: in two passes, into new memory."""
+        return self.center and self.size > 16
 
     def _grouped(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:-1], self.width // self.size, self.size)

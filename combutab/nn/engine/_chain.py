@@ -273,8 +273,7 @@ class Chain:
         x = self._linear(i, x, f"a{kept}")
         if layer.norm is not None:
             out = self.scratch(f"n{kept}", *x.shape) if layer.norm.keeps_input and keep else x
-            layer.norm.forward(x, out, valid, keep)
-            x = out
+            x = layer.norm.forward(x, out, valid, keep)
         into = None
         if self.residual:
             start = self.n_inputs + self._ends[i]

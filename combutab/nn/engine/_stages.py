@@ -32,12 +32,13 @@ class Stage(Protocol):
 
     def forward(
         self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
-    ) -> None:
-        """``out`` becomes the result; ``keep`` if ``backward`` is to come.
+    ) -> Tensor:
+        """The result: in ``out``, or of a normalisation where the library allocates it.
 
-        ``out`` may be x if ``keeps_input`` is False or ``keep`` is. ``valid``, (members, rows),
-        says which places hold a row; None: all.
+        ``keep`` if ``backward`` is to come. ``out`` may be x if ``keeps_input`` is False or
+        ``keep`` is. ``valid``, (members, rows), says which places hold a row; None: all.
         """
+        raise NotImplementedError
 
     def backward(self, grad: Tensor) -> None:
         """The gradient of the result becomes that of x; the parameters' are written."""
@@ -70,9 +71,10 @@ class KernelStage:
 
     def forward(
         self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
-    ) -> None:
+    ) -> Tensor:
         self.kernel.forward(x, self._source.of(self._layer), self._room, out)
         self._x, self._y = x, out
+        return out
 
     def backward(self, grad: Tensor) -> None:
         vectors = self._source.of(self._layer)
@@ -96,16 +98,13 @@ class NormStage:
 
     def forward(
         self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
-    ) -> None:
+    ) -> Tensor:
+        self._n = n = self._kernel.forward(x, (), self._room)
         if self._gain is None:
-            self._n = self._kernel.forward(x, (), self._room, out)
-            return
-        n = self._room.keep("n", *x.shape) if keep else out
-        self._n = n = self._kernel.forward(x, (), self._room, n)
+            return n
         if self._shift is None:
-            torch.mul(n, self._gain, out=out)
-        else:
-            torch.addcmul(self._shift, n, self._gain, out=out)
+            return torch.mul(n, self._gain, out=out)
+        return torch.addcmul(self._shift, n, self._gain, out=out)
 
     def backward(self, grad: Tensor) -> None:
         if self._shift_grad is not None:
@@ -141,23 +140,24 @@ class BatchNormStage:
 
     def forward(
         self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
-    ) -> None:
+    ) -> Tensor:
         norm, self._x = self._norm, None
         if not (keep or norm.training):
             by, plus = norm.running_affine()
-            torch.addcmul(plus, x, by, out=out)
-            return
+            return torch.addcmul(plus, x, by, out=out)
         if not keep or valid is not None or x.shape[1] == 1 or not norm.training:
-            self._any.forward(x, out, valid, keep)
-            return
+            return self._any.forward(x, out, valid, keep)
         self._x, self._statistics = x, []
         for i, (gain, shift) in enumerate(self._affine):
             mean, var = self._running[i]
             values, *statistics = torch.native_batch_norm(
                 x[i], gain, shift, mean, var, True, norm.momentum, norm.eps
             )
-            out[i].copy_(values)
             self._statistics.append(statistics)
+            if len(x) == 1:
+                return values.unsqueeze(0)
+            out[i].copy_(values)
+        return out
 
     def backward(self, grad: Tensor) -> None:
         if self._x is None:
@@ -201,16 +201,15 @@ class AutogradStage:
 
     def forward(
         self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
-    ) -> None:
+    ) -> Tensor:
         if not keep:
-            out.copy_(self.call(valid)(x))
-            return
+            return out.copy_(self.call(valid)(x))
         with torch.enable_grad():
             leaf = x.detach().requires_grad_()
             # a copy: the module may work in place, and x's memory is used again
             result = self.call(valid)(leaf.clone())
         self._ends = leaf, result
-        out.copy_(result.detach())
+        return out.copy_(result.detach())
 
     def backward(self, grad: Tensor) -> None:
         assert self._ends is not None
