@@ -67,7 +67,7 @@ class KernelStage:
     @property
     def scales(self) -> bool:
         """Whether all that its backward pass does is to multiply by a slope of each unit."""
-        return self.kernel.unitwise and isinstance(self._source, NoVectors)
+        return self.kernel.unitwise and not self._source.trained
 
     def forward(
         self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True

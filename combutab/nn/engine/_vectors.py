@@ -17,6 +17,8 @@ GradientOf = Callable[[nn.Module, str], Tensor]  # module, parameter -> where it
 class VectorSource(Protocol):
     """The vectors of one layer's kernel, or of several layers'; (M, 1, width) each."""
 
+    trained: bool  # whether a parameter is behind any of them
+
     def begin(self, keep: bool) -> None:
         """A forward pass begins; ``keep`` if a backward pass follows."""
 
@@ -29,6 +31,8 @@ class VectorSource(Protocol):
 
 class NoVectors:
     """Of kernels that are given none."""
+
+    trained = False
 
     def begin(self, keep: bool) -> None:
         pass
@@ -45,6 +49,7 @@ class OwnVectors:
 
     def __init__(self, values: Sequence[Tensor], places: Sequence[Tensor | None]) -> None:
         self._values, self._places = tuple(values), tuple(places)
+        self.trained = any(place is not None for place in places)
 
     def begin(self, keep: bool) -> None:
         pass
@@ -79,7 +84,7 @@ class ComputedVectors:
             self._values[name] = [tensor.data.unsqueeze(1) for tensor in tensors]
             if tensors[0].requires_grad:
                 self._places[name] = [at(module, key).unsqueeze(1) for module in modules]
-        self._n_layers = len(modules)
+        self._n_layers, self.trained = len(modules), bool(self._places)
         self._leaves: dict[str, Tensor] = {}
         self._vectors: Vectors = ()
         self._collected: dict[int, Gradients] = {}
