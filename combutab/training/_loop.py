@@ -24,7 +24,7 @@ from combutab.training._records import (
     TrainableNetwork,
     TrainConfig,
 )
-from combutab.training._schedules import PER_STEP, rate_table
+from combutab.training._schedules import is_per_step, rate_table
 from combutab.training._scoring import Scorer
 from combutab.training._steps import StepInputs, TrainingStep
 
@@ -132,7 +132,7 @@ class _Training:
         """Rates of the epoch's steps (one row for all if they are constant); members by rate."""
         n_steps = [-(-n // self.config.batch_size) for n in self.n_rows]
         groups: dict[tuple[float, int], list[int]] = {}
-        if self.config.learning_rate in PER_STEP:
+        if is_per_step(self.config.learning_rate):
             base = [plan.learning_rate for plan in self.plans]
             table = rate_table(
                 self.config.learning_rate, base, n_steps, epoch, self.config.max_epochs

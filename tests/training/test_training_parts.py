@@ -12,6 +12,7 @@ import torch
 from scipy import stats
 from sklearn.metrics import accuracy_score, log_loss, mean_pinball_loss, r2_score
 
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     SCHEDULES,
     BinaryCrossEntropy,
@@ -24,11 +25,13 @@ from combutab.training import (
     Pinball,
     ProgressBar,
     RowOptimizer,
+    Rows,
     TrainConfig,
     VerboseLines,
     clip_gradients,
     make_regression_loss,
     schedule_factor,
+    train_stack,
 )
 from combutab.training._batches import Batches
 from combutab.training._losses import accuracy, r2
@@ -232,6 +235,27 @@ def test_schedules_at_known_points():
     assert schedule_factor("coslog4", middle) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="got 'linear'"):
         schedule_factor("linear", 0.5)
+
+
+def test_a_schedule_of_ones_own_has_its_place_in_the_loop():
+    """A function of the share of the steps: SGD without momentum then has moved by their sum."""
+    loss = make_regression_loss("squared_error", ())
+    config = TrainConfig(
+        loss,
+        OptimizerConfig("sgd", momentum=0.0, nesterov=False),
+        batch_size=2,
+        max_epochs=2,
+        learning_rate=lambda share: 1.0 if share < 0.5 else 0.25,
+        shuffle=False,
+    )
+    net = StackedMLP(MLPSpec(1, (), 1), [Member(0, "relu")], dtype=torch.float64)
+    bias = net.flat.member(0)["linears.0.bias"].item()
+    # where all inputs are 0 a step takes rate * (bias - target) from the bias
+    rows = Rows(torch.zeros(4, 1, dtype=torch.float64), torch.ones(4, 1, dtype=torch.float64))
+    (result,) = train_stack(net, rows, [MemberPlan(0, torch.arange(4), 0.2)], config)
+    left = (1 - 0.2) ** 2 * (1 - 0.05) ** 2
+    assert result.state["linears.0.bias"].item() == pytest.approx(1 + left * (bias - 1))
+    assert result.learning_rate == pytest.approx([0.2, 0.05])
 
 
 def test_rates_of_an_epoch():
