@@ -28,7 +28,10 @@ class Outcome:
     train_score: float
     test_score: float
     train_loss: float
-    diverged: bool
+
+    @property
+    def diverged(self) -> bool:
+        return math.isnan(self.train_loss)
 
 
 def rate_factor(step: int, n_steps: int) -> float:
@@ -60,27 +63,20 @@ def train(
     batch_size: int,
 ) -> list[Outcome]:
     """Train a member a rate and seed: that of ``rates[0]`` and ``seeds[0]``, ``seeds[1]``, ..."""
-    members = [(rate, seed) for rate in rates for seed in seeds]
-    build = partial(
-        shape.build, task.x_train.shape[1], task.n_outputs, [seed for _, seed in members]
-    )
+    every = [seed for _ in rates for seed in seeds]
+    build = partial(shape.build, task.x_train.shape[1], task.n_outputs, every)
     # Each batch is drawn anew from all rows: what is drawn is one epoch, in the order given
-    drawn = {
-        seed: torch.randint(
-            len(task.x_train),
-            (n_steps * batch_size,),
-            generator=torch.Generator().manual_seed(seed),
-        )
-        for seed in seeds
-    }
+    size, n = (n_steps * batch_size,), len(task.x_train)
+    drawn = [torch.randint(n, size, generator=torch.Generator().manual_seed(s)) for s in seeds]
+    # a penalty of alpha / 2 |w|^2 / (rows of a batch) has the gradient of torch's weight decay
     plans = [
-        # a penalty of alpha / 2 |w|^2 / (rows of a batch) has the gradient of torch's weight decay
-        MemberPlan(seed, drawn[seed], rate, alpha=WEIGHT_DECAY * batch_size)
-        for rate, seed in members
+        MemberPlan(seed, rows, rate, alpha=WEIGHT_DECAY * batch_size)
+        for rate in rates
+        for seed, rows in zip(seeds, drawn, strict=True)
     ]
     config = TrainConfig(
         task.loss,
-        OptimizerConfig("sgd", momentum=MOMENTUM, nesterov=False),
+        OptimizerConfig("sgd", momentum=MOMENTUM, nesterov=False, rate_last=True),
         batch_size,
         max_epochs=1,
         learning_rate=lambda share: rate_factor(round(share * n_steps), n_steps),
@@ -95,16 +91,8 @@ def train(
 
 def _outcomes(task: Task, net: TableNetwork) -> list[Outcome]:
     train_out, test_out = (net.predict(x, None, 500) for x in (task.x_train, task.x_test))
+    fit, held_out = task.scores(train_out, task.y_train), task.scores(test_out, task.y_test)
     losses = task.losses(train_out, task.y_train.expand(net.n_members, -1))
-    both = zip(
-        losses.tolist(),
-        task.scores(train_out, task.y_train).tolist(),
-        task.scores(test_out, task.y_test).tolist(),
-        strict=True,
-    )
-    return [
-        Outcome(fit, held_out, loss, diverged=False)
-        if math.isfinite(loss)
-        else Outcome(math.nan, math.nan, math.nan, diverged=True)
-        for loss, fit, held_out in both
-    ]
+    found = torch.stack([fit, held_out, losses.double()], dim=1)
+    found[~losses.isfinite()] = math.nan
+    return [Outcome(*member) for member in found.tolist()]

@@ -163,15 +163,10 @@ class NormAct(nn.Module):
     """The norm and the activation of M members, (M, batch, positions, width) -> the same."""
 
     def __init__(
-        self,
-        spec: ResidualSpec,
-        activations: Sequence[str],
-        generators: Sequence[torch.Generator],
-        *,
-        scale: bool = True,
+        self, spec: ResidualSpec, members: Sequence[Member], layer: int, *, scale: bool = True
     ) -> None:
         super().__init__()
-        own, width, m = NORMS[spec.norm], spec.width, len(generators)
+        own, width, m = NORMS[spec.norm], spec.width, len(members)
         self.over_batch, units = own.kind == "batch", width * spec.positions
         make = partial(StackedNorm, n_members=m, affine=False, eps=EPS)
         self.norm = (
@@ -182,8 +177,8 @@ class NormAct(nn.Module):
         # ProxyNorm brings gain and shift
         self.gain = None if own.proxy else nn.Parameter(torch.ones(m, 1, width))
         self.shift = None if own.proxy else nn.Parameter(torch.zeros(m, 1, width))
-        seeds = [int(torch.randint(2**62, (), generator=g)) for g in generators]
-        sites = [site(name, own.proxy, scale) for name in activations]
+        sites = [site(member.activation, own.proxy, scale) for member in members]
+        seeds = [1000 * member.seed + layer for member in members]
         self.activation = StackedActivation(sites, width, seeds)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -223,15 +218,19 @@ class ResidualNets(TableNetwork):
         super().__init__(members)
         self.spec, width, standardized = spec, spec.width, NORMS[spec.norm].standardized
         generators = [torch.Generator().manual_seed(member.seed) for member in members]
-        names = [member.activation for member in members]
         make_map = partial(
             StackedMap, generators=generators, image=spec.image, standardized=standardized
         )
-        make_norm = partial(NormAct, spec, names, generators)
+        make_norm = partial(NormAct, spec, members)
         self.stem = make_map(1, width, stride=2) if spec.image else make_map(spec.n_dense, width)
         self.branches = nn.ModuleList(
-            nn.Sequential(make_norm(), make_map(width, width), make_norm(), make_map(width, width))
-            for _ in range(spec.n_blocks)
+            nn.Sequential(
+                make_norm(2 * i),
+                make_map(width, width),
+                make_norm(2 * i + 1),
+                make_map(width, width),
+            )
+            for i in range(spec.n_blocks)
         )
         # after standardised weights nothing else could weigh a branch
         self.gains = nn.ParameterList(
@@ -239,7 +238,7 @@ class ResidualNets(TableNetwork):
             for _ in range(spec.n_blocks if standardized else 0)
         )
         # the paper leaves ProxyNorm's scale out before a mean over positions
-        self.last = make_norm(scale=not spec.image)
+        self.last = make_norm(2 * spec.n_blocks, scale=not spec.image)
         self.classifier = StackedMap(width, spec.n_outputs, generators, image=False)
         self.bias = nn.Parameter(torch.zeros(len(members), 1, spec.n_outputs))
         self.to(device)

@@ -264,7 +264,7 @@ def train(program: Program) -> list[Row]:
         plans.append(MemberPlan(seed, rows, program.learning_rate, alpha=WEIGHT_DECAY * size))
     config = TrainConfig(
         SoftCrossEntropy(),
-        OptimizerConfig("sgd", momentum=SGD_MOMENTUM, nesterov=False),
+        OptimizerConfig("sgd", momentum=SGD_MOMENTUM, nesterov=False, rate_last=True),
         size,
         program.epochs,
         learning_rate=rate_factor,

@@ -107,7 +107,7 @@ def test_standardised_weights_against_numpy(image):
 @pytest.mark.parametrize("kind", SHAPES)
 def test_norms_against_torch(name, kind):
     spec, norm = spec_of(kind, name), NORMS[name]
-    step = NormAct(spec, ["relu"] * 2, generators(0, 1))
+    step = NormAct(spec, [Member(0, "relu"), Member(1, "relu")], 0)
     x = 3 * torch.randn(2, 6, spec.positions, 8, generator=generators(3)[0]) + 1
     for m in range(2):
         if norm.kind == "batch":
@@ -119,7 +119,7 @@ def test_norms_against_torch(name, kind):
 
 
 def test_batch_norm_predicts_by_running_statistics():
-    step = NormAct(spec_of("table", "BN"), ["relu"], generators(0))
+    step = NormAct(spec_of("table", "BN"), [Member(0, "relu")], 0)
     x = torch.randn(1, 50, 1, 8, generator=generators(3)[0]) + 2
     step(x)
     expected = 0.03 * x.mean((1, 2))

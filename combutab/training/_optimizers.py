@@ -14,7 +14,11 @@ SOLVERS = ("adam", "adamw", "sgd", "lbfgs")
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Hyper-parameters that all members share."""
+    """Hyper-parameters that all members share.
+
+    SGD's velocity is of steps, as scikit-learn's; with ``rate_last`` it is of gradients, and the
+    rate of the moment multiplies it, as torch's: under a schedule the two differ.
+    """
 
     solver: str = "adam"
     beta_1: float = 0.9
@@ -22,6 +26,7 @@ class OptimizerConfig:
     epsilon: float = 1e-8
     momentum: float = 0.9
     nesterov: bool = True
+    rate_last: bool = False
 
 
 class RowOptimizer:
@@ -136,6 +141,12 @@ class RowOptimizer:
         momentum = self.config.momentum
         for r in group:
             velocity = self.state["velocity"][r]
+            if self.config.rate_last:
+                velocity.mul_(momentum).add_(grads[r])
+                ahead = self.config.nesterov
+                step = grads[r].add(velocity, alpha=momentum) if ahead else velocity
+                values[r].sub_(step * rate)
+                continue
             if isinstance(rate, Tensor):
                 change = grads[r] * -rate
                 velocity.mul_(momentum).add_(change)
