@@ -152,7 +152,7 @@ class StackedMap(nn.Module):
 
 
 @lru_cache
-def site(activation: str, proxy: bool, scale: bool) -> ActivationSpec:
+def at_site(activation: str, proxy: bool, scale: bool) -> ActivationSpec:
     """An activation where it stands; ``scale`` is whether ProxyNorm divides too."""
     # a random partition, each member's own, as group norm reads neighbours together
     name = "combu-random" if activation == "combu" else activation
@@ -177,7 +177,7 @@ class NormAct(nn.Module):
         # ProxyNorm brings gain and shift
         self.gain = None if own.proxy else nn.Parameter(torch.ones(m, 1, width))
         self.shift = None if own.proxy else nn.Parameter(torch.zeros(m, 1, width))
-        sites = [site(member.activation, own.proxy, scale) for member in members]
+        sites = [at_site(member.activation, own.proxy, scale) for member in members]
         seeds = [1000 * member.seed + layer for member in members]
         self.activation = StackedActivation(sites, width, seeds)
 
@@ -221,24 +221,16 @@ class ResidualNets(TableNetwork):
         make_map = partial(
             StackedMap, generators=generators, image=spec.image, standardized=standardized
         )
-        make_norm = partial(NormAct, spec, members)
+        n_maps = 2 * spec.n_blocks
         self.stem = make_map(1, width, stride=2) if spec.image else make_map(spec.n_dense, width)
-        self.branches = nn.ModuleList(
-            nn.Sequential(
-                make_norm(2 * i),
-                make_map(width, width),
-                make_norm(2 * i + 1),
-                make_map(width, width),
-            )
-            for i in range(spec.n_blocks)
+        self.maps = nn.ModuleList(make_map(width, width) for _ in range(n_maps))
+        # the paper leaves ProxyNorm's scale out before a mean over positions
+        self.sites = nn.ModuleList(
+            NormAct(spec, members, i, scale=i < n_maps or not spec.image) for i in range(n_maps + 1)
         )
         # after standardised weights nothing else could weigh a branch
-        self.gains = nn.ParameterList(
-            nn.Parameter(torch.ones(len(members), 1, 1, width))
-            for _ in range(spec.n_blocks if standardized else 0)
-        )
-        # the paper leaves ProxyNorm's scale out before a mean over positions
-        self.last = make_norm(2 * spec.n_blocks, scale=not spec.image)
+        gains = torch.ones(len(members), spec.n_blocks, 1, 1, width)
+        self.gains = nn.Parameter(gains) if standardized else None
         self.classifier = StackedMap(width, spec.n_outputs, generators, image=False)
         self.bias = nn.Parameter(torch.zeros(len(members), 1, spec.n_outputs))
         self.to(device)
@@ -249,21 +241,20 @@ class ResidualNets(TableNetwork):
         return Masks(self.spec, self.members)
 
     def forward(
-        self,
-        dense: Tensor,
-        codes: Tensor | None = None,
-        masks: Sequence[Tensor] | None = None,
-        *_: object,
-    ) -> Tensor:  # (M, batch, n_dense) -> (M, batch, n_outputs)
+        self, dense: Tensor, codes: object = None, masks: Sequence[Tensor] | None = None, *_: object
+    ) -> Tensor:
+        # (M, batch, n_dense) -> (M, batch, n_outputs)
         h = self.stem(dense.unsqueeze(3 if self.spec.image else 2))
-        for i, branch in enumerate(self.branches):
-            z = branch(h)
-            if len(self.gains):
-                z = z * self.gains[i]
+        *sites, end = self.sites
+        for i in range(self.spec.n_blocks):
+            z = self.maps[2 * i](sites[2 * i](h))
+            z = self.maps[2 * i + 1](sites[2 * i + 1](z))
+            if self.gains is not None:
+                z = z * self.gains[:, i]
             if masks is not None:
                 z = z * masks[0][..., i, None, None]
             h = h + z
-        h = self.last(h).mean(2, keepdim=True)
+        h = end(h).mean(2, keepdim=True)
         if masks is not None:
             h = h * masks[1].unsqueeze(2)
         return self.classifier(h).squeeze(2) + self.bias

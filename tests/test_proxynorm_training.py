@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from combutab.activations import ProxyNorm
-from combutab.nn import Member, MLPSpec, StackedMLP
+from combutab.nn import Member, MLPSpec, NetworkSpec, StackedMLP
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -132,8 +132,9 @@ def test_batch_norm_predicts_by_running_statistics():
 def test_the_last_proxy_norm_of_images_only_centres():
     for kind, scales in (("image", False), ("table", True)):
         net = build(kind, "LN+PN", [0])
-        assert net.last.activation.kinds[0].skeleton.scale is scales
-        assert net.branches[0][0].activation.kinds[0].skeleton.scale
+        *sites, end = [site.activation.kinds[0].skeleton.scale for site in net.sites]
+        assert end is scales
+        assert all(sites)
 
 
 def test_members_of_combu_have_partitions_of_their_own():
@@ -167,7 +168,7 @@ def test_masks_drop_branches_and_features(kind):
     x = torch.randn(1, 6, net.spec.n_dense, generator=generators(9)[0])
     depth, features = torch.zeros(1, 6, 2), torch.ones(1, 6, 8)
     stem = net.stem(x.unsqueeze(3 if kind == "image" else 2))
-    expected = net.classifier(net.last(stem).mean(2, keepdim=True)).squeeze(2)
+    expected = net.classifier(net.sites[-1](stem).mean(2, keepdim=True)).squeeze(2)
     torch.testing.assert_close(net(x, None, [depth, features]), expected)
     assert not torch.equal(net(x), expected)
     net.bias.data.fill_(0.5)
@@ -176,8 +177,13 @@ def test_masks_drop_branches_and_features(kind):
 
 def test_equal_seeds_begin_with_equal_weights_whatever_the_norm():
     first, second = (build("table", name, [7]) for name in ("BN", "GN+WS+PN"))
-    assert torch.equal(first.branches[1][3].weight, second.branches[1][3].weight)
+    assert torch.equal(first.maps[3].weight, second.maps[3].weight)
     assert torch.equal(first.classifier.weight, second.classifier.weight)
+
+
+def test_a_spec_without_fields_is_not_read_from_a_file():
+    with pytest.raises(ValueError, match="'n_blocks'.*unknown"):
+        NetworkSpec.from_json(spec_of("table", "LN").to_json())
 
 
 @pytest.mark.parametrize("norm", NORMS)

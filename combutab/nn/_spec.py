@@ -23,7 +23,8 @@ class NetworkSpec(ABC):
     """What all members of a stack share; a subclass is a frozen dataclass with a ``kind``.
 
     ``n_dense`` and ``cardinalities`` are of the columns that it takes, as the table's encoder
-    gives them; ``fields`` says what each of its own fields may be in a file.
+    gives them; ``fields`` says what each of its own fields may be in a file, if it is to be read
+    from one.
 
     >>> from combutab.nn import MLPSpec
     >>> spec = MLPSpec(n_dense=4, hidden=(16, 8), n_outputs=3)
@@ -32,7 +33,7 @@ class NetworkSpec(ABC):
     """
 
     kind: ClassVar[str]
-    fields: ClassVar[Mapping[str, Field]]
+    fields: ClassVar[Mapping[str, Field]] = {}
     kinds: ClassVar[dict[str, type[NetworkSpec]]] = {}
     n_dense: int
     cardinalities: tuple[int, ...]
