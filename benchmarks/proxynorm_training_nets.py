@@ -30,7 +30,7 @@ from combutab.nn import (
 
 EPS = 1e-6  # of every norm, as in the paper
 MOMENTUM = 0.03  # of BN's running statistics: the paper's decay factor is 0.97
-DEPTH_DROP = 0.1  # the paper's, of the residual branches of members with dropout
+DEPTH_DROP = 0.1  # the paper's, of the branches of members with dropout; masks round it to 26 / 256
 SIDE = 8  # of an image
 
 

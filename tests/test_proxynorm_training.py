@@ -182,7 +182,7 @@ def test_equal_seeds_begin_with_equal_weights_whatever_the_norm():
 
 
 def test_a_spec_without_fields_is_not_read_from_a_file():
-    with pytest.raises(ValueError, match="'n_blocks'.*unknown"):
+    with pytest.raises(ValueError, match=r"'n_blocks'.*unknown"):
         NetworkSpec.from_json(spec_of("table", "LN").to_json())
 
 
