@@ -15,10 +15,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sources import Source
 from torch import Tensor
-from torch.nn import functional as F
+
+from combutab.training import CrossEntropy, Loss
 
 DATA = {"digits": "classification", "california_housing": "regression"}
 N_ROWS = 5000  # of california_housing; digits has 1797
+
+
+class MeanSquare(Loss):
+    """The squared error of one output, not halved."""
+
+    def rows(self, raw: Tensor, y: Tensor) -> Tensor:  # (M, rows, 1), (M, rows) -> (M, rows)
+        return (raw.squeeze(-1) - y).square()
 
 
 @dataclass(frozen=True)
@@ -39,12 +47,14 @@ class Task:
     def is_classification(self) -> bool:
         return self.n_outputs > 1
 
+    @property
+    def loss(self) -> Loss:
+        """Of a row: cross-entropy, or the squared error."""
+        return CrossEntropy() if self.is_classification else MeanSquare()
+
     def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Mean losses of each member: (M, rows, n_outputs) and (M, rows) -> (M,)."""
-        if self.is_classification:
-            flat = F.cross_entropy(outputs.flatten(0, 1), y.flatten(), reduction="none")
-            return flat.view(y.shape).mean(1)
-        return (outputs.squeeze(-1) - y).square().mean(1)
+        return self.loss.rows(outputs, y).mean(1)
 
     def scores(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Accuracy or R2 of each member: (M, rows, n_outputs) and (rows,) -> (M,)."""

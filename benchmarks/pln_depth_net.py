@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from combutab.activations import make_activation
-from combutab.nn import StackedLinear
+from combutab.nn import Member, MLPSpec, StackedMLP, TableNetwork
 
 BODIES = ("plain", "residual", "pre-activation")
+
+
+class ResidualNet(TableNetwork):
+    """The layers of M perceptrons, each pair of hidden ones skipped by what it is added to.
+
+    Before its activation that is as in the later ResNets (``pre_activation``), after it as in the
+    first ones.
+    """
+
+    def __init__(self, layers: StackedMLP, *, pre_activation: bool) -> None:
+        super().__init__(layers.members)
+        self.linears, self.activations = layers.linears, layers.activations
+        self.pre_activation = pre_activation
+        self._flatten(layers.dtype, layers.device)
+
+    def forward(self, dense: Tensor, *_: object) -> Tensor:  # (M, batch, n_in) -> (M, batch, n_out)
+        first, *hidden, last = self.linears
+        *sites, end = self.activations
+        h = first(dense)
+        for i in range(0, len(hidden), 2):
+            z = sites[i](h)
+            branch = hidden[i + 1](sites[i + 1](hidden[i](z)))
+            h = branch + (h if self.pre_activation else z)
+        return last(end(h))
 
 
 @dataclass(frozen=True)
@@ -38,60 +61,17 @@ class Shape:
                 f"them; got {self.depth}"
             )
 
-
-class DeepNet(nn.Module):
-    """M networks of one shape, each drawn with its own generator.
-
-    Shape
-    -----
-    (M, batch, n_inputs) -> (M, batch, n_outputs)
-    """
-
-    def __init__(
-        self,
-        shape: Shape,
-        n_inputs: int,
-        n_outputs: int,
-        generators: Sequence[torch.Generator],
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        super().__init__()
-        self.shape = shape
-        width, n_hidden = shape.width, shape.depth - 2
-
-        def drawn(n_in: int, n_out: int) -> StackedLinear:
-            return StackedLinear(n_in, n_out, generators, init=shape.init, dtype=dtype)
-
-        self.first = drawn(n_inputs, width)
-        hidden = [drawn(width, width) for _ in range(n_hidden)]
-        # One tensor for all hidden layers: (layers, M, width, width), so that an optimiser's step
-        # is a few operations however deep the network is
-        self.weight = nn.Parameter(torch.stack([layer.weight.detach() for layer in hidden]))
-        self.bias = nn.Parameter(torch.stack([layer.bias.detach() for layer in hidden]))
-        self.last = drawn(width, n_outputs)
-        sites = [make_activation(shape.activation, width) for _ in range(n_hidden + 1)]
-        self.sites = nn.ModuleList(sites)
-        if any(True for _ in self.sites.parameters()):
-            raise ValueError(f"{shape.activation!r} learns parameters of its own; choose another")
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.first(x)
-        acts, body = list(self.sites), self.shape.body
-        maps = list(zip(self.weight.unbind(0), self.bias.unbind(0), strict=True))
-        if body == "plain":
-            for act, (weight, bias) in zip(acts[:-1], maps, strict=True):
-                h = torch.baddbmm(bias, act(h), weight)
-            return self.last(acts[-1](h))
-        if body == "residual":
-            h, acts = acts[0](h), acts[1:]
-        # not strict: the last activation of the pre-activation body stands alone
-        pairs = zip(maps[::2], maps[1::2], acts[::2], acts[1::2], strict=False)
-        for (w1, b1), (w2, b2), one, other in pairs:
-            if body == "residual":
-                h = other(h + torch.baddbmm(b2, one(torch.baddbmm(b1, h, w1)), w2))
-            else:
-                h = h + torch.baddbmm(b2, other(torch.baddbmm(b1, one(h), w1)), w2)
-        return self.last(h if body == "residual" else acts[-1](h))
+    def build(
+        self, n_inputs: int, n_outputs: int, seeds: Sequence[int], *, double: bool = False
+    ) -> TableNetwork:
+        """A network a seed."""
+        spec = MLPSpec(n_inputs, (self.width,) * (self.depth - 1), n_outputs, init=self.init)
+        members = [Member(seed, self.activation) for seed in seeds]
+        net: TableNetwork = spec.build(members, dtype=torch.float64 if double else torch.float32)
+        if self.body != "plain":
+            net = ResidualNet(net, pre_activation=self.body == "pre-activation")
+        net.n_decayed = net.flat.values.shape[1]  # biases too, as torch.optim.SGD has it
+        return net
 
 
 @dataclass(frozen=True)
@@ -109,17 +89,13 @@ class Gradients:
     mean: Tensor
 
 
-def gradient_norms(net: DeepNet, loss: Tensor) -> Gradients:
-    """Back-propagate the sum of the members' losses, and take norms member by member."""
-    net.zero_grad(set_to_none=True)
-    loss.sum().backward()
+def gradient_norms(net: TableNetwork, x: Tensor, losses: Callable[[Tensor], Tensor]) -> Gradients:
+    """Of the members' losses, (M,), which follow from the outputs for (M, rows, n_inputs)."""
+    net.gradients(x, lambda outputs: losses(outputs).sum())
 
-    def norms(parameter: nn.Parameter) -> Tensor:  # (..., M, a, b) -> (..., M)
-        if parameter.grad is None:
-            raise RuntimeError("the loss does not depend on all parameters")
-        return parameter.grad.flatten(-2).norm(dim=-1)
+    def norms(name: str) -> Tensor:  # (layers, M)
+        parts = [net.flat.gradient_of(linear, name) for linear in net.linears]
+        return torch.stack([part.flatten(1).norm(dim=1) for part in parts])
 
-    first, hidden = norms(net.first.weight), norms(net.weight)
-    ends = [first, norms(net.first.bias), norms(net.last.weight), norms(net.last.bias)]
-    everything = torch.cat([torch.stack(ends), hidden, norms(net.bias)])
-    return Gradients(first, hidden[-1], everything.mean(0))
+    weights, biases = norms("weight"), norms("bias")
+    return Gradients(weights[0], weights[-2], torch.cat([weights, biases]).mean(0))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from pln_depth_data import Task
-from pln_depth_net import DeepNet, Gradients, Shape, gradient_norms
-from torch import Tensor
+from pln_depth_net import Gradients, Shape, gradient_norms
+
+from combutab.nn import TableNetwork
+from combutab.training import MemberPlan, OptimizerConfig, Rows, TrainConfig, train_stack
 
 # The paper trains 240 epochs, the first 20 of them with a rising rate, which is divided by 2.5 at
 # the 60th, 100th, 140th, 180th and 220th (appendix B.2.1); here the same shares of the steps
@@ -25,7 +28,10 @@ class Outcome:
     train_score: float
     test_score: float
     train_loss: float
-    diverged: bool
+
+    @property
+    def diverged(self) -> bool:
+        return math.isnan(self.train_loss)
 
 
 def rate_factor(step: int, n_steps: int) -> float:
@@ -40,13 +46,11 @@ def initial_gradients(
     task: Task, shape: Shape, seeds: Sequence[int], *, n_rows: int = 256
 ) -> Gradients:
     """Of one batch of training rows, the same for all; in float64, so that 1e-100 is no zero."""
-    net = DeepNet(
-        shape, task.x_train.shape[1], task.n_outputs, _generators(seeds), dtype=torch.float64
-    )
+    net = shape.build(task.x_train.shape[1], task.n_outputs, seeds, double=True)
     rows = torch.randperm(len(task.x_train), generator=torch.Generator().manual_seed(0))[:n_rows]
     x = task.x_train[rows].double().expand(len(seeds), -1, -1)
-    y = task.y_train[rows] if task.is_classification else task.y_train[rows].double()
-    return gradient_norms(net, task.losses(net(x), y.expand(len(seeds), -1)))
+    y = task.y_train[rows].expand(len(seeds), -1)
+    return gradient_norms(net, x, lambda outputs: task.losses(outputs, y))
 
 
 def train(
@@ -59,47 +63,36 @@ def train(
     batch_size: int,
 ) -> list[Outcome]:
     """Train a member a rate and seed: that of ``rates[0]`` and ``seeds[0]``, ``seeds[1]``, ..."""
-    members = [(rate, seed) for rate in rates for seed in seeds]
-    generators = _generators([seed for _, seed in members])
-    net = DeepNet(shape, task.x_train.shape[1], task.n_outputs, generators)
-    parameters = list(net.parameters())
-    velocities = [torch.zeros_like(parameter) for parameter in parameters]
-    rate = torch.tensor([rate for rate, _ in members]).view(-1, 1, 1)
-    for step in range(n_steps):
-        rows = torch.stack(
-            [torch.randint(len(task.x_train), (batch_size,), generator=g) for g in generators]
-        )
-        net.zero_grad(set_to_none=True)
-        task.losses(net(task.x_train[rows]), task.y_train[rows]).sum().backward()
-        now = rate * rate_factor(step, n_steps)
-        with torch.no_grad():
-            for parameter, velocity in zip(parameters, velocities, strict=True):
-                gradient = parameter.grad.add(parameter, alpha=WEIGHT_DECAY)
-                velocity.mul_(MOMENTUM).add_(gradient)
-                parameter.sub_(now * velocity)
-    return _outcomes(task, net, len(members))
-
-
-@torch.no_grad()
-def _outcomes(task: Task, net: DeepNet, n_members: int) -> list[Outcome]:
-    def everywhere(x: Tensor) -> Tensor:
-        return torch.cat([net(part.expand(n_members, -1, -1)) for part in x.split(500)], dim=1)
-
-    train_out, test_out = everywhere(task.x_train), everywhere(task.x_test)
-    losses = task.losses(train_out, task.y_train.expand(n_members, -1))
-    both = zip(
-        losses.tolist(),
-        task.scores(train_out, task.y_train).tolist(),
-        task.scores(test_out, task.y_test).tolist(),
-        strict=True,
-    )
-    return [
-        Outcome(fit, held_out, loss, diverged=False)
-        if math.isfinite(loss)
-        else Outcome(math.nan, math.nan, math.nan, diverged=True)
-        for loss, fit, held_out in both
+    every = [seed for _ in rates for seed in seeds]
+    build = partial(shape.build, task.x_train.shape[1], task.n_outputs, every)
+    # Each batch is drawn anew from all rows: what is drawn is one epoch, in the order given
+    size, n = (n_steps * batch_size,), len(task.x_train)
+    drawn = [torch.randint(n, size, generator=torch.Generator().manual_seed(s)) for s in seeds]
+    # a penalty of alpha / 2 |w|^2 / (rows of a batch) has the gradient of torch's weight decay
+    plans = [
+        MemberPlan(seed, rows, rate, alpha=WEIGHT_DECAY * batch_size)
+        for rate in rates
+        for seed, rows in zip(seeds, drawn, strict=True)
     ]
+    config = TrainConfig(
+        task.loss,
+        OptimizerConfig("sgd", momentum=MOMENTUM, nesterov=False, rate_last=True),
+        batch_size,
+        max_epochs=1,
+        learning_rate=lambda share: rate_factor(round(share * n_steps), n_steps),
+        shuffle=False,
+    )
+    results = train_stack(build(), Rows(task.x_train, task.y_train), plans, config)
+    net = build()
+    for i, result in enumerate(results):
+        net.load_member(i, result.state)
+    return _outcomes(task, net)
 
 
-def _generators(seeds: Sequence[int]) -> list[torch.Generator]:
-    return [torch.Generator().manual_seed(seed) for seed in seeds]
+def _outcomes(task: Task, net: TableNetwork) -> list[Outcome]:
+    train_out, test_out = (net.predict(x, None, 500) for x in (task.x_train, task.x_test))
+    fit, held_out = task.scores(train_out, task.y_train), task.scores(test_out, task.y_test)
+    losses = task.losses(train_out, task.y_train.expand(net.n_members, -1))
+    found = torch.stack([fit, held_out, losses.double()], dim=1)
+    found[~losses.isfinite()] = math.nan
+    return [Outcome(*member) for member in found.tolist()]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 from machine import describe_machine
+from proxynorm_training_nets import DEPTH_DROP
 from proxynorm_training_numbers import (
     BN_PAIRS,
     MARGIN,
@@ -20,7 +21,7 @@ from proxynorm_training_numbers import (
     paper_gains,
 )
 from proxynorm_training_plain import DROPOUT as DROPOUT_PLAIN
-from proxynorm_training_runs import DEPTH_DROP, DROPOUT, REGULARISATION, SMOOTHING, TABLES, Recipe
+from proxynorm_training_runs import DROPOUT, REGULARISATION, SMOOTHING, TABLES, Recipe
 from proxynorm_training_verdicts import CLAIMS, Judged, judge, show
 
 NETS = {

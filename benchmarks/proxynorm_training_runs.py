@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 import torch
-from proxynorm_training_nets import NORMS, Masks, ResidualNets, Shape
+from proxynorm_training_nets import NORMS, ResidualSpec
 from results import Row
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GroupShuffleSplit
@@ -19,7 +19,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import combutab
+from combutab.nn import Member, TableNetwork
 from combutab.preprocessing import TableEncoder
+from combutab.training import (
+    CrossEntropy,
+    Loss,
+    MemberPlan,
+    OptimizerConfig,
+    Rows,
+    TrainConfig,
+    train_stack,
+)
 
 TABLES = {"california_housing": 4, "PhishingWebsites": 0, "wine_quality": 3}  # bins of the target
 DATA = ("california_housing", "digits", "PhishingWebsites")
@@ -32,8 +42,8 @@ COLUMNS = (
     *("n_train", "n_test", "epochs", "steps", "learning_rate", "width", "layers", "groups"),
     *("seconds", "combutab", "torch", "numpy", "sklearn"),
 )
-# The paper's on CIFAR: label smoothing, dropout, stochastic depth; its momentum and weight decay
-SMOOTHING, DROPOUT, DEPTH_DROP = 0.1, 0.25, 0.1
+# The paper's on CIFAR: label smoothing and dropout; its momentum and weight decay
+SMOOTHING, DROPOUT = 0.1, 0.25
 SGD_MOMENTUM, WEIGHT_DECAY, WARM_UP = 0.9, 1e-4, 0.1
 REFERENCE = 128  # the batch size whose rate and epochs are given; others go by its square root
 
@@ -64,7 +74,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Split:
-    """Encoded rows, the same for all; ``X`` is (n, columns) or (n, 1, 8, 8)."""
+    """Encoded rows, the same for all; those of images are 8 x 8 pixels."""
 
     X_train: Tensor
     y_train: Tensor
@@ -86,6 +96,10 @@ class Program:
     activation: str = "relu"
     data_home: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.recipe.n_train % self.batch_size:
+            raise ValueError(f"batches of {self.batch_size} do not fill {self.recipe.n_train=}")
+
     @property
     def epochs(self) -> int:
         """Over the training rows."""
@@ -93,7 +107,7 @@ class Program:
 
     @property
     def steps(self) -> int:
-        """Of the optimiser; rows that fill no batch are left out of an epoch."""
+        """Of the optimiser."""
         return self.epochs * (self.recipe.n_train // self.batch_size)
 
     @property
@@ -118,12 +132,13 @@ class Program:
         """Maps before the classifier's."""
         return self.recipe.layers_plain if self.net == "plain MLP" else 2 * self.n_blocks + 1
 
-    def shape(self, split: Split) -> Shape:
+    def spec(self, split: Split) -> ResidualSpec:
         """Of its networks with skip connections."""
         image = self.net == "CNN"
-        return Shape(
+        return ResidualSpec(
             split.X_train.shape[1],
             split.n_classes,
+            self.norm,
             self.width,
             self.n_blocks,
             groups=4 if image else self.width // 8,
@@ -185,7 +200,7 @@ def load_split(data: str, recipe: Recipe, data_home: str | None = None) -> Split
     if len(train) < recipe.n_train:
         raise ValueError(f"{data} gave {len(train)} rows of {recipe.n_train}; lower n_train")
     if data == "digits":
-        images = torch.tensor(pixels, dtype=torch.float32).view(-1, 1, 8, 8)
+        images = torch.tensor(pixels, dtype=torch.float32)
         mean, std = images[train].mean(), images[train].std()
         first, second = (images[train] - mean) / std, (images[test] - mean) / std
     else:
@@ -218,71 +233,66 @@ def rate_factor(fraction: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * (fraction - WARM_UP) / (1 - WARM_UP)))
 
 
-def member_losses(logits: Tensor, target: Tensor, smoothing: Tensor) -> Tensor:
-    """Each member's mean cross-entropy, its labels smoothed by its own share.
+class SoftCrossEntropy(Loss):
+    """Cross-entropy of targets that are a distribution over the classes, (M, rows, classes)."""
 
-    Shape
-    -----
-    logits : (M, batch, n_classes), target : (M, batch), smoothing : (M,) -> (M,)
-    """
-    log_p = F.log_softmax(logits, dim=-1)
-    hit = log_p.gather(-1, target.unsqueeze(-1)).squeeze(-1).mean(-1)
-    return -(1 - smoothing) * hit - smoothing * log_p.mean((-2, -1))
+    def rows(self, raw: Tensor, y: Tensor) -> Tensor:
+        return -(y * F.log_softmax(raw, dim=-1)).sum(-1)
+
+    def metric(self, raw: Tensor, y: Tensor) -> Tensor:
+        return (raw.argmax(-1) == y.argmax(-1)).to(raw.dtype)
 
 
-class _Draws:
-    """Shuffles and masks, each from its seed alone; both regularisations share the shuffles."""
-
-    def __init__(self, program: Program, shape: Shape) -> None:
-        self.shape, self.kinds = shape, len(REGULARISATION)
-        self.shuffles = [torch.Generator().manual_seed(1000 + seed) for seed in program.seeds]
-        self.generators = [torch.Generator().manual_seed(2000 + seed) for seed in program.seeds]
-
-    def order(self, n: int) -> Tensor:
-        """(n, M): an epoch's rows."""
-        orders = [torch.randperm(n, generator=generator) for generator in self.shuffles]
-        return torch.stack(orders * self.kinds, dim=1)
-
-    def masks(self, batch: int) -> Masks:
-        """1 for the members without extra regularisation, which come first."""
-        n_blocks, width = self.shape.n_blocks, self.shape.width
-        size = (batch, n_blocks + width)
-        uniform = torch.stack([torch.rand(size, generator=g) for g in self.generators], dim=1)
-        depth = (uniform[..., :n_blocks] >= DEPTH_DROP) / (1 - DEPTH_DROP)
-        features = (uniform[..., n_blocks:] >= DROPOUT) / (1 - DROPOUT)
-        depth, features = (torch.cat([torch.ones_like(m), m], dim=1) for m in (depth, features))
-        return Masks(depth.movedim(-1, 0), features.flatten(1))
+def smoothed(split: Split) -> Rows:
+    """The training rows with hard labels, and all of them again with smoothed ones."""
+    hard = F.one_hot(split.y_train, split.n_classes).float()
+    soft = hard.lerp(torch.full_like(hard, 1 / split.n_classes), SMOOTHING)
+    return Rows(split.X_train.repeat(2, 1), torch.cat([hard, soft]))
 
 
 def train(program: Program) -> list[Row]:
     """Train networks with skip connections, and score them: a row each, as in ``members``."""
-    started = time.perf_counter()
+    started, size = time.perf_counter(), program.batch_size
     split = load_split(program.data, program.recipe, program.data_home)
-    shape = program.shape(split)
-    seeds = [seed for _, seed in program.members]
-    nets = ResidualNets(shape, NORMS[program.norm], seeds, program.activation)
-    smoothing = torch.tensor([SMOOTHING * (kind == "extra") for kind, _ in program.members])
-    last_epoch = _fit(nets, program, split, smoothing)
+    spec, n = program.spec(split), len(split.y_train)
+    members, plans = [], []
+    for kind, seed in program.members:
+        extra = kind == "extra"
+        members.append(Member(seed, program.activation, DROPOUT * extra))
+        rows = torch.arange(n) + n * extra  # both regularisations share a seed's shuffles
+        # a penalty of alpha / 2 |w|^2 / (rows of a batch) has the gradient of torch's weight decay
+        plans.append(MemberPlan(seed, rows, program.learning_rate, alpha=WEIGHT_DECAY * size))
+    config = TrainConfig(
+        SoftCrossEntropy(),
+        OptimizerConfig("sgd", momentum=SGD_MOMENTUM, nesterov=False, rate_last=True),
+        size,
+        program.epochs,
+        learning_rate=rate_factor,
+        n_iter_no_change=math.inf,
+        track_metric=True,
+    )
+    results = train_stack(spec.build(members), smoothed(split), plans, config)
+    nets = spec.build(members)
+    for i, result in enumerate(results):
+        nets.load_member(i, result.state)
+    # the loop's loss is with the penalty at an epoch's end
+    penalty = 0.5 * WEIGHT_DECAY * nets.flat.values.double().square().sum(1)
     accuracy, log_loss = evaluate(nets, split.X_test, split.y_test)
     fit_accuracy, _ = evaluate(nets, split.X_train, split.y_train)
-    seconds = (time.perf_counter() - started) / len(seeds)
+    seconds = (time.perf_counter() - started) / len(members)
     rows = []
-    for i, (kind, seed) in enumerate(program.members):
+    for i, (member, result) in enumerate(zip(program.members, results, strict=True)):
         values = {
             "accuracy": accuracy[i],
             "log_loss": log_loss[i],
-            "train_accuracy": last_epoch[0, i],
-            "train_loss": last_epoch[1, i],
+            "train_accuracy": f"{result.train_metric[-1]:.6g}",
+            "train_loss": result.train_loss[-1] - penalty[i],
             "fit_accuracy": fit_accuracy[i],
             "n_test": len(split.y_test),
-            "groups": NORMS[program.norm].groups or shape.groups,
+            "groups": NORMS[program.norm].groups or spec.groups,
             "seconds": round(seconds, 3),
-            **_versions(),
         }
-        text = {
-            k: f"{float(v):.6g}" if isinstance(v, Tensor) else str(v) for k, v in values.items()
-        }
-        rows.append(dict.fromkeys(COLUMNS, "") | text | program.settings(kind, seed))
+        rows.append(as_row(values, program.settings(*member)))
     return rows
 
 
@@ -295,47 +305,11 @@ def as_row(values: dict[str, object], settings: Row) -> Row:
     return dict.fromkeys(COLUMNS, "") | text | settings
 
 
-def _fit(nets: ResidualNets, program: Program, split: Split, smoothing: Tensor) -> Tensor:
-    """Train, and return (2, M): accuracy and loss over the last epoch, as they were trained."""
-    optimiser = torch.optim.SGD(
-        nets.parameters(), momentum=SGD_MOMENTUM, weight_decay=WEIGHT_DECAY, lr=0.0, fused=True
-    )
-    draws, step, size = _Draws(program, nets.shape), 0, program.batch_size
-    n_batches = program.recipe.n_train // size
-    nets.train()
-    for _ in range(program.epochs):
-        order = draws.order(program.recipe.n_train)
-        totals = torch.zeros(2, nets.members)
-        for start in range(0, n_batches * size, size):
-            rows = order[start : start + size]
-            optimiser.param_groups[0]["lr"] = program.learning_rate * rate_factor(
-                step / program.steps
-            )
-            target = split.y_train[rows].T
-            logits = nets(split.X_train[rows].flatten(1, 2), draws.masks(size))
-            losses = member_losses(logits, target, smoothing)
-            optimiser.zero_grad()
-            losses.sum().backward()
-            optimiser.step()
-            step += 1
-            with torch.no_grad():
-                hits = (logits.argmax(-1) == target).float().mean(-1)
-                totals += torch.stack([hits, losses.detach()]) / n_batches
-    return totals
-
-
-@torch.inference_mode()
-def evaluate(nets: ResidualNets, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def evaluate(nets: TableNetwork, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Accuracy and log loss of each member on rows that all share."""
-    nets.eval()
-    hits, losses = torch.zeros(nets.members), torch.zeros(nets.members)
-    nothing = torch.zeros(nets.members)
-    for rows, target in zip(X.split(500), y.split(500), strict=True):
-        logits = nets(rows.repeat(1, nets.members, *(1,) * (X.ndim - 2)))
-        targets = target.expand(nets.members, -1)
-        hits += (logits.argmax(-1) == targets).sum(-1)
-        losses += member_losses(logits, targets, nothing) * len(target)
-    return hits / len(y), losses / len(y)
+    logits = nets.train(False).predict(X, None, 500)
+    losses = CrossEntropy().rows(logits, y.expand(nets.n_members, -1))
+    return (logits.argmax(-1) == y).float().mean(1), losses.mean(1)
 
 
 @lru_cache

@@ -25,14 +25,12 @@ def generators(*seeds):
     return [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
-def forward_by_hand(net, x, member):
+def forward_by_hand(body, net, x, member):
     """One member's output in float64 numpy, with ReLU."""
-    first, last = (
+    first, *hidden, last = (
         (layer.weight[member].detach().numpy(), layer.bias[member].detach().numpy())
-        for layer in (net.first, net.last)
+        for layer in net.linears
     )
-    hidden = list(zip(net.weight[:, member].detach(), net.bias[:, member].detach(), strict=True))
-    hidden = [(weight.numpy(), bias.numpy()) for weight, bias in hidden]
 
     def relu(values):
         return np.maximum(values, 0.0)
@@ -41,11 +39,11 @@ def forward_by_hand(net, x, member):
         return values @ layer[0] + layer[1]
 
     h = linear(x, first)
-    if net.shape.body == "plain":
+    if body == "plain":
         for layer in hidden:
             h = linear(relu(h), layer)
         return linear(relu(h), last)
-    if net.shape.body == "residual":
+    if body == "residual":
         h = relu(h)
         for one, other in zip(hidden[::2], hidden[1::2], strict=True):
             h = relu(h + linear(relu(linear(h, one)), other))
@@ -57,17 +55,19 @@ def forward_by_hand(net, x, member):
 
 @pytest.mark.parametrize("body", ["plain", "residual", "pre-activation"])
 def test_network_is_what_it_says(body):
-    from pln_depth_net import DeepNet, Shape
+    from pln_depth_net import Shape
 
     shape = Shape(body, 8, "relu", "kaiming", width=6)
-    net = DeepNet(shape, 5, 3, generators(3, 4), dtype=torch.float64)
+    net = shape.build(5, 3, [3, 4], double=True)
     assert sum(p.numel() for p in net.parameters()) == 2 * (6 * 6 + 6 * 42 + 3 * 7)
+    assert net.n_decayed == 6 * 6 + 6 * 42 + 3 * 7, "biases decay too"
     x = torch.randn(2, 7, 5, dtype=torch.float64, generator=generators(0)[0])
     out = net(x).detach().numpy()
     for member in range(2):
-        expected = forward_by_hand(net, x[member].numpy(), member)
+        expected = forward_by_hand(body, net, x[member].numpy(), member)
         np.testing.assert_allclose(out[member], expected, rtol=1e-12)
-    alone = DeepNet(shape, 5, 3, generators(4), dtype=torch.float64)
+    torch.testing.assert_close(net.predict(x[0], None, 5)[0], net(x)[0], rtol=1e-12, atol=0)
+    alone = shape.build(5, 3, [4], double=True)
     torch.testing.assert_close(alone(x[1:]), net(x)[1:])
 
 
@@ -79,27 +79,24 @@ def test_depth_that_has_no_pairs_is_refused(depth):
         Shape("plain", depth, "relu", "torch")
 
 
-def test_other_bodies_and_learned_activations_are_refused():
-    from pln_depth_net import DeepNet, Shape
+def test_other_bodies_are_refused():
+    from pln_depth_net import Shape
 
     with pytest.raises(ValueError, match="got 'dense'"):
         Shape("dense", 4, "relu", "torch")
-    with pytest.raises(ValueError, match="'prelu' learns"):
-        DeepNet(Shape("plain", 4, "prelu", "torch", width=4), 2, 1, generators(0))
 
 
-def test_gradient_norms_against_differences():
-    from pln_depth_net import DeepNet, Shape, gradient_norms
+@pytest.mark.parametrize("body", ["plain", "residual", "pre-activation"])
+def test_gradient_norms_against_differences(body):
+    from pln_depth_net import Shape, gradient_norms
 
-    net = DeepNet(
-        Shape("residual", 4, "tanh", "torch", width=3), 2, 1, generators(0, 1), dtype=torch.float64
-    )
+    net = Shape(body, 4, "tanh", "torch", width=3).build(2, 1, [0, 1], double=True)
     x = torch.randn(2, 9, 2, dtype=torch.float64, generator=generators(5)[0])
 
-    def losses():
-        return net(x).square().mean((1, 2))
+    def losses(outputs):
+        return outputs.square().mean((1, 2))
 
-    norms = gradient_norms(net, losses())
+    norms = gradient_norms(net, x, losses)
     with torch.no_grad():
         by_hand = {}
         for name, parameter in net.named_parameters():
@@ -107,15 +104,17 @@ def test_gradient_norms_against_differences():
             for i in np.ndindex(*parameter.shape):
                 kept = parameter[i].item()
                 parameter[i] = kept + 1e-6
-                up = losses().sum()
+                up = losses(net(x)).sum()
                 parameter[i] = kept - 1e-6
-                slopes[i] = (up - losses().sum()) / 2e-6
+                slopes[i] = (up - losses(net(x)).sum()) / 2e-6
                 parameter[i] = kept
-            by_hand[name] = slopes.flatten(-2).norm(dim=-1)
-    torch.testing.assert_close(norms.first, by_hand["first.weight"], rtol=1e-6, atol=1e-9)
-    torch.testing.assert_close(norms.last_hidden, by_hand["weight"][-1], rtol=1e-6, atol=1e-9)
-    every = torch.cat([n.reshape(-1, 2) for n in by_hand.values()])
-    assert len(every) == 8, "4 matrices and 4 biases"
+            by_hand[name] = slopes.flatten(1).norm(dim=1)
+    expected = by_hand["linears.0.weight"]
+    torch.testing.assert_close(norms.first, expected, rtol=1e-6, atol=1e-9)
+    expected = by_hand["linears.2.weight"]
+    torch.testing.assert_close(norms.last_hidden, expected, rtol=1e-6, atol=1e-9)
+    assert len(by_hand) == 8, "4 matrices and 4 biases"
+    every = torch.stack(list(by_hand.values()))
     torch.testing.assert_close(norms.mean, every.mean(0), rtol=1e-6, atol=1e-9)
 
 

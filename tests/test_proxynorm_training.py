@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,13 @@ from sklearn import metrics
 from torch import nn
 from torch.nn import functional as F
 
-from combutab.activations import CombU, ProxyNorm
-from combutab.nn import Member, MLPSpec, StackedMLP
+from combutab.activations import ProxyNorm
+from combutab.nn import Member, MLPSpec, NetworkSpec, StackedMLP
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import proxynorm_training
-from proxynorm_training_nets import NORMS, NormAct, ResidualNets, Shape, StackedMap
+from proxynorm_training_nets import NORMS, Masks, NormAct, ResidualSpec, StackedMap
 from proxynorm_training_numbers import (
     Difference,
     adjust,
@@ -38,10 +39,11 @@ from proxynorm_training_runs import (
     KEY,
     Program,
     Recipe,
-    _Draws,
+    SoftCrossEntropy,
+    Split,
     load_split,
-    member_losses,
     rate_factor,
+    smoothed,
     train,
 )
 from proxynorm_training_verdicts import FAILS, HOLDS, IN_PART, UNDECIDED, judge, matches, verdict_of
@@ -49,8 +51,8 @@ from proxynorm_training_verdicts import FAILS, HOLDS, IN_PART, UNDECIDED, judge,
 ROOT = Path(__file__).parents[1]
 DATA_HOME = ROOT.parent / "shared" / "data"
 SHAPES = {
-    "table": Shape(5, 3, width=8, n_blocks=2, groups=2),
-    "image": Shape(1, 4, width=8, n_blocks=2, groups=4, image=True),
+    "table": {"n_dense": 5, "groups": 2},
+    "image": {"n_dense": 64, "groups": 4, "image": True},
 }
 SMALL = Recipe(n_train=64, n_test=50, epochs=2, width_image=8, blocks_image=1)
 
@@ -59,22 +61,37 @@ def generators(*seeds):
     return [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
-def rows_for(shape, members, batch=6):
-    size = (batch, members * shape.n_inputs, *((8, 8) if shape.image else ()))
-    return torch.randn(size, generator=generators(9)[0])
+def spec_of(kind, norm):
+    return ResidualSpec(n_outputs=3, norm=norm, width=8, n_blocks=2, **SHAPES[kind])
+
+
+def build(kind, norm, seeds, activation="relu", dropout=0.0):
+    return spec_of(kind, norm).build([Member(seed, activation, dropout) for seed in seeds])
+
+
+def planes(x):
+    """(batch, positions, channels) -> as torch has it, positions last."""
+    return x.mT.unflatten(2, (4, 4)) if x.shape[1] == 16 else x[:, 0]
 
 
 @pytest.mark.parametrize("image", [False, True])
 def test_a_stacked_map_is_each_members_own(image):
     stack = StackedMap(3, 4, generators(0, 1), image=image)
-    x = torch.randn(5, 6, *((4, 4) if image else ()), generator=generators(2)[0])
+    x = torch.randn(2, 5, 16 if image else 1, 3, generator=generators(2)[0])
     y = stack(x)
     for m in range(2):
-        own, out = x[:, 3 * m : 3 * m + 3], y[:, 4 * m : 4 * m + 4]
-        weight = stack.weight[m]
+        own, weight = planes(x[m]), stack.weight[m]
         expected = F.conv2d(own, weight, padding=1) if image else F.linear(own, weight)
-        torch.testing.assert_close(out, expected)
+        torch.testing.assert_close(planes(y[m]), expected)
     assert stack.weight.std().item() == pytest.approx(stack.fan_in**-0.5, rel=0.25)
+
+
+def test_the_first_map_of_an_image_halves_its_sides():
+    stack = StackedMap(1, 4, generators(0), image=True, stride=2)
+    x = torch.randn(1, 5, 64, 1, generator=generators(2)[0])
+    image = x[0, :, :, 0].unflatten(1, (1, 8, 8))
+    expected = F.conv2d(image, stack.weight[0], stride=2, padding=1)
+    torch.testing.assert_close(planes(stack(x)[0]), expected)
 
 
 @pytest.mark.parametrize("image", [False, True])
@@ -89,75 +106,111 @@ def test_standardised_weights_against_numpy(image):
 @pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("kind", SHAPES)
 def test_norms_against_torch(name, kind):
-    shape, norm = SHAPES[kind], NORMS[name]
-    step = NormAct(norm, shape, "relu", generators(0, 1))
-    x = 3 * torch.randn(6, 16, *((4, 4) if shape.image else ()), generator=generators(3)[0]) + 1
+    spec, norm = spec_of(kind, name), NORMS[name]
+    step = NormAct(spec, [Member(0, "relu"), Member(1, "relu")], 0)
+    x = 3 * torch.randn(2, 6, spec.positions, 8, generator=generators(3)[0]) + 1
     for m in range(2):
-        own = x[:, 8 * m : 8 * m + 8]
         if norm.kind == "batch":
-            alone = (nn.BatchNorm2d if shape.image else nn.BatchNorm1d)(8, eps=1e-6)
+            alone = (nn.BatchNorm2d if spec.image else nn.BatchNorm1d)(8, eps=1e-6)
         else:
-            alone = nn.GroupNorm(1 if name.startswith("LN") else shape.groups, 8, eps=1e-6)
+            alone = nn.GroupNorm(1 if name.startswith("LN") else spec.groups, 8, eps=1e-6)
         act = ProxyNorm("relu", 8, dim=1) if norm.proxy else nn.ReLU()
-        torch.testing.assert_close(step(x)[:, 8 * m : 8 * m + 8], act(alone(own)))
+        torch.testing.assert_close(planes(step(x)[m]), act(alone(planes(x[m]))))
 
 
 def test_batch_norm_predicts_by_running_statistics():
-    step = NormAct(NORMS["BN"], SHAPES["table"], "relu", generators(0))
-    x = torch.randn(50, 8, generator=generators(3)[0]) + 2
+    step = NormAct(spec_of("table", "BN"), [Member(0, "relu")], 0)
+    x = torch.randn(1, 50, 1, 8, generator=generators(3)[0]) + 2
     step(x)
-    expected = 0.03 * x.mean(0)
-    torch.testing.assert_close(step.running_mean, expected)
+    expected = 0.03 * x.mean((1, 2))
+    torch.testing.assert_close(step.norm.running_mean, expected)
     step.eval()
-    first = step(x[:1])
-    torch.testing.assert_close(first, step(x)[:1])
+    first = step(x[:, :1])
+    torch.testing.assert_close(first, step(x)[:, :1])
 
 
 def test_the_last_proxy_norm_of_images_only_centres():
     for kind, scales in (("image", False), ("table", True)):
-        nets = ResidualNets(SHAPES[kind], NORMS["LN+PN"], [0])
-        assert nets.last.activation.scale is scales
-        assert nets.branches[0][0].activation.scale
+        net = build(kind, "LN+PN", [0])
+        *sites, end = [site.activation.kinds[0].skeleton.scale for site in net.sites]
+        assert end is scales
+        assert all(sites)
 
 
 def test_members_of_combu_have_partitions_of_their_own():
-    step = NormAct(NORMS["GN+PN"], SHAPES["table"], "combu", generators(0, 1))
-    partition = step.activation.activation.partition
-    for m, generator in enumerate(generators(0, 1)):
-        own = CombU(8, assignment="random", generator=generator).partition
-        assert partition[8 * m : 8 * m + 8].tolist() == own.tolist()
+    net = build("table", "GN+PN", [0, 1], "combu")
+    for first, second in zip(*(state_of(net, m, "partition") for m in range(2)), strict=True):
+        assert first.bincount().tolist() == second.bincount().tolist() == [4, 2, 2]
+        assert not torch.equal(first, first.sort().values)
+        assert not torch.equal(first, second)
+    alone = build("table", "GN+PN", [1], "combu")
+    assert all(map(torch.equal, state_of(alone, 0, "partition"), state_of(net, 1, "partition")))
+
+
+def state_of(net, member, ending):
+    return [value for name, value in net.member_state(member).items() if name.endswith(ending)]
 
 
 @pytest.mark.parametrize("activation", ["relu", "combu"])
 @pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("kind", SHAPES)
 def test_members_do_not_see_each_other(kind, name, activation):
-    shape = SHAPES[kind]
-    x = rows_for(shape, 3)
-    together = ResidualNets(shape, NORMS[name], [4, 5, 6], activation)(x)
-    n = shape.n_inputs
-    alone = ResidualNets(shape, NORMS[name], [5], activation)(x[:, n : 2 * n])
+    x = torch.randn(3, 6, SHAPES[kind]["n_dense"], generator=generators(9)[0])
+    together = build(kind, name, [4, 5, 6], activation)(x)
+    alone = build(kind, name, [5], activation)(x[1:2])
     torch.testing.assert_close(together[1:2], alone, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", SHAPES)
+def test_masks_drop_branches_and_features(kind):
+    """Without branches only the first map is left; without features only the bias."""
+    net = build(kind, "LN", [4])
+    x = torch.randn(1, 6, net.spec.n_dense, generator=generators(9)[0])
+    depth, features = torch.zeros(1, 6, 2), torch.ones(1, 6, 8)
+    stem = net.stem(x.unsqueeze(3 if kind == "image" else 2))
+    expected = net.classifier(net.sites[-1](stem).mean(2, keepdim=True)).squeeze(2)
+    torch.testing.assert_close(net(x, None, [depth, features]), expected)
+    assert not torch.equal(net(x), expected)
+    net.bias.data.fill_(0.5)
+    assert (net(x, None, [1 + depth, 0 * features]) == 0.5).all()
+
+
 def test_equal_seeds_begin_with_equal_weights_whatever_the_norm():
-    first, second = (ResidualNets(SHAPES["table"], NORMS[n], [7]) for n in ("BN", "GN+WS+PN"))
-    assert torch.equal(first.branches[1][3].weight, second.branches[1][3].weight)
+    first, second = (build("table", name, [7]) for name in ("BN", "GN+WS+PN"))
+    assert torch.equal(first.maps[3].weight, second.maps[3].weight)
     assert torch.equal(first.classifier.weight, second.classifier.weight)
+
+
+def test_a_spec_without_fields_is_not_read_from_a_file():
+    with pytest.raises(ValueError, match=r"'n_blocks'.*unknown"):
+        NetworkSpec.from_json(spec_of("table", "LN").to_json())
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_all_parameters_decay_and_are_what_the_spec_says(norm):
+    spec = spec_of("image", norm)
+    net = spec.build([Member(0, "relu"), Member(1, "relu")])
+    own = sum(p.numel() for p in net.parameters() if p.requires_grad) / 2
+    assert net.n_decayed == spec.n_weights == own
 
 
 def test_groups_must_divide_the_width():
     with pytest.raises(ValueError, match="groups=3"):
-        Shape(5, 3, width=8, n_blocks=1, groups=3)
+        ResidualSpec(5, 3, "GN", width=8, n_blocks=1, groups=3)
 
 
 def test_losses_against_cross_entropy():
     logits = torch.randn(2, 6, 4, generator=generators(0)[0])
-    target = torch.randint(4, (2, 6), generator=generators(1)[0])
-    found = member_losses(logits, target, torch.tensor([0.0, 0.1]))
+    target = torch.randint(4, (6,), generator=generators(1)[0])
+    none = torch.zeros(6, 1)
+    rows = smoothed(Split(none, target, none, target, 4))
+    loss, y = SoftCrossEntropy(), rows.y.view(2, 6, 4)
+    found = loss.rows(logits, y).mean(1)
     for m, smoothing in enumerate((0.0, 0.1)):
-        expected = F.cross_entropy(logits[m], target[m], label_smoothing=smoothing)
+        expected = F.cross_entropy(logits[m], target, label_smoothing=smoothing)
         torch.testing.assert_close(found[m], expected)
+        right = (logits[m].argmax(-1) == target).float()
+        assert torch.equal(loss.metric(logits, y)[m], right)
 
 
 def program(net="CNN", data="digits", norm="LN+PN", batch_size=16, seeds=(0, 1), recipe=SMALL):
@@ -176,24 +229,47 @@ def test_the_sum_of_rates_does_not_depend_on_the_batch():
 
 
 def test_masks_are_for_extra_regularisation_alone_and_keep_means():
-    shape = Shape(5, 3, width=40, n_blocks=20, groups=2)
-    masks = _Draws(program(), shape).masks(500)
-    assert masks.depth.shape == (20, 500, 4)
-    assert masks.features.shape == (500, 160)
-    depth, features = masks.depth, masks.features.unflatten(1, (4, 40))
-    assert (depth[..., :2] == 1).all()
-    assert (features[:, :2] == 1).all()
-    for kept, rate in ((depth[..., 2:], 0.1), (features[:, 2:], 0.25)):
+    spec = ResidualSpec(5, 3, "LN", width=40, n_blocks=20, groups=2)
+    members = [Member(seed, "relu", rate) for rate in (0.0, 0.25) for seed in (0, 1)]
+    depth, features = Masks(spec, members).draw(torch.tensor([5, 6, 7, 8]), 500)
+    assert depth.shape == (4, 500, 20)
+    assert features.shape == (4, 500, 40)
+    assert (depth[:2] == 1).all()
+    assert (features[:2] == 1).all()
+    for kept, rate in ((depth[2:], 26 / 256), (features[2:], 0.25)):  # 0.1 in bytes
         np.testing.assert_allclose(kept.unique(), [0, 1 / (1 - rate)], rtol=1e-6)
         assert (kept == 0).float().mean() == pytest.approx(rate, abs=0.01)
-    assert not torch.equal(depth[..., 2], depth[..., 3]), "each seed has its own"
+    assert not torch.equal(depth[2], depth[3]), "each seed has its own"
+    both = torch.stack([depth[2:, :, 0].flatten(), features[2:, :, 0].flatten()])
+    assert both.corrcoef()[0, 1].abs() < 0.1, "a branch and a feature do not go together"
 
 
-def test_both_regularisations_see_the_same_rows():
-    order = _Draws(program(), SHAPES["image"]).order(64)
-    assert torch.equal(order[:, :2], order[:, 2:])
-    assert order[:, 0].sort().values.tolist() == list(range(64))
-    assert not torch.equal(order[:, 0], order[:, 1])
+def test_batches_must_be_full():
+    with pytest.raises(ValueError, match="batches of 48"):
+        program(batch_size=48)
+
+
+def test_both_regularisations_see_the_same_rows(monkeypatch):
+    """Without dropout and smoothing nothing else is left that tells them apart."""
+    monkeypatch.setattr("proxynorm_training_runs.DROPOUT", 0.0)
+    monkeypatch.setattr("proxynorm_training_runs.SMOOTHING", 0.0)
+    losses = [float(row["train_loss"]) for row in train(program())]
+    assert losses[:2] == pytest.approx(losses[2:], rel=1e-4)
+    assert abs(losses[0] - losses[1]) > 1e-3
+
+
+def test_the_recorded_loss_is_without_the_penalty(monkeypatch):
+    """At a rate of next to nothing it is that of the first weights, of the rows as they are."""
+    recipe = replace(SMALL, learning_rate=1e-12)
+    own = program(norm="LN", recipe=recipe, seeds=(3,))
+    row = train(own)[0]
+    split = load_split("digits", recipe)
+    net = own.spec(split).build([Member(3, "relu")])
+    logits = net.predict(split.X_train, None, 500)[0]
+    expected = F.cross_entropy(logits, split.y_train).item()
+    assert float(row["train_loss"]) == pytest.approx(expected, rel=1e-4)
+    right = (logits.argmax(-1) == split.y_train).float().mean().item()
+    assert float(row["train_accuracy"]) == pytest.approx(right)
 
 
 def test_a_member_trains_as_if_alone():
@@ -252,11 +328,11 @@ def test_training_learns():
 
 def test_split_of_digits():
     split = load_split("digits", Recipe())
-    assert split.X_train.shape == (1024, 1, 8, 8)
+    assert split.X_train.shape == (1024, 64)
     assert 500 < len(split.y_test) <= 1797 - 1024
     assert split.X_train.mean().abs() < 1e-5
     assert split.n_classes == 10
-    both = torch.cat([split.X_train, split.X_test]).flatten(1)
+    both = torch.cat([split.X_train, split.X_test])
     assert len(both.unique(dim=0)) == len(both)
 
 

@@ -206,6 +206,8 @@ class ChainNetwork(TableNetwork):
         return lambda dense, codes: step.outputs(self.inputs(dense, codes))
 
     def _make_step(self, *, training: bool = True) -> Chain | None:
+        if type(self).forward is not ChainNetwork.forward:  # it may compute something else
+            return None
         step = Chain(
             [cast(StackedLinear, layer) for layer in self.linears],
             list(self.norms),

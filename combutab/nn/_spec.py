@@ -23,7 +23,8 @@ class NetworkSpec(ABC):
     """What all members of a stack share; a subclass is a frozen dataclass with a ``kind``.
 
     ``n_dense`` and ``cardinalities`` are of the columns that it takes, as the table's encoder
-    gives them; ``fields`` says what each of its own fields may be in a file.
+    gives them; ``fields`` says what each of its own fields may be in a file, if it is to be read
+    from one.
 
     >>> from combutab.nn import MLPSpec
     >>> spec = MLPSpec(n_dense=4, hidden=(16, 8), n_outputs=3)
@@ -32,7 +33,7 @@ class NetworkSpec(ABC):
     """
 
     kind: ClassVar[str]
-    fields: ClassVar[Mapping[str, Field]]
+    fields: ClassVar[Mapping[str, Field]] = {}
     kinds: ClassVar[dict[str, type[NetworkSpec]]] = {}
     n_dense: int
     cardinalities: tuple[int, ...]
@@ -40,6 +41,9 @@ class NetworkSpec(ABC):
 
     def __init_subclass__(cls, *, kind: str, **more: Any) -> None:
         super().__init_subclass__(**more)
+        known = NetworkSpec.kinds.get(kind, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(f"there is a network of kind {kind!r} already: {known.__qualname__}")
         cls.kind = kind
         NetworkSpec.kinds[kind] = cls
 

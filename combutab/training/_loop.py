@@ -23,7 +23,7 @@ from combutab.training._records import (
     TrainableNetwork,
     TrainConfig,
 )
-from combutab.training._schedules import PER_STEP, rate_table
+from combutab.training._schedules import is_per_step, rate_table
 from combutab.training._scoring import Scorer
 from combutab.training._steps import StepInputs, TrainingStep
 
@@ -123,7 +123,7 @@ class _Training:
 
     def _rate_table(self, epoch: int) -> list[list[float]]:
         """Rates of the epoch's steps, one row for all if they are constant."""
-        if self.config.learning_rate not in PER_STEP:
+        if not is_per_step(self.config.learning_rate):
             return [self.rates]
         base = [plan.learning_rate for plan in self.plans]
         n_steps = [-(-n // self.config.batch_size) for n in self.n_rows]

@@ -14,7 +14,11 @@ SOLVERS = ("adam", "adamw", "sgd", "lbfgs")
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Hyper-parameters that all members share."""
+    """Hyper-parameters that all members share.
+
+    SGD's velocity is of steps, as scikit-learn's; with ``rate_last`` it is of gradients, and the
+    rate of the moment multiplies it, as torch's: under a schedule the two differ.
+    """
 
     solver: str = "adam"
     beta_1: float = 0.9
@@ -22,6 +26,7 @@ class OptimizerConfig:
     epsilon: float = 1e-8
     momentum: float = 0.9
     nesterov: bool = True
+    rate_last: bool = False
 
 
 class RowOptimizer:
@@ -123,11 +128,12 @@ class RowOptimizer:
         momentum = self.config.momentum
         for r in group:
             velocity = self.state["velocity"][r]
-            velocity.mul_(momentum).add_(grads[r], alpha=-rate)
+            into, by = (1.0, -rate) if self.config.rate_last else (-rate, 1.0)
+            velocity.mul_(momentum).add_(grads[r], alpha=into)
             if self.config.nesterov:
-                values[r].add_(velocity, alpha=momentum).add_(grads[r], alpha=-rate)
+                values[r].add_(velocity, alpha=momentum * by).add_(grads[r], alpha=-rate)
             else:
-                values[r].add_(velocity)
+                values[r].add_(velocity, alpha=by)
 
     def select(self, keep: Sequence[int]) -> None:
         """Keep these rows' state (increasing)."""

@@ -14,6 +14,7 @@ from combutab._device import Precision
 from combutab.training._compiled import Compilation
 from combutab.training._losses import Loss
 from combutab.training._optimizers import OptimizerConfig
+from combutab.training._schedules import Schedule
 
 
 class FlatParameters(Protocol):
@@ -146,7 +147,7 @@ class TrainConfig:
     batch_size: int
     max_epochs: int
     score: str | None = None  # "accuracy" or "r2": members have val_rows
-    learning_rate: str = "constant"
+    learning_rate: Schedule = "constant"
     power_t: float = 0.5
     shuffle: bool = True
     tol: float = 1e-4

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+Schedule = str | Callable[[float], float]  # a name, or the factor itself as a function
 
 SCHEDULES = (
     "constant",
@@ -17,8 +19,13 @@ SCHEDULES = (
 PER_STEP = ("cosine", "one-cycle", "flat-cosine", "coslog4")
 
 
-def schedule_factor(name: str, fraction: float) -> float:
-    """The factor at ``fraction`` (0 to 1) of the planned steps.
+def is_per_step(schedule: Schedule) -> bool:
+    """Whether the rate changes with every step, as functions and some names have it."""
+    return callable(schedule) or schedule in PER_STEP
+
+
+def schedule_factor(name: Schedule, fraction: float) -> float:
+    """The factor at ``fraction`` (0 to 1) of the planned steps, by name or a function of it.
 
     - ``cosine``: half a cosine from 1 to 0 (Loshchilov and Hutter, 2017, without restarts);
     - ``one-cycle``: cosine from 1/25 up to 1 over the first 30 %, then down to 1/10000 (Smith and
@@ -29,8 +36,12 @@ def schedule_factor(name: str, fraction: float) -> float:
 
     >>> [schedule_factor("cosine", t) for t in (0.0, 0.5, 1.0)]
     [1.0, 0.5, 0.0]
+    >>> schedule_factor(lambda t: 1 - t, 0.25)
+    0.75
     """
     t = min(max(fraction, 0.0), 1.0)
+    if callable(name):
+        return name(t)
 
     def half_cosine(start: float, end: float, u: float) -> float:
         return end + (start - end) * 0.5 * (1 + math.cos(math.pi * u))
@@ -47,9 +58,9 @@ def schedule_factor(name: str, fraction: float) -> float:
 
 
 def rate_table(
-    name: str, rates: Sequence[float], n_steps: Sequence[int], epoch: int, max_epochs: int
+    name: Schedule, rates: Sequence[float], n_steps: Sequence[int], epoch: int, max_epochs: int
 ) -> list[list[float]]:
-    """An epoch's learning rates under a ``PER_STEP`` schedule: a row a step, a column a member.
+    """An epoch's learning rates under a schedule by the step: a row a step, a column a member.
 
     Parameters
     ----------

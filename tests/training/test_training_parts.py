@@ -12,6 +12,7 @@ import torch
 from scipy import stats
 from sklearn.metrics import accuracy_score, log_loss, mean_pinball_loss, r2_score
 
+from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     SCHEDULES,
     BinaryCrossEntropy,
@@ -24,11 +25,13 @@ from combutab.training import (
     Pinball,
     ProgressBar,
     RowOptimizer,
+    Rows,
     TrainConfig,
     VerboseLines,
     clip_gradients,
     make_regression_loss,
     schedule_factor,
+    train_stack,
 )
 from combutab.training._batches import Batches
 from combutab.training._losses import accuracy, r2
@@ -196,6 +199,24 @@ def test_optimisers_against_torch(solver, nesterov):
         torch.testing.assert_close(got[row], parameter.detach())
 
 
+@pytest.mark.parametrize("nesterov", [True, False])
+@pytest.mark.parametrize("as_tensor", [True, False])
+def test_sgd_whose_rate_comes_last_is_torchs_under_a_schedule(nesterov, as_tensor):
+    values = torch.ones(2, 3, dtype=torch.float64)
+    parameter = torch.nn.Parameter(values[1].clone())
+    config = OptimizerConfig("sgd", nesterov=nesterov, rate_last=True)
+    optimizer = RowOptimizer(config, values, 3)
+    reference = torch.optim.SGD([parameter], momentum=0.9, nesterov=nesterov)
+    for step, rate in enumerate((0.0, 0.1, 0.3, 0.05)):
+        grads = torch.full_like(values, step + 1.0)
+        rates = torch.tensor([9.0, rate]) if as_tensor else [9.0, rate]
+        optimizer.step(values, grads, [1], rates, [0.0, 0.0], [(1,)])
+        reference.param_groups[0]["lr"], parameter.grad = rate, grads[1]
+        reference.step()
+    torch.testing.assert_close(values[1], parameter.detach(), rtol=1e-6, atol=0)
+    assert values[0].tolist() == [1.0] * 3
+
+
 def test_decay_spares_the_biases():
     zero = [torch.zeros(2, 4, dtype=torch.float64)]
     values = run_rows(OptimizerConfig("adamw"), zero, [0.1, 0.1], [0.5, 0.0], 3)
@@ -232,6 +253,27 @@ def test_schedules_at_known_points():
     assert schedule_factor("coslog4", middle) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="got 'linear'"):
         schedule_factor("linear", 0.5)
+
+
+def test_a_schedule_of_ones_own_has_its_place_in_the_loop():
+    """A function of the share of the steps: SGD without momentum then has moved by their sum."""
+    loss = make_regression_loss("squared_error", ())
+    config = TrainConfig(
+        loss,
+        OptimizerConfig("sgd", momentum=0.0, nesterov=False),
+        batch_size=2,
+        max_epochs=2,
+        learning_rate=lambda share: 1.0 if share < 0.5 else 0.25,
+        shuffle=False,
+    )
+    net = StackedMLP(MLPSpec(1, (), 1), [Member(0, "relu")], dtype=torch.float64)
+    bias = net.flat.member(0)["linears.0.bias"].item()
+    # where all inputs are 0 a step takes rate * (bias - target) from the bias
+    rows = Rows(torch.zeros(4, 1, dtype=torch.float64), torch.ones(4, 1, dtype=torch.float64))
+    (result,) = train_stack(net, rows, [MemberPlan(0, torch.arange(4), 0.2)], config)
+    left = (1 - 0.2) ** 2 * (1 - 0.05) ** 2
+    assert result.state["linears.0.bias"].item() == pytest.approx(1 + left * (bias - 1))
+    assert result.learning_rate == pytest.approx([0.2, 0.05])
 
 
 def test_rates_of_an_epoch():
