@@ -12,7 +12,7 @@ from heads_network import HeadsSpec
 from sklearn.exceptions import ConvergenceWarning
 
 from combutab._device import Precision
-from combutab.nn import Member, NetworkSpec
+from combutab.nn import Member, MLPSpec, NetworkSpec, StackedMLP
 from combutab.training import (
     BinaryCrossEntropy,
     CrossEntropy,
@@ -196,3 +196,29 @@ def test_a_spec_comes_back_from_json():
     ):
         with pytest.raises(ValueError, match=words):
             NetworkSpec.from_json(wrong)
+
+
+class Doubling(StackedMLP):
+    """A chain whose own forward pass does more than the chain's."""
+
+    def forward(self, dense, codes=None, masks=None, valid=None):
+        return 2 * super().forward(dense, codes, masks, valid)
+
+
+def test_a_networks_own_forward_is_trained_and_predicts():
+    spec, members = MLPSpec(3, (8,), 2), [Member(0, "relu"), Member(1, "relu")]
+    net, plain = (cls(spec, members, dtype=torch.float64) for cls in (Doubling, StackedMLP))
+    x = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    net.gradients(x, lambda raw: raw.square().sum())
+    plain.gradients(x, lambda raw: 4 * raw.square().sum())
+    torch.testing.assert_close(net.flat.grads, plain.flat.grads)
+    torch.testing.assert_close(net.predict(x[0], None, 2), 2 * plain.predict(x[0], None, 2))
+
+
+def test_a_kind_names_one_network():
+    with pytest.raises(ValueError, match="of kind 'mlp' already: MLPSpec"):
+
+        class Another(MLPSpec, kind="mlp"):
+            pass
+
+    assert NetworkSpec.kinds["mlp"] is MLPSpec
