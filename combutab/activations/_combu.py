@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from combutab.activations._kernels import Activation, Kernel, Vectors, kernel_of
-from combutab.activations._known import known
+from combutab.activations._known import is_observed, known
 from combutab.activations._several import Scattered, Slices
 from combutab.activations._unitwise import UNITWISE
 
@@ -106,7 +106,7 @@ class CombU(Activation):
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
         self.check_width(x, self.width)
-        kernel = self.kernel()
+        kernel = None if is_observed(self.parts) else self.kernel()
         if kernel is not None:
             return self.run(kernel, x)
         x = self.to_parts(x.movedim(self.dim, -1))

@@ -326,7 +326,11 @@ class Torch(Pointwise):
         return not self.keeps_input
 
     def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
-        return into(getattr(_aten, self.name), out, x, *self.settings, **dict(self.options))
+        operator, options = getattr(_aten, self.name), dict(self.options)
+        if self.name == "gelu" and out is not None and not out.is_contiguous():
+            # torch 2.13 on a CPU fills float32 memory as if its rows were one behind the other
+            return out.copy_(operator(x, **options))
+        return into(operator, out, x, *self.settings, **options)
 
     def times_slope(
         self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None

@@ -74,6 +74,11 @@ def is_itself(module: nn.Module) -> bool:
     )
 
 
+def is_observed(module: nn.Module) -> bool:
+    """Whether a module, or one in it, has a hook, which waits for its ``forward``."""
+    return any(getattr(part, kind) for part in module.modules() for kind in _HOOKS)
+
+
 def observer(hook: Hook) -> Hook:
     """Declare a hook that changes nothing: a module that has it computes what its class says."""
     _OBSERVERS.add(hook)

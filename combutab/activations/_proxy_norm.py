@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from combutab.activations._affine import Affine
 from combutab.activations._kernels import HALF, Activation, Kernel, Vectors, kernel_of
-from combutab.activations._known import is_known, known
+from combutab.activations._known import is_known, is_observed, known
 from combutab.activations._moments import moments
 from combutab.activations._registry import make_activation
 
@@ -116,7 +116,7 @@ class ProxyNorm(Activation):
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
         self.check_width(x, self.width)
-        kernel = self.kernel()
+        kernel = None if is_observed(self.activation) else self.kernel()
         if kernel is not None:
             return self.run(kernel, x)
         y = x.movedim(self.dim, -1)

@@ -150,6 +150,31 @@ def test_given_memory_agrees_with_autograd(name, dtype, in_place):
             torch.testing.assert_close(ours, theirs, **close)
 
 
+PARTS = [name for name in MAKERS if kernel_of(MAKERS[name](WIDTH)).unitwise]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", PARTS)
+def test_results_may_be_parts_of_wider_rows(name, dtype):
+    module = MAKERS[name](WIDTH).to(dtype)
+    kernel = kernel_of(module)
+    vectors = [v.detach() for v in module.vectors()] if kernel.n_vectors else []
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 8, WIDTH, generator=generator, dtype=dtype)
+    grad = torch.randn(2, 8, WIDTH, generator=generator, dtype=dtype)
+    rooms, wide = [Room(), Room()], torch.full((2, 8, 2, 40), 7.0, dtype=dtype)
+    y = kernel.forward(x, vectors, rooms[0], torch.empty_like(x))
+    given, onward = wide[..., 0, 5 : 5 + WIDTH], wide[..., 1, 2 : 2 + WIDTH].copy_(grad)
+    kernel.forward(x, vectors, rooms[1], given)
+    torch.testing.assert_close(given, y)
+    expected, _ = kernel.backward(x, y, grad, vectors, rooms[0], torch.empty_like(grad))
+    kernel.backward(x, given, onward, vectors, rooms[1], onward)
+    torch.testing.assert_close(onward, expected)
+    given.fill_(7.0)
+    onward.fill_(7.0)
+    assert (wide == 7).all()
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_members_of_a_stack_are_what_they_are_alone(name):
     module = stacked(name, torch.float64)

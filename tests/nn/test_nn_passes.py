@@ -60,6 +60,19 @@ def test_residual_networks(activation, widths, normalization, columns_first):
 
 
 @pytest.mark.parametrize("activation", EVERY)
+def test_residual_networks_in_single_precision(activation):
+    net = StackedGenerator(4, 3, 5, (16, 8), two(activation), normalization="none")
+    chain, rows, grad = net.chain(), draw(2, 10, 7).float(), draw(2, 10, 5, seed=1).float()
+    outputs = chain.forward(rows).clone()
+    chain.backward(grad.clone())
+    grads = net.flat.grads.clone()
+    expected = net(rows[..., :4], rows[..., 4:])
+    net.flat.backward((expected * grad).sum())
+    torch.testing.assert_close(outputs, expected.detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(grads, net.flat.grads, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("activation", EVERY)
 def test_plain_networks_and_their_inputs_gradient(activation):
     net = StackedRowEncoder(6, (8, 12), 4, two(activation), dtype=torch.float64)
     rows, grad = draw(2, 9, 6).requires_grad_(), draw(2, 9, 8, seed=1)
