@@ -14,12 +14,15 @@ import combutab
 
 
 def processor() -> str:
-    """The processor's name."""
+    """The processor's name, and its family and model: hypervisors shorten the name."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        cpu = names[0].split(":", 1)[1].strip() if names else cpu
+        lines = [line.split(":", 1) for line in info.read_text().splitlines() if ":" in line]
+        found = {name.strip(): value.strip() for name, value in reversed(lines)}  # the first core's
+        cpu = found.get("model name", cpu)
+        if "cpu family" in found and "model" in found:
+            cpu += f" (family {found['cpu family']}, model {found['model']})"
     return cpu
 
 
