@@ -141,7 +141,8 @@ class ProxyNorm(Activation):
     def extra_repr(self) -> str:
         return (
             f"{self.width}, eps={self.eps}, proxy_params={self.proxy_beta is not None}, "
-            f"scale={self.scale}, n_samples={self.n_samples}, dim={self.dim}"
+            f"scale={self.scale}, n_samples={self.n_samples}, closed_form={self.closed_form}, "
+            f"dim={self.dim}"
         )
 
 

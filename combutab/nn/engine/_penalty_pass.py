@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 
@@ -93,22 +94,22 @@ class PenaltyPass:
         return penalty
 
 
-class _Pass:
+class _Pass(ABC):
     """A layer on its way down, up and down again."""
 
     result: Tensor  # T(a)
 
+    @abstractmethod
     def pull(self, v: Tensor) -> Tensor:
         """u = T'(a)' v."""
-        raise NotImplementedError
 
+    @abstractmethod
     def push(self, du: Tensor) -> Tensor:
         """dv = T'(a) du; what T'' gives a is kept for ``back``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def back(self, grad: Tensor | None) -> Tensor | None:
         """The gradient by a, given that by the result; None is zero."""
-        raise NotImplementedError
 
 
 class _Slopes(_Pass):

@@ -38,7 +38,7 @@ class Stage(Protocol):
         ``keep`` if ``backward`` is to come. ``out`` may be x if ``keeps_input`` is False or
         ``keep`` is. ``valid``, (members, rows), says which places hold a row; None: all.
         """
-        raise NotImplementedError
+        ...
 
     def backward(self, grad: Tensor) -> None:
         """The gradient of the result becomes that of x; the parameters' are written."""
