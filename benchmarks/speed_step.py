@@ -1,7 +1,9 @@
 """What does a training step cost, in units of its matrix products, and how much memory?
 
 The floor is three products for each of 6 linear layers of 256 and a batch of 500 (forward,
-gradient of the input, gradient of the weight), each by the faster of torch.mm and oneDNN. Ours is
+gradient of the input, gradient of the weight), each by the faster of torch.mm and oneDNN, again
+and again on the same operands; what they take on each layer's own, which no step can go below,
+stands beside it. Ours is
 a step as ``fit`` takes it: batch gathered, masks drawn, forward, loss, backward, Adam, by
 ``train_stack`` over an epoch. Plain torch does the same with autograd and fused Adam. All take
 turns in one process, on the same threads.
@@ -45,7 +47,7 @@ from combutab.training import (
 DEPTH, RATE, DROPOUT = 6, 5e-4, 0.1
 ALIASES = {"swish", "sigmoid", "pln", "pls"}  # in ACTIVATIONS under another name as well
 PROXY = "layer norm + proxy norm, "
-FLOORS = ("floor", "products by torch", "products by onednn")
+FLOORS = ("floor", "products by torch", "products by onednn", "products, each layer's own")
 GROUPED = {"pln-8": 1.8, "pls-8": 1.8, "la-silu": 1.8, "la-hardsilu": 1.8}
 NORMED = {f"{PROXY}relu": 2.1, f"{PROXY}combu": 2.1}
 # in units of the floor, by whether units drop out; ReLU's is plain torch's ReLU
@@ -99,6 +101,24 @@ def products_alone(size: Size) -> dict[str, dict[str, Runs]]:
         kind: {library: repeated(product) for library, product in by.items()}
         for kind, by in kinds.items()
     }
+
+
+def products_of_layers(size: Size) -> Runs:
+    """The products of a step by torch.mm, on the matrices of six layers, as a step has them."""
+    rows, weights = (size.batch, size.width), (size.width, size.width)
+    inputs, outputs, grads = ([torch.ones(rows) for _ in range(DEPTH)] for _ in range(3))
+    layers, of_weights = ([torch.ones(weights) for _ in range(DEPTH)] for _ in range(2))
+
+    def run() -> None:
+        for _ in range(size.steps):
+            for x, weight, out in zip(inputs, layers, outputs, strict=True):
+                torch.mm(x, weight, out=out)
+            for i in reversed(range(DEPTH)):
+                torch.mm(inputs[i].t(), grads[i], out=of_weights[i])
+                torch.mm(grads[i], layers[i].t(), out=grads[i - 1])
+            grads[-1].fill_(1)  # else they grow
+
+    return run
 
 
 def _data(size: Size) -> tuple[Tensor, Tensor]:
@@ -175,7 +195,7 @@ def milliseconds(size: Size, turns: int) -> dict[str, list[float]]:
 
     The floor takes each product by the library that is quickest for it in that turn.
     """
-    products = products_alone(size)
+    products, of_layers = products_alone(size), products_of_layers(size)
     runs = {}
     for dropout in (DROPOUT, 0.0):
         for name, make in contenders(dropout).items():
@@ -190,6 +210,7 @@ def milliseconds(size: Size, turns: int) -> dict[str, list[float]]:
         for library in LIBRARIES:
             times = [by.get(library, np.nan) for by in by_kind.values()]
             found[f"products by {library}"] = sum(times)
+        found[FLOORS[-1]] = _timed(of_layers, size)
         found |= {name: _timed(run, size) for name, run in runs.items()}
         for name, value in found.items() if turn else ():  # the first warms up
             taken[name].append(value)

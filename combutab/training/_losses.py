@@ -39,7 +39,7 @@ class Loss:
         """``rows`` and their derivatives by ``raw``, or None where that is left to autograd.
 
         A few operations instead of autograd's dozens, which in a small network cost as much as a
-        layer.
+        layer. ``raw`` may be overwritten.
         """
         return None
 
@@ -69,7 +69,7 @@ class SquaredError(Loss):
         return (raw - y).square().mean(-1) * 0.5
 
     def slopes(self, raw: Tensor, y: Tensor) -> tuple[Tensor, Tensor] | None:
-        error, n_targets = raw - y, raw.shape[-1]
+        error, n_targets = raw.sub_(y), raw.shape[-1]
         if n_targets == 1:
             return error.squeeze(-1).square().mul_(0.5), error
         norms = torch.linalg.vector_norm(error, dim=-1)  # with no temporary as large as error

@@ -56,26 +56,30 @@ class Objective:
     def _average(self, values: Tensor) -> Tensor:  # (M, b) -> (M,)
         return values.mean(1) if self.weight is None else (values * self._share).sum(1)
 
-    def _keep(self, losses: Tensor, raw: Tensor) -> Tensor:
-        mean = self._average(losses)
-        self.mean = mean.detach()
+    def _measure(self, raw: Tensor) -> None:
         if self.track_metric:
-            self.metric = self._average(self.loss.metric(raw.detach(), self.y))
-        return mean
+            raw = raw.detach().to(self.dtype)
+            self.metric = self._average(self.loss.metric(raw, self.y))
 
     def __call__(self, raw: Tensor) -> Tensor:  # (M, b, n_outputs) -> ()
-        raw = raw.to(self.dtype)
-        return self._keep(self.loss.rows(raw, self.y), raw).sum()
+        self._measure(raw)
+        return self._total(raw)
+
+    def _total(self, raw: Tensor) -> Tensor:
+        mean = self._average(self.loss.rows(raw.to(self.dtype), self.y))
+        self.mean = mean.detach()
+        return mean.sum()
 
     def gradient(self, raw: Tensor) -> Tensor:  # (M, b, n_outputs) -> the same
+        self._measure(raw)
         closed = self.loss.slopes(raw, self.y)
         if closed is None:
             with torch.enable_grad():
                 leaf = raw.detach().requires_grad_()
-                (slopes,) = torch.autograd.grad(self(leaf), leaf)
+                (slopes,) = torch.autograd.grad(self._total(leaf), leaf)
             return slopes
         losses, slopes = closed
-        self._keep(losses, raw)
+        self.mean = self._average(losses)
         if self.weight is None:
             return slopes.div_(slopes.shape[1])
         return slopes.mul_(self._share.unsqueeze(-1))

@@ -139,7 +139,7 @@ def test_the_objectives_derivative_is_autograds(loss, n_outputs, y, weighted):
     weight = torch.from_numpy(RNG.random((2, 30))) if weighted else None
     raw = torch.from_numpy(RAW[..., :n_outputs].copy())
     by_formula = Objective(loss, y, weight, torch.float64, track_metric=True)
-    gradient = by_formula.gradient(raw)
+    gradient = by_formula.gradient(raw.clone())  # which it overwrites
     leaf = raw.clone().requires_grad_()
     by_autograd = Objective(loss, y, weight, torch.float64, track_metric=True)
     (expected,) = torch.autograd.grad(by_autograd(leaf), leaf)
