@@ -106,7 +106,8 @@ except ModuleNotFoundError as error:
 
 
 def test_the_command_takes_what_its_modules_take():
-    from combutab.cli import _commands, _compare, _evaluate, _synth
+    from combutab.cli import _commands, _compare, _evaluate
+    from combutab.cli.synth import _synth
     from combutab.model_selection import BASELINES, DEFAULT_ACTIVATIONS
 
     modules = {"compare": _compare, "synth": _synth, "sample": _synth, "evaluate": _evaluate}

@@ -168,10 +168,10 @@ def test_the_layers_have_no_cycle():
         ("combutab.activations._combu", "import combutab"),
         ("combutab.training._loop", "def f():\n    from combutab.nn import StackedMLP"),
         ("combutab.training._loop", "if TYPE_CHECKING:\n    from combutab.nn import StackedMLP"),
-        ("combutab.evaluation._ranks", "import combutab.model_selection"),
+        ("combutab.evaluation.stats._ranks", "import combutab.model_selection"),
         ("combutab.estimators._base", "from combutab.model_selection import METRICS"),
         ("combutab.estimators._base", "from combutab.generators import CTGAN"),
-        ("combutab.estimators._base", "from combutab.nn._mlp import StackedMLP"),
+        ("combutab.estimators._base", "from combutab.nn.networks._mlp import StackedMLP"),
         ("combutab.estimators._base", "from combutab.nn import _mlp"),
         ("combutab.plotting", "import combutab.cli"),
         ("combutab._random", "from combutab._device import Precision"),
@@ -185,10 +185,14 @@ def test_a_wrong_arrow_is_found(module, source):
 @pytest.mark.parametrize(
     ("module", "is_package", "source"),
     [
-        ("combutab.nn._mlp", False, "from combutab.activations import CombU"),
-        ("combutab.nn._mlp", False, "from combutab.nn._layers import StackedLinear"),
+        ("combutab.nn.networks._mlp", False, "from combutab.activations import CombU"),
+        ("combutab.nn.networks._mlp", False, "from combutab.nn._layers import StackedLinear"),
         ("combutab.evaluation", True, "from ._ranks import summarise"),
-        ("combutab.evaluation._ranks", False, "from ._intervals import Interval\nimport scipy"),
+        (
+            "combutab.evaluation.stats._ranks",
+            False,
+            "from ._intervals import Interval\nimport scipy",
+        ),
         ("combutab.training._loop", False, "from combutab._random import derive"),
         ("combutab", True, "from combutab.estimators import load"),
     ],
@@ -208,7 +212,7 @@ def test_activations_need_torch_alone():
 
 @pytest.mark.parametrize("folder", ["benchmarks", "examples"])
 def test_scripts_use_public_names_only(folder):
-    scripts = sorted((ROOT / folder).glob("*.py"))
+    scripts = sorted((ROOT / folder).rglob("*.py"))
     assert scripts
     for script in scripts:
         for name in imported_modules(script.read_text("utf-8"), script.stem):

@@ -21,8 +21,8 @@ from torch import nn
 from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor, StackedGridSearchCV
 from combutab import _random as random
 from combutab._random import Purpose
-from combutab.estimators import _streaming
-from combutab.estimators._streaming_memory import MemoryPlan
+from combutab.estimators.parquet import _fitting as _streaming
+from combutab.estimators.parquet._memory import MemoryPlan
 from combutab.nn import _dropout
 
 NO_PLACE = {"_random.py", "_noise.py"}  # they draw on behalf of others

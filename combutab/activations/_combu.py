@@ -9,10 +9,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from combutab.activations._kernels import Activation, Kernel, Vectors, kernel_of
-from combutab.activations._known import is_observed, known
-from combutab.activations._several import Scattered, Slices
 from combutab.activations._unitwise import UNITWISE
+from combutab.activations.kernels import (
+    Activation,
+    Kernel,
+    Scattered,
+    Slices,
+    Vectors,
+    is_observed,
+    kernel_of,
+    known,
+)
 
 Span = tuple[str, int, int]  # (name, start, length) along the feature axis
 DEFAULT_RATIOS = {"relu": 0.5, "elu": 0.25, "nlrelu": 0.25}

@@ -9,9 +9,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from combutab.activations._affine import Affine
-from combutab.activations._kernels import Activation, Kernel, Pointwise, Room, Torch, Vectors
-from combutab.activations._known import known
+from combutab.activations.kernels import (
+    Activation,
+    Affine,
+    Kernel,
+    Pointwise,
+    Room,
+    Torch,
+    Vectors,
+    known,
+)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from combutab.activations._kernels import (
+from combutab.activations.kernels import (
     HALF,
     Activation,
     Gradients,
@@ -20,10 +20,10 @@ from combutab.activations._kernels import (
     Vectors,
     above_zero,
     into,
+    known,
     sum_to,
     where_above,
 )
-from combutab.activations._known import known
 
 
 @dataclass(frozen=True)

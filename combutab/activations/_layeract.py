@@ -9,19 +9,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from combutab.activations._kernels import (
+from combutab.activations.kernels import (
     HALF,
     Activation,
     Gradients,
     Kernel,
     Pointwise,
     Room,
+    Standardize,
     Torch,
     Vectors,
     into,
+    known,
 )
-from combutab.activations._known import known
-from combutab.activations._standardize import Standardize
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from combutab.activations._combu import CombU
 from combutab.activations._elementwise import PReLU
-from combutab.activations._known import is_itself
+from combutab.activations.kernels import is_itself
 
 Moments = tuple[Tensor, Tensor]  # mean and variance, each of the shape of a per-feature tensor
 

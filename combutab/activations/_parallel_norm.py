@@ -7,10 +7,7 @@ from itertools import groupby
 
 from torch import Tensor
 
-from combutab.activations._kernels import HALF, Activation, Kernel
-from combutab.activations._known import known
-from combutab.activations._several import Slices
-from combutab.activations._standardize import Standardize
+from combutab.activations.kernels import HALF, Activation, Kernel, Slices, Standardize, known
 
 
 class _ParallelNorm(Activation):

@@ -7,11 +7,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from combutab.activations._affine import Affine
-from combutab.activations._kernels import HALF, Activation, Kernel, Vectors, kernel_of
-from combutab.activations._known import is_known, is_observed, known
 from combutab.activations._moments import moments
 from combutab.activations._registry import make_activation
+from combutab.activations.kernels import (
+    HALF,
+    Activation,
+    Affine,
+    Kernel,
+    Vectors,
+    is_known,
+    is_observed,
+    kernel_of,
+    known,
+)
 
 
 @known()

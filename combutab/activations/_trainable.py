@@ -8,8 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from combutab.activations._kernels import HALF, Activation, along
-from combutab.activations._known import known
+from combutab.activations.kernels import HALF, Activation, along, known
 
 
 @known()

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from combutab.cli._console import interruptible
-from combutab.cli._kept import Identifiers, MinFrequency, ShownFrequency
+from combutab.cli.synth._kept import Identifiers, MinFrequency, ShownFrequency
 
 _SEEDS = 2**32 - 1
 # BASELINES and DEFAULT_ACTIVATIONS of model_selection, which to import would take seconds

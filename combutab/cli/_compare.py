@@ -23,9 +23,9 @@ from combutab.cli._console import (
     one_line_warnings,
     say,
 )
-from combutab.cli._names import find_columns
-from combutab.cli._outputs import cannot_write, check_file_with_folder, check_folder
-from combutab.cli._reading import Reading, lost_zeros, tell_of_odd_columns
+from combutab.cli.tables._names import find_columns
+from combutab.cli.tables._outputs import cannot_write, check_file_with_folder, check_folder
+from combutab.cli.tables._reading import Reading, lost_zeros, tell_of_odd_columns
 from combutab.datasets import make_formula, split_target
 from combutab.model_selection import (
     ActivationComparison,

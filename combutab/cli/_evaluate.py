@@ -22,12 +22,12 @@ from combutab.cli._console import (
     say,
     warn,
 )
-from combutab.cli._forms import Forms, read_file
-from combutab.cli._kept import read_frequency
-from combutab.cli._made import read_made
-from combutab.cli._names import find_columns, instead
-from combutab.cli._outputs import cannot_write, check_file
-from combutab.cli._reading import Reading, tell_of_odd_columns
+from combutab.cli.synth._kept import read_frequency
+from combutab.cli.synth._made import read_made
+from combutab.cli.tables._forms import Forms, read_file
+from combutab.cli.tables._names import find_columns, instead
+from combutab.cli.tables._outputs import cannot_write, check_file
+from combutab.cli.tables._reading import Reading, tell_of_odd_columns
 
 if TYPE_CHECKING:
     from combutab.reports import SyntheticEvaluation

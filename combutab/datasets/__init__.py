@@ -1,11 +1,14 @@
 """Tables to train on: from files, formulas, the AI Feynman equations and OpenML."""
 
-from ._expressions import parse_formula
-from ._feynman import list_feynman, load_feynman
-from ._files import TableError, read_table, split_target
-from ._formulas import FORMULAS, make_formula
-from ._openml import Dataset, load_openml
-from ._openml_registry import list_openml
+from combutab.datasets._files import TableError, read_table, split_target
+from combutab.datasets.formulas import (
+    FORMULAS,
+    list_feynman,
+    load_feynman,
+    make_formula,
+    parse_formula,
+)
+from combutab.datasets.openml import Dataset, list_openml, load_openml
 
 __all__ = [
     "FORMULAS",

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ._excel import ENDINGS, read_excel
-from ._nearest import nearest
+from combutab.datasets._excel import ENDINGS, read_excel
+from combutab.datasets._nearest import nearest
 
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 _EXTENSIONS = (*_SEPARATORS, ".parquet", *ENDINGS)

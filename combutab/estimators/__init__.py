@@ -2,9 +2,9 @@
 
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
-from combutab.estimators._prefitted import FitHandout, FitOutcome, TrainedFit
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._together import FitTask, fit_stacked
+from combutab.estimators.fitting import FitHandout, FitOutcome, TrainedFit
 
 __all__ = [
     "BaseMLP",

@@ -16,21 +16,21 @@ from sklearn.utils.metaestimators import available_if
 
 from combutab._device import Precision, mind_forks, resolve_device
 from combutab._random import Purpose, derive, seed_from
-from combutab.estimators._class_weights import check_weights
-from combutab.estimators._continued import check_settled
-from combutab.estimators._data import (
+from combutab.estimators.fitted import Fitted, learned, warn_unfinished
+from combutab.estimators.fitting import (
+    Job,
     Prepared,
     check_given,
+    check_settled,
+    check_weights,
     concatenated,
     encoded_rows,
+    initial_states,
     split_rows,
+    take_over,
+    train_jobs,
     weighted_rows,
 )
-from combutab.estimators._fitted import Fitted
-from combutab.estimators._initial import initial_states
-from combutab.estimators._jobs import Job, train_jobs
-from combutab.estimators._outcome import learned, warn_unfinished
-from combutab.estimators._prefitted import take_over
 from combutab.nn import Member, MLPSpec, NetworkSpec
 from combutab.training import PER_STEP, MemberPlan, MemberResult, MemberStart, uninterrupted
 

@@ -21,10 +21,9 @@ from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 
 from combutab._fields import kind
 from combutab._model_files import loadable
-from combutab.estimators._class_weights import check_class_weight, weights_of_classes
 from combutab.estimators._docs import document
-from combutab.estimators._streaming import StreamedMLP
-from combutab.estimators._streaming_targets import LabelCounts, TargetLearner
+from combutab.estimators.fitting import check_class_weight, weights_of_classes
+from combutab.estimators.parquet import LabelCounts, StreamedMLP, TargetLearner
 from combutab.nn import ActivationSpec
 from combutab.training import BinaryCrossEntropy, Callback, CrossEntropy, Loss
 

@@ -15,8 +15,7 @@ from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOp
 
 from combutab._device import PRECISIONS, Precision, resolve_device
 from combutab.constructions import ConstructedNetwork
-from combutab.estimators._continued import settled
-from combutab.estimators._initial import check_initial, initial_widths
+from combutab.estimators.fitting import check_initial, initial_widths, settled
 from combutab.nn import (
     INITIALISATIONS,
     NORMALIZATIONS,

@@ -17,9 +17,8 @@ from sklearn.utils.validation import _check_y, column_or_1d
 from combutab._fields import kind, number, pair, several, text
 from combutab._model_files import loadable
 from combutab.estimators._docs import document
-from combutab.estimators._streaming import StreamedMLP
-from combutab.estimators._streaming_targets import TargetLearner, TargetMoments
-from combutab.estimators._targets import as_numbers
+from combutab.estimators.fitting import as_numbers
+from combutab.estimators.parquet import StreamedMLP, TargetLearner, TargetMoments
 from combutab.nn import ActivationSpec
 from combutab.preprocessing import Moments, RunningMoments, binary_unit
 from combutab.training import Callback, GaussianNLL, Loss, Pinball, make_regression_loss

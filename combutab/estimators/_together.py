@@ -12,8 +12,7 @@ from typing import Any
 from sklearn import get_config
 
 from combutab.estimators._base import BaseMLP
-from combutab.estimators._jobs import Job, train_jobs
-from combutab.estimators._prefitted import FitOutcome
+from combutab.estimators.fitting import FitOutcome, Job, train_jobs
 from combutab.training import Callback, MemberResult
 
 

@@ -15,14 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from combutab._device import resolve_device
 from combutab._random import seed_from
-from combutab.generators._conditions import read_conditions, read_each
 from combutab.generators._constraints import check_tries
 from combutab.generators._contract import Generator
 from combutab.generators._errors import fall_short
-from combutab.generators._fitting import fit_generators
 from combutab.generators._records import NetworkT
 from combutab.generators._saving import load_generator, save_generator
-from combutab.generators._wanted import Points, write_each
+from combutab.generators.sampling import Points, read_conditions, read_each, write_each
+from combutab.generators.training import fit_generators
 
 
 class BaseGenerator(BaseEstimator, Generator[NetworkT]):

@@ -25,8 +25,8 @@ from combutab.generators._records import (
     TableRows,
     make_spans,
 )
-from combutab.generators._sampling import Sampler
 from combutab.generators._validation import EnergyDistance
+from combutab.generators.sampling import Sampler
 from combutab.nn import (
     ActivationSpec,
     Member,

@@ -28,7 +28,7 @@ from combutab._model_files import (
 from combutab._safe_files import reading
 from combutab.generators._contract import Generator
 from combutab.generators._records import make_spans
-from combutab.generators._sampling import FREE
+from combutab.generators.sampling import FREE
 
 _LONG = whole(0, 2**62)
 _FITTED = {

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from combutab.generators._records import NetworkT, TableRows
-from combutab.generators._sampling import Sampler
+from combutab.generators.sampling import Sampler
 from combutab.nn import StackedNetwork
 
 MAX_ROWS = 1000  # held out

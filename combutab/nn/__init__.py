@@ -3,12 +3,6 @@
 from combutab.nn._activation import ActivationSpec, StackedActivation, build_activation
 from combutab.nn._activation_check import check_activation
 from combutab.nn._dropout import MaskMaker
-from combutab.nn._generative import (
-    StackedCritic,
-    StackedGenerator,
-    StackedRowDecoder,
-    StackedRowEncoder,
-)
 from combutab.nn._inputs import StackedInputs
 from combutab.nn._layers import (
     INITIALISATIONS,
@@ -17,14 +11,23 @@ from combutab.nn._layers import (
     StackedLinear,
     StackedNorm,
 )
-from combutab.nn._mlp import MLPSpec, StackedMLP
-from combutab.nn._network import ChainNetwork, TableNetwork
-from combutab.nn._penalty import frozen, gradient_penalty
-from combutab.nn._span_columns import SpanColumns
-from combutab.nn._spans import RowSpans
-from combutab.nn._spec import NetworkSpec
 from combutab.nn._stack import Member, StackedNetwork, check_proxy_norm, fill_gradients
 from combutab.nn.engine import Chain, PenaltyPass, Scratch
+from combutab.nn.networks import (
+    ChainNetwork,
+    MLPSpec,
+    NetworkSpec,
+    RowSpans,
+    SpanColumns,
+    StackedCritic,
+    StackedGenerator,
+    StackedMLP,
+    StackedRowDecoder,
+    StackedRowEncoder,
+    TableNetwork,
+    frozen,
+    gradient_penalty,
+)
 
 __all__ = [
     "INITIALISATIONS",

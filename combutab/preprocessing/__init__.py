@@ -1,14 +1,21 @@
 """From tables to the arrays of a network, and back."""
 
 from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
-from combutab.preprocessing._identifiers import Identifiers, find_identifiers
-from combutab.preprocessing._mode_columns import CategoryColumn, IdentifierColumn, NumberColumn
-from combutab.preprocessing._mode_layout import ModeTable, RowLayout, RowSpan
-from combutab.preprocessing._modes import ModeEncoder
 from combutab.preprocessing._moments import Moments, RunningMoments, binary_unit
 from combutab.preprocessing._odd_columns import OddColumn, odd_columns
 from combutab.preprocessing._parquet import ParquetTable, RowGroup
 from combutab.preprocessing._task import infer_task
+from combutab.preprocessing.modes import (
+    CategoryColumn,
+    IdentifierColumn,
+    Identifiers,
+    ModeEncoder,
+    ModeTable,
+    NumberColumn,
+    RowLayout,
+    RowSpan,
+    find_identifiers,
+)
 
 __all__ = [
     "CategoryColumn",

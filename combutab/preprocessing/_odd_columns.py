@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from combutab.preprocessing._identifiers import find_identifiers
+from combutab.preprocessing.modes import find_identifiers
 
 _MOST = 0.9  # of the values are numbers, or dates
 _MANY = 0.5  # of them are numbers, where the rest are all the same

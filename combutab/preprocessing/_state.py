@@ -11,8 +11,8 @@ import pandas as pd
 from combutab._fields import check_fields, choice, kind, nullable, optional, pair, several, whole
 from combutab.preprocessing._categories import CategoryMap, Key
 from combutab.preprocessing._columns import Kind
-from combutab.preprocessing._mode_values import read_duration, read_moment, read_number
 from combutab.preprocessing._numeric import Method, NumericScaler
+from combutab.preprocessing.modes import read_duration, read_moment, read_number
 
 if TYPE_CHECKING:
     from combutab.preprocessing._encoder import TableEncoder

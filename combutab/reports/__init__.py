@@ -1,8 +1,7 @@
 """Reports: what was found, as a page that a person reads."""
 
-from ._synthetic import SyntheticEvaluation, evaluate_synthetic
-from ._verdict import Finding
-from ._write import render_report, write_report
+from combutab.reports._write import render_report, write_report
+from combutab.reports.synthetic import Finding, SyntheticEvaluation, evaluate_synthetic
 
 __all__ = [
     "Finding",

@@ -6,9 +6,7 @@ import os
 
 from combutab._whole_files import whole_file
 from combutab.model_selection import ActivationComparison
-
-from ._synthetic import SyntheticEvaluation
-from ._synthetic_page import synthetic_page
+from combutab.reports.synthetic import SyntheticEvaluation, synthetic_page
 
 
 def render_report(found: SyntheticEvaluation | ActivationComparison) -> str:
@@ -29,7 +27,7 @@ def render_report(found: SyntheticEvaluation | ActivationComparison) -> str:
     if isinstance(found, SyntheticEvaluation):
         return synthetic_page(found)
     if isinstance(found, ActivationComparison):
-        from ._comparison_page import comparison_page
+        from combutab.reports.comparison import comparison_page
 
         return comparison_page(found)
     raise TypeError(

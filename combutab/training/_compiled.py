@@ -47,7 +47,7 @@ def compiled(*, device: str = "cuda", backend: str = "inductor") -> Iterator[Non
     fits make up for.
 
     NOTE: off by default, because it has run on a CPU only. Before that changes,
-    ``benchmarks/speed_gpu.py`` has to show on a GPU that it is faster.
+    ``benchmarks/speed/gpu.py`` has to show on a GPU that it is faster.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """One browser for all tests of a session, or of a worker of pytest-xdist."""
 
 import pytest
-from browser import start_browser
+
+from tests.reports.browser import start_browser
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pandas as pd
 
 from combutab._random import Purpose, derive
 from combutab.generators._contract import Generator
-from combutab.generators._sampling import FREE
+from combutab.generators.sampling import FREE
 
 _TRIES = 5000  # more rows than are asked for, to look for those that meet conditions
 

@@ -11,9 +11,9 @@ import pandas as pd
 import torch
 
 from combutab.generators._base import BaseGenerator
-from combutab.generators._ctgan import CTGAN
-from combutab.generators._tvae import TVAE
+from combutab.generators.gan import CTGAN
 from combutab.generators.sdv._rows import rows_that_meet
+from combutab.generators.vae import TVAE
 from combutab.nn import ActivationSpec
 from combutab.preprocessing import NumberColumn
 

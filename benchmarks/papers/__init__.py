@@ -1,0 +1,1 @@
+"""The studies of the four papers, a folder each."""

@@ -1,0 +1,188 @@
+"""The numbers of a study's report: cells, average ranks, and the comparison with the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from benchmarks.papers.combu.expected import ACTIVATIONS, AVERAGE_RANK, METRICS, TASK_METRICS, Table
+from combutab.evaluation import mean_ranks
+
+REQUIRED = ("protocol", "data", "task", "activation", "split", "seed", "error")
+CELL = ["protocol", "data", "task", "metric", "activation"]
+PROTOCOLS = ("paper", "sound", "sound-ungrouped")  # others follow as they come
+POOLED = 2.0  # a cell is reproduced within so many pooled standard deviations
+
+
+def check_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with ``error`` as text, "" where the fit succeeded."""
+    lacking = [column for column in REQUIRED if column not in rows.columns]
+    if lacking:
+        raise ValueError(f"the study's rows have no column {', '.join(lacking)}")
+    if rows.empty:
+        raise ValueError("the study has no rows; run it first")
+    unknown = set(rows["task"]) - set(TASK_METRICS)
+    if unknown:
+        raise ValueError(f"task must be one of {', '.join(TASK_METRICS)}, got {sorted(unknown)}")
+    return rows.assign(error=rows["error"].astype(object).fillna("").astype(str).str.strip())
+
+
+def order_activations(present: Sequence[str]) -> list[str]:
+    """Put the paper's seven first, in its order; the others follow as they came."""
+    names = list(dict.fromkeys(present))
+    return [name for name in ACTIVATIONS if name in names] + [
+        name for name in names if name not in ACTIVATIONS
+    ]
+
+
+def make_cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average the runs of every protocol, data set, metric and activation, in the paper's units.
+
+    Where there are several splits, the seeds of a split are averaged first and the standard
+    deviation is over splits; on one split it is over the runs.
+
+    Returns
+    -------
+    DataFrame, one row a cell
+        The columns of ``CELL``; ``runs`` and ``failed``, counts of networks; ``splits``; ``mean``,
+        ``sd`` (ddof 1) and ``sd0`` (ddof 0), which are NaN where a run failed: the mean of those
+        that did not fail would flatter.
+    """
+    table = []
+    keys = ["protocol", "data", "task", "activation"]
+    for key, fits in rows.groupby(keys, sort=False):
+        protocol, data, task, activation = key
+        for metric in TASK_METRICS[task]:
+            scores = METRICS[metric].scale * fits[metric].astype(np.float64)
+            failed = int(((fits["error"] != "") | ~np.isfinite(scores)).sum())
+            splits = fits["split"].nunique()
+            units = scores if splits == 1 else scores.groupby(fits["split"]).mean()
+            cell = dict(zip(CELL, (protocol, data, task, metric, activation), strict=True))
+            cell |= {"runs": len(fits), "failed": failed, "splits": splits}
+            cell |= {"mean": np.nan, "sd": np.nan, "sd0": np.nan}
+            if not failed:
+                cell |= {"mean": units.mean(), "sd": units.std(ddof=1)}
+                cell["sd0"] = units.std(ddof=0) if len(units) > 1 else np.nan
+            table.append(cell)
+    return pd.DataFrame(table)
+
+
+def sort_cells(cells: pd.DataFrame, table: Table | None) -> pd.DataFrame:
+    """Order cells as the paper does, whatever order the rows came in."""
+    order = {
+        "protocol": PROTOCOLS,
+        "data": () if table is None else table.data,
+        "metric": METRICS,
+        "activation": ACTIVATIONS,
+    }
+    places = {}
+    for column, names in order.items():
+        known = dict.fromkeys([*names, *cells[column]])
+        places[column] = cells[column].map({name: i for i, name in enumerate(known)})
+    return cells.loc[pd.DataFrame(places).sort_values(list(order)).index].reset_index(drop=True)
+
+
+def scores_by_data(
+    cells: pd.DataFrame, metric: str, activations: Sequence[str]
+) -> tuple[pd.DataFrame, list[str]]:
+    """One protocol's means as data sets x activations, and the data sets that lack an activation.
+
+    NaN where a run failed.
+    """
+    part = cells[(cells["metric"] == metric) & cells["activation"].isin(activations)]
+    data = list(dict.fromkeys(part["data"]))
+    mean, runs = (
+        part.pivot(index="data", columns="activation", values=column).reindex(
+            index=data, columns=list(activations)
+        )
+        for column in ("mean", "runs")
+    )
+    whole = runs.notna().all(axis=1)
+    return mean[whole].astype(np.float64), [name for name in data if not whole[name]]
+
+
+def failed_last(scores: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Put a number worse than all others of the row where a run failed, for ranks."""
+    if METRICS[metric].greater_is_better:
+        worst = scores.min(axis=1) - 1.0
+    else:
+        worst = 2.0 * scores.max(axis=1) + 1.0
+    # rounded: equal means may differ by the order in which they were summed, and are ties
+    return scores.apply(lambda column: column.fillna(worst)).fillna(0.0).round(12)
+
+
+def rank_activations(scores: pd.DataFrame, metric: str) -> pd.Series:
+    """Average the ranks over data sets: 1 is best, ties share their mean, failures come last."""
+    return mean_ranks(
+        failed_last(scores, metric), greater_is_better=METRICS[metric].greater_is_better
+    )
+
+
+def compare_with_paper(cells: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
+    """Put the paper's number beside each of our cells.
+
+    Returns
+    -------
+    DataFrame, one row a cell
+        That of `make_cells`, ``unit``, ``paper_mean``, ``paper_sd``, ``note`` (all of the paper's
+        table), ``difference`` (ours less the paper's), ``pooled_sd`` (root of the mean of the two
+        variances), ``reproduced``: whether the difference is at most 2 pooled standard deviations
+        (and half a unit of the last digit that the paper prints), and ``reproduced_ddof0``, the
+        same with our standard deviation over n. Both are missing where either side has no mean or
+        no standard deviation.
+    """
+    paper = expected[expected["data"] != AVERAGE_RANK].rename(
+        columns={"mean": "paper_mean", "sd": "paper_sd"}
+    )
+    keys = ["data", "task", "metric", "activation"]
+    table = cells.merge(paper[[*keys, "paper_mean", "paper_sd", "note"]], on=keys, how="left")
+    table.insert(5, "unit", [METRICS[metric].unit for metric in table["metric"]])
+    table["difference"] = table["mean"] - table["paper_mean"]
+    rounding = [0.5 * 10.0 ** -METRICS[metric].decimals for metric in table["metric"]]
+    for sd, column in (("sd", "reproduced"), ("sd0", "reproduced_ddof0")):
+        pooled = np.sqrt((table[sd] ** 2 + table["paper_sd"] ** 2) / 2.0)
+        if sd == "sd":
+            table["pooled_sd"] = pooled
+        within = table["difference"].abs() <= POOLED * pooled + rounding
+        table[column] = within.astype("boolean").mask((pooled + table["difference"]).isna())
+    table["note"] = table["note"].fillna("")
+    return table
+
+
+def count_reproduced(comparison: pd.DataFrame, column: str = "reproduced") -> pd.DataFrame:
+    """Count the cells that could be compared, and those reproduced, by data set and metric."""
+    compared = comparison[comparison[column].notna()]
+    groups = compared.groupby(["protocol", "data", "metric"], sort=False)[column]
+    return groups.agg(reproduced="sum", compared="count").astype(int).reset_index()
+
+
+def rank_correlations(comparison: pd.DataFrame) -> pd.DataFrame:
+    """Kendall's tau-b and Spearman's rho between our order of the activations and the paper's.
+
+    Over the activations that both have; a row with fewer than 3 of them is left out, and a
+    coefficient is NaN where one side ties them all.
+    """
+    both = comparison.dropna(subset=["mean", "paper_mean"])
+    table = []
+    for key, row in both.groupby(["protocol", "data", "metric"], sort=False):
+        if len(row) < 3:
+            continue
+        tied = row["mean"].nunique() == 1 or row["paper_mean"].nunique() == 1
+        kendall = np.nan if tied else stats.kendalltau(row["mean"], row["paper_mean"]).statistic
+        spearman = np.nan if tied else stats.spearmanr(row["mean"], row["paper_mean"]).statistic
+        names = dict(zip(("protocol", "data", "metric"), key, strict=True))
+        table.append({**names, "n": len(row), "kendall": kendall, "spearman": spearman})
+    return pd.DataFrame(table, columns=["protocol", "data", "metric", "n", "kendall", "spearman"])
+
+
+def scale_by_all_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """Restate regression errors in units of the target's standard deviation over all rows.
+
+    The study scales the target by its training rows; scaling before the split, which the paper's
+    words allow too, divides by the standard deviation over all rows instead.
+    """
+    ratio = rows["target_std_train"].astype(np.float64) / rows["target_std_all"].astype(np.float64)
+    return rows.assign(mae=rows["mae"] * ratio, mse=rows["mse"] * ratio**2)

@@ -1,0 +1,1 @@
+"""The studies on the LayerAct paper: robustness, statistics, shape."""

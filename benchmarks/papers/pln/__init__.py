@@ -1,0 +1,1 @@
+"""The studies on the PLN paper: approximation, depth, normalisation."""

@@ -1,0 +1,1 @@
+"""The studies on the Proxy Normalization paper: random networks, training."""

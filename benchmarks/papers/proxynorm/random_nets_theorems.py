@@ -1,0 +1,87 @@
+"""Theorems 2 and 3 of the Proxy Normalization paper, checked channel by channel in float64.
+
+Theorem 2: instance normalisation leaves P1 = P2 = P4 = 0 and P3 = 1 in each channel, whatever came
+before. Theorem 3: what ProxyNorm gives has P1 = 0 and P = 1 in each channel if what it is given is
+standard normal there (its conditions i and ii say as much of the mean and variance); other
+distributions of mean 0 and variance 1 show what happens where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+from benchmarks.papers.proxynorm.random_nets_model import SPREAD, Layer, Net, walk
+from combutab.activations import ProxyNorm
+from combutab.evaluation import power_decomposition
+
+CONSTRAINTS = {"P": 1.0, "P1": 0.0, "P2": 0.0, "P3": 1.0, "P4": 0.0}  # Theorem 2
+PHIS = ("relu", "elu", "gelu", "swish", "tanh", "combu")
+N_PROXY = 256  # ProxyNorm's default
+LAWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "normal": stats.norm.ppf,
+    "uniform": stats.uniform(-np.sqrt(3), 2 * np.sqrt(3)).ppf,
+    "Laplace": stats.laplace(scale=np.sqrt(0.5)).ppf,
+}
+
+
+def theorem2(net: Net, draw: int, *, dtype: torch.dtype, eps: float) -> dict[str, float]:
+    """How far each term is from what the theorem says, at most over depths and channels."""
+    worst = dict.fromkeys(CONSTRAINTS, 0.0)
+
+    def see(depth: int, norm: str, step: nn.Module, x: Tensor, layer: Layer, phi: nn.Module):
+        power = power_decomposition(step, x, dim=1, per_channel=True, batch_size=len(x))
+        for term, value in CONSTRAINTS.items():
+            errors = (power[term] - value).abs().to_numpy()
+            worst[term] = float(np.max([worst[term], *errors]))  # NaN stays
+
+    walk(net, draw, see, dtype=dtype, eps=eps)
+    return worst
+
+
+@torch.no_grad()
+def theorem3(
+    phi: str, law: str, *, n_points: int, n_proxy: int, draw: int, width: int = 16
+) -> dict[str, float]:
+    """How far P1 is from 0 and P from 1 in what ProxyNorm gives, at most over channels.
+
+    The channels differ in gamma and beta; each is given the same ``n_points`` points, uniform in
+    probability under the law and of mean 0 and variance 1. ``n_proxy`` is ProxyNorm's n_samples,
+    which matters where phi's moments have no closed form.
+    """
+    points = LAWS[law]((np.arange(n_points) + 0.5) / n_points)
+    points = torch.from_numpy((points - points.mean()) / points.std())
+    step = ProxyNorm(phi, width, eps=0.0, proxy_params=False, n_samples=n_proxy).double()
+    generator = torch.Generator().manual_seed(draw)
+    gamma, beta = torch.randn(2, width, generator=generator, dtype=torch.float64) * SPREAD
+    step.gamma.copy_(1 + gamma)
+    step.beta.copy_(beta)
+    y = points.unsqueeze(1).expand(-1, width)
+    power = power_decomposition(step, y, layers="-", per_channel=True, batch_size=n_points)
+    return {"P1": float(power["P1"].max()), "P": float((power["P"] - 1).abs().max())}
+
+
+def check_theorems(nets: dict[str, Net], draws: int, n_points: int) -> pd.DataFrame:
+    """All checks: ``theorem``, ``case``, ``draw``, ``term``, ``error``.
+
+    ``nets`` has a net with IN for each precision, "float64" (without a stability constant) and
+    "float32" (with the paper's).
+    """
+    rows = []
+    for draw in range(draws):
+        settings = {"float64": (torch.float64, 0.0), "float32": (torch.float32, 1e-6)}
+        for name, net in nets.items():
+            dtype, eps = settings[name]
+            for term, error in theorem2(net, draw, dtype=dtype, eps=eps).items():
+                rows.append((2, f"{name}, eps {eps:g}", draw, term, error))
+        for phi in PHIS:
+            for law, n_proxy in [*((law, N_PROXY) for law in LAWS), ("normal", n_points)]:
+                found = theorem3(phi, law, n_points=n_points, n_proxy=n_proxy, draw=draw)
+                case = f"{phi}, {law}" + f", proxy of {n_proxy}" * (n_proxy != N_PROXY)
+                rows += [(3, case, draw, term, value) for term, value in found.items()]
+    return pd.DataFrame(rows, columns=["theorem", "case", "draw", "term", "error"])

@@ -1,0 +1,104 @@
+"""How long does it take to judge a synthetic table?
+
+Seconds of each evaluator on california_housing (a fifth of it held out, as many synthetic rows as
+there are to learn from), of the whole evaluation with its page, whose size is told, and of
+`privacy` on 100,000 rows x 20 columns of both kinds.
+
+    python -m benchmarks.speed.evaluation [--quick] [--data-home FOLDER]
+        [--out benchmarks/speed/results]
+
+--quick takes small made tables and needs no data set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import train_test_split
+
+from benchmarks.machine import describe_machine
+from benchmarks.outputs import write_table
+from combutab import TVAE
+from combutab.datasets import load_openml
+from combutab.evaluation import detection, fidelity, ml_efficacy, privacy
+from combutab.reports import evaluate_synthetic, render_report
+
+LEARNERS = ("linear", "decision_tree", "random_forest", "hist_gradient_boosting", "mlp")
+
+
+def make_table(n_rows: int, n_columns: int, seed: int) -> pd.DataFrame:
+    """Rows of as many numbers as categories, which hang together."""
+    rng = np.random.default_rng(seed)
+    common = rng.normal(size=n_rows)
+    table = {}
+    for j in range(n_columns):
+        values = common + rng.normal(size=n_rows)
+        table[f"c{j}"] = values if j % 2 else np.digitize(values, [-1.0, 0.0, 1.5]).astype(str)
+    return pd.DataFrame(table)
+
+
+def measure(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Seconds of each call."""
+    seconds = {}
+    for name, call in calls.items():
+        started = time.perf_counter()
+        call()
+        seconds[name] = time.perf_counter() - started
+        print(f"{name:48}{seconds[name]:9.2f} s", flush=True)
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small made tables")
+    parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
+    parser.add_argument("--out", type=Path, help="folder for speed_evaluation.csv")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        table, target, n_large, epochs = make_table(300, 4, 0), "c1", 500, 1
+    else:
+        data = load_openml("california_housing", data_home=arguments.data_home)
+        target, n_large, epochs = "median_house_value", 100_000, 20
+        table = data.X.assign(**{target: data.y})
+    train, test = train_test_split(table, test_size=0.2, random_state=0)
+    rows = TVAE(epochs=epochs, random_state=0).fit(train).sample(len(train), random_state=0)
+    large = [make_table(n_large, 20, seed) for seed in range(3)]
+    made = {"real_train": train, "synthetic": rows, "real_test": test, "target": target}
+
+    def learn(learner: str) -> Callable[[], Any]:
+        return lambda: ml_efficacy(**made, learners=[learner])
+
+    sources = {"synthetic": rows, "held-out": test}
+    pages = []
+    print(describe_machine(), end="\n\n")
+    print(f"{len(train)} real, {len(rows)} synthetic, {len(test)} held-out rows")
+    seconds = measure(
+        {
+            **{f"ml_efficacy, {learner}": learn(learner) for learner in LEARNERS},
+            "fidelity": lambda: fidelity(real=train, synthetic=sources),
+            "detection": lambda: detection(real=train, synthetic=sources),
+            "privacy": lambda: privacy(real_train=train, holdout=test, synthetic=rows),
+            "evaluate_synthetic and its page": lambda: pages.append(
+                render_report(evaluate_synthetic(**made))
+            ),
+            f"privacy, {n_large} rows x 20 columns": lambda: privacy(
+                real_train=large[0], holdout=large[1], synthetic=large[2], n_jobs=2
+            ),
+        }
+    )
+    size = len(pages[0].encode()) / 1024
+    print(f"{'the page':48}{size:9.0f} KiB")
+    if arguments.out:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        found = pd.Series({**seconds, "page, KiB": size}, name="seconds").round(2)
+        write_table(found, arguments.out / "speed_evaluation.csv", index_label="what")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""How do a fit's seconds and memory grow with rows, columns, categories and members?
+
+Every point is a fit in a process of its own, after a small one that loads all libraries; its peak
+memory is what the process takes above that, the table included. Epochs are fixed and few. The
+exponents are the slopes of the log-log fit over the upper half of each dimension's range, where
+what a fit costs at any size no longer rules: 1 is linear. The steepest slope between neighbouring
+points stands beside them.
+
+    python -m benchmarks.speed.scaling [--quick] [--dimensions rows ...]
+        [--out benchmarks/speed/results]
+
+Points of dimensions that are not measured stay in the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.machine import describe_machine
+from benchmarks.outputs import write_figure, write_table, write_text
+from combutab import MLPClassifier, MLPRegressor
+
+SIZES = {
+    "rows": (1_000, 10_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000),
+    "columns": (10, 30, 100, 300, 1_000, 3_000, 10_000),
+    "categories": (10, 100, 1_000, 10_000, 100_000, 300_000, 1_000_000),
+    "members": (1, 4, 16, 32, 64, 128, 256, 512),
+}
+QUICK = {"rows": (500, 1_000), "columns": (5, 10), "categories": (5, 50), "members": (1, 2)}
+WHAT = {
+    "rows": "rows of 20 float32 columns, one epoch",
+    "columns": "columns of 2,000 float32 rows, three epochs",
+    "categories": "categories of one text column, each at least twice in 2,000,000 rows, one epoch",
+    "members": "members of one estimator, 5,000 rows of 10 columns, three epochs",
+}
+CLEAR = Path("/proc/self/clear_refs")
+LONG_ENOUGH = 1.0  # seconds: a shorter fit is repeated
+MEASURES = {"seconds": "seconds of a fit", "megabytes": "peak memory, MB"}
+
+
+def make_rows(n: int, quick: bool) -> tuple[Any, Any, dict[str, Any]]:
+    """Rows of numbers, filled in pieces so that making them takes no more memory than they do."""
+    rng = np.random.default_rng(0)
+    X = np.empty((n, 20), dtype=np.float32)
+    for start in range(0, n, 100_000):
+        piece = X[start : start + 100_000]
+        piece[:] = rng.standard_normal(piece.shape, dtype=np.float32)
+    return X, X[:, 0] * X[:, 1], {"hidden_layer_sizes": (16,), "max_iter": 1}
+
+
+def make_columns(n: int, quick: bool) -> tuple[Any, Any, dict[str, Any]]:
+    """Many columns of few rows."""
+    X = np.random.default_rng(0).standard_normal((200 if quick else 2_000, n), dtype=np.float32)
+    return X, X[:, 0] + X[:, 1], {"hidden_layer_sizes": (16,), "max_iter": 3}
+
+
+def make_categories(n: int, quick: bool) -> tuple[Any, Any, dict[str, Any]]:
+    """A column of text, its categories all as frequent."""
+    n_rows = 500 if quick else 2_000_000
+    codes = np.random.default_rng(0).permutation(n_rows) % n
+    names = np.array([f"category {i}" for i in range(n)], dtype=object)
+    parameters = {"hidden_layer_sizes": (16,), "max_iter": 1, "batch_size": min(n_rows, 20_000)}
+    return pd.DataFrame({"text": names[codes]}), (codes % 7).astype(np.float32), parameters
+
+
+def make_members(n: int, quick: bool) -> tuple[Any, Any, dict[str, Any]]:
+    """A small table for many networks."""
+    X = np.random.default_rng(0).standard_normal((5_000, 10), dtype=np.float32)
+    return X, X[:, 0] * X[:, 1], {"hidden_layer_sizes": (32,), "max_iter": 3, "n_members": n}
+
+
+MAKERS: dict[str, Callable[[int, bool], tuple[Any, Any, dict[str, Any]]]] = {
+    "rows": make_rows,
+    "columns": make_columns,
+    "categories": make_categories,
+    "members": make_members,
+}
+
+
+def memory(field: str) -> int:
+    """Bytes that this process holds (VmRSS), or held at most (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(field)).split()[1])
+
+
+def measure(dimension: str, size: int, quick: bool) -> dict[str, float]:
+    """One point, in this process: seconds of a fit and its peak memory in MB."""
+    warnings.filterwarnings("ignore", category=UserWarning)
+    settings = {"n_iter_no_change": np.inf, "device": "cpu", "random_state": 0}
+    few, many = ["a", "b", "c"] * 200, [f"text {i % 60}" for i in range(600)]
+    small = pd.DataFrame({"x": np.arange(600.0), "few": few, "many": many})
+    for kind in (MLPRegressor, MLPClassifier):
+        kind(hidden_layer_sizes=(8,), max_iter=1, **settings).fit(small, small["x"] > 300)
+    before = memory("VmRSS") if CLEAR.exists() else 0
+    X, y, parameters = MAKERS[dimension](size, quick)
+    if CLEAR.exists():
+        CLEAR.write_text("5")  # the peak is counted from here on
+    seconds: list[float] = []
+    megabytes = np.nan
+    while not seconds or (sum(seconds) < LONG_ENOUGH and len(seconds) < 15 and not quick):
+        started = time.perf_counter()
+        MLPRegressor(**settings, **parameters).fit(X, y)
+        seconds.append(time.perf_counter() - started)
+        if CLEAR.exists() and len(seconds) == 1:
+            megabytes = (memory("VmHWM") - before) / 1e6
+    return {"seconds": float(np.median(seconds)), "megabytes": megabytes}
+
+
+def measure_apart(dimension: str, size: int, quick: bool) -> dict[str, float]:
+    """One point, in a new process."""
+    command = [sys.executable, "-m", "benchmarks.speed.scaling", "--point", dimension, str(size)]
+    done = subprocess.run(
+        command + ["--quick"] * quick, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def exponents(points: pd.DataFrame) -> pd.DataFrame:
+    """Slopes over the upper half of each dimension's logarithmic range, and the steepest step."""
+    rows = []
+    for dimension, part in points.groupby("dimension", sort=False):
+        part = part.sort_values("size")
+        size = np.log(part["size"].to_numpy(float))
+        upper = size >= (size[0] + size[-1]) / 2 - 1e-9
+        if upper.sum() < 2:
+            upper[-2:] = True
+        row: dict[str, Any] = {"dimension": dimension}
+        for name in MEASURES:
+            values = np.log(part[name].to_numpy(float))
+            row[name] = np.polyfit(size[upper], values[upper], 1)[0]
+            row[f"{name}, steepest"] = (np.diff(values) / np.diff(size)).max()
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("dimension")
+
+
+def plot(points: pd.DataFrame, slopes: pd.DataFrame) -> Any:
+    """Seconds above, memory below, one column a dimension; dashed: linear growth."""
+    from matplotlib.figure import Figure
+
+    dimensions = list(slopes.index)
+    figure = Figure(figsize=(3.4 * len(dimensions), 6.2), layout="constrained")
+    axes = figure.subplots(2, len(dimensions), squeeze=False)
+    colours = {"seconds": "#0072B2", "megabytes": "#D55E00"}  # Okabe and Ito's
+    for j, dimension in enumerate(dimensions):
+        part = points[points["dimension"] == dimension].sort_values("size")
+        for i, (name, label) in enumerate(MEASURES.items()):
+            panel = axes[i, j]
+            last = part.iloc[-1]
+            panel.loglog(part["size"], part[name], "o-", color=colours[name], clip_on=False)
+            linear = last[name] * part["size"] / last["size"]
+            shown = linear >= part[name].min() / 3
+            panel.loglog(part["size"][shown], linear[shown], "--", color="#777777", linewidth=1)
+            panel.set_title(f"{dimension}: exponent {slopes.loc[dimension, name]:.2f}", fontsize=11)
+            panel.set_xlabel(dimension)
+            panel.grid(alpha=0.3)
+            if j == 0:
+                panel.set_ylabel(label)
+    figure.suptitle("Growth of a fit on a CPU (dashed: linear)")
+    return figure
+
+
+def write(points: pd.DataFrame, slopes: pd.DataFrame, folder: Path) -> None:
+    """Write the points, a page and the figure."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_table(points, folder / "scaling.csv", index=False)
+    text = [f"# scaling\n\n{describe_machine()}\n"]
+    text.append("## Exponents\n\nSlope over the upper half of the range; 1 is linear.\n")
+    text.append(f"```\n{slopes.round(2).to_string()}\n```\n")
+    for dimension in slopes.index:
+        part = points[points["dimension"] == dimension].drop(columns="dimension")
+        table = part.to_string(index=False, float_format=lambda value: f"{value:.4g}")
+        text.append(f"## {dimension}\n\n{WHAT[dimension]}\n\n```\n{table}\n```\n")
+    write_text(folder / "scaling.md", "\n".join(text))
+    write_figure(plot(points, slopes), folder / "scaling.png", dpi=130)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="two small sizes a dimension")
+    parser.add_argument("--dimensions", nargs="+", choices=list(SIZES), default=list(SIZES))
+    parser.add_argument("--out", type=Path, help="folder for scaling.csv, .md and .png")
+    parser.add_argument("--point", nargs=2, metavar=("DIMENSION", "SIZE"), help="of one process")
+    arguments = parser.parse_args()
+    if arguments.point:
+        dimension, size = arguments.point
+        print(json.dumps(measure(dimension, int(size), arguments.quick)))
+        return
+    print(describe_machine())
+    sizes = QUICK if arguments.quick else SIZES
+    rows = []
+    for dimension in arguments.dimensions:
+        for size in sizes[dimension]:
+            point = measure_apart(dimension, size, arguments.quick)
+            rows.append({"dimension": dimension, "size": size, **point})
+            print(f"{dimension} {size}: {point['seconds']:.4g} s, {point['megabytes']:.4g} MB")
+    points = pd.DataFrame(rows)
+    file = arguments.out / "scaling.csv" if arguments.out else None
+    if file is not None and file.exists():
+        earlier = pd.read_csv(file)
+        points = pd.concat([earlier[~earlier["dimension"].isin(arguments.dimensions)], points])
+    order = {dimension: i for i, dimension in enumerate(SIZES)}
+    points = points.sort_values(
+        ["dimension", "size"], key=lambda c: c.map(order) if c.name == "dimension" else c
+    )
+    slopes = exponents(points)
+    print("\nExponents:\n", slopes.round(2).to_string(), sep="")
+    if arguments.out:
+        write(points, slopes, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""Conditions on the command line, such as ``city=A|B`` and ``age=30..50``."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import pandas as pd
+from pandas.api import types
+
+from combutab.cli._console import UserError
+from combutab.cli.tables._forms import Forms
+from combutab.cli.tables._names import instead
+from combutab.preprocessing import IdentifierColumn, ModeEncoder
+
+_FORMS = "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH"
+_ISO = "%Y-%m-%d"
+_DAY = pd.Timedelta(days=1) - pd.Timedelta(1, "ns")
+Parse = Callable[[str], tuple[Any, Any]]  # the first and the last value that a text stands for
+
+
+def read_conditions(
+    texts: Sequence[str], encoder: ModeEncoder, forms: Forms
+) -> dict[Any, list[Any] | tuple[Any, Any]]:
+    """Conditions as a generator's ``sample`` takes them; those that all rows meet are left out.
+
+    A condition is ``COLUMN=VALUE``, ``COLUMN=ONE|OTHER`` (nothing stands for a missing value) or
+    ``COLUMN=LOW..HIGH`` (numbers and dates; both ends included, and either may be left out). A day
+    stands for all times of that day.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    encoder : ModeEncoder
+        Fitted: it knows the columns and their values.
+    forms : Forms
+        Of the file's dates and truth values.
+
+    Raises
+    ------
+    UserError
+        If a condition is none of these, or names a column or value that there is not.
+
+    Examples
+    --------
+    >>> encoder = ModeEncoder().fit(pd.DataFrame({"age": [30, 40, 50], "city": list("aab")}))
+    >>> read_conditions(["age=35..", "city=b"], encoder, Forms())
+    {'age': (35, None), 'city': ['b']}
+    """
+    found: dict[Any, list[Any] | tuple[Any, Any]] = {}
+    seen = set()
+    for text in texts:
+        name, value = _split(text, encoder.schema_.keys)
+        j = [str(key) for key in encoder.schema_.keys].index(name)
+        if name in seen:
+            raise UserError(f"there are two conditions on {name!r}; join them: {_FORMS}")
+        seen.add(name)
+        key, column = encoder.schema_.keys[j], encoder.columns_[j]
+        if isinstance(column, IdentifierColumn):
+            raise UserError(
+                f"{name!r} holds identifiers, of which new ones are made; leave the condition out, "
+                "or say with --identifiers which columns hold some"
+            )
+        if key in encoder.categories_:
+            values = encoder.categories_[key]
+            chosen = _choose(name, value, values, forms)
+            if len(values) > 1:
+                found[key] = chosen
+        else:
+            found[key] = _numbers(name, value, column, forms)
+    return found
+
+
+def _split(text: str, columns: Iterable[Any]) -> tuple[str, str]:
+    """The name of a column and what is asked of it; of names with ``=`` in them, the longest."""
+    parts = text.split("=")
+    if len(parts) == 1:
+        raise UserError(f"a condition is {_FORMS}, got {text!r}")
+    known = [str(column) for column in columns]
+    for i in range(len(parts) - 1, 0, -1):
+        for name in ("=".join(parts[:i]), "=".join(parts[:i]).strip()):
+            if name in known:
+                return name, "=".join(parts[i:])
+    name = parts[0].strip()
+    raise UserError(f"--condition {text!r}: there is no column {name!r}; {instead(name, known)}")
+
+
+# ---- discrete columns --------------------------------------------------------------------------
+
+
+def _choose(name: str, text: str, values: list[Any], forms: Forms) -> list[Any]:
+    """The values of a discrete column that a text names."""
+    by_text = _by_text(values, forms.truth.get(name))
+    parse = _parser(name, values, forms)
+    whole = _look_up(text, by_text, parse, values)
+    if whole:
+        return whole
+    if parse is not None and ".." in text:
+        low, high = _ends(name, text, parse)
+        chosen = [v for v in values if v is not None and _inside(v, low, high)]
+        if chosen:
+            return chosen
+        raise UserError(f"no value of {name!r} lies in {text}; {instead(text, by_text)}")
+    chosen = []
+    for part in text.split("|"):
+        some = _look_up(part, by_text, parse, values) or _look_up(
+            part.strip(), by_text, parse, values
+        )
+        if not some:
+            shown = [each for each in by_text if each]
+            what = f"no value {part!r}" if part else "no missing values"
+            raise UserError(f"{name!r} has {what}; {instead(part, shown)}")
+        chosen += some
+    return list(dict.fromkeys(chosen))
+
+
+def _by_text(values: list[Any], truth: list[str] | None) -> dict[str, Any]:
+    words = {bool(i): word for i, word in enumerate(truth or ())}
+    return {
+        "" if v is None else words.get(v, str(v)) if isinstance(v, bool) else str(v): v
+        for v in values
+    }
+
+
+def _look_up(
+    text: str, by_text: dict[str, Any], parse: Parse | None, values: list[Any]
+) -> list[Any]:
+    """The values that a text stands for, which may be written in another way: ``3`` for 3.0."""
+    if text in by_text:
+        return [by_text[text]]
+    if all(isinstance(v, bool) for v in values if v is not None):
+        return [v for each, v in by_text.items() if each and each.casefold() == text.casefold()]
+    if parse is None:
+        return []
+    try:
+        low, high = parse(text)
+    except ValueError:
+        return []
+    return [v for v in values if v is not None and _inside(v, low, high)]
+
+
+def _inside(value: Any, low: Any, high: Any) -> bool:
+    return bool((low is None or low <= value) and (high is None or value <= high))
+
+
+def _parser(name: str, values: list[Any], forms: Forms) -> Parse | None:
+    """What reads a text as one of these values, where they are numbers or dates."""
+    present = [v for v in values if v is not None]
+    if present and all(isinstance(v, pd.Timestamp) for v in present):
+        return partial(_date, form=forms.dates.get(name), zone=present[0].tz)
+    if present and all(isinstance(v, int | float) and not isinstance(v, bool) for v in present):
+        return _number
+    return None
+
+
+# ---- continuous columns ------------------------------------------------------------------------
+
+
+def _numbers(name: str, text: str, column: Any, forms: Forms) -> list[Any] | tuple[Any, Any]:
+    """The range, or the values, of a continuous column that a text names."""
+    bounds = column.bounds
+    parse: Parse = _number
+    if types.is_datetime64_any_dtype(bounds.dtype):
+        parse = partial(_date, form=forms.dates.get(name), zone=bounds.iloc[0].tz)
+    elif types.is_timedelta64_dtype(bounds.dtype):
+        parse = _duration
+    parts = [part.strip() for part in text.split("|")]
+    if "" in parts and not column.missing:
+        raise UserError(
+            f"{name!r} has no missing values: ask for a range such as "
+            f"{_example(bounds, name, forms)}, or for a value"
+        )
+    if ".." in text:
+        if len(parts) > 1:
+            raise UserError(f"in the condition on {name!r}: {text} is no range; give one LOW..HIGH")
+        low, high = _ends(name, text, parse)
+        _refuse_beyond(name, text, low, high, bounds, forms)
+        return low, high
+    values = []
+    for part in parts:
+        low, high = _one(name, part, parse) if part else (None, None)
+        if part:
+            _refuse_beyond(name, part, low, high, bounds, forms)
+        if low != high:  # all times of a day
+            if len(parts) > 1:
+                raise UserError(
+                    f"in the condition on {name!r}: {text} has whole days; give a range of days, "
+                    "or make the column discrete with --discrete when the model is trained"
+                )
+            return low, high
+        values.append(low)
+    return list(dict.fromkeys(values))
+
+
+def _refuse_beyond(
+    name: str, text: str, low: Any, high: Any, bounds: pd.Series, forms: Forms
+) -> None:
+    if (low is not None and low > bounds.iloc[1]) or (high is not None and high < bounds.iloc[0]):
+        raise UserError(
+            f"no value of {name!r} lies in {text}: they lie in {_shown(bounds, name, forms)}"
+        )
+
+
+def _ends(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
+    first, last = (end.strip() for end in text.split("..", 1))
+    if not first and not last:
+        raise UserError(f"the range {text} of {name!r} has no ends; a condition is {_FORMS}")
+    low = _one(name, first, parse)[0] if first else None
+    high = _one(name, last, parse)[1] if last else None
+    if low is not None and high is not None and low > high:
+        raise UserError(f"the range {text} of {name!r} is empty")
+    return low, high
+
+
+def _one(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UserError(f"in the condition on {name!r}: {error}") from error
+
+
+def _number(text: str) -> tuple[Any, Any]:
+    try:
+        number: int | float = int(text)
+    except ValueError:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError(f"{text!r} is no number") from None
+    return number, number
+
+
+def _date(text: str, form: str | None, zone: Any) -> tuple[pd.Timestamp, pd.Timestamp]:
+    """A moment twice, or the first and the last one of a day."""
+    text = text.strip()
+    moment = None
+    for known in (form, form and form.split("%H")[0].rstrip(" T")):
+        if known and moment is None:
+            try:
+                moment = datetime.datetime.strptime(text, known)
+            except ValueError:
+                continue
+    try:
+        low = pd.Timestamp(moment or datetime.datetime.fromisoformat(text))
+    except ValueError:
+        examples = dict.fromkeys(
+            pd.Timestamp(2025, 1, 31).strftime(f) for f in (_ISO, form or _ISO)
+        )
+        raise ValueError(f"{text!r} is no date; write it as {' or '.join(examples)}") from None
+    if low.tz is None and zone is not None:
+        low = low.tz_localize(zone)
+    elif low.tz is not None and zone is None:
+        low = low.tz_convert("UTC").tz_localize(None)
+    return low, low if ":" in text else low + _DAY
+
+
+def _duration(text: str) -> tuple[pd.Timedelta, pd.Timedelta]:
+    try:
+        duration = pd.Timedelta(text.strip())
+    except ValueError:
+        raise ValueError(f"{text!r} is no duration; write it as '2 days 03:00:00'") from None
+    return duration, duration
+
+
+def _shown(bounds: pd.Series, name: str, forms: Forms) -> str:
+    """A range as a user would write it."""
+    form = forms.dates.get(name)
+    if form is not None:
+        bounds = bounds.dt.strftime(form)
+    return f"{bounds.iloc[0]}..{bounds.iloc[1]}"
+
+
+def _example(bounds: pd.Series, name: str, forms: Forms) -> str:
+    return f'"{name}={_shown(bounds, name, forms)}"'

@@ -1,0 +1,113 @@
+"""The training of `combutab synth`, which Ctrl-C may end before its time."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from combutab.cli._console import UserError, own_warnings
+from combutab.cli.tables._forms import ending
+
+
+def train_generator(
+    generator: Any, table: pd.DataFrame, discrete: Any, checkpoint: Path | None
+) -> bool:
+    """Fit a generator; whether Ctrl-C ended it, after an epoch at least.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If Ctrl-C came before an epoch was done.
+    UserError
+    """
+    interrupts: list[str] = []
+    show = warnings.showwarning
+
+    def note(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+        if "Training interrupted" in str(message):
+            interrupts.append(str(message))
+        else:
+            show(message, *args, **kwargs)
+
+    try:
+        with own_warnings():
+            warnings.filterwarnings("always", "Training interrupted", UserWarning)
+            warnings.showwarning = note
+            generator.fit(table, discrete_columns=discrete, checkpoint=checkpoint)
+    except (ValueError, OSError) as error:
+        raise UserError(str(error)) from error
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
+        raise UserError(
+            "the training takes more memory than there is; --drop columns of many values, or lower "
+            "--batch-size"
+        ) from error
+    return bool(interrupts)
+
+
+class Kept:
+    """What a training that Ctrl-C ends leaves, and where.
+
+    Parameters
+    ----------
+    generator : a model of combutab.generators
+    checkpoint : path, optional
+        That its training goes on from.
+    """
+
+    def __init__(self, generator: Any, checkpoint: Path | None) -> None:
+        self.generator, self.checkpoint = generator, checkpoint
+        self.interrupted = False
+        self._kept: list[str] = []
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """End what is done in here by an interrupt that says what is kept, if there was one.
+
+        Raises
+        ------
+        KeyboardInterrupt
+        """
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(self._told()) from None
+        if self.interrupted:
+            raise KeyboardInterrupt(self._told())
+
+    def place(self, path: Path) -> Path:
+        """Where to write: beside a file that is there, which may be of a whole training."""
+        return _beside(path) if self.interrupted and path.exists() else path
+
+    def add(self, what: str, path: Path) -> None:
+        """Note that a file is written."""
+        self._kept.append(f"{what} in {path}")
+
+    def _told(self) -> str:
+        done, wanted = getattr(self.generator, "n_iter_", 0), self.generator.epochs
+        when = "" if done >= wanted else f" after {done} of {wanted} epochs"
+        kept = f"; kept: {', '.join(self._kept)}" if self._kept else "; nothing is kept"
+        if self.checkpoint is not None and self.checkpoint.exists():
+            kept = kept.removeprefix("; nothing is kept")
+            kept += f"; the same command goes on from {self.checkpoint}"
+        return when + kept
+
+
+def _beside(path: Path) -> Path:
+    """The path of a file like another one.
+
+    >>> _beside(Path("rows.csv.gz")).name, _beside(Path("model")).name
+    ('rows-interrupted.csv.gz', 'model-interrupted')
+    """
+    try:
+        end = len(ending(path))
+    except UserError:
+        end = len(path.suffix)
+    stem = path.name[: len(path.name) - end]
+    return path.with_name(f"{stem}-interrupted{path.name[len(stem) :]}")

@@ -1,0 +1,286 @@
+"""Tables from files, and to files in the same form: dates, truth values, whole numbers."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pandas.api import types
+
+from combutab.cli._console import UserError
+from combutab.cli.tables._reading import Reading
+
+_SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
+_CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%SZ", "%H:%M:%S.%fZ")
+_DATES = (*_DAYS, *map("".join, itertools.product(_DAYS, " T", _CLOCKS)))
+_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d"  # what they all begin with
+_HEAD = 100  # values that most of them are ruled out by
+_USUAL = Reading()
+# What may be a formula (a number is none), and what is one for certain
+_FORMULA = re.compile(r"[=@＝＠\t\r\n]|[-+－＋](?![\d.,\s]*$)")
+_CALL = re.compile(r"[=@＝＠\t\r]|[-+－＋].*[(|!]")
+
+
+@dataclass
+class Forms:
+    """How a file writes what it says, by the names of its columns as text.
+
+    ``dates`` has the form of each column of dates that a text file writes otherwise than pandas,
+    or a Parquet file without a time of day; ``truth`` the words for false and true. ``sep`` and
+    ``decimal`` are those of a text file, as far as they are not the usual ones. ``guarded`` text
+    files have a ``'`` before what a spreadsheet would take for a formula.
+    """
+
+    dates: dict[str, str] = field(default_factory=dict)
+    truth: dict[str, list[str]] = field(default_factory=dict)
+    sep: str | None = None
+    decimal: str = "."
+    guarded: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``from_json`` takes."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Any) -> Forms:
+        """The forms that a model's file has, of a stranger perhaps.
+
+        Raises
+        ------
+        ValueError
+            If they are none that ``read_file`` finds.
+        """
+        dates, truth = value["dates"], value["truth"]
+        if not set(dates.values()) <= set(_DATES) or not all(
+            len(words) == 2 and all(isinstance(word, str) for word in words)
+            for words in truth.values()
+        ):
+            raise ValueError("it has unknown forms of dates or truth values")
+        sep, decimal = value.get("sep"), value.get("decimal", ".")
+        if decimal not in (".", ",") or not (sep is None or (isinstance(sep, str) and sep)):
+            raise ValueError("it has unknown forms of numbers")
+        return cls(dates, truth, sep, decimal, value.get("guarded") is True)
+
+
+# ---- reading -----------------------------------------------------------------------------------
+
+
+def read_file(path: Path, reading: Reading = _USUAL) -> tuple[pd.DataFrame, Forms]:
+    """Read a table as ``combutab.datasets.read_table`` does, and the forms of its values.
+
+    In a text file, a column is of
+
+    - dates, if all its values are dates in one form (year first, or day or month first where the
+      values tell which), with or without a time;
+    - whole numbers, also where some are missing;
+    - text, if its numbers begin with zeros that would be lost (``00501``).
+
+    Raises
+    ------
+    TableError
+        As ``read_table`` does, and without the library that reads Parquet or Excel.
+    """
+    table = reading.table(path)
+    kind = path.name.lower()
+    if kind.endswith(".parquet"):
+        return _typed(table, path)
+    if not kind.endswith(tuple(_SEPARATORS)):  # of Excel, whose cells have types
+        return table.apply(_whole), Forms()
+    forms = Forms(sep=reading.sep, decimal=reading.decimal)
+    plain = [j for j in range(table.shape[1]) if _loses_form(table.iloc[:, j])]
+    if not plain:
+        return table, forms
+    text = reading.words(path, plain)
+    columns = {j: table.iloc[:, j] for j in range(table.shape[1])}
+    for j, (name, words) in zip(plain, text.items(), strict=True):
+        columns[j] = _in_form(columns[j], words, str(name), forms)
+    recognised = pd.DataFrame(columns)
+    recognised.columns = table.columns
+    return recognised, forms
+
+
+def _loses_form(column: pd.Series) -> bool:
+    """Whether pandas may have read a column so that its text cannot be told from it."""
+    whole = types.is_float_dtype(column.dtype) and column.isna().any()
+    return bool(not types.is_float_dtype(column.dtype) or whole)
+
+
+def _in_form(column: pd.Series, words: pd.Series, name: str, forms: Forms) -> pd.Series:
+    """A column as its words say, in the table's dtype or a better one; notes its form."""
+    present = words.dropna().drop_duplicates().str.strip()
+    if present.empty:
+        return column
+    if types.infer_dtype(column, skipna=True) == "boolean":
+        truth = {word.casefold(): word for word in present}
+        forms.truth[name] = [truth.get("false", "False"), truth.get("true", "True")]
+        return column
+    if types.is_numeric_dtype(column.dtype):
+        if present.str.contains(r"^[+-]?0\d", regex=True).any():
+            return words
+        if types.is_float_dtype(column.dtype) and present.str.fullmatch(r"[+-]?\d+").all():
+            try:
+                return words.astype("Int64")
+            except (TypeError, ValueError, OverflowError):  # beyond 64 bits
+                return column
+        return column
+    for form in _forms_of_dates(present):
+        forms.dates[name] = form
+        return pd.to_datetime(words.str.strip(), format=form)
+    return column
+
+
+def _forms_of_dates(present: pd.Series) -> list[str]:
+    """The form of dates that all values have, if there is one and no other would do as well."""
+    if not types.is_string_dtype(present.dtype) or not re.match(_DATE, present.iloc[0]):
+        return []
+    head = present.head(_HEAD)
+    found = [form for form in _DATES if _fits(head, form)]
+    found = [form for form in found if _fits(present, form)]
+    return found if len(found) == 1 else []
+
+
+def _fits(values: pd.Series, form: str) -> bool:
+    try:
+        pd.to_datetime(values, format=form)
+    except ValueError:
+        return False
+    return True
+
+
+def _whole(column: pd.Series) -> pd.Series:
+    """Whole numbers with gaps, which pandas reads as floats, as whole numbers."""
+    if column.dtype.kind == "f" and column.isna().any() and (column.dropna() % 1 == 0).all():
+        return column.astype("Int64")
+    return column
+
+
+def _typed(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, Forms]:
+    """A Parquet file's columns in the dtypes that a generator takes for what they are."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = {field.name: field.type for field in pq.read_schema(path)}
+    forms = Forms()
+    columns = {}
+    for j, name in enumerate(table.columns):
+        column = table.iloc[:, j]
+        kind = types.infer_dtype(column, skipna=True) if column.dtype == object else ""
+        if kind == "date":
+            forms.dates[str(name)] = "%Y-%m-%d"
+            column = pd.to_datetime(column)
+        elif kind == "decimal":
+            column = column.astype(float)
+        elif column.dtype.kind == "f" and pa.types.is_integer(schema.get(str(name), pa.null())):
+            column = column.astype("Int64")  # pandas reads whole numbers with gaps as floats
+        columns[j] = column
+    typed = pd.DataFrame(columns)
+    typed.columns = table.columns
+    return typed, forms
+
+
+# ---- writing -----------------------------------------------------------------------------------
+
+
+def ending(path: Path) -> str:
+    """The ending that says how a table's file is written.
+
+    Raises
+    ------
+    UserError
+        If it is none of those that are known.
+    """
+    known = (*_SEPARATORS, ".parquet")
+    for each in known:
+        if path.name.lower().endswith(each):
+            return each
+    raise UserError(f"cannot tell what to write to {path}; known endings are {', '.join(known)}")
+
+
+def check_ending(path: Path) -> None:
+    """Find out whether a table can be written to a file of this name.
+
+    Raises
+    ------
+    UserError
+        If its ending is unknown, or the library for it is not installed.
+    """
+    if ending(path) == ".parquet":
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            raise UserError("writing Parquet needs pyarrow: pip install 'combutab[parquet]'") from (
+                error
+            )
+
+
+def write_file(table: pd.DataFrame, forms: Forms, path: Path, kind: str) -> None:
+    """Write a table of the fitted columns; the same table gives the same bytes."""
+    if kind == ".parquet":
+        rewritten = _rewrite(table, forms.dates, _to_dates)
+        rewritten.to_parquet(path)  # its index is a count; without it, names would become text
+        return
+    rewritten = _rewrite(table, forms.dates, _to_text)
+    rewritten = _rewrite(rewritten, forms.truth, _to_words)
+    if forms.guarded:
+        rewritten = rewritten.apply(_guarded).rename(columns=_guard)
+    gzip: Any = {"method": "gzip", "mtime": 0}
+    rewritten.to_csv(
+        path,
+        sep=(kind.startswith(".csv") and forms.sep) or _SEPARATORS[kind],
+        decimal=forms.decimal,
+        index=False,
+        compression=gzip if kind.endswith(".gz") else None,
+    )
+
+
+def find_formulas(table: pd.DataFrame) -> list[str]:
+    """Columns whose names or text a spreadsheet would take for formulas, and not for numbers."""
+    found = []
+    for name, column in table.items():
+        texts = column.dropna() if not types.is_numeric_dtype(column.dtype) else ()
+        if any(isinstance(text, str) and _CALL.match(text) for text in (name, *texts)):
+            found.append(str(name))
+    return found
+
+
+def _guarded(column: pd.Series) -> pd.Series:
+    if types.is_numeric_dtype(column.dtype) or types.is_datetime64_any_dtype(column.dtype):
+        return column
+    return column.astype(object).map(_guard, na_action="ignore")
+
+
+def _guard(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def _rewrite(
+    table: pd.DataFrame, by_name: dict[str, Any], change: Callable[[pd.Series, Any], pd.Series]
+) -> pd.DataFrame:
+    columns = {
+        j: change(table.iloc[:, j], by_name[str(name)])
+        if str(name) in by_name
+        else table.iloc[:, j]
+        for j, name in enumerate(table.columns)
+    }
+    rewritten = pd.DataFrame(columns)
+    rewritten.columns = table.columns
+    return rewritten
+
+
+def _to_text(column: pd.Series, form: str) -> pd.Series:
+    return column.dt.strftime(form) if types.is_datetime64_any_dtype(column.dtype) else column
+
+
+def _to_dates(column: pd.Series, form: str) -> pd.Series:
+    is_day = form in _DAYS and types.is_datetime64_any_dtype(column.dtype)
+    return column.dt.date if is_day else column
+
+
+def _to_words(column: pd.Series, words: list[str]) -> pd.Series:
+    return column.map({False: words[0], True: words[1]})

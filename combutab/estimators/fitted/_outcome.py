@@ -1,0 +1,106 @@
+"""From what training found to a fitted estimator's attributes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.exceptions import ConvergenceWarning
+
+from combutab.estimators.fitted._lazy import LazyNetwork
+from combutab.estimators.fitting import Job
+from combutab.training import MemberResult
+
+
+def learned(
+    job: Job,
+    results: Sequence[MemberResult],
+    loss_curve: Sequence[float],
+    validation_scores: Sequence[float],
+) -> dict[str, Any]:
+    """The attributes of a fitted estimator; the curves are those that the training goes on from.
+
+    Raises
+    ------
+    ValueError
+        If training diverged, or a weight is not finite.
+    """
+    first, trained = results[0], job.members[: len(results)]  # fewer after an interrupt
+    finite = all(torch.isfinite(v).all() for r in results for v in r.state.values())
+    if not finite or any(r.reason == "diverged" for r in results):
+        raise ValueError(
+            "Solver produced non-finite parameter weights. The input data may contain large "
+            "values and need to be preprocessed. Or lower learning_rate_init="
+            f"{job.plans[0].learning_rate}, or set max_grad_norm."
+        )
+    scored = job.config.score is not None
+    attributes: dict[str, Any] = {
+        "_states": [{n: v.numpy() for n, v in r.state.items()} for r in results],
+        "_progress": [
+            {
+                "epochs": r.epochs,
+                "t": r.t,
+                "best_loss": r.best_loss,
+                "n_idle": r.n_idle,
+                "learning_rate": r.next_learning_rate,
+                "optimizer": {n: v.numpy() for n, v in r.optimizer.items()},
+            }
+            for r in results
+        ],
+        "_net": LazyNetwork(),
+        "_trained": (tuple(member.activation for member in trained), job.config.precision.name),
+        "n_layers_": len(job.spec.widths),
+        "t_": first.t,
+        "n_iter_": len(first.train_loss),
+        "loss_": first.train_loss[-1] if first.train_loss else first.best_loss,
+        "loss_curve_": [*loss_curve, *first.train_loss],
+        "best_loss_": None if scored else first.best_loss,
+        "validation_scores_": [*validation_scores, *first.validation_score] if scored else None,
+        "best_validation_score_": first.best_score if scored else None,
+        "history_": _history(results),
+    }
+    if job.config.optimizer.solver == "lbfgs":
+        del attributes["loss_curve_"]
+        attributes |= {"n_iter_": first.epochs, "loss_": first.best_loss}
+    return attributes
+
+
+def warn_unfinished(job: Job, results: Sequence[MemberResult], *, converges: bool) -> None:
+    """Warn of training that was cut short, or did not converge where that is expected."""
+    reasons = {r.reason for r in results}
+    if "interrupted" in reasons:
+        warnings.warn(
+            "Training interrupted by user: the best weights so far are kept.", stacklevel=5
+        )
+    config = job.config
+    # with n_iter_no_change=inf a fixed number of epochs was asked for
+    open_ended = converges and np.isfinite(config.n_iter_no_change)
+    if "max_iter" in reasons and config.optimizer.solver != "lbfgs" and open_ended:
+        warnings.warn(
+            f"Stochastic Optimizer: Maximum iterations ({config.max_epochs}) reached and the "
+            "optimization hasn't converged yet.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+
+def _history(results: Sequence[MemberResult]) -> pd.DataFrame:
+    """Tidy history: one row a member and epoch."""
+    frames = [
+        pd.DataFrame(
+            {
+                "member": i,
+                "epoch": np.arange(1, len(r.train_loss) + 1) + r.epochs - len(r.train_loss),
+                "train_loss": r.train_loss,
+                "train_metric": r.train_metric or np.nan,
+                "validation_score": r.validation_score or np.nan,
+                "learning_rate": r.learning_rate,
+            }
+        )
+        for i, r in enumerate(results)
+    ]
+    return pd.concat(frames, ignore_index=True)

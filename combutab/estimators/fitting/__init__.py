@@ -1,0 +1,48 @@
+"""The way into a fit: data, targets, weights and starts checked, and jobs grouped into stacks.
+
+Used by the estimators, and by model_selection through their public names.
+"""
+
+from combutab.estimators.fitting._class_weights import (
+    check_class_weight,
+    check_weights,
+    weights_of_classes,
+)
+from combutab.estimators.fitting._continued import check_settled, settled
+from combutab.estimators.fitting._data import (
+    Prepared,
+    check_given,
+    concatenated,
+    encoded_rows,
+    split_rows,
+    weighted_rows,
+)
+from combutab.estimators.fitting._initial import check_initial, initial_states, initial_widths
+from combutab.estimators.fitting._jobs import Job, train_jobs, train_streamed
+from combutab.estimators.fitting._prefitted import FitHandout, FitOutcome, TrainedFit, take_over
+from combutab.estimators.fitting._targets import as_numbers
+
+__all__ = [
+    "FitHandout",
+    "FitOutcome",
+    "Job",
+    "Prepared",
+    "TrainedFit",
+    "as_numbers",
+    "check_class_weight",
+    "check_given",
+    "check_initial",
+    "check_settled",
+    "check_weights",
+    "concatenated",
+    "encoded_rows",
+    "initial_states",
+    "initial_widths",
+    "settled",
+    "split_rows",
+    "take_over",
+    "train_jobs",
+    "train_streamed",
+    "weighted_rows",
+    "weights_of_classes",
+]

@@ -1,0 +1,112 @@
+"""How a memory limit is shared out among what a streamed fit holds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+from combutab.estimators.fitting import Job
+
+_UNITS = {"": 1, **{p: 1000 ** (i + 1) for i, p in enumerate("kmgt")}}
+_UNITS |= {f"{p}i": 1024 ** (i + 1) for i, p in enumerate("kmgt")}
+_PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?|)b\s*", re.IGNORECASE)
+
+# Copies of the weights: themselves, gradients, two moments of Adam, the optimiser's scratch, the
+# best so far, and at the end the results with their optimiser.
+_NETWORK_COPIES = 10
+_STEP_COPIES = 6  # of a batch's activations: forward, backward, masks and their like
+_ORDER_BYTES = 56  # a row and member: random numbers, sorted, and their places, as int64
+_FEWEST = 1024  # rows that are read at a time, at least
+_MOST = 1 << 14  # and at most: more rows are no faster
+_LANES = 8
+_RESERVE = 32 << 20  # what allocators keep for themselves
+
+
+def parse_bytes(limit: Any) -> int:
+    """A number of bytes, or text such as "500MB" or "1.5 GiB", as bytes.
+
+    >>> parse_bytes("500MB"), parse_bytes("1.5 GiB"), parse_bytes(4096)
+    (500000000, 1610612736, 4096)
+    """
+    if isinstance(limit, str):
+        match = _PATTERN.fullmatch(limit)
+        if match is not None:
+            return int(float(match[1]) * _UNITS[match[2].lower()])
+    elif isinstance(limit, Integral) and not isinstance(limit, bool) and int(limit) > 0:
+        return int(limit)
+    raise ValueError(
+        "memory_limit must be a positive number of bytes or text such as '500MB', '2GB' or "
+        f"'1.5GiB', got {limit!r}"
+    )
+
+
+@dataclass(frozen=True)
+class RowCosts:
+    """Bytes that rows take."""
+
+    open_group: int
+    """Of a row group that is being read, whatever is read of it."""
+    read: int
+    """Of a row while it is read."""
+    encoded: int = 0
+    """Of a row as the network takes it."""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What a limit allows; all counts are of rows but the lanes."""
+
+    read: int
+    """Rows read at a time."""
+    lanes: int
+    """Row groups read by turns."""
+    window: int
+    """Rows that are trained on before others are read, a whole number of batches."""
+
+
+def rows_read(limit: int, costs: RowCosts) -> int:
+    """How many rows to read at a time from one row group at a time.
+
+    Raises
+    ------
+    ValueError
+        If the limit is too small for the smallest number.
+    """
+    needed = _RESERVE + costs.open_group + _FEWEST * costs.read
+    if needed > limit:
+        _refuse(limit, needed, f"{_FEWEST} rows of the file")
+    return min(_MOST, max(_FEWEST, (limit - needed) // 4 // costs.read))
+
+
+def plan_memory(limit: int, costs: RowCosts, job: Job, n_val: int) -> MemoryPlan:
+    """Share out what the network and the validation rows leave to the window and to reading.
+
+    Raises
+    ------
+    ValueError
+        If the limit is too small; it says how much is needed.
+    """
+    spec, n_members, batch_size = job.spec, len(job.members), job.config.batch_size
+    itemsize = job.config.precision.dtype.itemsize
+    fixed = _RESERVE + n_val * costs.encoded
+    fixed += n_members * itemsize * spec.n_weights * _NETWORK_COPIES
+    fixed += n_members * itemsize * batch_size * sum(spec.widths) * _STEP_COPIES
+    row = costs.encoded + _ORDER_BYTES * n_members
+    read = costs.read + 2 * costs.encoded
+    needed = fixed + costs.open_group + _FEWEST * read + 2 * batch_size * row
+    if needed > limit:
+        _refuse(limit, needed, "one block of rows and the network")
+    rest = limit - fixed
+    lanes = min(_LANES, max(1, rest // 4 // costs.open_group))
+    n_read = min(_MOST, max(_FEWEST, rest // 8 // read))
+    left = rest - lanes * costs.open_group - n_read * read
+    return MemoryPlan(n_read, lanes, max(2, left // row // batch_size) * batch_size)
+
+
+def _refuse(limit: int, needed: int, what: str) -> None:
+    raise ValueError(
+        f"memory_limit of {limit} bytes is too small for {what}: at least {needed} bytes "
+        f"({-(-needed // 10**6)}MB) are needed; raise it, or use fewer columns, members or units"
+    )

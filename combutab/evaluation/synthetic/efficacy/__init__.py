@@ -1,0 +1,31 @@
+"""How much can be learned from a synthetic table.
+
+Used by evaluation.synthetic.
+"""
+
+from combutab.evaluation.synthetic.efficacy._efficacy import EfficacyScorer, ml_efficacy
+from combutab.evaluation.synthetic.efficacy._learners import Learners, make_learners, takes_tables
+from combutab.evaluation.synthetic.efficacy._tables import (
+    REAL,
+    Tables,
+    encode,
+    label_tables,
+    ordered,
+    seed_of,
+    with_text_names,
+)
+
+__all__ = [
+    "REAL",
+    "EfficacyScorer",
+    "Learners",
+    "Tables",
+    "encode",
+    "label_tables",
+    "make_learners",
+    "ml_efficacy",
+    "ordered",
+    "seed_of",
+    "takes_tables",
+    "with_text_names",
+]

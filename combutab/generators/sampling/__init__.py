@@ -1,0 +1,18 @@
+"""Rows of a fitted generator, and the conditions that they are to meet.
+
+Knows generators by their contract alone.
+"""
+
+from combutab.generators.sampling._conditions import check_conditions, read_conditions, read_each
+from combutab.generators.sampling._sampling import FREE, Sampler
+from combutab.generators.sampling._wanted import Points, write_each
+
+__all__ = [
+    "FREE",
+    "Points",
+    "Sampler",
+    "check_conditions",
+    "read_conditions",
+    "read_each",
+    "write_each",
+]

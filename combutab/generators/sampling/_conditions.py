@@ -1,0 +1,270 @@
+"""Conditions on sampled rows, as users write them: values of columns, or ranges of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from combutab.generators.sampling._wanted import Codes, Points, Range, Wanted
+from combutab.preprocessing import CategoryColumn, IdentifierColumn, ModeEncoder, NumberColumn
+
+
+def check_conditions(encoder: ModeEncoder, conditions: Mapping[Any, Any]) -> None:
+    """Find out whether a generator of a table can be asked for rows that meet conditions.
+
+    Parameters
+    ----------
+    encoder : ModeEncoder
+        Fitted on the table.
+    conditions : mapping
+        As ``CTGAN.sample`` takes them.
+
+    Raises
+    ------
+    ValueError
+        What ``sample`` would raise, but for rows that are too rare.
+
+    Examples
+    --------
+    >>> encoder = ModeEncoder().fit(pd.DataFrame({"age": [30, 40, 50], "city": list("aab")}))
+    >>> check_conditions(encoder, {"age": 45, "city": "b"})
+    """
+    read_conditions(encoder, conditions)
+
+
+def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Wanted]:
+    """Check conditions and express them in the encoder's terms.
+
+    Parameters
+    ----------
+    encoder : ModeEncoder, fitted
+    conditions : mapping
+        Column -> value, or list of values any of which will do; or ``(low, high)`` of a continuous
+        one, both included, None for an open end. None is a missing value. Those that a constant
+        column meets are left out.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column or value, or a range is empty, not one, or beyond all values.
+    """
+    if not isinstance(conditions, Mapping):
+        raise ValueError(
+            "conditions must be a mapping such as {column: value}, got "
+            f"{type(conditions).__name__}; sample_from takes a DataFrame, a row of conditions each"
+        )
+    read = [_read(encoder, column, value) for column, value in conditions.items()]
+    return [wanted for wanted in read if wanted is not None]
+
+
+def read_each(
+    encoder: ModeEncoder, conditions: pd.DataFrame
+) -> tuple[list[list[Wanted]], np.ndarray]:
+    """What rows of conditions ask for: the different ones, and which of them each row is, (n,).
+
+    A missing value asks for nothing.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column or value, or a column is there twice.
+    """
+    if not conditions.columns.is_unique:
+        twice = conditions.columns[conditions.columns.duplicated()].tolist()
+        raise ValueError(f"conditions has the columns {twice} more than once")
+    codes = np.zeros((len(conditions), conditions.shape[1]), dtype=np.intp)
+    read: list[list[Wanted | None]] = []
+    for j, column in enumerate(conditions.columns):
+        codes[:, j], values = pd.factorize(conditions.iloc[:, j])  # -1 for a missing value
+        read.append([*(_read_values(encoder, column, [value]) for value in values), None])
+    patterns, which = np.unique(codes, axis=0, return_inverse=True)
+    wanted = [
+        [each for column, code in zip(read, pattern, strict=True) if (each := column[code])]
+        for pattern in patterns
+    ]
+    return wanted, which.reshape(-1)
+
+
+def _read(encoder: ModeEncoder, column: Any, value: Any) -> Wanted | None:
+    if isinstance(value, tuple):
+        return _read_range(encoder, column, value)
+    many = isinstance(value, list | set | frozenset | np.ndarray | pd.Index | pd.Series)
+    values = list(value) if many else [value]
+    if not values:
+        raise ValueError(f"the condition on {column!r} has no values; leave it out")
+    return _read_values(encoder, column, values)
+
+
+def _read_values(encoder: ModeEncoder, column: Any, values: list[Any]) -> Wanted | None:
+    """What asks for values of a column; None for one that is always one of them."""
+    j = encoder.schema_.position(column)
+    coder, label = encoder.columns_[j], encoder.schema_.label(j)
+    if isinstance(coder, NumberColumn):
+        return _read_numbers(encoder, j, coder, values)
+    if isinstance(coder, CategoryColumn) and _is_moment(coder.values.dtype):
+        values = [v if _is_missing(v) else _as_value(v, coder.values) for v in values]
+    codes = [coder.code(value, label) for value in values]  # raises for unknown ones
+    if coder.size == 1:
+        return None
+    return Codes(column, _span(encoder, j), tuple(dict.fromkeys(codes)))
+
+
+def _read_numbers(
+    encoder: ModeEncoder, j: int, coder: NumberColumn, values: list[Any]
+) -> Codes | Points:
+    column, label = encoder.schema_.keys[j], encoder.schema_.label(j)
+    numbers = [value for value in values if not _is_missing(value)]
+    missing = len(numbers) < len(values)
+    if missing and (coder.rare or not coder.missing):
+        few = ", or in fewer rows than min_frequency" if coder.rare else ""
+        raise ValueError(f"{label} had no missing values{few}, so none will be generated")
+    if not numbers:
+        return Codes(column, _span(encoder, j), (coder.size - 1,))
+    held = pd.concat([_held(column, coder, value) for value in numbers], ignore_index=True)
+    return Points(column, coder, held, missing)
+
+
+def _held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
+    """A number as its column holds it, a Series of one.
+
+    Raises
+    ------
+    ValueError
+        If the column cannot hold it: the error has the nearest one that it can.
+    """
+    bounds = coder.bounds
+    number = _as_value(value, bounds)
+    if pd.isna(number):
+        raise ValueError(
+            f"{value!r} is no value of {column!r}, whose values are like {bounds.iloc[0]}"
+        )
+    least, most = map(_plain, bounds)
+    if not least <= number <= most:
+        raise ValueError(f"{column!r} is never {value!r}: its values lie in {least} to {most}")
+    held = coder.format.write(_offset(coder, number), np.zeros(1, dtype=bool))
+    if getattr(coder.format, "decimals", 0) is None:  # of any number of digits: as it is
+        held = pd.Series([number]).astype(coder.format.dtype)
+    elif not _same(_plain(held.iloc[0]), number):
+        raise ValueError(
+            f"{column!r} is never {value!r}, its values are rounded; ask for {held.iloc[0]}, or "
+            "for a range (low, high)"
+        )
+    return held
+
+
+def _same(held: Any, number: Any) -> bool:
+    """Whether they are one number, but for how floats are held: 0.1 + 0.2 is 0.3."""
+    if isinstance(held, float | np.floating | Decimal):
+        eps = np.finfo(held.dtype if isinstance(held, np.floating) else float).eps
+        return bool(abs(float(held) - float(number)) <= 4 * eps * abs(float(number)))
+    return bool(held == number)
+
+
+def _read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Range | None:
+    if len(ends) != 2 or all(end is None for end in ends):
+        raise ValueError(
+            f"the condition on {column!r} must be a value, a list of values or a range "
+            f"(low, high), got {ends!r}"
+        )
+    j = encoder.schema_.position(column)
+    coder = encoder.columns_[j]
+    constant = isinstance(coder, CategoryColumn) and coder.size == 1 and not coder.missing
+    if isinstance(coder, CategoryColumn) and not (constant and _is_ordered(coder.values)):
+        raise ValueError(
+            f"column {column!r} is discrete, and {ends!r} is a range; give the values as a list"
+        )
+    if isinstance(coder, IdentifierColumn):
+        coder.code(ends, encoder.schema_.label(j))  # raises
+        return None
+    values = coder.values.iloc[[0, 0]] if isinstance(coder, CategoryColumn) else coder.bounds
+    low, high = (None if end is None else _end(column, end, values) for end in ends)
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"the range {ends!r} of {column!r} is empty")
+    least, most = map(_plain, values)
+    beyond = (low is not None and low > most) or (high is not None and high < least)
+    between = isinstance(coder, NumberColumn) and not _holds_any(coder, low, high)
+    if beyond or between:
+        rounded = ", rounded" if between and not beyond else ""
+        raise ValueError(
+            f"no value of {column!r} lies in the range {ends!r}: they lie in {least} to "
+            f"{most}{rounded}"
+        )
+    return None if isinstance(coder, CategoryColumn) else Range(column, low, high)
+
+
+def _holds_any(coder: NumberColumn, low: Any, high: Any) -> bool:
+    """Whether a column has a number in a range that reaches into its bounds."""
+    if low is None or high is None:
+        return True
+    ends = np.concatenate([_offset(coder, end) for end in (low, high)])
+    # of equidistant numbers, one that a range holds is the nearest to an end or to its middle
+    probes = coder.format.write(np.append(ends, ends.mean()), np.zeros(3, dtype=bool))
+    return bool((probes.ge(low) & probes.le(high)).any())
+
+
+def _offset(coder: NumberColumn, value: Any) -> np.ndarray:
+    """A number as the column's format counts it, (1,), whether or not the column can hold it."""
+    format = coder.format
+    if _is_moment(coder.bounds.dtype):
+        return format.read(pd.Series([value]).astype(format.dtype), "")[0]
+    low, exponent = float(format.low), getattr(format, "exponent", 0)
+    if not exponent and abs(low) >= 2**53:  # float64 would round it beside so large an offset
+        return np.array([float(int(value) - int(format.low))])
+    return np.ldexp([float(value)], -exponent) - np.ldexp(low, -exponent)
+
+
+def _end(column: Any, value: Any, values: pd.Series) -> Any:
+    """An end of a range as a value of its column."""
+    end = _as_value(value, values)
+    if pd.isna(end):
+        raise ValueError(
+            f"{value!r} is no end of a range of {column!r}, whose values are like {values.iloc[0]}"
+        )
+    return end
+
+
+def _as_value(value: Any, values: pd.Series) -> Any:
+    """A number, date or duration as those in a column; NaT for what is none."""
+    other = bool | np.bool_ | np.timedelta64  # the last is a whole number to numpy
+    number = isinstance(value, Real | Decimal) and not isinstance(value, other)
+    try:
+        if types.is_datetime64_any_dtype(values.dtype):
+            moment: Any = pd.NaT if number else pd.Timestamp(value)
+            zone = getattr(values.iloc[0], "tz", None)
+            if zone is not None and moment is not pd.NaT and moment.tz is None:
+                moment = moment.tz_localize(zone)
+            return pd.NaT if (moment.tz is None) != (zone is None) else moment
+        if types.is_timedelta64_dtype(values.dtype):
+            return pd.NaT if number else pd.Timedelta(value)
+    except (ValueError, TypeError):
+        return pd.NaT
+    return value if number else pd.NaT
+
+
+def _plain(value: Any) -> Any:
+    """A value of a column, where that of a date without a time is one with it."""
+    return pd.Timestamp(value) if isinstance(value, date) else value
+
+
+def _is_moment(dtype: Any) -> bool:
+    return types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype)
+
+
+def _is_ordered(values: pd.Series) -> bool:
+    number = types.is_numeric_dtype(values.dtype) and not types.is_bool_dtype(values.dtype)
+    return number or _is_moment(values.dtype)
+
+
+def _is_missing(value: Any) -> bool:
+    return bool(types.is_scalar(value) and pd.isna(value))
+
+
+def _span(encoder: ModeEncoder, j: int) -> int:
+    return next(i for i, span in enumerate(encoder.layout_.spans) if span.column == j)

@@ -1,0 +1,8 @@
+"""The loop that trains any generator, alone or stacked: checkpoints, early stopping, memory.
+
+Knows generators by their contract alone.
+"""
+
+from combutab.generators.training._fitting import fit_generators, fit_stack
+
+__all__ = ["fit_generators", "fit_stack"]

@@ -1,0 +1,263 @@
+"""Fit generators to a table: those of equal shape as one stack."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from combutab._device import Precision, mind_forks
+from combutab._random import Purpose, derive, random_permutations, seed_from
+from combutab.generators._contract import Generator, Training, find_generators
+from combutab.generators._errors import data_error
+from combutab.generators._records import (
+    GeneratorPlan,
+    GeneratorResult,
+    NetworkT,
+    TableRows,
+    make_spans,
+)
+from combutab.generators._validation import MAX_ROWS, Validation
+from combutab.generators.sampling import Sampler
+from combutab.generators.training._checkpoints import Checkpoint
+from combutab.generators.training._loop import train
+from combutab.generators.training._memory import check_memory
+from combutab.nn import Member
+from combutab.preprocessing import ModeEncoder
+from combutab.training import Callback, ProgressBar, uninterrupted
+
+# what the members of one stack may differ in, beside the rates
+_OWN = {"activation", "n_members", "random_state"}
+G = TypeVar("G", bound=Generator[Any])
+
+
+def fit_stack(models: Sequence[G], X: Any, discrete_columns: Any = "auto") -> list[G]:
+    """Fit several generators on one table, in stacks of those that differ by activation or rates.
+
+    The table is encoded once a stack. On a GPU a stack is one batched program; on a CPU, where
+    members take turns, it takes about as long as one fit after another. Each ends as its own
+    ``fit`` would leave it, up to the rounding of sums. Generators of one stack are of one class
+    and have the same ``random_state``, an int: encoders draw from it.
+
+    Parameters
+    ----------
+    models : sequence of CTGAN, TVAE and other generators
+    X, discrete_columns
+        As in ``fit``.
+
+    Returns
+    -------
+    list of the same models, fitted
+
+    Raises
+    ------
+    ValueError
+        As ``fit`` does; where some diverged, the others are fitted.
+    KeyboardInterrupt
+        If Ctrl-C came before the last stack: models of later ones are not fitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from combutab import TVAE
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> models = [TVAE(epochs=1, activation=a, random_state=0) for a in ("relu", "combu")]
+    >>> [model.n_iter_ for model in fit_stack(models, X)]
+    [1, 1]
+    """
+    models = list(models)
+    if len({id(model) for model in models}) < len(models):
+        raise ValueError("models holds the same object twice; use sklearn.base.clone")
+    for model in models:
+        if not isinstance(model, Generator):
+            names = " or ".join(find_generators())
+            raise ValueError(f"models must be {names} objects, got {model!r}")
+        model._validate_params()
+        model._check()
+    stacks: list[list[G]] = []
+    for model in models:
+        for stack in stacks:
+            if _stackable(model, stack[0]):
+                stack.append(model)
+                break
+        else:
+            stacks.append([model])
+    errors = []
+    for stack in stacks:
+        try:
+            interrupted = fit_generators(stack, X, discrete_columns)
+        except DivergedError as error:
+            errors.append(str(error))
+        else:
+            if interrupted and stack is not stacks[-1]:
+                raise KeyboardInterrupt
+    if errors:
+        raise DivergedError("; ".join(errors))
+    return models
+
+
+class DivergedError(ValueError):
+    """A loss became infinite or not a number."""
+
+
+def _stackable(model: Generator[Any], other: Generator[Any]) -> bool:
+    if type(model) is not type(other):
+        return False
+    mine, theirs = model.get_params(deep=False), other.get_params(deep=False)
+    own = _OWN | model._member_rates
+    seeds = (model.random_state, other.random_state)
+    return (
+        all(isinstance(seed, int | np.integer) for seed in seeds)
+        and seeds[0] == seeds[1]
+        and all(_equal(mine[name], theirs[name]) for name in mine if name not in own)
+    )
+
+
+def _equal(value: Any, other: Any) -> bool:
+    if isinstance(value, list | tuple) and isinstance(other, list | tuple):
+        return list(value) == list(other)
+    return bool(value is other or value == other)
+
+
+def fit_generators(
+    models: Sequence[Generator[NetworkT]],
+    X: Any,
+    discrete_columns: Any = "auto",
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> bool:
+    """Fit checked models that may be members of one stack; see ``BaseGenerator.fit``.
+
+    Returns whether Ctrl-C ended the training.
+    """
+    mind_forks()
+    first = models[0]
+    for model in models:  # a fit that fails leaves no fitted estimator
+        vars(model).pop("_states", None)
+    seed = seed_from(first.random_state)
+    file = None if checkpoint is None else Checkpoint(checkpoint, first, seed)
+    seed = seed if file is None else file.seed
+
+    encoder = _fit_encoder(first, X, discrete_columns, seed)
+    for told in encoder.describe_withheld():
+        warnings.warn(told, stacklevel=4)
+    spans = make_spans(encoder.layout_, first._find_device(), Precision(first.precision))
+    owners, plans = _plan(models, seed)
+    check_memory(first, encoder, spans, len(plans))
+
+    results = [GeneratorResult({}) for _ in plans]
+    if spans.width:  # all columns are constant otherwise: nothing to learn
+        table = TableRows.on(spans.device, encoder.encode(X), spans.dtype)
+        rows, held_out = _hold_out(first, table, seed)
+        training = first._training(rows, spans, plans)
+        validation = None if held_out is None else _validation(first, encoder, training, held_out)
+        results = train(training, first.epochs, _callbacks(first), validation, file)
+
+    diverged = []
+    for i, model in enumerate(models):
+        own = [r for owner, r in zip(owners, results, strict=True) if owner == i]
+        if any(result.reason == "diverged" for result in own):
+            diverged.append(f"activation={model.activation!r}")
+        else:
+            with uninterrupted():
+                _keep(model, seed, encoder, own)
+    interrupted = any(result.reason == "interrupted" for result in results)
+    if interrupted:
+        warnings.warn(
+            f"Training interrupted by user after {results[0].n_epochs} epochs, which are kept.",
+            stacklevel=4,
+        )
+    if diverged:
+        raise DivergedError(
+            f"training diverged with {', '.join(diverged)}: a loss is not finite; lower the "
+            "learning rates, or look for values of extreme size in the table"
+        )
+    return interrupted
+
+
+def _fit_encoder(model: Generator[Any], X: Any, discrete_columns: Any, seed: int) -> ModeEncoder:
+    encoder = model._make_encoder(discrete_columns, derive(seed, Purpose.ENCODER) >> 32)
+    try:
+        return encoder.fit(X)
+    except ValueError as error:
+        raise data_error(error) from None
+
+
+def _plan(models: Sequence[Generator[Any]], seed: int) -> tuple[list[int], list[GeneratorPlan]]:
+    """Of each member of the stack the model that it is of, and its plan."""
+    # members of one activation must be neighbours
+    kinds = [model.activation for model in models]
+    order = sorted(range(len(models)), key=lambda i: kinds.index(kinds[i]))
+    places = [(i, j) for i in order for j in range(models[i].n_members)]
+    plans = [
+        GeneratorPlan(Member(derive(seed, Purpose.MEMBER, j), kinds[i]), models[i]._rates())
+        for i, j in places
+    ]
+    return [i for i, _ in places], plans
+
+
+def _hold_out(
+    model: Generator[Any], rows: TableRows, seed: int
+) -> tuple[TableRows, TableRows | None]:
+    """The rows to train on, and those for early stopping."""
+    if not model.early_stopping:
+        return rows, None
+    n_held = min(MAX_ROWS, math.ceil(model.validation_fraction * len(rows)))
+    if n_held < 2 or n_held >= len(rows):
+        raise ValueError(
+            f"validation_fraction={model.validation_fraction} of {len(rows)} rows leaves "
+            f"{len(rows) - n_held} to train on and {n_held} to validate on, which takes 1 and 2; "
+            "change it, or set early_stopping=False"
+        )
+    order = random_permutations([derive(seed, Purpose.HELD_OUT)], [len(rows)])[0]
+    order = order.to(rows.codes.device)
+    return rows[order[n_held:].sort().values], rows[order[:n_held]]
+
+
+def _validation(
+    model: Generator[NetworkT],
+    encoder: ModeEncoder,
+    training: Training[NetworkT],
+    held_out: TableRows,
+) -> Validation:
+    network = training.sampled
+    sampler = Sampler(encoder, model._make_shape(), network, training.spans, model._draw)
+    keys = [derive(plan.member.seed, Purpose.VALIDATION) for plan in training.plans]
+    measure = training.measure(held_out, sampler, keys)
+    return Validation(training.statistic, measure, network, model.n_iter_no_change)
+
+
+def _callbacks(model: Generator[Any]) -> list[Callback]:
+    shown = [ProgressBar(type(model).__name__)] if model.verbose else []
+    return [*shown, *(model.callbacks or ())]
+
+
+def _keep(
+    model: Generator[Any], seed: int, encoder: ModeEncoder, results: Sequence[GeneratorResult]
+) -> None:
+    """Make a model fitted."""
+    model.encoder_, model.n_features_in_ = encoder, encoder.n_features_in_
+    vars(model).pop("feature_names_in_", None)
+    if hasattr(encoder, "feature_names_in_"):
+        model.feature_names_in_ = encoder.feature_names_in_
+    model.history_ = pd.concat(
+        [
+            pd.DataFrame({"member": i, "epoch": range(1, result.n_epochs + 1)}).assign(
+                **{_curve_name(name): curve for name, curve in result.losses.items()}
+            )
+            for i, result in enumerate(results)
+        ],
+        ignore_index=True,
+    )
+    model.n_iter_ = results[0].n_epochs
+    model._shape = model._make_shape()
+    model._states = [{n: v.numpy() for n, v in result.state.items()} for result in results]
+    model._seed, model._n_sampled = seed, 0
+
+
+def _curve_name(name: str) -> str:
+    return name if name == "loss" or name.startswith("validation") else f"{name}_loss"

@@ -1,0 +1,351 @@
+"""The columns of a table as a generator's network has them: categories, or values within modes."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from combutab.preprocessing._columns import narrow
+from combutab.preprocessing.modes._identifiers import Identifiers
+from combutab.preprocessing.modes._mixtures import Mixture
+from combutab.preprocessing.modes._numbers import Format, from_integers
+
+
+@dataclass(frozen=True, eq=False)
+class CategoryColumn:
+    """A discrete column, or one that is constant.
+
+    Attributes
+    ----------
+    values : Series
+        The distinct values that are kept, of the column's dtype; a missing one is the last.
+    missing : bool
+        Whether there is a missing one.
+    counts : ndarray of shape (size,), int64
+        The rows of the fitted table that have each.
+    rare : bool
+        Whether there is one more code, the last, of all other values together: those that too few
+        rows had. They are not known here.
+    """
+
+    values: pd.Series
+    missing: bool
+    counts: np.ndarray
+    rare: bool = False
+
+    @property
+    def size(self) -> int:
+        return len(self.values) + self.rare
+
+    @property
+    def never(self) -> int | None:
+        """The code that no row is made with."""
+        return self.size - 1 if self.rare else None
+
+    @cached_property
+    def keys(self) -> list[Any]:
+        """The values as Python's objects, without the missing one."""
+        present = self.values.iloc[: len(self.values) - self.missing]
+        return present.astype(object).tolist()
+
+    @cached_property
+    def codes(self) -> dict[Any, int]:
+        return {key: code for code, key in enumerate(self.keys)}
+
+    def encode(self, column: pd.Series, label: str) -> np.ndarray:
+        """The code of each row's value, (n,) int32.
+
+        Raises
+        ------
+        ValueError
+            If fit has not seen a value.
+        """
+        codes, keys = factorize(column, label)
+        other = -1 if self.never is None else self.never
+        table = np.empty(len(keys) + 1, dtype=np.int32)
+        table[:-1] = [self.codes.get(key, other) for key in keys]
+        table[-1] = len(self.values) - 1 if self.missing else other  # gathered by code -1
+        encoded = table[codes]
+        unseen = encoded < 0
+        if unseen.any():
+            value = column.iloc[int(unseen.argmax())]
+            raise ValueError(f"{label} has the value {value!r}, which fit has not seen")
+        return encoded
+
+    def decode(self, codes: np.ndarray) -> pd.Series:
+        """The value of each code, as the fitted column had it.
+
+        Raises
+        ------
+        ValueError
+            If a code is that of the rare values.
+        """
+        values = self.values
+        if self.rare and (codes == self.never).any():
+            raise ValueError(
+                f"the code {self.never} is that of all values that fewer rows than min_frequency "
+                "had, which are not known any more"
+            )
+        # Series.take, and a Series of an object array without its dtype, look at every value first
+        held: Any = values.to_numpy() if isinstance(values.dtype, np.dtype) else values.array
+        return pd.Series(held.take(codes), dtype=values.dtype, name=values.name, copy=False)
+
+    def code(self, value: Any, label: str) -> int:
+        """The code of one value; None or NaN for the missing one.
+
+        Raises
+        ------
+        ValueError
+            If fit has not seen it; the error has some that it has seen.
+        """
+        if _is_missing(value):
+            if not self.missing:
+                raise ValueError(
+                    f"{label} had no missing value in fit{self._or_few()}; it has {self._some()}"
+                )
+            return len(self.values) - 1
+        if isinstance(value, np.datetime64 | np.timedelta64):
+            value = pd.Timestamp(value) if isinstance(value, np.datetime64) else pd.Timedelta(value)
+        elif isinstance(value, np.generic):
+            value = value.item()
+        code = self.codes.get(value) if isinstance(value, Hashable) else None
+        if code is None:
+            raise ValueError(
+                f"{label} had no value {value!r} in fit{self._or_few()}; it has {self._some()}"
+            )
+        return code
+
+    def _or_few(self) -> str:
+        return ", or in fewer rows than min_frequency" if self.rare else ""
+
+    def _some(self) -> str:
+        listed = ", ".join(map(repr, self.keys[:5]))
+        return listed + (f" and {len(self.keys) - 5} more" if len(self.keys) > 5 else "")
+
+
+@dataclass(frozen=True, eq=False)
+class NumberColumn:
+    """A continuous column: its numbers' format, their modes, and whether some are missing.
+
+    A missing one has a code of its own, the last, and the value 0. Where too few are missing
+    (``rare``), no row is made with it.
+    """
+
+    format: Format
+    mixture: Mixture
+    missing: bool
+    rare: bool = False
+
+    @property
+    def size(self) -> int:
+        return len(self.mixture.weights) + self.missing
+
+    @property
+    def never(self) -> int | None:
+        """The code that no row is made with."""
+        return self.size - 1 if self.rare else None
+
+    @property
+    def bounds(self) -> pd.Series:
+        """The least and the greatest number, as the fitted column has them."""
+        return self.format.write(np.array([0.0, np.inf]), np.zeros(2, dtype=bool))
+
+    def encode(
+        self, column: pd.Series, label: str, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Values, (n,) float32, and modes drawn from their posterior, (n,) int32.
+
+        Raises
+        ------
+        ValueError
+            If a number is infinite, of another kind than fit has seen, or missing as none was.
+        """
+        x, missing = self.format.read(_as_fitted(column, self.format.dtype, label), label)
+        if missing.any() and not self.missing:
+            raise ValueError(f"{label} has missing values, but fit has seen none there")
+        uniforms = rng.random(len(x))
+        x = np.where(missing, 0.0, x)
+        codes = self.mixture.draw(x, uniforms)
+        values = self.mixture.scale(x, codes).astype(np.float32)
+        values[missing] = 0.0
+        codes[missing] = len(self.mixture.weights)
+        return values, codes
+
+    def decode(self, values: np.ndarray, codes: np.ndarray) -> pd.Series:
+        """The numbers of values within modes, as the fitted column had them."""
+        missing = codes == len(self.mixture.weights)
+        modes = np.where(missing, 0, codes)
+        return self.format.write(self.mixture.unscale(values, modes), missing)
+
+
+@dataclass(frozen=True, eq=False)
+class IdentifierColumn:
+    """A column of identifiers, of which none is kept: whether it is missing is all that is learned.
+
+    Attributes
+    ----------
+    dtype : dtype
+        Of the column; of one of categories without them.
+    made : Identifiers
+        What stands for them in rows that are made.
+    missing : bool
+        Whether missing ones have a code, 1.
+    counts : ndarray of shape (size,), int64
+    """
+
+    dtype: Any
+    made: Identifiers
+    missing: bool
+    counts: np.ndarray
+    never = None
+
+    @property
+    def size(self) -> int:
+        return 1 + self.missing
+
+    def encode(self, column: pd.Series, label: str) -> np.ndarray:
+        """1 where a row's is missing, (n,) int32."""
+        return (column.isna().to_numpy(dtype=bool) & self.missing).astype(np.int32)
+
+    def decode(self, codes: np.ndarray) -> pd.Series:
+        """New identifiers, no two of them equal, as the fitted column had its own."""
+        missing = codes == 1
+        made = self.made.make(len(codes) - int(missing.sum()))
+        if self.made.kind == "integer":
+            numbers = np.full(len(codes), self.made.start, np.uint64)
+            numbers[~missing] = made
+            return from_integers(numbers, missing, self.dtype)
+        text = np.full(len(codes), None, dtype=object)
+        text[~missing] = made
+        if isinstance(self.dtype, pd.CategoricalDtype):
+            return pd.Series(pd.Categorical(text, made, ordered=self.dtype.ordered))
+        return pd.Series(text, dtype=self.dtype)
+
+    def code(self, value: Any, label: str) -> int:
+        """An error: rows cannot be asked for by their identifiers."""
+        raise ValueError(
+            f"{label} holds identifiers, of which none is known and new ones are made; leave the "
+            "condition out"
+        )
+
+
+Column = CategoryColumn | NumberColumn | IdentifierColumn
+
+
+def fit_identifiers(column: pd.Series, made: Identifiers, fewest: int) -> IdentifierColumn:
+    """Remember that a column holds identifiers, and how many are missing."""
+    dtype: Any = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        dtype = pd.CategoricalDtype(dtype.categories[:0], dtype.ordered)
+    n_missing = int(column.isna().sum())
+    missing = n_missing >= max(1, fewest)
+    counts = [len(column) - n_missing, n_missing] if missing else [len(column)]
+    return IdentifierColumn(dtype, made, missing, np.array(counts))
+
+
+def fit_categories(column: pd.Series, label: str, fewest: int = 1) -> CategoryColumn:
+    """Learn the distinct values that enough rows have; the order of the rows does not matter."""
+    codes, keys = factorize(column, label)
+    missing = bool((codes < 0).any())
+    size = len(keys) + missing
+    codes = np.where(codes < 0, size - 1, codes)
+    first = np.empty(size, dtype=np.intp)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal ones the last stays: the first row
+    counts = np.bincount(codes, minlength=size)
+    kept = counts >= fewest
+    values = column.iloc[first[kept]].reset_index(drop=True)
+    if fewest > 1 and isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.cat.remove_unused_categories()  # the dtype holds the others too
+    if kept.all():
+        return CategoryColumn(values, missing, counts)
+    counts = np.append(counts[kept], counts[~kept].sum())
+    return CategoryColumn(values, missing and bool(kept[-1]), counts, rare=True)
+
+
+def factorize(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any]]:
+    """Codes of shape (n,), -1 for missing, and the distinct values that they count, in order.
+
+    Values that Python calls equal (1, 1.0 and True) are one.
+
+    Raises
+    ------
+    TypeError
+        If a value is not hashable.
+    ValueError
+        If a number is infinite.
+
+    Examples
+    --------
+    >>> factorize(pd.Series(["b", None, "a"]), "column 0")
+    (array([ 1, -1,  0]), ['a', 'b'])
+    """
+    dtype: Any = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        codes = column.cat.codes.to_numpy(np.intp)
+        used = np.flatnonzero(np.bincount(codes + 1, minlength=1)[1:])
+        values, order = dtype.categories[used].astype(object).tolist(), list(range(len(used)))
+        place = np.full(len(dtype.categories) + 1, -1)
+        place[used] = order
+        codes = place[codes]
+    else:
+        if isinstance(dtype, pd.SparseDtype):
+            column = column.astype(dtype.subtype)
+        if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
+            column = pd.Series(narrow(column.to_numpy()))
+        try:
+            codes, uniques = pd.factorize(column, use_na_sentinel=True)
+        except (TypeError, NotImplementedError):  # the second is pyarrow's
+            bad = next((v for v in column if not types.is_hashable(v)), None)
+            raise TypeError(
+                f"{label} holds values that are not hashable, such as {bad!r}; convert them to "
+                "text or tuples"
+            ) from None
+        values = uniques.astype(object).tolist()
+        order = _order(values)
+    # NaN inside a nullable column is kept apart from NA by pandas
+    order = [i for i in order if not _is_missing(values[i])]
+    if any(isinstance(values[i], float) and np.isinf(values[i]) for i in order):
+        raise ValueError(f"{label} has infinite values; replace them by missing ones or by a bound")
+    rank = np.full(len(values) + 1, -1)  # the last is gathered by code -1
+    rank[order] = np.arange(len(order))
+    return rank[codes], [values[i] for i in order]
+
+
+def _order(values: Sequence[Any]) -> list[int]:
+    places = range(len(values))
+    try:
+        return sorted(places, key=values.__getitem__)
+    except TypeError:  # of kinds that do not compare
+        return sorted(places, key=lambda i: _rank(values[i]))
+
+
+def _rank(value: Any) -> tuple[str, Any, str]:
+    """Numbers by value, whichever of 1, 1.0 and True it is; then the rest, kind by kind."""
+    if isinstance(value, int | float | decimal.Decimal):
+        return "", value, ""
+    return type(value).__name__, 0, repr(value)
+
+
+def _is_missing(value: Any) -> bool:
+    return bool(types.is_scalar(value) and pd.isna(value))
+
+
+def _as_fitted(column: pd.Series, dtype: Any, label: str) -> pd.Series:
+    """A later column brought to the dtype of the fitted one."""
+    given: Any = column.dtype
+    if given == dtype:
+        return column
+    kinds = (given.kind, dtype.kind)
+    same = given.kind == dtype.kind or (given.kind in "iu" and dtype.kind in "iuf")
+    if not same or "O" in kinds:
+        raise ValueError(
+            f"{label} has the dtype {given}, but fit has seen {dtype}; convert it with astype"
+        )
+    return column.astype(dtype)

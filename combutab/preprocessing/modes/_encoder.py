@@ -1,0 +1,401 @@
+"""ModeEncoder: a table to the rows of a generator's network, and back."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from combutab.preprocessing._categories import fewest_rows
+from combutab.preprocessing.modes._columns import (
+    CategoryColumn,
+    Column,
+    NumberColumn,
+    fit_categories,
+    fit_identifiers,
+)
+from combutab.preprocessing.modes._kinds import choose_formats, choose_identifiers
+from combutab.preprocessing.modes._layout import ModeTable, RowLayout, lay_out
+from combutab.preprocessing.modes._mixtures import Sample, fit_mixtures, take_sample
+from combutab.preprocessing.modes._state import read_state, write_state
+from combutab.preprocessing.modes._tables import TableSchema, read_columns
+from combutab.preprocessing.modes._withheld import describe_withheld, refuse_unknown
+
+
+class ModeEncoder(BaseEstimator):
+    """Encode a table for a generator of tables, and decode what the generator makes.
+
+    A discrete column becomes the code of its value. A continuous one is a mixture of normal
+    distributions, its modes: a number becomes the code of a mode, drawn by how probable each mode
+    is for it, and its distance from that mode's mean in units of four standard deviations. A
+    missing value is one more value of a discrete column, and one more mode of a continuous one, so
+    that a generator learns which are missing together. Constant columns are kept out of the rows.
+
+    `decode` gives a table of the fitted schema: names and order of the columns, dtypes, missing
+    values as the dtype has them, numbers within the bounds of the fitted ones and rounded as they
+    were (to integers, decimals, days, seconds). It inverts `encode` up to two losses: a number
+    more than four standard deviations from every mode comes back at four, and values are float32,
+    so that a number is exact only where its rounding is not finer than about a ten-millionth of
+    four standard deviations of its mode (a column of seconds that spans years comes back to a few
+    seconds).
+
+    Parameters
+    ----------
+    discrete_columns : "auto" or array-like, default="auto"
+        "auto": columns of text, objects, categories and truth values are discrete; numbers, dates
+        and durations are continuous, in an array of objects too. Or the names of the discrete
+        columns, positions for an array. Columns of truth values are discrete in any case.
+    n_modes : int, default=10
+        Modes of a continuous column at most.
+    min_weight : float, default=0.005
+        Modes of at most this share of the values are left out.
+    max_rows : int, default=10_000
+        Modes are learned from a random sample of at most this many rows.
+    n_jobs : int or None, default=None
+        Threads that learn modes, a column each; None is one (or as joblib's context says).
+    min_frequency : int or float, default=1
+        Values of a discrete column that fewer rows have, or a smaller share of them, are rare:
+        they have one code together and are not kept, nor are they decoded. So are missing values,
+        of any column. The bounds of a continuous column are then such as enough rows share, or
+        rounded outward, and no mode is of fewer rows. 1 keeps all as it is.
+    identifiers : "auto", list or None, default=None
+        The columns whose values are not kept at all, but decoded as new ones: whole numbers above
+        the fitted ones, or text that shows that it was made. "auto" takes those that look like
+        identifiers: a count or an ``id`` without repetition, and text that hardly ever repeats.
+    random_state : int, RandomState, Generator or None, default=None
+        Draws samples and modes. A column's draws do not depend on the other columns.
+
+    Attributes
+    ----------
+    layout_ : RowLayout
+    category_counts_ : dict of int to ndarray of shape (size,), int64
+        For each span (by index) of a discrete column: the rows that have each of its values; 0 for
+        the rare ones.
+    categories_ : dict of name to list
+        For each discrete column, and each constant one: its values in the order of their codes,
+        None for a missing one.
+    columns_ : tuple of CategoryColumn, NumberColumn or IdentifierColumn
+        What is remembered of each column.
+    schema_ : TableSchema
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only where all names are strings.
+
+    References
+    ----------
+    Xu et al. (2019), "Modeling tabular data using conditional GAN", section 4.2.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> X = pd.DataFrame({"age": [30, 31, 30, 75, 76, 75], "city": list("abbabc")})
+    >>> encoder = ModeEncoder(random_state=0).fit(X)
+    >>> encoder.layout_.n_values, encoder.layout_.sizes
+    (1, (1, 3))
+    >>> table = encoder.encode(X)
+    >>> encoder.decode(table.values, table.codes).equals(X)
+    True
+    >>> encoder.condition_code("city", "b")
+    (1, 1)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "discrete_columns": ["array-like", StrOptions({"auto"})],
+        "n_modes": [Interval(Integral, 1, None, closed="left")],
+        "min_weight": [Interval(Real, 0, 1, closed="left")],
+        "max_rows": [Interval(Integral, 1, None, closed="left")],
+        "n_jobs": [Integral, None],
+        "min_frequency": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
+        ],
+        "identifiers": [list, tuple, StrOptions({"auto"}), None],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        *,
+        discrete_columns: Any = "auto",
+        n_modes: int = 10,
+        min_weight: float = 0.005,
+        max_rows: int = 10_000,
+        n_jobs: int | None = None,
+        min_frequency: float = 1,
+        identifiers: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.discrete_columns = discrete_columns
+        self.n_modes = n_modes
+        self.min_weight = min_weight
+        self.max_rows = max_rows
+        self.n_jobs = n_jobs
+        self.min_frequency = min_frequency
+        self.identifiers = identifiers
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> ModeEncoder:
+        """Learn the columns of a table; `y` is ignored.
+
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
+
+        Raises
+        ------
+        ValueError
+            If X is empty, has duplicate names or infinite values, if `discrete_columns` has names
+            that X lacks, or lacks a column that is not of numbers; if X has fewer rows than
+            `min_frequency`, or a column without a value that as many rows have.
+        """
+        schema, columns = read_columns(X)
+        fewest = fewest_rows(self.min_frequency, len(columns[0]))
+        made = choose_identifiers(self.identifiers, schema, columns, fewest)
+        formats = choose_formats(self.discrete_columns, schema, columns, fewest, made)
+        fitted: list[Column | None] = []
+        samples: dict[int, Sample] = {}
+        missing: dict[int, int] = {}
+        seed = _entropy(self.random_state)
+        for j, (column, format) in enumerate(zip(columns, formats, strict=True)):
+            if j in made:
+                fitted.append(fit_identifiers(column, made[j], fewest))
+                continue
+            if format is None:
+                fitted.append(fit_categories(column, schema.label(j), fewest))
+                continue
+            fitted.append(None)
+            x, absent = format.read(column, schema.label(j))
+            missing[j] = int(absent.sum())
+            generator = _generator(seed, "fit", schema.keys[j])
+            samples[j] = take_sample(x[~absent], self.max_rows, generator)
+        mixtures = fit_mixtures(
+            list(samples.values()),
+            n_modes=self.n_modes,
+            min_weight=self.min_weight,
+            n_jobs=self.n_jobs,
+            fewest=fewest,
+        )
+        for j, mixture in zip(samples, mixtures, strict=True):
+            format = formats[j]
+            assert format is not None
+            fitted[j] = NumberColumn(format, mixture, missing[j] > 0, 0 < missing[j] < fewest)
+        if len(columns[0]) < fewest:
+            raise ValueError(
+                f"n_samples={len(columns[0])} is less than min_frequency={self.min_frequency}: all "
+                "values are rare; lower min_frequency (1 keeps all)"
+            )
+        known = [each for each in fitted if each is not None]
+        refuse_unknown(schema.keys, known, fewest)
+        self._remember(schema.wide_enough(made), known)
+        return self
+
+    def encode(self, X: Any, *, random_state: Any = None) -> ModeTable:
+        """Encode a table that has the columns of the fitted one.
+
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
+        random_state : int, RandomState, Generator or None
+            Draws the modes; None for the encoder's own.
+
+        Returns
+        -------
+        ModeTable
+
+        Raises
+        ------
+        ValueError
+            If columns are missing or added, or have values that cannot be encoded: infinite ones,
+            categories that fit has not seen, missing ones where it has seen none. Numbers beyond
+            the fitted bounds are brought to them.
+        """
+        check_is_fitted(self)
+        columns = self.schema_.match(X)
+        seed = _entropy(self.random_state if random_state is None else random_state)
+        layout = self.layout_
+        values = np.empty((len(columns[0]), layout.n_values), dtype=np.float32)
+        codes = np.empty((len(columns[0]), len(layout.spans)), dtype=np.int32)
+        for i, span in enumerate(layout.spans):
+            coder, label = self.columns_[span.column], self.schema_.label(span.column)
+            if isinstance(coder, NumberColumn):
+                generator = _generator(seed, "encode", self.schema_.keys[span.column])
+                values[:, span.value_index], codes[:, i] = coder.encode(
+                    columns[span.column], label, generator
+                )
+            else:
+                codes[:, i] = coder.encode(columns[span.column], label)
+        return ModeTable(values, codes)
+
+    def decode(self, values: Any, codes: Any) -> Any:
+        """The table of encoded rows: a DataFrame, or an array if the encoder was fitted on one.
+
+        Parameters
+        ----------
+        values : array of shape (n_rows, n_values)
+            Beyond [-1, 1] they are clipped.
+        codes : array of integers of shape (n_rows, n_spans)
+
+        Raises
+        ------
+        ValueError
+            If the shapes are not those of the layout, a value is not finite, or a code is not one
+            of its span, or that of the rare values.
+        """
+        check_is_fitted(self)
+        values, codes = self._check_rows(np.asarray(values), np.asarray(codes))
+        n_rows = len(codes)
+        spans = {span.column: (i, span) for i, span in enumerate(self.layout_.spans)}
+        columns = []
+        for j, coder in enumerate(self.columns_):
+            if isinstance(coder, NumberColumn):
+                i, span = spans[j]
+                column = coder.decode(values[:, span.value_index], codes[:, i])
+            elif j in spans:
+                column = coder.decode(codes[:, spans[j][0]])
+            else:
+                column = coder.decode(np.zeros(n_rows, dtype=np.intp))
+            columns.append(column)
+        return self.schema_.assemble(columns, n_rows)
+
+    def condition_code(self, column: Any, value: Any) -> tuple[int, int]:
+        """The span of a discrete column, and the code that one of its values has there.
+
+        Parameters
+        ----------
+        column : name, or position in an array
+        value : any
+            None or NaN for a missing one.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column or value, or the column is continuous or constant, or holds
+            identifiers.
+        """
+        check_is_fitted(self)
+        j = self.schema_.position(column)
+        label, coder = self.schema_.label(j), self.columns_[j]
+        if isinstance(coder, NumberColumn):
+            raise ValueError(
+                f"{label} is continuous, so that {value!r} has no code; use a range, or list "
+                "the column in discrete_columns"
+            )
+        code = coder.code(value, label)
+        if coder.size == 1:
+            raise ValueError(f"{label} is always {value!r}; leave the condition out")
+        return next(i for i, span in enumerate(self.layout_.spans) if span.column == j), code
+
+    def describe_withheld(self) -> list[str]:
+        """A sentence on each sort of values that are not kept, or kept though most are there once.
+
+        Examples
+        --------
+        >>> X = np.array([[0.7, "a"], [0.7, "b"], [0.7, "c"], [0.7, "c"]], dtype=object)
+        >>> (told,) = ModeEncoder(min_frequency=2, random_state=0).fit(X).describe_withheld()
+        >>> told[:67]
+        '50% of the rows of 1 have values that fewer rows than min_frequency'
+        """
+        check_is_fitted(self)
+        return describe_withheld(self.schema_.keys, self.columns_)
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The fitted encoder as numeric arrays and a dict that JSON can hold.
+
+        It holds no rows of the fitted table, but the distinct values of its discrete columns that
+        `min_frequency` rows have or more, with their counts; of continuous ones the modes (shares,
+        means and standard deviations) and the bounds; of identifiers none. A `random_state` that is
+        a generator is left out.
+
+        Raises
+        ------
+        TypeError
+            If a column holds objects that only pickle could write.
+
+        Examples
+        --------
+        >>> import json, numpy as np
+        >>> X = np.array([[1.0, 2.0], [3.0, np.nan], [4.5, 2.0]])
+        >>> arrays, meta = ModeEncoder(random_state=0).fit(X).to_state()
+        >>> again = ModeEncoder.from_state(arrays, json.loads(json.dumps(meta)))
+        >>> table = again.encode(X)
+        >>> again.decode(table.values, table.codes).tolist()
+        [[1.0, 2.0], [3.0, nan], [4.5, 2.0]]
+        """
+        check_is_fitted(self)
+        return write_state(self.get_params(deep=False), self.schema_, self.columns_)
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> ModeEncoder:
+        """The encoder that `to_state` described; a ValueError says what of it cannot be."""
+        parameters, schema, columns = read_state(arrays, meta)
+        encoder = cls(**parameters)
+        encoder._validate_params()
+        encoder._remember(schema, columns)
+        return encoder
+
+    def _remember(self, schema: TableSchema, columns: Sequence[Column]) -> None:
+        self.schema_ = schema
+        self.columns_ = tuple(columns)
+        self.n_features_in_ = len(columns)
+        names = schema.keys
+        if all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.layout_: RowLayout = lay_out(self.columns_)
+        coders = [self.columns_[span.column] for span in self.layout_.spans]
+        self.category_counts_ = {
+            i: np.where(np.arange(each.size) == each.never, 0, each.counts)
+            for i, each in enumerate(coders)
+            if not isinstance(each, NumberColumn)
+        }
+        self.categories_ = {
+            name: [*each.keys, *([None] if each.missing else [])]
+            for name, each in zip(names, self.columns_, strict=True)
+            if isinstance(each, CategoryColumn)
+        }
+
+    def _check_rows(self, values: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        layout = self.layout_
+        widths = (layout.n_values, len(layout.spans))
+        if (values.ndim, codes.ndim) != (2, 2) or (values.shape[1], codes.shape[1]) != widths:
+            raise ValueError(
+                f"values and codes must have the shapes (n_rows, {widths[0]}) and (n_rows, "
+                f"{widths[1]}), got {values.shape} and {codes.shape}"
+            )
+        if len(values) != len(codes):
+            raise ValueError(f"{len(values)} rows of values do not fit {len(codes)} of codes")
+        values = values.astype(np.float64, copy=False)
+        if not np.isfinite(values).all():
+            raise ValueError("values must be finite; a generator that makes others has diverged")
+        if codes.dtype.kind not in "iu":
+            raise ValueError(f"codes must be integers, got {codes.dtype}")
+        for i, size in enumerate(layout.sizes):
+            if len(codes) and not 0 <= codes[:, i].min() <= codes[:, i].max() < size:
+                label = self.schema_.label(layout.spans[i].column)
+                raise ValueError(f"codes of span {i} ({label}) must lie in 0 to {size - 1}")
+        return values, codes
+
+
+def _entropy(random_state: Any) -> int:
+    """A seed of any kind as an integer; None is a fresh one, never the global state's."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    return int(random_state)
+
+
+def _generator(seed: int, purpose: Literal["fit", "encode"], name: Any) -> np.random.Generator:
+    """Random numbers of one column's own, found by its name."""
+    words = [zlib.crc32(text.encode("utf-8", "surrogatepass")) for text in (purpose, repr(name))]
+    return np.random.default_rng([seed, *words])

@@ -1,0 +1,227 @@
+"""What the charts of a page show: shares of values, as coordinates and words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from combutab.reports.charts._axes import Axis, label, make_axis
+from combutab.reports.charts._labels import shortened
+from combutab.reports.charts._shown import shown_values
+
+WIDTH, HEIGHT = 320, 110  # of a histogram's drawing area, in SVG units
+_CATEGORIES = 8  # bars of categories; the others are one more
+_NAMES = 122  # units that a category's name may take
+_MASS = 0.05  # share of the rows, in either table, from which one number is a bar of its own
+_MASSES = 6  # such bars, at most
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Real and synthetic share of one value; ``short`` is its name as far as there is room."""
+
+    name: str
+    short: str
+    real: float
+    made: float
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Real and synthetic shares of one column's numbers.
+
+    ``bars`` are of single values that many rows have, and of all others together; ``real`` and
+    ``made``, of the others, are SVG paths in an area of `WIDTH` x `HEIGHT`, "" where there are too
+    few; ``ticks`` are positions along it and what stands there; ``words`` say the same without the
+    picture.
+    """
+
+    bars: list[Bar]
+    real: str
+    made: str
+    ticks: list[tuple[float, str]]
+    words: str
+
+    @property
+    def largest(self) -> float:
+        """The longest bar."""
+        return max((max(bar.real, bar.made) for bar in self.bars), default=1.0)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Shares of the categories, the most frequent first; ``largest`` is the longest bar."""
+
+    bars: list[Bar]
+    largest: float
+    words: str
+
+
+def histogram(
+    real: pd.Series, made: pd.Series, others: Sequence[pd.Series] = (), *, least: int
+) -> Histogram | None:
+    """Of numbers or datetimes; None if there are too few of them.
+
+    Parameters
+    ----------
+    real, made : Series
+        What is drawn.
+    others : sequence of Series
+        The column of other real tables, whose rows count as well.
+    least : int
+        Rows that must have a value for it to be named; as many are in a bin of the real ones, or
+        none.
+
+    Notes
+    -----
+    Single numbers that many rows have, such as zeros, are bars of their own unless each bin holds
+    one number: otherwise zeros and small numbers would look alike. What lies beyond the axis is
+    counted in the first and the last bin.
+    """
+    dates = real.dtype.kind == "M"
+    a, b = (_numbers(column) for column in (real, made))
+    if len(a) < 2 * least or not len(b):
+        return None
+    axis = make_axis(a, least, dates=dates)
+    if axis is not None and axis.tells(a, b):
+        return _outlined(a, b, axis, least)
+    named = _masses(a, b, [_numbers(column) for column in others], least)
+    if not len(named):
+        return None if axis is None else _outlined(a, b, axis, least)
+    n_real, n_made = len(a), len(b)
+    bars = [
+        Bar(name, name, float((a == value).mean()), float((b == value).mean()))
+        for value in named
+        for name in [_exact(value, dates=dates)]
+    ]
+    a, b = a[~np.isin(a, named)], b[~np.isin(b, named)]
+    if len(a) or len(b):
+        rest = "all other values"
+        bars.append(Bar(rest, rest, len(a) / n_real, len(b) / n_made))
+    axis = make_axis(a, least, dates=dates) if len(b) else None
+    drawn = Histogram([], "", "", [], "") if axis is None else _outlined(a, b, axis, least)
+    words = [_told(bars)] + [f"of the others, {drawn.words}"] * bool(drawn.words)
+    return replace(drawn, bars=bars, words="; ".join(words))
+
+
+def category_bars(
+    real: pd.Series, made: pd.Series, others: Sequence[pd.Series] = (), *, least: int
+) -> Bars | None:
+    """Of a column of categories, as `histogram`; None if no category may be named.
+
+    Missing values are one of them. Those that cannot be named are one more, as are those that there
+    is no room for.
+    """
+    if not len(real) or not len(made):
+        return None
+    named = {str(value) for value in shown_values([real, *others], made, least)}
+    p, q = (_shares(column) for column in (real, made))
+    table = pd.DataFrame({"real": p, "made": q}).fillna(0.0)
+    table = table.sort_values(["real", "made"], ascending=False, kind="stable")
+    may = np.array([missing or name in named for missing, name in table.index])
+    if not may.any():
+        return None
+    shown, rest = table[may], table[~may]
+    if len(rest) + len(shown) - _CATEGORIES > 1:  # with one alone, there is room for it
+        rest = pd.concat([shown.iloc[_CATEGORIES:], rest])
+        shown = shown.iloc[:_CATEGORIES]
+    bars = [
+        Bar(name, shortened(name, _NAMES), float(real_share), float(made_share))
+        for (_, name), real_share, made_share in zip(
+            shown.index.tolist(), shown["real"], shown["made"], strict=True
+        )
+    ]
+    if len(rest):
+        other = f"other ({len(rest):,} {'value' if len(rest) == 1 else 'values'})"
+        bars.append(Bar(other, other, float(rest["real"].sum()), float(rest["made"].sum())))
+    return Bars(bars, max(max(bar.real, bar.made) for bar in bars), _told(bars))
+
+
+# ---- parts -------------------------------------------------------------------------------------
+
+
+def _masses(a: np.ndarray, b: np.ndarray, others: list[np.ndarray], least: int) -> np.ndarray:
+    """Numbers that so many rows have that a bin would hide what is beside them, in order."""
+    tables = []
+    for values in (a, b):
+        distinct, counts = np.unique(values, return_counts=True)
+        often = counts >= max(_MASS * len(values), 2)
+        tables.append(pd.Series(counts[often] / len(values), index=distinct[often]))
+    shares = pd.concat(tables, axis=1).fillna(0.0).max(axis=1)
+    shares = shares[
+        shares.index.isin(shown_values([*map(pd.Series, (a, *others))], pd.Series(b), least))
+    ]
+    return np.sort(shares.nlargest(_MASSES).index.to_numpy(dtype=float))
+
+
+def _outlined(a: np.ndarray, b: np.ndarray, axis: Axis, least: int) -> Histogram:
+    """Both outlines, with bins of too few real rows taken together with others."""
+    edges = axis.edges
+    counts, made = axis.counts(a), axis.counts(b)
+    starts = _groups(counts, least)
+    ends = np.append(starts[1:], len(counts))
+    heights = [
+        np.add.reduceat(each, starts) / each.sum() / (ends - starts) for each in (counts, made)
+    ]
+    top = max(each.max() for each in heights)
+    along = (edges - edges[0]) / (edges[-1] - edges[0]) * WIDTH
+    x = np.append(along[starts], along[-1])
+    real_path, made_path = (_steps(x, each / top * HEIGHT) for each in heights)
+    places = [
+        (float((at - edges[0]) / (edges[-1] - edges[0]) * WIDTH), text) for at, text in axis.ticks
+    ]
+    words = f"real: {axis.summary(a, least)}; synthetic: {axis.summary(b, least)}"
+    return Histogram([], f"{real_path}Z", made_path, places, words)
+
+
+def _groups(counts: np.ndarray, least: int) -> np.ndarray:
+    """Where groups of neighbouring bins begin that hold no row, or at least so many."""
+    starts, n = [], 0
+    for place, count in enumerate(counts):
+        if not 0 < n < least:  # the group before is complete
+            starts.append(place)
+            n = 0
+        n += int(count)
+    while 0 < n < least and len(starts) > 1:
+        end = starts.pop()
+        n += int(counts[starts[-1] : end].sum())
+    return np.array(starts)
+
+
+def _exact(value: float, *, dates: bool) -> str:
+    if dates:
+        return label(value, 1e6, dates=True).removesuffix("T00:00:00")
+    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:.6g}"
+
+
+def _told(bars: Sequence[Bar]) -> str:
+    return "; ".join(f"{bar.name}: {bar.real:.1%} real, {bar.made:.1%} synthetic" for bar in bars)
+
+
+def _numbers(column: pd.Series) -> np.ndarray:
+    present = column.dropna()
+    if present.dtype.kind == "M":
+        return present.to_numpy().astype("datetime64[us]").astype(np.int64).astype(float)
+    return present.to_numpy(dtype=float)
+
+
+def _steps(x: np.ndarray, heights: np.ndarray) -> str:
+    """The outline of bars, as an SVG path; from and to the ground."""
+    y = HEIGHT - heights
+    corners = [f"M{x[0]:.1f} {HEIGHT}"]
+    corners += [f"V{top:.1f}H{right:.1f}" for top, right in zip(y, x[1:], strict=True)]
+    return "".join([*corners, f"V{HEIGHT}"])
+
+
+def _shares(column: pd.Series) -> pd.Series:
+    """By whether it is missing, and name."""
+    counts: Any = column.value_counts(normalize=True, dropna=False)
+    counts = counts[counts > 0]
+    counts.index = pd.MultiIndex.from_tuples(
+        [(True, "(missing)") if pd.isna(name) else (False, str(name)) for name in counts.index]
+    )
+    return counts.groupby(level=[0, 1], sort=False).sum()

@@ -1,0 +1,369 @@
+"""All that is known of a synthetic table, in one record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from combutab.evaluation import (
+    AlignedTables,
+    align_tables,
+    detection,
+    fidelity,
+    ml_efficacy,
+    privacy,
+)
+from combutab.reports._versions import versions
+from combutab.reports.charts import least_rows
+from combutab.reports.synthetic._chance import share_by_chance
+from combutab.reports.synthetic._copies import count_copies, count_values
+from combutab.reports.synthetic._disclosure import judge_privacy
+from combutab.reports.synthetic._likeness import judge_likeness
+from combutab.reports.synthetic._usefulness import judge_usefulness
+from combutab.reports.synthetic._verdict import HELD_OUT, SYNTHETIC, Finding
+from combutab.reports.synthetic._yardsticks import measure_yardsticks
+
+_NAMES = {"real": "real table", "synthetic": "synthetic table", "test": "held-out real table"}
+_SET_ASIDE = 0.2  # of the real rows, for learners to be tested on where there are no others
+_OVERLAP = 0.05  # of the held-out rows; with more of them among the others, they are not held out
+_FOLDS = 5
+_RESAMPLES = 100  # of the rows that learners are tested on, for what chance may do
+_MOST = 100_000  # rows whose distances are measured
+_DETECTION = ["learner", "metric", "source", "mean", "sd", "fold_sd", "n_tables"]
+Task = Literal["classification", "regression"]
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticEvaluation:
+    """What is known of a synthetic table: the evaluators' tables, and what they come to.
+
+    Attributes
+    ----------
+    train, synthetic : DataFrame
+        The real rows learned from and the synthetic ones, as `align_tables` gives them.
+    test : DataFrame or None
+        Held-out real rows, as aligned; None where there are none.
+    kinds : mapping of column name to {"number", "category", "datetime"}
+        The target of a classification is a category.
+    target : column name or None
+    task : {"classification", "regression"} or None
+    guess : float or None
+        What guessing scores: the share of the most frequent class in the rows tested on, or the
+        R2 of the mean, 0; None without ``efficacy``.
+    efficacy : DataFrame or None
+        Of `ml_efficacy`; None without a target, or where nothing can be learned of it.
+    fidelity, detection : DataFrame
+        Of these evaluators. Sources are "synthetic" and, with ``test``, "held-out real".
+        ``detection`` has no rows where there are too few to learn from.
+    privacy : DataFrame or None
+        Of `privacy`, source "synthetic"; None without ``test``.
+    copies : int
+        Synthetic rows that equal a row of ``train``.
+    findings : tuple of Finding
+        Of usefulness, likeness and privacy, in this order.
+    made : mapping of str to str
+        How the synthetic table was made; empty if that is not known.
+    versions : mapping of str to str
+        Of the software that evaluated it.
+    seed : int
+    seconds : mapping of str to float
+        By evaluator.
+    names : mapping of {"real", "synthetic", "test"} to str
+        What a reader calls the tables.
+    least_rows : int
+        Real rows that must have a value for a page to show it.
+
+    Notes
+    -----
+    ``train``, ``synthetic`` and ``test`` hold rows; the text of the record does not, nor does the
+    page of `render_report`.
+    """
+
+    train: pd.DataFrame = field(repr=False)
+    synthetic: pd.DataFrame = field(repr=False)
+    test: pd.DataFrame | None = field(repr=False)
+    kinds: Mapping[Hashable, str]
+    target: Hashable | None
+    task: Task | None
+    guess: float | None
+    efficacy: pd.DataFrame | None = field(repr=False)
+    fidelity: pd.DataFrame = field(repr=False)
+    detection: pd.DataFrame = field(repr=False)
+    privacy: pd.DataFrame | None = field(repr=False)
+    copies: int
+    findings: tuple[Finding, Finding, Finding]
+    made: Mapping[str, str]
+    versions: Mapping[str, str]
+    seed: int
+    seconds: Mapping[str, float]
+    names: Mapping[str, str]
+    least_rows: int
+
+
+def evaluate_synthetic(
+    *,
+    real_train: Any,
+    synthetic: Any,
+    real_test: Any = None,
+    target: Hashable | None = None,
+    task: Task | Literal["auto"] = "auto",
+    categorical: Collection[Hashable] = (),
+    learners: Any = "standard",
+    made: Mapping[str, str] | None = None,
+    names: Mapping[str, str] | None = None,
+    min_frequency: float = 5,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> SyntheticEvaluation:
+    """Ask of a synthetic table how useful it is, how alike the real one, and what it gives away.
+
+    Parameters
+    ----------
+    real_train : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
+        The rows that the generator learned from.
+    synthetic : table
+        Columns as those of ``real_train``, in any order; values may have other dtypes.
+    real_test : table, optional
+        Real rows that the generator has not seen. Without them learners are tested on a fifth of
+        ``real_train``, and of privacy no more is known than copies.
+    target : column name, optional
+        A column that is worth predicting; without it nothing is known of the usefulness.
+    task : {"auto", "classification", "regression"}, default="auto"
+    categorical : collection of column names, default=()
+        Columns of numbers or dates that are categories.
+    learners : default="standard"
+        As in `ml_efficacy`.
+    made : mapping of str to str, optional
+        How the synthetic table was made, for the report.
+    names : mapping, optional
+        What a reader calls the tables "real", "synthetic" and "test", such as their files.
+    min_frequency : int or float, default=5
+        Rows, or share of the rows of ``real_train``, that must have a value for a page to show it.
+    random_state : int, default=0
+    n_jobs : int, optional
+        As in the evaluators.
+    progress : callable, optional
+        Called with what is done next, before each evaluator.
+
+    Returns
+    -------
+    SyntheticEvaluation
+
+    Raises
+    ------
+    ValueError
+        Columns are missing or added (the message lists them), values cannot be compared, or the
+        target is none of the columns, or does not suit the task.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> people = pd.DataFrame({"age": rng.normal(40, 9, 3000), "sex": rng.choice(["f", "m"], 3000)})
+    >>> found = evaluate_synthetic(
+    ...     real_train=people[:1000], real_test=people[1000:2000], synthetic=people[2000:]
+    ... )
+    >>> [(finding.subject, finding.level) for finding in found.findings]
+    [('usefulness', 'unknown'), ('likeness', 'good'), ('privacy', 'good')]
+    """
+    named = _NAMES | dict(names or {})
+    given = {"real": real_train, "synthetic": synthetic}
+    given |= {} if real_test is None else {"test": real_test}
+    clock = _Clock(progress)
+    options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
+    aligned = _align(given, named, categorical)
+    _check(aligned, target, task)
+    least = least_rows(min_frequency, len(aligned["real"]))
+
+    goal, efficacy, guess = None, None, None
+    usefulness = _unjudged(aligned, target)
+    if usefulness is None:
+        train, test = aligned["real"], aligned.tables.get("test")
+        if test is None:
+            train, test = _set_aside(train, target, random_state)
+        with clock("ml_efficacy", "training learners on real and on synthetic rows"):
+            efficacy = ml_efficacy(
+                real_train=train,
+                real_test=test,
+                synthetic=aligned["synthetic"],
+                target=target,
+                task=task,
+                learners=learners,
+                n_resamples=_RESAMPLES,
+                **options,
+            )
+        goal = _task_of(efficacy)
+        known = test[target].dropna()
+        guess = 0.0 if goal == "regression" else float(known.value_counts(normalize=True).max())
+        usefulness = judge_usefulness(
+            efficacy, target=target, guess=guess, n_test=len(known), seen="test" not in given
+        )
+        if goal == "classification":
+            aligned = _align(given, named, [*categorical, target])
+
+    train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
+    sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
+    categories = aligned.columns("category")
+    with clock("fidelity", "comparing columns and pairs of columns"):
+        alike = fidelity(
+            real=train, synthetic=sources, categorical=categories, random_state=random_state
+        )
+        yardsticks = measure_yardsticks(
+            train, n_rows=len(rows), kinds=aligned.kinds, random_state=random_state
+        )
+    with clock("detection", "telling synthetic rows from real ones"):
+        detected = _detect(train, sources, options)
+    near, share_error, n_compared = None, 0.0, 0
+    if test is not None:
+        n_compared = min(len(train), len(test), _MOST)
+        with clock("privacy", "measuring distances to real rows"):
+            near = privacy(
+                real_train=train,
+                synthetic=rows,
+                holdout=test,
+                categorical=categories,
+                max_rows=_MOST,
+                **options,
+            )
+            share_error = share_by_chance(train, test, rows, categorical=categories, **options)
+    n_seen = 0 if test is None else _seen(train, test)
+    copies = count_copies(train, rows, None if n_seen else test)
+    return SyntheticEvaluation(
+        train=train,
+        synthetic=rows,
+        test=test,
+        kinds=aligned.kinds,
+        target=target,
+        task=goal,
+        guess=guess,
+        efficacy=efficacy,
+        fidelity=alike,
+        detection=detected,
+        privacy=near,
+        copies=copies.rows,
+        findings=(
+            usefulness,
+            judge_likeness(
+                alike,
+                detected,
+                yardsticks,
+                n_train=len(train),
+                n_made=len(rows),
+                n_test=0 if test is None else len(test),
+            ),
+            judge_privacy(
+                near,
+                copies,
+                n_made=len(rows),
+                n_compared=n_compared,
+                share_error=share_error,
+                n_seen=n_seen,
+                values=count_values(train, rows, None if n_seen else test),
+            ),
+        ),
+        made=dict(made or {}),
+        versions=versions(),
+        seed=random_state,
+        seconds=clock.seconds,
+        names=named,
+        least_rows=least,
+    )
+
+
+class _Clock:
+    """Tells what is done next, and measures how long it takes."""
+
+    def __init__(self, progress: Callable[[str], None] | None) -> None:
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str, label: str) -> Iterator[None]:
+        if self.progress is not None:
+            self.progress(label)
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started
+
+
+def _align(
+    given: Mapping[str, Any], names: Mapping[str, str], categorical: Collection[Hashable]
+) -> AlignedTables:
+    """The tables by their roles."""
+    called = {role: names[role] for role in given}
+    if len(set(called.values())) < len(called):
+        called = {role: role for role in given}
+    # by what the reader calls them, for the errors
+    tables = {called[role]: table for role, table in given.items()}
+    found = align_tables(tables, reference=called["real"], categorical=categorical)
+    by_role = {role: found[name] for role, name in called.items()}
+    return AlignedTables(by_role, found.kinds, found.n_known)
+
+
+def _check(aligned: AlignedTables, target: Hashable | None, task: str) -> None:
+    if task not in ("auto", "classification", "regression"):
+        raise ValueError(f"task must be 'auto', 'classification' or 'regression', got {task!r}")
+    if target is not None and target not in aligned.kinds:
+        columns = ", ".join(map(repr, aligned.kinds))
+        raise ValueError(f"there is no column {target!r} for a target; there are {columns}")
+    if target is not None and aligned.kinds[target] == "datetime" and task != "classification":
+        raise ValueError(
+            f"the target {target!r} holds dates; set task='classification' if each is a class, or "
+            "make it numbers"
+        )
+
+
+def _task_of(efficacy: pd.DataFrame) -> Task:
+    return "regression" if (efficacy["metric"] == "r2").any() else "classification"
+
+
+def _unjudged(aligned: AlignedTables, target: Hashable | None) -> Finding | None:
+    """The finding where no learner can be trained."""
+    if target is None:
+        why = "Not known: no column was named for learners to predict."
+        return Finding("usefulness", "unknown", why)
+    name = repr(str(target))
+    if aligned["synthetic"][target].isna().all():
+        why = f"No synthetic row has a value of {name}, so that nothing can be learned about it."
+        return Finding("usefulness", "poor", why)
+    n_known = int(aligned["real"][target].count())
+    if "test" not in aligned.tables and n_known < 2:
+        has = "one real row alone has" if n_known else "no real row has"
+        why = f"Not known: {has} a value of {name}, and at least two are needed."
+        return Finding("usefulness", "unknown", why)
+    return None
+
+
+def _set_aside(
+    table: pd.DataFrame, target: Hashable, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows to learn from and those to be tested on; of the rows that have a target."""
+    known = table[table[target].notna()]
+    order = np.random.default_rng(seed).permutation(len(known))
+    n = max(1, round(_SET_ASIDE * len(known)))
+    return known.iloc[order[n:]], known.iloc[order[:n]]
+
+
+def _seen(train: pd.DataFrame, test: pd.DataFrame) -> int:
+    """How many rows of ``test`` are in ``train`` as well, if that is no chance."""
+    found = count_copies(train, test)
+    if found.by_chance or found.of_single - found.expected < _OVERLAP * len(test):
+        return 0
+    return found.of_single
+
+
+def _detect(
+    real: pd.DataFrame, sources: Mapping[str, pd.DataFrame], options: Mapping[str, Any]
+) -> pd.DataFrame:
+    """Of the tables that have rows enough for two folds."""
+    enough = {name: table for name, table in sources.items() if len(table) >= 2}
+    if len(real) < 2 or not enough:
+        return pd.DataFrame(columns=_DETECTION)
+    n_splits = min(_FOLDS, len(real), *map(len, enough.values()))
+    return detection(real=real, synthetic=enough, n_splits=n_splits, **options)

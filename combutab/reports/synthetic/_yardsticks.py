@@ -1,0 +1,185 @@
+"""What chance alone does to a table: real rows beside other real rows, and beside shuffled ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from combutab.evaluation import fidelity
+from combutab.reports.synthetic._associations import associations
+
+_FEWEST = 4  # rows that can be halved
+_MOST = 20_000  # rows that are halved: of more, chance does too little to be looked for
+_CELLS = 400_000  # of the tables that are drawn, together
+_DRAWS = (4, 12)  # at least and at most
+_TIED = 0.01  # of a pair's score, from where real rows are above shuffled ones
+_ERRORS = 2.0  # standard errors above zero of a tie, and of what is told of the ties
+_ROUGH = 12.5  # rows of a part of whose spread half is unknown
+_AGAIN, _SHUFFLED = "again", "shuffled"
+
+
+@dataclass(frozen=True)
+class Yardsticks:
+    """What columns and pairs of columns lose by chance, and by being shuffled: 0 is alike.
+
+    Attributes
+    ----------
+    chance : mapping of column to float
+        What real rows lose beside other real ones, in tables of these sizes.
+    columns_off : float
+        How far chance may move `closeness`.
+    ties : mapping of pair of columns to (float, float)
+        Of the pairs with something to do with each other, beyond doubt: what they lose if their
+        columns are shuffled, and if they are real.
+    ties_off : (float, float)
+        How far chance may move `kept` where nothing is kept, and where all is.
+    strongest : float
+        Without ties the strongest association of two real columns, from 0 to 1; else NaN.
+    """
+
+    chance: Mapping[Hashable, float]
+    columns_off: float
+    ties: Mapping[tuple[Hashable, Hashable], tuple[float, float]]
+    ties_off: tuple[float, float]
+    strongest: float
+
+    def closeness(self, losses: pd.Series) -> float:
+        """How alike columns are, from 0 to 1, with what chance takes from it given back."""
+        beyond = [
+            math.sqrt(max(loss**2 - self.chance.get(column, 0.0) ** 2, 0.0))
+            for column, loss in losses.items()
+        ]
+        return 1.0 - float(np.mean(beyond))
+
+    def kept(self, losses: pd.Series) -> float:
+        """The share of what ties columns together, from 0 (as shuffled) to 1 (as real)."""
+        shuffled, real = np.array(list(self.ties.values())).T
+        made = losses.reindex(pd.Index(list(self.ties), tupleize_cols=False)).to_numpy(dtype=float)
+        return float(np.clip(np.nansum(shuffled - made) / (shuffled - real).sum(), 0.0, 1.0))
+
+    def kept_off(self, kept: float) -> float:
+        """How far chance may move such a share."""
+        nothing, everything = self.ties_off
+        return (1.0 - kept) * nothing + kept * everything
+
+
+def column_losses(found: pd.DataFrame, source: str) -> pd.Series:
+    """1 minus the score of each column: the worse of its values' and of its share of missing ones.
+
+    Parameters
+    ----------
+    found : DataFrame
+        Of `fidelity`.
+    source : str
+    """
+    chosen = found["aspect"].isin(["shape"]) | (found["measure"] == "missing_share")
+    rows = found[chosen & found["greater_is_better"] & (found["source"] == source)]
+    scores = rows.dropna(subset="mean").groupby("column", sort=False)["mean"].min()
+    return 1.0 - scores
+
+
+def pair_losses(found: pd.DataFrame, source: str) -> pd.Series:
+    """1 minus the score of each pair of columns."""
+    rows = found[(found["aspect"] == "pairs") & (found["source"] == source)].dropna(subset="mean")
+    pairs = list(zip(rows["column"], rows["other_column"], strict=True))
+    return pd.Series(1.0 - rows["mean"].to_numpy(), index=pd.Index(pairs, tupleize_cols=False))
+
+
+def measure_yardsticks(
+    train: pd.DataFrame, *, n_rows: int, kinds: Mapping[Hashable, str], random_state: int
+) -> Yardsticks:
+    """Split the real rows at random, several times, and compare one part with the other.
+
+    Parameters
+    ----------
+    train : DataFrame
+        As `align_tables` gives it.
+    n_rows : int
+        Of the synthetic table.
+    kinds : mapping of column name to {"number", "category", "datetime"}
+    random_state : int
+
+    Notes
+    -----
+    What chance does to Kolmogorov-Smirnov statistics and to correlations goes with
+    ``sqrt(1 / n + 1 / m)`` of the two tables' rows, so that of the parts is scaled to that of the
+    tables; of frequencies of categories it is not, as these may be there once each.
+    """
+    n = min(len(train), _MOST)
+    if n < _FEWEST:
+        return Yardsticks({}, math.inf, {}, (math.inf, math.inf), 1.0)
+    rng = np.random.default_rng(random_state)
+    part = max(1, min(n_rows, n // 2))
+    scale = math.sqrt((1 / len(train) + 1 / n_rows) / (1 / part + 1 / (n - part)))
+    n_draws = int(np.clip(_CELLS // (n * train.shape[1]), *_DRAWS))
+    drawn = [_draw(train, n, part, kinds, rng) for _ in range(n_draws)]
+
+    losses = {i: column_losses(each, _AGAIN) for i, each in enumerate(drawn)}
+    columns = pd.concat(losses, axis=1)
+    numbers = [kinds[column] != "category" for column in columns.index]
+    columns = columns.mul(np.where(numbers, scale, 1.0), axis=0)
+    chance = dict(columns.mean(axis=1).fillna(0.0))
+    bare = Yardsticks(chance, 0.0, {}, (math.inf, math.inf), math.nan)
+    same = [bare.closeness(columns[j].dropna()) for j in columns] if len(columns) else [1.0]
+    columns_off = 1.0 - float(np.quantile(same, 0.05))
+
+    real, shuffled = (
+        pd.concat([pair_losses(each, source) for each in drawn], axis=1)
+        for source in (_AGAIN, _SHUFFLED)
+    )
+    ties, ties_off = _ties(real.dropna(), shuffled.dropna(), scale, part)
+    strongest = math.nan if ties else _strongest(train.iloc[:_MOST], kinds)
+    return Yardsticks(chance, columns_off, ties, ties_off, strongest)
+
+
+def _draw(
+    train: pd.DataFrame,
+    n: int,
+    part: int,
+    kinds: Mapping[Hashable, str],
+    rng: np.random.Generator,
+) -> pd.DataFrame:
+    """`fidelity` of some real rows to others, and to these with each column shuffled."""
+    order = rng.permutation(len(train))[:n]
+    again = train.iloc[order[:part]].reset_index(drop=True)
+    shuffled = {name: again[name].take(rng.permutation(part)).array for name in again}
+    return fidelity(
+        real=train.iloc[order[part:]],
+        synthetic={_AGAIN: again, _SHUFFLED: pd.DataFrame(shuffled)},
+        categorical=[name for name, kind in kinds.items() if kind == "category"],
+        max_rows=2,  # of alpha-precision and beta-recall, which are not looked at
+        random_state=0,
+    )
+
+
+def _ties(
+    real: pd.DataFrame, shuffled: pd.DataFrame, scale: float, n: int
+) -> tuple[dict[tuple[Hashable, Hashable], tuple[float, float]], tuple[float, float]]:
+    """Of the pairs that are tied, a column a draw each; and the errors of what is kept of it."""
+    pairs = real.index.intersection(shuffled.index)
+    real, shuffled = real.loc[pairs], shuffled.loc[pairs]
+    gap = shuffled - real
+    clear = gap.mean(axis=1) >= np.maximum(_TIED, _ERRORS * gap.std(axis=1, ddof=1))
+    real, shuffled = real[clear], shuffled[clear]
+    if real.empty:
+        return {}, (math.inf, math.inf)
+    near, far = real.mean(axis=1), shuffled.mean(axis=1)
+    # what shuffling takes and what chance takes add up as squares do
+    structure = np.maximum(far**2 - near**2, 0.0)
+    near = scale * near
+    far = np.sqrt(structure + near**2)
+    ties = {pair: (float(far.iloc[i]), float(near.iloc[i])) for i, pair in enumerate(far.index)}
+    # of few rows the spread is known no better than the ties are
+    unit = _ERRORS * (1 + _ROUGH / n) * scale / float((far - near).sum())
+    nothing, everything = (unit * float(each.sum().std(ddof=1)) for each in (shuffled, real))
+    return ties, (nothing, everything)
+
+
+def _strongest(train: pd.DataFrame, kinds: Mapping[Hashable, str]) -> float:
+    found = np.abs(associations(train, list(train.columns), kinds))
+    found = found[np.tril_indices(len(found), -1)]
+    return float(np.nanmax(found, initial=0.0))

@@ -1,0 +1,317 @@
+"""The study runner: what a row says can be repeated, and nothing finished is ever lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from joblib import parallel_config
+from sklearn.metrics import f1_score, mean_absolute_error
+
+from benchmarks.papers.combu import (
+    sources,
+    study,
+    study_command,
+)
+from benchmarks.papers.common.results import Store
+from combutab import MLPClassifier, MLPRegressor
+from combutab.datasets import make_formula
+
+ROOT = Path(__file__).parents[3]
+DATA_HOME = ROOT.parent / "shared" / "data"
+
+
+needs_data = pytest.mark.skipif(not DATA_HOME.is_dir(), reason="needs ../shared/data")
+
+RECIPE = study.Recipe(hidden=(16,), epochs=3, batch_size=40)
+GS = sources.Source("formula", "gs", "regression", n_samples=100)
+LABELS = replace(GS, task="classification")
+TWO = study.Protocol("two", n_splits=2, n_seeds=2)
+
+
+def make_study(path, activations=("relu", "combu"), recipe=RECIPE, data=(GS, LABELS)):
+    fits = study.make_fits(data, [TWO], activations, recipe)
+    return study.Study(fits, Store(path, study.COLUMNS, study.KEY))
+
+
+def lines_without_seconds(path):
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    return table.drop(columns="seconds").to_csv(index=False)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    path = tmp_path_factory.mktemp("study") / "all.csv"
+    make_study(path).run()
+    return path
+
+
+def test_a_row_for_every_network_in_order(finished):
+    rows = pd.read_csv(finished)
+    assert list(rows) == list(study.COLUMNS)
+    keys = rows[list(study.KEY)].astype(str).agg("/".join, axis=1).tolist()
+    assert keys == [
+        f"two/gs/{task}/{activation}/{split}/{seed}"
+        for task in ("regression", "classification")
+        for split in (0, 1)
+        for activation in ("relu", "combu")
+        for seed in (0, 1)
+    ]
+    assert rows["error"].isna().all()
+
+
+def test_rows_can_be_reproduced_from_what_they_say(finished):
+    rows = pd.read_csv(finished)
+    for row in rows.iloc[[3, 14]].itertuples():
+        X, y = make_formula(row.data, 100, task=row.task, random_state=row.data_random_state)
+        train, test = TWO.splits(replace(GS, task=row.task))[row.split]
+        params = {
+            "activation": row.activation,
+            "hidden_layer_sizes": (int(row.hidden),),
+            "max_iter": row.epochs,
+            "batch_size": row.batch_size,
+            "learning_rate_init": row.learning_rate_init,
+            "dropout": row.dropout,
+            "alpha": 0.0,
+            "random_state": row.random_state,
+            "n_iter_no_change": np.inf,
+        }
+        assert (len(train), len(test)) == (row.n_train, row.n_test) == (80, 20)
+        if row.task == "regression":
+            net = MLPRegressor(**params).fit(X.iloc[train], y[train])
+            error = mean_absolute_error(y[test], net.predict(X.iloc[test])) / y[train].std(ddof=0)
+            assert row.mae == pytest.approx(error, rel=1e-4)
+            assert row.target_std_train == pytest.approx(y[train].std(ddof=0))
+            assert row.target_std_all == pytest.approx(y.std(ddof=0))
+        else:
+            net = MLPClassifier(**params).fit(X.iloc[train], y[train])
+            expected = f1_score(y[test], net.predict(X.iloc[test]), average="macro")
+            assert row.f1 == pytest.approx(expected)
+
+
+def test_activations_share_rows_and_seeds(finished):
+    rows = pd.read_csv(finished).query("task == 'regression'")
+    shared = rows.groupby(["split", "seed"])[["random_state", "target_std_train"]].nunique()
+    assert (shared == 1).all(axis=None)
+    assert rows.groupby("split")["target_std_train"].first().nunique() == 2
+    assert rows["random_state"].nunique() == 4
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
+def test_every_backend_gives_the_same_file(backend, finished, tmp_path):
+    path = tmp_path / "all.csv"
+    with parallel_config(backend=backend):
+        make_study(path).run(n_jobs=2)
+    assert lines_without_seconds(path) == lines_without_seconds(finished)
+
+
+def test_finished_rows_are_not_trained_again(finished, tmp_path, monkeypatch):
+    path = tmp_path / "all.csv"
+    make_study(path, activations=["relu"]).run()
+    before = path.read_text().splitlines()
+    trained = []
+    train_chunk = study.train_chunk
+    monkeypatch.setattr(
+        study, "train_chunk", lambda fits: trained.extend(fits) or train_chunk(fits)
+    )
+    with parallel_config(backend="threading"):
+        rows = make_study(path).run()
+    assert {fit.activation for fit in trained} == {"combu"}
+    assert len(rows) == 16
+    assert set(before) <= set(path.read_text().splitlines())  # their seconds too
+    assert lines_without_seconds(path) == lines_without_seconds(finished)
+    make_study(path, activations=["relu"]).run()  # a smaller study keeps what a larger one found
+    assert len(pd.read_csv(path)) == 16
+
+
+DRIVER = """
+import sys
+from benchmarks.papers.combu import study
+from benchmarks.papers.combu.sources import Source
+from benchmarks.papers.common.results import Store
+study.CHUNK_OPERATIONS = {{"cpu": 1}}  # each network alone
+recipe = study.Recipe(hidden=(32,), epochs=60, batch_size=40)
+fits = study.make_fits([Source("formula", "gs", "regression", 200)],
+                       [study.Protocol("two", 2, 2)], ["relu", "combu", "elu"], recipe)
+study.Study(fits, Store(sys.argv[1], study.COLUMNS, study.KEY)).run(n_jobs=1)
+"""
+
+
+def start(path):
+    code = DRIVER.format(folder=str(ROOT)).replace(
+        "sys.argv[1]", f"__import__('pathlib').Path({str(path)!r})"
+    )
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+
+
+def test_killed_at_any_moment_it_goes_on_where_it_stood(tmp_path):
+    whole, path = tmp_path / "whole.csv", tmp_path / "killed.csv"
+    assert start(whole).wait(120) == 0
+    journal, kept = path.with_suffix(".journal"), []
+    for wanted in (1, 4, 7):  # lines in the journal at which it is killed
+        process = start(path)
+        while process.poll() is None:
+            if journal.exists() and journal.read_bytes().count(b"\n") >= wanted:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+        assert process.returncode == -signal.SIGKILL, "it was too fast to be killed"
+        lines = journal.read_text().splitlines()
+        assert lines[: len(kept)] == kept  # nothing finished was trained again
+        kept = lines if journal.read_text().endswith("\n") else lines[:-1]
+    assert len(kept) < 12
+    assert start(path).wait(120) == 0
+    assert lines_without_seconds(path) == lines_without_seconds(whole)
+    assert not journal.exists()
+
+
+def test_an_interrupt_leaves_a_table_of_what_was_finished(tmp_path):
+    path = tmp_path / "killed.csv"
+    journal = path.with_suffix(".journal")
+    process = start(path)
+    while process.poll() is None and not (journal.exists() and journal.stat().st_size):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) != 0
+    assert 0 < len(pd.read_csv(path)) < 12
+    assert not journal.exists()
+
+
+def test_a_torn_line_is_trained_again(finished, tmp_path):
+    path = tmp_path / "all.csv"
+    with Store(path, study.COLUMNS, study.KEY).open([]) as journal:
+        journal.add([{**dict.fromkeys(study.COLUMNS, "1"), "seed": str(i)} for i in range(2)])
+        text = path.with_suffix(".journal").read_text()
+        os.truncate(path.with_suffix(".journal"), len(text) - 5)
+        torn = path.with_suffix(".journal").read_bytes()
+    path.unlink()
+    path.with_suffix(".journal").write_bytes(torn)
+    with Store(path, study.COLUMNS, study.KEY).open([]) as journal:
+        assert [key[-1] for key in journal.rows] == ["0"]
+
+
+def test_rows_of_other_settings_are_refused(finished, tmp_path):
+    before = finished.read_bytes()
+    with pytest.raises(ValueError, match=r"epochs=3, this study wants epochs=4.*--out"):
+        make_study(finished, recipe=replace(RECIPE, epochs=4)).run()
+    assert finished.read_bytes() == before
+    other = tmp_path / "other.csv"
+    other.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="other columns"):
+        make_study(other).run()
+    assert other.read_text() == "a,b\n1,2\n"
+
+
+def test_two_processes_cannot_write_to_one_file(tmp_path):
+    store = Store(tmp_path / "all.csv", study.COLUMNS, study.KEY)
+    with (
+        store.open([]),
+        pytest.raises(RuntimeError, match="another process"),
+        Store(store.path, study.COLUMNS, study.KEY).open([]),
+    ):
+        pass
+
+
+def test_a_network_that_diverges_has_an_error_and_no_scores(tmp_path):
+    diverging = replace(RECIPE, learning_rate_init=1e30)
+    rows = make_study(tmp_path / "all.csv", recipe=diverging, data=[GS]).run()
+    assert rows["error"].str.contains("non-finite").all()
+    assert rows["mae"].isna().all()
+
+
+def test_curves_are_means_over_blocks_of_epochs(tmp_path):
+    recipe = replace(RECIPE, epochs=5, curve_block=2)
+    rows = make_study(tmp_path / "all.csv", ["relu"], recipe).run()
+    curves = rows["loss_curve"].str.split()
+    assert curves.str.len().eq(3).all()  # of 2, 2 and 1 epochs
+    fit = study.make_fits([GS], [TWO], ["relu"], recipe)[0]
+    X, y = GS.load()
+    train, _ = TWO.splits(GS)[0]
+    history = fit.estimator().fit(X.iloc[train], y[train]).history_
+    expected = 2 * history["train_loss"].to_numpy()
+    first = [float(value) for value in curves[0]]
+    assert first == pytest.approx(
+        [expected[:2].mean(), expected[2:4].mean(), expected[4]], rel=1e-3
+    )
+    metric = [float(value) for value in rows["metric_curve"][0].split()]
+    assert metric[2] == pytest.approx(history["train_metric"].iloc[-1], rel=1e-3)
+
+
+def test_a_grouped_split_keeps_equal_rows_together(monkeypatch):
+    X = pd.DataFrame({"a": [1.0, np.nan, 2.0, 3.0] * 10, "b": ["x", None, "y", "y"] * 10})
+    X.loc[39] = [9.0, "z"]
+    made = sources.Source("openml", "made", "regression")
+    monkeypatch.setattr(sources, "_load", lambda source: (X, pd.Series(np.arange(40.0))))
+    groups = made.row_groups()
+    assert len(set(groups)) == 5
+    assert made.has_equal_rows()
+    content = X["a"].map(repr) + X["b"].map(repr)
+    assert pd.Series(groups).groupby(content).nunique().eq(1).all()
+    for train, test in replace(TWO, grouped=True).splits(made):
+        assert not set(content[train]) & set(content[test])
+        assert len(train) + len(test) == 40
+    assert any(set(content[train]) & set(content[test]) for train, test in TWO.splits(made))
+
+
+def test_sets_without_equal_rows_have_one_sound_protocol():
+    protocols = [study.PROTOCOLS["sound"], study.PROTOCOLS["sound-ungrouped"]]
+    names = {fit.protocol.name for fit in study.make_fits([GS], protocols, ["relu"])}
+    assert names == {"sound"}
+
+
+@pytest.mark.parametrize(("n_rows", "hidden", "epochs"), [(999, 2, 500), (1000, 5, 200)])
+def test_sizes_and_epochs_follow_the_paper(n_rows, hidden, epochs):
+    recipe = study.paper_recipe(n_rows)
+    assert (len(recipe.hidden), recipe.epochs, recipe.batch_size) == (hidden, epochs, 500)
+
+
+def test_the_papers_protocol_and_the_sound_one():
+    paper, sound = study.PROTOCOLS["paper"], study.PROTOCOLS["sound"]
+    assert (paper.n_splits, paper.n_seeds) == (1, 5)
+    assert sound.n_splits >= 10
+    assert sound.n_seeds >= 3
+    assert sound.grouped
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [("table5_classification", {"sound", "sound-ungrouped"}), ("table6_regression", {"sound"})],
+)
+def test_the_sets_with_equal_rows_run_both_ways(script, expected):
+    module = __import__(script)
+    chosen = module.COMMAND.sources(False, str(DATA_HOME))
+    fits = study.make_fits(chosen, study.PROTOCOLS.values(), ["relu"])
+    by_data = pd.DataFrame([fit.settings for fit in fits]).groupby("data")["protocol"].unique()
+    assert set(by_data.iloc[0]) - {"paper"} == expected
+
+
+@pytest.mark.parametrize("names", [["paper"], ["all"], ["combu", "relu+ln+proxy"]])
+def test_choosing_activations(names):
+    chosen = study_command._activations(names)
+    assert len(chosen) == {"paper": 7, "all": 14}.get(names[0], 2)
+    assert set(chosen) <= set(study.VARIANTS)
+
+
+def test_unknown_data_and_a_missing_folder_are_said_in_one_line(tmp_path):
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "benchmarks.papers.combu.table3_formulas", *arguments],
+            capture_output=True, text=True, cwd=ROOT, timeout=120,
+        )  # fmt: skip
+
+    unknown = run("--quick", "--out", str(tmp_path), "--data", "xx")
+    assert unknown.returncode == 1
+    assert unknown.stderr.strip() == "table3_formulas: no data set 'xx'; it has gs, ar"
+    no_rows = run("--report", "--out", str(tmp_path))
+    assert no_rows.returncode == 1
+    assert len(no_rows.stderr.strip().splitlines()) == 1
+    in_results = run("--quick")
+    assert "--out" in in_results.stderr

@@ -1,0 +1,411 @@
+"""benchmarks/proxynorm_random_nets: its nets against numpy, its numbers against made-up rows."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.papers.proxynorm import random_nets as study
+from benchmarks.papers.proxynorm.random_nets_model import (
+    NORMS,
+    RHO,
+    Layer,
+    Net,
+    activate,
+    draw_inputs,
+    draw_weight,
+    make_norm,
+    measure,
+    standardised,
+    walk,
+)
+from benchmarks.papers.proxynorm.random_nets_numbers import (
+    bound_table,
+    comparisons,
+    equality_table,
+    from_bn,
+)
+from benchmarks.papers.proxynorm.random_nets_residual import (
+    Block,
+    Residual,
+    build,
+    measure_residual,
+)
+from benchmarks.papers.proxynorm.random_nets_theorems import theorem2, theorem3
+from benchmarks.papers.proxynorm.random_nets_verdicts import (
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    UP_TO,
+    verdicts,
+)
+from combutab.activations import ProxyNorm
+from tests.benchmarks.quick_forms import run_quick
+
+DENSE = tuple(name for name in NORMS if name != "IN")
+EXACT = {"dtype": torch.float64, "eps": 0.0}
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_convolution_is_periodic():
+    weight = torch.randn(2, 3, 3, 3, generator=generator(), dtype=torch.float64)
+    z = torch.randn(2, 3, 4, 4, generator=generator(1), dtype=torch.float64)
+    layer = Layer(weight, torch.ones(2), torch.zeros(2))
+    expected = np.zeros((2, 2, 4, 4))
+    for i, j, k, m in itertools.product(range(4), range(4), range(3), range(3)):
+        taken = z[:, :, (i + k - 1) % 4, (j + m - 1) % 4].numpy()
+        expected[:, :, i, j] += taken @ weight[:, :, k, m].numpy().T
+    np.testing.assert_allclose(layer.convolve(z, standardise=False), expected, atol=1e-12)
+
+
+def test_weights_are_cut_and_scaled_by_their_fan_in():
+    weight = draw_weight((50, 20, 3, 3), generator()) * np.sqrt(180)
+    assert 1.95 < weight.abs().max() <= 2
+    assert weight.std().item() == pytest.approx(0.880, abs=0.02)  # of a normal cut at 2
+
+
+def test_standardised_weights():
+    weight = standardised(draw_weight((5, 4, 3, 3), generator(), torch.float64) + 0.3).flatten(1)
+    np.testing.assert_allclose(weight.mean(1), 0, atol=1e-15)
+    np.testing.assert_allclose(weight.square().sum(1), 1)
+
+
+@pytest.mark.parametrize(
+    ("norm", "axes"),
+    [("BN", (0, 2, 3)), ("IN", (2, 3)), ("LN", (1, 2, 3)), ("LN+PN", (1, 2, 3))],
+)
+def test_norms_take_the_statistics_of_their_axes(norm, axes):
+    x = torch.randn(5, 6, 3, 3, generator=generator(), dtype=torch.float64).numpy() * 3 + 1
+    expected = (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True)
+    step = make_norm(norm, 6, 4, eps=1e-14)  # BN takes no 0
+    np.testing.assert_allclose(step(torch.from_numpy(x)), expected, atol=1e-12)
+
+
+def test_groups_have_eight_channels():
+    assert make_norm("GN", 1024, 4).num_groups == 128  # as in the paper
+    assert make_norm("GN+PN", 4, 2).num_groups == 1
+    with pytest.raises(ValueError, match="'XN'; there are BN"):
+        make_norm("XN", 4, 2)
+
+
+def test_dense_nets_have_no_instance_norm():
+    with pytest.raises(ValueError, match="leave it out"):
+        Net("dense", 4, 2)
+
+
+@pytest.mark.parametrize("norm", ["LN", "LN+PN"])
+def test_activation_step(norm):
+    phi, y = nn.ReLU(), torch.randn(4, 3, 2, 2, generator=generator())
+    layer = Layer(torch.empty(3, 3), torch.tensor([1.0, 0.5, -2.0]), torch.tensor([0.0, 1.0, 0.3]))
+    with torch.no_grad():
+        found = activate(norm, phi, layer, y)
+    expected = (y * layer.gamma.view(-1, 1, 1) + layer.beta.view(-1, 1, 1)).clamp_min(0)
+    if norm == "LN+PN":  # Eq. (7), its moments by sampling
+        proxy = layer.gamma * torch.randn(400_000, 1, generator=generator()) + layer.beta
+        std, mean = torch.std_mean(proxy.clamp_min(0), dim=0)
+        expected = (expected - mean.view(-1, 1, 1)) / (std**2 + 0.03).sqrt().view(-1, 1, 1)
+    torch.testing.assert_close(found, expected, atol=0.02, rtol=0.02)
+
+
+def test_inputs_are_centred_digits():
+    dense = draw_inputs(Net("dense", 4, 2, DENSE), generator(), torch.float64)
+    assert dense.shape == (64, 64)
+    np.testing.assert_allclose(dense.mean(0), 0, atol=1e-12)
+    conv = draw_inputs(Net("conv", 4, 2), generator(), torch.float64)
+    assert conv.shape == (64, 1, 8, 8)
+    assert conv.mean().item() == pytest.approx(0)
+    assert conv.square().mean().item() == pytest.approx(1)
+    assert (conv.flatten(1).abs().amax(1) > 0).all(), "Definition 1: no input is zero throughout"
+
+
+def test_walk_is_the_network_of_numpy():
+    """LN, dense: the third layer's y by plain numpy from the layers drawn."""
+    net = Net("dense", 6, 3, ("LN", "LN+WS"), n_inputs=20)
+    layers, given = {}, {}
+
+    def see(depth, norm, step, x, layer, phi):
+        layers[depth], given[depth, norm] = layer, x
+
+    walk(net, 5, see, **EXACT)
+    z = draw_inputs(net, generator(5), torch.float64).numpy()
+    for depth in (1, 2, 3):
+        x = z @ layers[depth].weight.numpy().T
+        np.testing.assert_allclose(given[depth, "LN"], x, atol=1e-12)
+        y = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
+        z = np.maximum(y * layers[depth].gamma.numpy() + layers[depth].beta.numpy(), 0)
+    first = layers[1].weight.numpy()
+    assert np.abs(first.mean(1)).min() > 1e-4
+    inputs = draw_inputs(net, generator(5), torch.float64).numpy()
+    alone = first / first.std(1, keepdims=True) / np.sqrt(64)
+    shift = inputs.sum(1, keepdims=True) * alone.mean(1)
+    np.testing.assert_allclose(given[1, "LN+WS"], inputs @ alone.T - shift, atol=1e-12)
+
+
+def test_measured_powers_are_those_of_y():
+    net = Net("conv", 4, 21, ("BN", "LN"), n_inputs=12)
+    rows = pd.DataFrame(measure(net, 3))
+    assert rows.groupby("norm")["depth"].apply(list).to_dict() == {
+        name: list(range(1, 21)) for name in ("BN", "LN")
+    }
+    seen = {}
+    walk(net, 3, lambda depth, norm, step, x, layer, phi: seen.setdefault((depth, norm), step(x)))
+    for row in rows[rows["depth"].isin([1, 20])].to_dict("records"):
+        y = seen[row["depth"], row["norm"]].double().numpy().reshape(12, 4, 16)
+        means, sds = y.mean(2), y.std(2)
+        expected = [(means.mean(0) ** 2), means.var(0), (sds.mean(0) ** 2), sds.var(0)]
+        for term, values in zip(("P1", "P2", "P3", "P4"), expected, strict=True):
+            assert row[term] == pytest.approx(values.mean(), abs=1e-9)
+
+
+def test_nets_of_a_draw_share_their_weights():
+    alone = pd.DataFrame(measure(Net("dense", 8, 3, ("LN",)), 1))
+    among = pd.DataFrame(measure(Net("dense", 8, 3, DENSE), 1))
+    among = among[among["norm"] == "LN"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(alone, among)
+    other = pd.DataFrame(measure(Net("dense", 8, 3, ("LN",)), 2))
+    assert not np.isclose(alone["P1"], other["P1"], rtol=1e-3).any()
+
+
+def test_theorem2_holds_to_rounding():
+    worst = theorem2(Net("conv", 6, 4, ("IN",), n_inputs=16), 0, **EXACT)
+    assert max(worst.values()) < 1e-12
+    with_others = theorem2(Net("conv", 6, 4, ("LN",), n_inputs=16), 0, **EXACT)
+    assert with_others["P3"] > 0.1, "the check can fail"
+
+
+def test_theorem3_needs_its_conditions():
+    usual = {"n_points": 4001, "n_proxy": 256, "draw": 0}
+    normal = theorem3("relu", "normal", **usual)
+    assert normal["P1"] < 1e-5
+    assert normal["P"] < 0.01
+    laplace = theorem3("relu", "Laplace", **usual)
+    assert laplace["P1"] > 1e-3
+    assert laplace["P"] > 0.1
+    exact = theorem3("gelu", "normal", **{**usual, "n_proxy": 4001})
+    assert exact["P"] < theorem3("gelu", "normal", **usual)["P"] / 3
+
+
+def test_block_is_a_residual_one():
+    block = Block("LN", 1, 8, 2, 1, generator())
+    x = torch.randn(2, 8, 4, 4, generator=generator(1))
+    nn.init.zeros_(block.convs[2].weight)
+    torch.testing.assert_close(block(x), x)
+    wider = Block("LN+PN", 1, 4, 2, 2, generator())
+    nn.init.zeros_(wider.convs[2].weight)
+    x = torch.randn(2, 4, 4, 4, generator=generator(1))
+    z = wider.activations[0](wider.norms[0](x))
+    torch.testing.assert_close(wider(x), nn.functional.conv2d(z, wider.skip.weight, stride=2))
+    assert [type(step) for step in wider.activations] == [ProxyNorm] * 3
+
+
+def test_residual_network_is_resnet_50():
+    net = Residual(4)
+    network = build(net, "GN", generator())
+    assert net.depth == 16
+    norms = [m for m in network.modules() if isinstance(m, nn.GroupNorm)]
+    assert len(norms) == 48
+    sizes = {m.num_channels // m.num_groups for m in norms}
+    assert (min(sizes), max(sizes)) == (2, 64), "ResNet-50's in 32 groups"
+    assert network(torch.zeros(1, 1, 8, 8)).shape == (1, 128, 4, 4)
+
+
+def test_residual_powers_are_pooled_by_block():
+    rows = pd.DataFrame(measure_residual(Residual(2, (1, 1, 1, 1), ("BN", "LN"), 16), 0))
+    assert rows.groupby("norm")["depth"].apply(list).to_dict() == {
+        name: [1, 2, 3, 4] for name in ("BN", "LN")
+    }
+    np.testing.assert_allclose(rows["P"], 1, atol=1e-4)
+    assert rows.loc[rows["norm"] == "BN", "P1"].max() < 1e-10
+
+
+def made_up(p1, *, net="dense", width=8, draws=9, depth=20, phi="relu"):
+    """Rows with ``p1[norm]`` at the last depth, rising from 0 at the first, and the rest in P2."""
+    rows = []
+    for (norm, last), draw, level in itertools.product(
+        p1.items(), range(draws), range(1, depth + 1)
+    ):
+        at = last * (level - 1) / (depth - 1)
+        at = at * (1 + 0.01 * draw) if at < 0.9 else at
+        powers = {"P": 1.0, "P1": at, "P2": 1 - at, "P3": 0.0, "P4": 0.0}
+        where = {"net": net, "width": width, "phi": phi, "norm": norm, "inputs": 4}
+        share = {"nonlinearity": 0.4 * (1 - at) ** 3}
+        rows.append({**where, "draw": draw, "depth": level, **powers, **share})
+    return pd.DataFrame(rows)
+
+
+PAPER = {"BN": 0.0, "LN": 0.95, "GN": 0.8, "LN+PN": 0.02, "GN+PN": 0.01, "LN+WS": 0.2}
+THEOREMS = pd.DataFrame(
+    [
+        (2, "float64, eps 0", 0, "P1", 1e-30),
+        (2, "float32, eps 1e-06", 0, "P1", 1e-6),
+        (3, "relu, normal", 0, "P", 1e-3),
+        (3, "relu, normal", 0, "P1", 1e-6),
+        (3, "relu, Laplace", 0, "P", 0.3),
+        (3, "relu, normal, proxy of 9", 0, "P", 1e-3),
+    ],
+    columns=["theorem", "case", "draw", "term", "error"],
+)
+
+
+def test_bound_table_counts_what_is_above():
+    rows = made_up({"LN": 0.0}, draws=2, depth=3)  # P - P1 = 1 throughout
+    (line,) = bound_table(rows).to_dict("records")
+    assert line["cells"] == 6
+    assert line["above the bound"] == 4, "at l = 1 the bound is 1"
+    assert line["worst excess"] == pytest.approx(1 - RHO**2)
+    assert line["at depth"] == 3
+    rows["P2"] = RHO ** (rows["depth"] - 1.0) - 1e-3
+    (line,) = bound_table(rows).to_dict("records")
+    assert (line["above the bound"], line["worst excess"]) == (0, 0.0)
+    assert pytest.approx(1.04 / 1.08) == RHO
+
+
+def test_equality_table():
+    rows = made_up({"LN": 0.0}, draws=2, depth=4, phi="identity")
+    rows["P2"] = RHO ** (rows["depth"] - 1.0) + np.where(rows["draw"] == 0, 0.02, -0.01)
+    (line,) = equality_table(rows).to_dict("records")
+    assert line["largest error"] == pytest.approx(0.015)
+    assert line["of all draws"] == pytest.approx(0.02)
+
+
+def test_bound_is_judged_strictly_and_up_to_constants():
+    def judged(**excess):
+        others = made_up({norm: p1 for norm, p1 in PAPER.items() if norm != "LN"}, width=16)
+        parts = [made_up({"LN": 0.0}, width=width) for width in (16, 8)]
+        for part, by in zip(parts, excess.values(), strict=True):
+            part["P2"] = RHO ** (part["depth"] - 1.0) + by
+        found = judge(pd.concat([others, *parts], ignore_index=True))
+        return next(v for claim, v in found.items() if claim.startswith("Theorem 1"))
+
+    assert judged(widest=-0.001, narrowest=0.1) == HOLDS
+    assert judged(widest=0.005, narrowest=0.1) == UP_TO
+    assert judged(widest=0.05, narrowest=0.1) == "holds in part"
+    assert judged(widest=0.2, narrowest=0.1) == FAILS
+
+
+def test_equality_is_judged_over_widths():
+    def of(width, error):
+        rows = made_up({"LN": 0.0}, width=width, phi="identity", depth=4)
+        return rows.assign(P2=RHO ** (rows["depth"] - 1.0) + error)
+
+    def judged(*parts):
+        found = judge(pd.concat([made_up(PAPER), *parts], ignore_index=True))
+        return next(v for claim, v in found.items() if claim.startswith("Proposition 6"))
+
+    assert judged(of(8, 0.1), of(16, 0.005)) == HOLDS
+    assert judged(of(8, 0.1), of(16, 0.05)) == "holds in part"
+    assert judged(of(8, 0.05), of(16, 0.1)) == FAILS
+
+
+def test_comparisons_are_exact_and_adjusted():
+    found = comparisons(made_up(PAPER), 20).set_index(["higher", "lower"])
+    assert len(found) == 5
+    assert found.loc[("LN", "LN+PN"), "p (Holm)"] == pytest.approx(5 * 2 / 2**9)
+    assert found["draws"].eq("9 of 9").all()
+    upside_down = comparisons(made_up({**PAPER, "LN+PN": 0.97}), 20)
+    assert upside_down.set_index(["higher", "lower"])["draws"]["LN", "LN+PN"] == "0 of 9"
+
+
+def test_distance_from_bn():
+    far = from_bn(made_up({"BN": 0.0, "LN": 0.5}, draws=1), 20)
+    assert far.iloc[0].to_dict() == pytest.approx({"BN": 0.0, "LN": 0.5})
+
+
+def judge(rows, theorems=THEOREMS):
+    return {line.where + ": " + line.claim: line.verdict for line in verdicts(rows, theorems)}
+
+
+def test_verdicts_on_rows_as_the_paper_has_them():
+    found = judge(made_up(PAPER))
+    # P - P1 falls more slowly than rho^(l-1) in these rows
+    wrong = {claim for claim, verdict in found.items() if verdict != HOLDS}
+    assert len(found) == 8
+    assert all(claim.startswith("Theorem 1") for claim in wrong), wrong
+
+
+def test_verdicts_on_rows_without_collapse():
+    found = judge(made_up({**PAPER, "LN": 0.01, "GN": 0.009, "LN+WS": 0.001}))
+    cured = next(v for claim, v in found.items() if "resemble" in claim)
+    lesser = next(v for claim, v in found.items() if "LN+WS" in claim)
+    assert cured == lesser == FAILS
+    collapse = next(v for claim, v in found.items() if "channels collapse" in claim)
+    assert collapse == "holds in part", "BN keeps its power"
+
+
+def test_verdicts_on_residual_rows():
+    rows = made_up({**PAPER, "LN": 0.6, "GN": 0.5, "LN+WS": 0.03}, net="residual", depth=16)
+    rows = pd.concat([made_up(PAPER), rows], ignore_index=True)
+    assert [v for claim, v in judge(rows).items() if claim.startswith("Figure 6")] == [HOLDS, HOLDS]
+    rows.loc[(rows["net"] == "residual") & (rows["norm"] == "LN+WS"), "P1"] = 0.5
+    assert [v for claim, v in judge(rows).items() if "both keep" in claim] == ["holds in part"]
+
+
+def test_few_draws_are_no_verdict():
+    found = judge(made_up(PAPER, draws=3))
+    assert next(v for claim, v in found.items() if "resemble" in claim) == UNDECIDED
+
+
+def test_theorems_may_fail():
+    broken = THEOREMS.assign(error=0.5)
+    found = judge(made_up(PAPER), broken)
+    assert {found[claim] for claim in found if claim.startswith(("Theorem 2", "Theorem 3"))} == {
+        FAILS
+    }
+
+
+def test_proposition_3_catches_a_power_that_is_not_1():
+    rows = made_up(PAPER)
+    rows.loc[7, "P"] = 0.9
+    found = judge(rows)
+    assert next(v for claim, v in found.items() if claim.startswith("Proposition 3")) == FAILS
+
+
+def test_quick_form(tmp_path, monkeypatch, capsys):
+    arguments = ["--quick", "--out", str(tmp_path)]
+    said = run_quick("papers.proxynorm.random_nets", tmp_path)
+    assert "10 of 10 networks to go" in said
+    rows = pd.read_csv(tmp_path / "proxynorm_random_nets.csv")
+    jobs = [(net, draw) for net in study.QUICK.nets for draw in range(2)]
+    assert len(rows) == sum(len(study.wanted(*job)) for job in jobs)
+    assert rows[["P", "P1", "P2", "P3", "P4"]].notna().all(axis=None)
+    text = (tmp_path / "proxynorm_random_nets.md").read_text()
+    assert "Theorem 1" in text
+    assert "python -m benchmarks.papers.proxynorm.random_nets --quick" in text
+    assert str(tmp_path) not in text
+    for picture in ("theorem1", "power_conv", "power_dense", "power_residual"):
+        assert f"proxynorm_random_nets_{picture}.png" in text
+        assert (tmp_path / f"proxynorm_random_nets_{picture}.png").exists()
+    monkeypatch.setattr(sys, "argv", ["random_nets", *arguments, "--report"])
+    study.main()
+    assert "to go" not in capsys.readouterr().out
+    assert (tmp_path / "proxynorm_random_nets.md").read_text() == text
+
+
+def test_quick_results_are_not_written_over_the_full_ones(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["proxynorm_random_nets.py", "--quick"])
+    with pytest.raises(SystemExit, match="choose a folder"):
+        study.main()
+
+
+def test_normalisations_are_compared_over_draws(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(sys, "argv", ["random_nets", "--draws", "1", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        study.main()
+    assert "--draws takes 2 or more, not 1" in capsys.readouterr().err
+
+
+def test_full_nets_are_looked_at_where_the_report_looks():
+    conv, dense = study.FULL.nets[:2]
+    depths = {int(row["depth"]) for row in study.wanted(conv, 0) if row["norm"] == "GN"}
+    assert {1, 5, 10, 20, 50, 100, 200} <= depths
+    bounded = [row for row in study.wanted(dense, 0) if row["norm"] == "LN"]
+    assert len(bounded) == 200

@@ -1,0 +1,119 @@
+"""Each benchmark runs in its smallest form, so that none rots; what it says is not judged here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from tests.benchmarks.quick_forms import run_quick
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "benchmarks"
+DATA_HOME = ROOT.parent / "shared" / "data"
+COMBU = FOLDER / "papers" / "combu"
+SIMPLE = [
+    *sorted(f"speed.{p.stem}" for p in (FOLDER / "speed").glob("[!_]*.py") if p.stem != "scaling"),
+    *sorted(f"papers.combu.{p.stem}" for p in COMBU.glob("formula_*.py")),
+]
+STUDIES = [
+    *sorted(f"papers.combu.{path.stem}" for path in COMBU.glob("table[356]_*.py")),
+    "papers.combu.feynman",
+]
+
+
+def test_there_are_benchmarks():
+    assert {"speed.fit", "speed.stack"} <= set(SIMPLE)
+    assert len(STUDIES) == 4
+
+
+@pytest.mark.parametrize("script", SIMPLE)
+def test_quick_form(script, tmp_path):
+    if script == "speed.generators" and not find_spec("ctgan"):
+        pytest.skip("compares with ctgan")
+    run_quick(script, tmp_path, *(["--device", "cpu"] if script == "speed.gpu" else []))
+    stem = script.removesuffix(".py")
+    assert list(tmp_path.glob(f"{stem}*")), "results are written"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_nothing_is_measured(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.speed.gpu", "--out", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert done.stdout.startswith("no GPU here")
+    assert done.stdout.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_quick_quality(tmp_path):
+    if not DATA_HOME.is_dir() or not find_spec("ctgan"):
+        pytest.skip("needs ../shared/data and ctgan")
+    first = run_quick("quality.generators", tmp_path, "--data-home", str(DATA_HOME))
+    assert "10 of 10 generators to go" in first
+    rows = pd.read_csv(tmp_path / "quality_generators.csv")
+    assert rows.groupby("data")["model"].nunique().tolist() == [5, 5]
+    assert rows["accuracy"].notna().sum() == rows["mae"].notna().sum() == 5
+    text = (tmp_path / "quality_generators.md").read_text()
+    assert "combutab TVAE" in text
+    assert str(tmp_path) not in text
+    again = run_quick("quality.generators", tmp_path, "--data-home", str(DATA_HOME))
+    assert "to go" not in again, "nothing is trained twice"
+
+
+def test_quick_table7(tmp_path):
+    if not DATA_HOME.is_dir():
+        pytest.skip("needs ../shared/data")
+    models = ["ctgan", *(["tvae-patched"] if find_spec("ctgan") else ["tvae"])]
+    arguments = ["--models", *models, "--activations", "combu", "relu", "relu+ln+proxy"]
+    arguments += ["--jobs", "1", "--data-home", str(DATA_HOME)]
+    first = run_quick("papers.combu.table7_generation", tmp_path, *arguments)
+    assert "0 of " in first
+    rows = pd.read_csv(tmp_path / "table7_generation.csv")
+    assert rows["error"].isna().all()
+    assert set(rows["model"]) == {"real", *models}
+    of_ours = rows[rows["model"] == "ctgan"]
+    assert of_ours.groupby("data")["activation"].nunique().tolist() == [3, 3]
+    assert of_ours.groupby("learner").size().to_dict() == {"boosting": 24, "mlp": 24}
+    text = (tmp_path / "table7_generation.md").read_text()
+    assert "CTGAN, the paper's" in text
+    assert "Is CombU's advantage real?" in text
+    assert "python -m benchmarks.papers.combu.table7_generation --models ctgan" in text
+    assert str(tmp_path) not in text
+    assert (tmp_path / "table7_generation_mlp.png").exists()
+    again = run_quick("papers.combu.table7_generation", tmp_path, *arguments)
+    assert "to go" not in again, "nothing is trained twice"
+
+
+@pytest.mark.parametrize("script", STUDIES)
+def test_quick_study(script, tmp_path):
+    arguments = ["--activations", "relu", "combu", "pln-4", "relu+ln+proxy", "--jobs", "1"]
+    if script != "table3_formulas.py":
+        if not DATA_HOME.is_dir():
+            pytest.skip("needs ../shared/data")
+        arguments += ["--data-home", str(DATA_HOME)]
+    first = run_quick(script, tmp_path, *arguments)
+    stem = script.removesuffix(".py")
+    rows = pd.read_csv(tmp_path / f"{stem}.csv")
+    assert rows["activation"].nunique() == 4
+    assert rows["error"].isna().all()
+    text = (tmp_path / f"{stem}.md").read_text()
+    assert "combu" in text
+    assert f"python benchmarks/{script}" in text
+    assert str(tmp_path) not in text
+    assert list(tmp_path.glob(f"{stem}*.png"))
+    assert "to go" in first
+    again = run_quick(script, tmp_path, *arguments)
+    assert "to go" not in again, "nothing is trained twice"
+    report = run_quick(script, tmp_path, *arguments, "--report")
+    assert "to go" not in report

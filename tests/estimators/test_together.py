@@ -1,0 +1,97 @@
+"""Many fits at once: the same networks however the work is shared out."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+from joblib import parallel_config
+from sklearn.datasets import make_classification
+
+from combutab import MLPClassifier
+from combutab.estimators import FitTask, fit_stacked
+from combutab.estimators.fitting import _jobs
+
+X, Y = make_classification(80, random_state=0)
+ACTIVATIONS = ["relu", "combu-random", "gelu", "la-silu"]
+
+
+def tasks(epochs=3):
+    return [
+        FitTask(
+            MLPClassifier(
+                hidden_layer_sizes=(8, 8), activation=activation, max_iter=epochs, batch_size=40,
+                n_iter_no_change=np.inf, random_state=seed,
+            ), X, Y, data_key=0,
+        )
+        for activation in ACTIVATIONS
+        for seed in range(3)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def two_threads(monkeypatch):
+    """Torch has two threads, and a stack holds a network or two."""
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def weights(wanted):
+    return [np.concatenate([w.ravel() for w in task.estimator.coefs_]) for task in wanted]
+
+
+@pytest.mark.parametrize("n_jobs", [None, 1, 2, 3])
+@pytest.mark.parametrize("backend", [None, "loky"])
+def test_threads_and_processes_give_the_same_networks(n_jobs, backend, two_threads):
+    alone = tasks()
+    for task in alone:
+        task.estimator.fit(X, Y)
+    together, done = tasks(), []
+    if backend is None:
+        fit_stacked(together, n_jobs=n_jobs, on_progress=done.append)
+    else:
+        with parallel_config(backend=backend):
+            fit_stacked(together, n_jobs=n_jobs, on_progress=done.append)
+    assert done[-1] == len(together)
+    assert done == sorted(done)
+    np.testing.assert_allclose(weights(together), weights(alone), rtol=1e-4, atol=1e-5)
+    assert torch.get_num_threads() == 2
+
+
+def test_threads_leave_torchs_generator_and_thread_count_alone(two_threads):
+    state = torch.random.get_rng_state()
+    fit_stacked(tasks(), n_jobs=3)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert seen == [2]
+
+
+def test_an_interrupt_ends_the_threads_too(two_threads, monkeypatch):
+    ended = []
+    original = _jobs._train
+
+    def train(jobs, stack, callbacks):
+        results = original(jobs, stack, callbacks)
+        ended.append({result.reason for result in results})
+        return results
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_jobs, "_train", train)
+    slow = tasks(epochs=100_000)
+    slow[0].estimator.max_iter = 1  # a stack of its own, whose end brings the interrupt
+    with pytest.raises(KeyboardInterrupt):
+        fit_stacked(slow, n_jobs=2, on_fitted=interrupt)
+    for _ in range(3000):  # a minute, on a busy machine
+        if len(ended) > 1:
+            break
+        time.sleep(0.02)
+    assert {"callback"} in ended  # it stopped after an epoch, long before its last

@@ -1,0 +1,272 @@
+"""A generator of one's own is a small class: here one that samples by an average of its weights."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import combutab
+from combutab import TVAE, _model_files
+from combutab._model_files import loadable, read_model
+from combutab.cli import main
+from combutab.generators import find_generators, fit_stack
+from combutab.generators._base import BaseGenerator
+from combutab.generators._constraints import COUNT, POSITIVE, SHARED_CONSTRAINTS
+from combutab.generators._contract import Training
+from combutab.generators._noise import normals, uniforms
+from combutab.generators._records import Rates, RowsDrawn
+from combutab.generators.training import _checkpoints
+from combutab.generators.vae._training import VAEShape
+from combutab.nn import StackedRowDecoder
+from combutab.training import Callback, OptimizerConfig
+
+RATE = 0.25  # of the average
+
+
+class AveragedTraining(Training[StackedRowDecoder]):
+    """Noise to the rows that it is paired with; the average follows the network."""
+
+    def __init__(self, rows, spans, plans, shape):
+        members = [plan.member for plan in plans]
+        self.decoder, average = (shape.build(spans, members) for _ in range(2))
+        networks = {"decoder": self.decoder, "average": average}
+        super().__init__(rows, spans, plans, networks, average, OptimizerConfig())
+
+    def epoch(self, number):
+        keys = [plan.member.seed ^ number for plan in self.plans]
+        noise = normals(keys, len(self.rows), self.decoder.n_latent, device=self.spans.device)
+        raw, _ = self.decoder.train()(noise.to(self.spans.dtype))
+        error = raw[..., : self.spans.n_values].tanh() - self.rows.values
+        codes = self.rows.codes.expand(len(keys), -1, -1)
+        loss = error.square().sum(-1) + self.spans.cross_entropy_all(raw, codes)
+        self.decoder.flat.backward(loss.mean(1).sum())
+        self.update("decoder")
+        self.sampled.flat.values.lerp_(self.decoder.flat.values, RATE)
+        self.sampled.flat_buffers.values.copy_(self.decoder.flat_buffers.values)
+        return {"loss": loss.mean(1).detach()}
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Averaged(BaseGenerator[StackedRowDecoder]):
+    """All that it takes, beside its training."""
+
+    embedding_dim: int = 4
+    width: int = 8
+    learning_rate: float = 0.01
+    batch_size: int = 500
+    epochs: int = 6
+    verbose: bool = False
+    enable_gpu: bool = True
+    activation: Any = "relu"
+    normalization: str = "batch"
+    proxy_norm: bool = False
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: float = 2
+    n_members: int = 1
+    min_frequency: float = 5
+    identifiers: Any = "auto"
+    random_state: Any = None
+    device: str = "cpu"
+    precision: str = "float32"
+    callbacks: Any = None
+
+    _parameter_constraints = {**SHARED_CONSTRAINTS, "width": [COUNT], "learning_rate": [POSITIVE]}
+    _member_rates = {"learning_rate"}
+
+    def _all_widths(self):
+        return [(self.width,)]
+
+    def _rates(self):
+        return {"decoder": Rates(self.learning_rate)}
+
+    def _make_shape(self):
+        return VAEShape.of(self, (self.width,))
+
+    def _training(self, rows, spans, plans):
+        return AveragedTraining(rows, spans, plans, self._make_shape())
+
+    def _draw(self, network, spans, asked):
+        noise = normals(asked.keys, asked.n_rows, network.n_latent, device=spans.device)
+        raw, mass = spans.restrict(network(noise.to(spans.dtype))[0], asked.allowed)
+        keys = [key ^ 1 for key in asked.keys]
+        uniform = uniforms(keys, asked.n_rows, spans.n_spans, device=spans.device)
+        return RowsDrawn(*spans.sample(raw, uniform), mass)
+
+
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame({"x": RNG.normal(size=120), "kind": RNG.choice(["a", "b"], 120)})
+
+
+class InterruptAt(Callback):
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_epoch_end(self, report):
+        assert report.learning_rate.tolist() == [0.01] * 2
+        if report.epoch == self.epoch:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setattr(_model_files, "_CLASSES", dict(_model_files._CLASSES))
+    return loadable(Averaged)
+
+
+def assert_same(model, other):
+    for state, expected in zip(model._states, other._states, strict=True):
+        assert state.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_array_equal(state[name], value)
+    pd.testing.assert_frame_equal(model.history_, other.history_)
+    pd.testing.assert_frame_equal(
+        model.sample(20, random_state=0), other.sample(20, random_state=0)
+    )
+
+
+def of(file, prefix):
+    return _model_files.with_prefix(read_model(file)[1], prefix)
+
+
+def test_a_checkpoint_has_a_network_without_an_optimiser(tmp_path):
+    path = tmp_path / "training"
+    model = Averaged(epochs=1, random_state=0).fit(TABLE, checkpoint=path)
+    trained, average = of(path, "0.decoder.network."), of(path, "0.average.network.")
+    assert of(path, "0.decoder.optimizer.")["steps"] == 1
+    assert not of(path, "0.average.optimizer.")
+    for name, value in average.items():
+        np.testing.assert_array_equal(model._states[0][name], value)
+    # Adam's first step is the learning rate, in the direction of the slope's sign
+    weight = "linears.1.weight"
+    moved = (trained[weight] - average[weight]) / (1 - RATE)
+    np.testing.assert_allclose(np.abs(moved), 0.01, rtol=1e-2)
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_an_interrupted_training_goes_on(early_stopping, tmp_path, monkeypatch):
+    monkeypatch.setattr(_checkpoints, "_SECONDS", 0.0)
+    params = {"n_members": 2, "activation": "prelu", "random_state": 1}
+    params |= {"early_stopping": early_stopping}
+    whole = Averaged(**params).fit(TABLE)
+    for epoch in (1, 3):
+        with pytest.warns(UserWarning, match="interrupted"):
+            Averaged(**params, callbacks=[InterruptAt(epoch)]).fit(
+                TABLE, checkpoint=tmp_path / "training"
+            )
+    resumed = Averaged(**params).fit(TABLE, checkpoint=tmp_path / "training")
+    assert resumed.n_iter_ > 3
+    assert_same(resumed, whole)
+    assert ("validation_distance" in resumed.history_) == early_stopping
+
+
+def test_it_is_saved_and_loaded_and_meets_conditions(registered, tmp_path):
+    model = registered(n_members=2, random_state=0).fit(TABLE)
+    model.save(tmp_path / "model")
+    again = combutab.load(tmp_path / "model", device="cpu")
+    assert type(again) is Averaged
+    assert_same(again, model)
+    assert set(again.sample(30, conditions={"kind": "b"})["kind"]) == {"b"}
+    assert list(model.loss_values) == ["Epoch", "Loss"]
+
+
+def test_members_of_a_stack_end_as_alone():
+    params = {"random_state": 0, "precision": "float64"}
+    rates = (0.01, 0.1)
+    stack = fit_stack([Averaged(**params, learning_rate=rate) for rate in rates], TABLE)
+    for model, rate in zip(stack, rates, strict=True):
+        alone = Averaged(**params, learning_rate=rate).fit(TABLE)
+        for name, value in alone._states[0].items():
+            np.testing.assert_allclose(model._states[0][name], value, rtol=1e-8, atol=1e-10)
+
+
+def test_the_command_makes_and_reads_it(registered, tmp_path, monkeypatch, capsys):
+    assert find_generators()["Averaged"] is Averaged
+    monkeypatch.chdir(tmp_path)
+    TABLE.to_csv("table.csv", index=False)
+    options = ["--model", "averaged", "--epochs", "2", "--save", "model"]
+    assert main(["synth", "table.csv", "-o", "made.csv", *options]) == 0
+    assert main(["sample", "model", "-o", "again.csv", "--rows", "120"]) == 0
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "made.csv").read_bytes()
+    assert type(combutab.load("model")) is Averaged
+    monkeypatch.setattr(_model_files, "_CLASSES", {"CTGAN": combutab.CTGAN, "TVAE": TVAE})
+    capsys.readouterr()
+    assert main(["synth", "table.csv", "-o", "made.csv", *options]) == 2
+    assert "'averaged' is not one of 'ctgan', 'tvae'" in capsys.readouterr().err
+    assert main(["sample", "model", "-o", "again.csv"]) == 2
+    says = "model holds a Averaged, which makes no rows; give a file of a CTGAN or TVAE, such as"
+    assert says in capsys.readouterr().err
+
+
+def test_a_shape_of_another_generator_is_refused(registered, tmp_path):
+    registered(random_state=0).fit(TABLE).save(tmp_path / "model")
+    header, arrays = read_model(tmp_path / "model")
+    next(pair for pair in header["shape"]["dict"] if pair[0] == "conditional")[1] = True
+    _model_files.write_model(tmp_path / "model", header, arrays)
+    with pytest.raises(ValueError, match="conditional in the shape must be one of False, got True"):
+        combutab.load(tmp_path / "model")
+
+
+def test_a_hook_that_lacks_is_named():
+    class Lacking(BaseGenerator[StackedRowDecoder]):
+        _all_widths = _rates = _make_shape = _training = Averaged._rates
+
+    with pytest.raises(TypeError, match=r"abstract method.*_draw"):
+        Lacking()
+
+
+WRONG = """
+from collections.abc import Sequence
+
+from combutab.generators.gan._ctgan import CTGAN
+from combutab.generators.gan._training import GANShape
+from combutab.generators._records import GeneratorPlan, Rates, RowsAsked, RowsDrawn, TableRows
+from combutab.generators.vae._tvae import TVAE
+from combutab.generators.vae._training import VAETraining
+from combutab.nn import RowSpans, StackedGenerator
+
+
+class Right(TVAE):
+    def _rates(self) -> dict[str, Rates]:
+        return {"decoder": Rates(1e-3)}
+
+
+class Wrong(TVAE):
+    def _rates(self) -> dict[str, float]:  # wrong
+        return {"decoder": 1e-3}
+
+    def _make_shape(self) -> GANShape:  # wrong
+        return GANShape.of(self, ())
+
+    def _draw(
+        self, network: StackedGenerator, spans: RowSpans, asked: RowsAsked  # wrong
+    ) -> RowsDrawn:
+        return RowsDrawn(network(asked.condition), asked.condition, asked.condition)
+
+
+class Another(CTGAN):
+    def _training(  # wrong
+        self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
+    ) -> VAETraining:
+        raise NotImplementedError
+"""
+
+
+@pytest.mark.slow
+def test_a_wrong_hook_fails_the_type_check(tmp_path):
+    pytest.importorskip("mypy")
+    path = tmp_path / "wrong.py"
+    path.write_text(WRONG)
+    root = Path(__file__).parents[2]  # its pyproject.toml, wherever combutab is installed
+    command = [sys.executable, "-m", "mypy", str(path), "--cache-dir", str(tmp_path)]
+    out = subprocess.run(command, capture_output=True, text=True, cwd=root).stdout
+    found = {int(line.split(":")[1]) for line in out.splitlines() if ": error:" in line}
+    wrong = {i for i, line in enumerate(WRONG.splitlines(), 1) if "# wrong" in line}
+    assert found == wrong, out

@@ -1,0 +1,415 @@
+"""CTGAN and TVAE: what fit and sample promise."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.base import clone
+
+from combutab.activations import CombU
+from combutab.generators import CTGAN, TVAE
+from combutab.generators.sampling import _sampling
+from combutab.training import Callback, TimeLimit
+
+RNG = np.random.default_rng(0)
+N = 300
+TABLE = pd.DataFrame(
+    {
+        "amount": (RNG.choice([0, 9], N) + RNG.normal(0, 1, N)).round(2),
+        "kind": RNG.choice(["a", "b", "c"], N, p=[0.7, 0.25, 0.05]),
+        "level": pd.Categorical(RNG.choice(["lo", "hi"], N), ["lo", "mid", "hi"], ordered=True),
+        "count": RNG.integers(0, 50, N),
+        "when": pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 999, N), unit="D"),
+        "flag": RNG.random(N) < 0.3,
+        "same": 7,
+    }
+)
+TABLE.loc[::10, "amount"] = np.nan
+TABLE.loc[::15, "kind"] = None
+QUICK = {
+    CTGAN: {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5},
+    TVAE: {"compress_dims": (16,), "decompress_dims": (16,)},
+}
+BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
+
+
+def make(cls, **params):
+    defaults = {"epochs": 2, "batch_size": 50, "embedding_dim": 8, "random_state": 0}
+    return cls(**{**defaults, **QUICK[cls], **params})
+
+
+@pytest.fixture(scope="module", params=[CTGAN, TVAE], ids=["CTGAN", "TVAE"])
+def fitted(request):
+    return make(request.param).fit(TABLE)
+
+
+# ---- schema -------------------------------------------------------------------------------------
+
+
+def test_samples_have_the_tables_schema_and_bounds(fitted):
+    sample = fitted.sample(500)
+    assert sample.columns.tolist() == TABLE.columns.tolist()
+    level = TABLE["level"].cat.remove_unused_categories()  # "mid" is of no row
+    assert (sample.dtypes == TABLE.assign(level=level).dtypes).all()
+    assert len(sample) == 500
+    for name in ("amount", "count", "when"):  # a tenth of the spread, by which bounds are moved out
+        margin = (TABLE[name].max() - TABLE[name].min()) / 10
+        assert sample[name].min() >= TABLE[name].min() - margin
+        assert sample[name].max() <= TABLE[name].max() + margin
+    assert sample["count"].min() >= 0
+    cents = 100 * sample["amount"].dropna()
+    np.testing.assert_allclose(cents, cents.round(), atol=1e-6)
+    assert set(sample["kind"].dropna()) <= {"a", "b", "c"}
+    assert sample["amount"].isna().any()
+    assert sample["kind"].isna().any()
+    assert (sample["same"] == 7).all()
+
+
+@BOTH
+def test_arrays_in_give_arrays_out(cls):
+    X = np.column_stack([RNG.normal(size=200), RNG.integers(0, 3, 200)])
+    sample = make(cls).fit(X, [1]).sample(40)
+    assert isinstance(sample, np.ndarray)
+    assert sample.shape == (40, 2)
+    assert set(sample[:, 1]) <= {0.0, 1.0, 2.0}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "table",
+    [
+        TABLE[["amount"]],
+        TABLE[["kind", "flag"]],
+        TABLE[["same"]],
+        TABLE[["kind"]].rename(columns={"kind": 0}),
+        TABLE.iloc[:1],
+        TABLE.iloc[:7],
+    ],
+    ids=["numbers only", "categories only", "constant", "integer name", "one row", "seven rows"],
+)
+def test_tables_of_one_sort(cls, table):
+    least = 5 if len(table) == N else 1
+    model = make(cls, min_frequency=least)
+    sample = model.fit(table).sample(30)
+    assert sample.columns.tolist() == table.columns.tolist()
+    assert (sample.dtypes == table.dtypes).all()
+    assert len(sample) == 30
+    assert len(model.sample(0)) == 0
+
+
+# ---- seeds --------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_the_same_seed_gives_the_same_rows(cls):
+    numpy_state, torch_state = np.random.get_state()[1].copy(), torch.random.get_rng_state()
+    first, second = make(cls).fit(TABLE), make(cls).fit(TABLE)
+    for _ in range(2):
+        pd.testing.assert_frame_equal(first.sample(50), second.sample(50))
+    assert not first.sample(50).equals(first.sample(50))
+    pd.testing.assert_frame_equal(
+        first.sample(50, random_state=3), second.sample(50, random_state=3)
+    )
+    first.set_random_state(4)
+    second.set_random_state(4)
+    pd.testing.assert_frame_equal(first.sample(50), second.sample(50))
+    other = make(cls, random_state=1).fit(TABLE)
+    assert not other.sample(50, random_state=3).equals(second.sample(50, random_state=3))
+    assert (np.random.get_state()[1] == numpy_state).all()
+    assert torch.equal(torch.random.get_rng_state(), torch_state)
+
+
+def test_sampling_does_not_change_the_model(fitted):
+    before = [{n: v.copy() for n, v in state.items()} for state in fitted._states]
+    fitted.sample(100, conditions={"kind": "c"})
+    for state, old in zip(fitted._states, before, strict=True):
+        for name, value in state.items():
+            np.testing.assert_array_equal(value, old[name])
+
+
+@BOTH
+@pytest.mark.parametrize("activation", ["original", "combu", "pln-4", "la-silu", "prelu"])
+def test_every_member_of_a_stack_is_trained_as_alone(cls, activation):
+    params = {"activation": activation, "precision": "float64"}
+    stack = make(cls, n_members=3, **params).fit(TABLE)
+    alone = make(cls, **params).fit(TABLE)
+    for name, value in alone._states[0].items():
+        np.testing.assert_allclose(stack._states[0][name], value, rtol=1e-8, atol=1e-10)
+    assert stack.history_.groupby("member").size().tolist() == [2, 2, 2]
+    names = [name for name in stack.history_ if "loss" in name]
+    assert stack.history_.query("epoch == 2")[names].nunique().eq(3).all()
+    assert len(stack.sample(31)) == 31
+
+
+@BOTH
+def test_it_clones_and_pickles(cls):
+    model = make(cls, activation="relu").fit(TABLE)
+    assert clone(model).get_params() == model.get_params()
+    again = pickle.loads(pickle.dumps(model))
+    pd.testing.assert_frame_equal(
+        again.sample(20, random_state=0), model.sample(20, random_state=0)
+    )
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"normalization": "layer", "proxy_norm": True, "activation": "relu"},
+        {"normalization": "none"},
+        {"precision": "bf16-mixed"},
+        {"activation": "swish", "normalization": "rms"},
+    ],
+    ids=str,
+)
+def test_other_networks(cls, params):
+    assert len(make(cls, **params).fit(TABLE).sample(10)) == 10
+
+
+def test_more_critic_steps_and_true_frequencies():
+    model = make(CTGAN, discriminator_steps=3, log_frequency=False).fit(TABLE)
+    assert len(model.sample(10)) == 10
+
+
+# ---- conditions ---------------------------------------------------------------------------------
+
+
+def test_conditions_are_met_by_all_rows(fitted):
+    assert (fitted.sample(40, "kind", "c")["kind"] == "c").all()  # ctgan's call
+    assert fitted.sample(40, conditions={"kind": None})["kind"].isna().all()
+    both = fitted.sample(
+        25, {"kind": ["b", "c"], "level": "hi", "count": (10, 30), "amount": (None, 8)}
+    )
+    assert len(both) == 25
+    assert both["kind"].isin(["b", "c"]).all()
+    assert (both["level"] == "hi").all()
+    assert both["count"].between(10, 30).all()
+    assert (both["amount"] <= 8).all()
+    since = pd.Timestamp("2021-06-01")
+    assert (fitted.sample(20, conditions={"when": (since, None)})["when"] >= since).all()
+
+
+def test_sample_from_keeps_order_and_index(fitted):
+    asked = pd.DataFrame(
+        {"kind": ["c", "a", None, "c"], "flag": [True, False, True, True]}, index=[9, 2, 5, 7]
+    )
+    rows = fitted.sample_from(asked, random_state=0)
+    assert rows.index.tolist() == [9, 2, 5, 7]
+    assert rows["kind"].tolist()[:2] == ["c", "a"]
+    assert rows["flag"].tolist() == [True, False, True, True]
+    pd.testing.assert_frame_equal(rows, fitted.sample_from(asked, random_state=0))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [
+        ({"knd": "a"}, "knd"),
+        ({"kind": "zebra"}, "zebra"),
+        ({"amount": 1e9}, "'amount' is never 1000000000.0: its values lie in"),
+        ({"amount": (5, 1)}, "empty"),
+        ({"amount": (1, 2, 3)}, "range"),
+        ({"kind": ("a", "b")}, "discrete"),
+        ({"kind": []}, "no values"),
+        ({"count": (1000, None)}, r"no value of 'count' lies in .*\(1000, None\).*0 to 48"),
+        ({"count": (None, -1)}, "no value of 'count' lies in"),
+        ({"count": ("1", "5")}, "'1' is no end of a range of 'count', whose values are like 0"),
+        ({"count": (pd.NA, 5)}, "<NA> is no end"),
+        ({"count": (True, 5)}, "True is no end"),
+        ({"when": (0, 1)}, "0 is no end of a range of 'when', whose values are like 20(19|20)"),
+        ({"when": ("nonsense", None)}, "'nonsense' is no end"),
+        ({"when": (pd.Timestamp("2021-01-01", tz="UTC"), None)}, "is no end"),
+        ({"same": 8}, "8"),
+        ({"same": (8, 9)}, r"no value of 'same' lies in the range \(8, 9\)"),
+        ({"count": None}, "column 'count' had no missing values"),
+        ([("kind", "a")], "mapping such as .* got list"),
+        (TABLE[["kind"]], "mapping such as .* got DataFrame; sample_from"),
+    ],
+)
+def test_conditions_that_cannot_be_met(fitted, conditions, message):
+    with pytest.raises(ValueError, match=message):
+        fitted.sample(5, conditions=conditions)
+
+
+def test_conditions_of_many_forms(fitted):
+    for values in (np.array(["b", "c"]), pd.Index(["b", "c"]), pd.Series(["b", "c"]), {"b", "c"}):
+        assert fitted.sample(9, {"kind": values})["kind"].isin(["b", "c"]).all()
+    assert fitted.sample(9, conditions={"same": 7, "flag": np.bool_(True)})["flag"].all()
+    for since in ("2021-6-1", datetime.date(2021, 6, 1), np.datetime64("2021-06-01")):
+        dates = fitted.sample(9, conditions={"when": (since, "2021-10-1")})["when"]
+        assert dates.between("2021-06-01", "2021-10-01").all()
+    asked = TABLE[["same", "kind"]].tail(20)
+    given = asked["kind"].notna()  # a missing value leaves the column free
+    assert (fitted.sample_from(asked)["kind"][given] == asked["kind"][given]).all()
+    assert fitted.sample(9, conditions={"amount": None})["amount"].isna().all()
+    many = pl.DataFrame({"kind": ["a", "b"]})
+    assert fitted.sample_from(many)["kind"].tolist() == ["a", "b"]
+
+
+def test_conditions_given_twice_or_by_half(fitted):
+    with pytest.raises(ValueError, match=r"given twice: 'kind' and {'flag': True}"):
+        fitted.sample(5, "kind", "a", conditions={"flag": True})
+    with pytest.raises(ValueError, match="given twice"):
+        fitted.sample(5, {"kind": "a"}, conditions={"flag": True})
+    with pytest.raises(ValueError, match="condition_value='a' needs a condition_column"):
+        fitted.sample(5, condition_value="a")
+    twice = pd.DataFrame([["a", "b"]], columns=["kind", "kind"])
+    with pytest.raises(ValueError, match=r"columns \['kind'\] more than once"):
+        fitted.sample_from(twice)
+
+
+def test_rare_ranges_are_given_up_soon(fitted, monkeypatch):
+    made = []
+    generate = _sampling.Sampler._generate
+
+    def counted(self, n, *args):
+        made.append(n)
+        values, codes, mass = generate(self, n, *args)
+        return values, codes, np.zeros_like(mass)  # never the one that is asked for
+
+    monkeypatch.setattr(_sampling.Sampler, "_generate", counted)
+    monkeypatch.setattr(_sampling, "_CHUNK", 10)
+    with pytest.raises(ValueError, match=r"only 0 of \d+ rows met .*'kind'.*10000 were asked"):
+        fitted.sample(10_000, "kind", "c")
+    assert sum(made) < 5000
+
+
+def test_bad_numbers_of_rows(fitted):
+    for n in (-1, 2.5, "3", True):
+        with pytest.raises(ValueError, match="whole number"):
+            fitted.sample(n)
+    with pytest.raises(ValueError, match="DataFrame"):
+        fitted.sample_from([{"kind": "a"}])
+
+
+# ---- training -----------------------------------------------------------------------------------
+
+
+def test_losses_by_epoch(fitted):
+    losses = fitted.loss_values
+    expected = ["Generator Loss", "Discriminator Loss"] if type(fitted) is CTGAN else ["Loss"]
+    assert losses.columns.tolist() == ["Epoch", *expected]
+    assert losses["Epoch"].tolist() == [0, 1]
+    assert np.isfinite(losses).all(axis=None)
+    assert fitted.n_iter_ == 2
+
+
+@BOTH
+def test_callbacks_watch_and_stop(cls):
+    class Watch(Callback):
+        seen = ()
+
+        def on_epoch_end(self, report):
+            self.seen += (sorted(report.losses),)
+
+    watch = Watch()
+    model = make(cls, epochs=5, callbacks=[watch, TimeLimit(1e-9)]).fit(TABLE)
+    assert model.n_iter_ == 1
+    assert watch.seen == ((["discriminator", "generator"] if cls is CTGAN else ["loss"]),)
+
+
+@BOTH
+def test_an_interrupt_keeps_what_was_learned(cls):
+    class Interrupt(Callback):
+        def on_epoch_end(self, report):
+            if report.epoch == 2:
+                raise KeyboardInterrupt
+
+    with pytest.warns(UserWarning, match="interrupted"):
+        model = make(cls, epochs=9, callbacks=[Interrupt()]).fit(TABLE)
+    assert model.n_iter_ == 2
+    assert len(model.sample(5)) == 5
+
+
+@BOTH
+def test_an_interrupt_before_anything_was_learned_is_an_interrupt(cls):
+    class Interrupt(Callback):
+        def on_train_begin(self, n_members, max_epochs):
+            raise KeyboardInterrupt
+
+    model = make(cls, callbacks=[Interrupt()])
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(TABLE)
+    with pytest.raises(ValueError, match="not fitted"):
+        model.sample(3)
+
+
+@BOTH
+def test_one_category_of_nearly_all_rows(cls):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=2000), "kind": "common"})
+    table.loc[[5, 900], "kind"] = "rare"
+    rate = {CTGAN: "generator_lr", TVAE: "learning_rate"}[cls]
+    model = make(cls, epochs=5, min_frequency=2, **{rate: 0.01}).fit(table)
+    sample = model.sample(4000, random_state=0)
+    assert (sample["kind"] == "common").mean() > 0.9
+    assert (model.sample(5, conditions={"kind": "rare"})["kind"] == "rare").all()
+
+
+def test_pac_must_divide_the_batch_before_any_work():
+    class Untouchable:
+        def __getattr__(self, name):
+            raise AssertionError(f"the data was touched: {name}")
+
+    with pytest.raises(ValueError, match=r"pac=7 must divide batch_size=50.*batch_size=49"):
+        make(CTGAN, pac=7).fit(Untouchable())
+    with pytest.raises(ValueError, match="unknown activation 'relux'"):
+        make(TVAE, activation="relux").fit(Untouchable())
+    with pytest.raises(ValueError, match="generator_dim must hold"):
+        make(CTGAN, generator_dim=(0,)).fit(Untouchable())
+    with pytest.raises(ValueError, match="normalization='layer'"):
+        make(CTGAN, proxy_norm=True).fit(Untouchable())
+    with pytest.raises(ValueError, match="'random_state' parameter"):
+        make(TVAE, random_state="seed").fit(Untouchable())
+    with pytest.raises(ValueError, match="'epochs' parameter"):
+        make(CTGAN, epochs=0).fit(Untouchable())
+    for wrong, error, message in (
+        (torch.relu, TypeError, "callable width -> nn.Module, got <built-in"),
+        (torch.nn.Softmax, ValueError, "fails in training on an input of shape"),
+        (lambda width: torch.nn.Linear(width, 3), ValueError, "keeps the shape"),
+        (lambda width: Detached(), ValueError, "cannot be differentiated"),
+    ):
+        with pytest.raises(error, match=message):
+            make(TVAE, activation=wrong).fit(Untouchable())
+
+
+class Detached(torch.nn.Module):
+    def forward(self, x):
+        return x.detach()
+
+
+@pytest.mark.parametrize("discrete", ["kind", None, 5, "nonsense"])
+def test_discrete_columns_are_a_list(discrete):
+    with pytest.raises(ValueError, match=f"'auto' or a list of columns.*got {discrete!r}"):
+        make(TVAE).fit(TABLE, discrete_columns=discrete)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"discriminator_dim": ()},
+        {"generator_dim": ()},
+        {"discriminator_dim": (2,)},  # CombU's units of ReLU alone
+        {"discriminator_dim": (16, 1)},
+        {"activation": partial(CombU, ratios={"relu": 1.0})},
+    ],
+    ids=str,
+)
+def test_critics_of_few_or_no_units(params):
+    assert len(make(CTGAN, **params).fit(TABLE).sample(5)) == 5
+
+
+@BOTH
+def test_a_fit_that_diverges_says_so_and_leaves_no_model(cls):
+    rate = {CTGAN: "generator_lr", TVAE: "learning_rate"}[cls]
+    model = make(cls).fit(TABLE)
+    with pytest.raises(ValueError, match="diverged"):
+        model.set_params(**{rate: 1e30}, epochs=5).fit(TABLE)
+    with pytest.raises(ValueError, match="not fitted"):
+        model.sample(3)

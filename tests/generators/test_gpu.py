@@ -1,0 +1,113 @@
+"""The same on a GPU."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from combutab import CTGAN, TVAE, load
+from combutab.generators.gan import _training as _gan
+from combutab.generators.vae import _training as _vae
+from combutab.training import compiled
+
+DEVICE = "cuda"
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device"),
+]
+
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame(
+    {
+        "x": RNG.normal(RNG.integers(0, 3, 240) * 5.0, 1.0),
+        "kind": RNG.choice(["a", "b", "c"], 240),
+        "n": RNG.integers(0, 9, 240),
+    }
+)
+TABLE.loc[::9, "x"] = np.nan
+QUICK = {"epochs": 3, "batch_size": 60, "embedding_dim": 8, "random_state": 0}
+BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
+
+
+def losses(model: CTGAN | TVAE) -> np.ndarray:
+    return model.history_.select_dtypes("number").to_numpy(float)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"n_members": 3},
+        {"activation": "original"},
+        {"activation": "pln-8", "normalization": "none"},
+        {"activation": "la-silu", "normalization": "layer"},
+        {"activation": "relu", "normalization": "layer", "proxy_norm": True},
+    ],
+    ids=str,
+)
+def test_a_gpu_trains_what_a_cpu_trains(cls, parameters):
+    exact = {**QUICK, **parameters, "precision": "float64"}
+    cpu, gpu = (cls(**exact, device=device).fit(TABLE) for device in ("cpu", DEVICE))
+    assert_allclose(losses(gpu), losses(cpu), rtol=1e-6, atol=1e-8)
+    single = cls(**{**QUICK, **parameters}, device=DEVICE).fit(TABLE)
+    assert_allclose(losses(single), losses(cpu), rtol=5e-2, atol=5e-2)
+    expected, got = (model.sample(200, random_state=1) for model in (cpu, gpu))
+    assert list(got) == list(expected)
+    same = (got["kind"].to_numpy() == expected["kind"].to_numpy()).mean()
+    assert same > 0.95, "a draw next to a boundary may fall to the other side"
+
+
+def test_compiled_steps_give_the_same_fit():
+    model = TVAE(**QUICK, n_members=2, device=DEVICE)
+    expected = losses(model.fit(TABLE))
+    with compiled():
+        assert_allclose(losses(model.fit(TABLE)), expected, rtol=1e-3, atol=1e-3)
+
+
+@BOTH
+@pytest.mark.parametrize(("there", "here"), [(DEVICE, "cpu"), ("cpu", DEVICE)])
+def test_models_move_between_devices(cls, there, here, tmp_path):
+    cls(**QUICK, device=there).fit(TABLE).save(tmp_path / "model")
+    wanted = pd.DataFrame({"kind": ["a"] * 5})
+    moved = load(tmp_path / "model", device=here)
+    assert len(moved.sample(50, random_state=0)) == 50
+    assert len(moved.sample_from(wanted, random_state=0)) == 5
+
+
+@BOTH
+def test_steps_do_not_wait_for_the_host(cls, monkeypatch):
+    """An epoch of four times the steps synchronises as often as a short one."""
+    training = {CTGAN: _gan.GANTraining, TVAE: _vae.VAETraining}[cls]
+    epoch = training.epoch
+    counts: list[int] = []
+
+    def watched(self, number):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                found = epoch(self, number)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        counts.append(len(caught))
+        return found
+
+    monkeypatch.setattr(training, "epoch", watched)
+    last = []
+    for n_rows in (60, 240):
+        cls(**QUICK, device=DEVICE).fit(TABLE[:n_rows])
+        last.append(counts[-1])
+    assert last[0] == last[1]
+
+
+@BOTH
+def test_global_state_is_left_alone(cls):
+    before = torch.cuda.get_rng_state()
+    cls(**QUICK, device=DEVICE).fit(TABLE).sample(20)
+    assert torch.equal(torch.cuda.get_rng_state(), before)

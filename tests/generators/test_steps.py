@@ -1,0 +1,111 @@
+"""Steps that are written out against the same steps by autograd."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from combutab._device import Precision
+from combutab.generators import CTGAN, TVAE
+from combutab.generators._records import GeneratorPlan, TableRows, make_spans
+from combutab.generators.gan._steps import AutogradSteps, ChainSteps
+from combutab.nn import Member
+from combutab.preprocessing import ModeEncoder
+
+RNG = np.random.default_rng(0)
+TABLES = {
+    "mixed": pd.DataFrame(
+        {
+            "amount": RNG.choice([0, 9], 200) + RNG.normal(0, 1, 200),
+            "kind": RNG.choice(["a", "b", "c"], 200),
+            "flag": RNG.random(200) < 0.3,
+        }
+    ),
+    "numbers": pd.DataFrame(RNG.normal(size=(200, 2)), columns=["x", "y"]),
+    "words": pd.DataFrame({"kind": RNG.choice(["a", "b", "c"], 200)}),
+}
+ACTIVATIONS = [["original", "original"], ["combu", "combu"], ["elu", "swish"]]
+
+
+def make(model, table, activations):
+    encoder = ModeEncoder(random_state=0).fit(table)
+    cpu, precision = torch.device("cpu"), Precision(model.precision)
+    spans = make_spans(encoder.layout_, cpu, precision)
+    rows = TableRows.on(cpu, encoder.encode(table), precision.dtype)
+    members = [Member(5 + i, activation) for i, activation in enumerate(activations)]
+    plans = [GeneratorPlan(member, model._rates()) for member in members]
+    return model._training(rows, spans, plans)
+
+
+def assert_same_networks(first, second):
+    for name, network in first.networks.items():
+        other = second.networks[name]
+        for a, b in ((network.flat, other.flat), (network.flat_buffers, other.flat_buffers)):
+            torch.testing.assert_close(a.values, b.values, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("activations", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("table", TABLES)
+def test_gans(table, activations):
+    model = CTGAN(
+        embedding_dim=6, generator_dim=(8, 8), discriminator_dim=(8, 8), batch_size=40, pac=5,
+        precision="float64",
+    )  # fmt: skip
+    written, plain = (make(model, TABLES[table], activations) for _ in range(2))
+    assert isinstance(written.steps, ChainSteps)
+    draws = plain.steps.draws
+    plain.steps = AutogradSteps(
+        plain.generator, plain.critic, plain.spans, draws, torch.enable_grad
+    )
+    for number in range(2):
+        losses, expected = written.epoch(number), plain.epoch(number)
+        for name, values in expected.items():
+            torch.testing.assert_close(losses[name], values, rtol=1e-8, atol=1e-10)
+    # the critic's last bias is in both means: autograd's gradient of it is rounding alone
+    for training in (written, plain):
+        training.critic.linears[-1].bias.data.zero_()
+    assert_same_networks(written, plain)
+
+
+@pytest.mark.parametrize("activations", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize("table", TABLES)
+def test_vaes(table, activations):
+    model = TVAE(
+        embedding_dim=6, compress_dims=(8, 8), decompress_dims=(7,), batch_size=60,
+        precision="float64",
+    )  # fmt: skip
+    written, plain = (make(model, TABLES[table], activations) for _ in range(2))
+    assert written._chain is not None
+    plain._chain = None
+    for number in range(2):
+        torch.testing.assert_close(written.epoch(number), plain.epoch(number))
+    assert_same_networks(written, plain)
+
+
+@pytest.mark.parametrize("normalization", ["none", "layer", "batch", "pln"])
+@pytest.mark.parametrize("activation", ["pln-4", "prelu", "la-silu", "combu-random", "snake"])
+def test_gans_of_any_layers_take_the_chain(activation, normalization):
+    model = CTGAN(
+        embedding_dim=6, generator_dim=(8, 8), discriminator_dim=(8, 8), batch_size=40, pac=5,
+        precision="float64", normalization=normalization,
+    )  # fmt: skip
+    written, plain = (make(model, TABLES["mixed"], [activation]) for _ in range(2))
+    assert isinstance(written.steps, ChainSteps)
+    draws = plain.steps.draws
+    plain.steps = AutogradSteps(
+        plain.generator, plain.critic, plain.spans, draws, torch.enable_grad
+    )
+    for epoch in range(2):
+        one, other = written.epoch(epoch), plain.epoch(epoch)
+        for name in one:
+            torch.testing.assert_close(one[name], other[name], rtol=1e-7, atol=1e-9)
+    assert_same_networks(written, plain)
+
+
+def test_lowered_precision_is_left_to_autograd():
+    model = CTGAN(generator_dim=(8,), discriminator_dim=(8,), precision="bf16-mixed")
+    training = make(model, TABLES["mixed"], ["relu"])
+    assert isinstance(training.steps, AutogradSteps)
+    assert training.epoch(0)["generator"].isfinite().all()

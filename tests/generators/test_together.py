@@ -1,0 +1,199 @@
+"""Generators fitted as one stack, and stopped early."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from combutab import CTGAN, TVAE
+from combutab.generators import fit_stack
+from combutab.generators.training import _fitting
+from combutab.training import Callback, TimeLimit
+
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame({"x": RNG.normal(size=160).round(3), "kind": RNG.choice(["a", "b"], 160)})
+QUICK = {"epochs": 2, "batch_size": 40, "embedding_dim": 8, "precision": "float64"}
+NARROW = {
+    CTGAN: {"generator_dim": (12,), "discriminator_dim": (12,)},
+    TVAE: {"compress_dims": (12,), "decompress_dims": (12,)},
+}
+BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
+
+
+def make(cls, **params):
+    return cls(**{"random_state": 0, **QUICK, **NARROW[cls], **params})
+
+
+def assert_same(model, alone):
+    assert len(model._states) == len(alone._states)
+    for state, expected in zip(model._states, alone._states, strict=True):
+        for name, value in expected.items():
+            np.testing.assert_allclose(state[name], value, rtol=1e-8, atol=1e-10)
+    pd.testing.assert_frame_equal(model.history_, alone.history_, rtol=1e-8)
+    pd.testing.assert_frame_equal(
+        model.sample(20, random_state=0), alone.sample(20, random_state=0)
+    )
+
+
+def count_stacks(monkeypatch):
+    sizes, fit = [], _fitting.fit_generators
+
+    def counted(models, *args, **kwargs):
+        sizes.append(len(models))
+        return fit(models, *args, **kwargs)
+
+    monkeypatch.setattr(_fitting, "fit_generators", counted)
+    return sizes
+
+
+@BOTH
+def test_each_ends_as_its_own_fit_would_leave_it(cls, monkeypatch):
+    rate = {CTGAN: "generator_lr", TVAE: "learning_rate"}[cls]
+    models = [
+        make(cls, activation="relu"),
+        make(cls, activation="combu", n_members=2),
+        make(cls, activation="relu", **{rate: 0.01}),
+        make(cls, activation="prelu"),
+        make(cls, activation="relu", random_state=1),
+        make(cls, activation="relu", embedding_dim=9),
+    ]
+    sizes = count_stacks(monkeypatch)
+    assert fit_stack(models, TABLE, ["kind"]) == models
+    assert sizes == [4, 1, 1]
+    for model in models:
+        assert_same(model, clone(model).fit(TABLE, ["kind"]))
+
+
+def test_of_both_classes_and_without_seeds(monkeypatch):
+    sizes = count_stacks(monkeypatch)
+    models = [make(CTGAN), make(TVAE), make(TVAE, random_state=None), make(TVAE, random_state=None)]
+    fit_stack(models, TABLE)
+    assert sizes == [1, 1, 1, 1]
+    assert not models[2].sample(9).equals(models[3].sample(9))
+
+
+def test_what_cannot_be_fitted_together():
+    model = make(TVAE)
+    with pytest.raises(ValueError, match="same object twice"):
+        fit_stack([model, model], TABLE)
+    with pytest.raises(ValueError, match="CTGAN or TVAE objects, got 'tvae'"):
+        fit_stack(["tvae"], TABLE)
+    with pytest.raises(ValueError, match="unknown activation 'relux'"):
+        fit_stack([model, make(TVAE, activation="relux")], TABLE)
+    assert not hasattr(model, "history_")
+    assert fit_stack([], TABLE) == []
+
+
+def test_one_that_diverges_leaves_the_others_as_they_are():
+    wild = make(TVAE, activation="elu", learning_rate=1e30, epochs=4)
+    tame = make(TVAE, activation="relu", epochs=4)
+    with pytest.raises(ValueError, match="diverged with activation='elu':"):
+        fit_stack([wild, tame], TABLE)
+    assert not hasattr(wild, "history_")
+    assert_same(tame, clone(tame).fit(TABLE))
+
+
+def test_the_fitted_network_is_sampled_whatever_the_parameters_are_now():
+    model = make(CTGAN).fit(TABLE)
+    expected = model.sample(20, random_state=0)
+    model.set_params(embedding_dim=3, generator_dim=(5, 5), activation="selu", n_members=4)
+    model.set_params(normalization="layer", precision="float32")
+    pd.testing.assert_frame_equal(model.sample(20, random_state=0), expected)
+
+
+# ---- early stopping -----------------------------------------------------------------------------
+
+
+def stopping(cls, **params):
+    rate = {CTGAN: "generator_lr", TVAE: "learning_rate"}[cls]
+    defaults = {"early_stopping": True, "n_iter_no_change": 3, "epochs": 80, rate: 0.02}
+    return make(cls, **{**defaults, **params})
+
+
+@BOTH
+def test_a_member_stops_when_it_comes_no_closer_and_keeps_its_best(cls):
+    model = stopping(cls).fit(TABLE)
+    statistic = {CTGAN: "validation_distance", TVAE: "validation_loss"}[cls]
+    distance = model.history_[statistic].to_numpy()
+    assert model.n_iter_ == len(distance) < 80
+    assert distance.argmin() == len(distance) - 4  # the best, and three epochs after it
+    # the weights are those of the best epoch: as if training had ended there
+    best = stopping(cls, epochs=int(distance.argmin()) + 1).fit(TABLE)
+    for name, value in best._states[0].items():
+        np.testing.assert_array_equal(model._states[0][name], value)
+    assert not any("Validation" in name for name in model.loss_values)
+
+
+@BOTH
+def test_members_stop_on_their_own(cls):
+    stack = stopping(cls, n_members=3, random_state=1).fit(TABLE)
+    alone = stopping(cls, random_state=1).fit(TABLE)
+    lengths = stack.history_.groupby("member").size()
+    assert lengths[0] == alone.n_iter_
+    assert lengths.nunique() > 1
+    for name, value in alone._states[0].items():
+        np.testing.assert_allclose(stack._states[0][name], value, rtol=1e-6, atol=1e-8)
+
+
+@BOTH
+def test_an_early_stopping_that_is_taken_up(cls, tmp_path):
+    whole = stopping(cls).fit(TABLE)
+    path = tmp_path / "training"
+    stopping(cls, callbacks=[TimeLimit(1e-9)]).fit(TABLE, checkpoint=path)
+    for _ in range(2):  # the second finds it finished
+        again = stopping(cls).fit(TABLE, checkpoint=path)
+        pd.testing.assert_frame_equal(again.history_, whole.history_)
+        pd.testing.assert_frame_equal(
+            again.sample(20, random_state=0), whole.sample(20, random_state=0)
+        )
+
+
+def test_the_distance_is_short_for_rows_of_the_same_law():
+    import torch
+
+    from combutab.generators._validation import _distances, _mean_distance
+
+    rng = np.random.default_rng(1)
+
+    def rows(shift, share):
+        values = torch.from_numpy(rng.normal(shift, 0.3, (500, 2)))
+        return values, torch.from_numpy(rng.random((500, 1)) < share).long()
+
+    def energy(one, other):
+        return float(
+            2 * _distances(*one, *other).mean() - _mean_distance(*one) - _mean_distance(*other)
+        )
+
+    base = rows(0.0, 0.3)
+    same, shifted, other = rows(0.0, 0.3), rows(0.4, 0.3), rows(0.0, 0.8)
+    assert abs(energy(base, same)) < 0.02 < 0.1 < min(energy(base, shifted), energy(base, other))
+    # by hand: two rows with different codes are sqrt(2) apart, and one unit in value
+    by_hand = _distances(
+        torch.tensor([[0.0]]), torch.tensor([[0]]), torch.tensor([[0.0], [1.0]]),
+        torch.tensor([[1], [1]]),
+    )  # fmt: skip
+    np.testing.assert_allclose(by_hand, [[2**0.5, 3**0.5]])
+
+
+def test_reports_have_the_score_and_small_tables_are_refused():
+    class Watch(Callback):
+        scores = ()
+
+        def on_epoch_end(self, report):
+            self.scores += (report.validation_score[0],)
+
+    watch = Watch()
+    model = stopping(TVAE, callbacks=[watch]).fit(TABLE)
+    np.testing.assert_array_equal(model.history_["validation_loss"], -np.array(watch.scores))
+    with pytest.raises(ValueError, match=r"validation_fraction=0.1 of 9 rows leaves 8 .* and 1 to"):
+        stopping(TVAE, min_frequency=1).fit(TABLE[:9])
+    with pytest.raises(ValueError, match="'validation_fraction' parameter"):
+        stopping(TVAE, validation_fraction=1.0).fit(TABLE)
+
+
+@BOTH
+def test_an_early_stopped_model_of_constant_columns(cls):
+    model = stopping(cls).fit(pd.DataFrame({"a": [1] * 5}))
+    assert model.sample(2)["a"].tolist() == [1, 1]

@@ -1,0 +1,150 @@
+"""What a training step asks of torch: operators called, tensors allocated, bytes of them.
+
+The clock is not looked at: an operator or a temporary too many in a step shows here, on any
+machine. Where a number has to grow, say in the commit what for; where it shrank, write it down:
+
+    COMBUTAB_PRINT_COUNTS=1 pytest -s tests/nn/test_step_counts.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from combutab.nn import Member, MLPSpec, StackedMLP
+from combutab.nn.engine import _products
+from combutab.training import OptimizerConfig, RowOptimizer
+
+ROWS, WIDTH, HIDDEN, RATE = 500, 256, 2, 0.1
+SLACK = 256  # KiB: what libraries take differs by version; a layer's temporary has 500
+VIEWS = {
+    *("aten::" + name for name in ("alias", "as_strided", "detach", "expand", "narrow", "select")),
+    *("aten::" + name for name in ("slice", "split", "squeeze", "t", "transpose", "unsqueeze")),
+    *("aten::" + name for name in ("view", "_unsafe_view", "unbind", "unflatten", "flatten")),
+    *("aten::" + name for name in ("reshape", "view_as", "movedim", "permute", "detach_")),
+}
+# activation, normalisation, dropout -> operators, allocations, KiB allocated
+COUNTS = {
+    ("relu", "none", 0.1): (39, 10, 0),
+    ("leaky_relu", "none", 0.1): (39, 10, 0),
+    ("prelu", "none", 0.1): (55, 12, 2),
+    ("elu", "none", 0.1): (39, 10, 0),
+    ("selu", "none", 0.1): (39, 10, 0),
+    ("celu", "none", 0.1): (39, 10, 0),
+    ("pelu", "none", 0.1): (78, 28, 28),
+    ("silu", "none", 0.1): (39, 10, 0),
+    ("gelu", "none", 0.1): (39, 10, 0),
+    ("mish", "none", 0.1): (41, 12, 1000),
+    ("tanh", "none", 0.1): (39, 10, 0),
+    ("logistic", "none", 0.1): (39, 10, 0),
+    ("hardsilu", "none", 0.1): (39, 12, 1000),
+    ("softplus", "none", 0.1): (39, 10, 0),
+    ("nlrelu", "none", 0.1): (47, 10, 0),
+    ("identity", "none", 0.1): (35, 10, 0),
+    ("combu", "none", 0.1): (55, 10, 0),
+    ("combu-random", "none", 0.1): (73, 22, 1),
+    ("pln-4", "none", 0.1): (67, 22, 0),
+    ("pln-8", "none", 0.1): (67, 22, 0),
+    ("pls-2", "none", 0.1): (55, 14, 0),
+    ("la-silu", "none", 0.1): (61, 30, 4023),
+    ("la-hardsilu", "none", 0.1): (71, 50, 4023),
+    ("relu", "none", 0.0): (18, 2, 0),
+    ("leaky_relu", "none", 0.0): (18, 2, 0),
+    ("prelu", "none", 0.0): (34, 4, 2),
+    ("elu", "none", 0.0): (18, 2, 0),
+    ("selu", "none", 0.0): (18, 2, 0),
+    ("celu", "none", 0.0): (18, 2, 0),
+    ("pelu", "none", 0.0): (57, 20, 28),
+    ("silu", "none", 0.0): (18, 2, 0),
+    ("gelu", "none", 0.0): (18, 2, 0),
+    ("mish", "none", 0.0): (20, 4, 1000),
+    ("tanh", "none", 0.0): (18, 2, 0),
+    ("logistic", "none", 0.0): (18, 2, 0),
+    ("hardsilu", "none", 0.0): (18, 4, 1000),
+    ("softplus", "none", 0.0): (18, 2, 0),
+    ("nlrelu", "none", 0.0): (26, 2, 0),
+    ("identity", "none", 0.0): (14, 2, 0),
+    ("combu", "none", 0.0): (34, 2, 0),
+    ("combu-random", "none", 0.0): (52, 14, 1),
+    ("pln-4", "none", 0.0): (46, 14, 0),
+    ("pln-8", "none", 0.0): (46, 14, 0),
+    ("pls-2", "none", 0.0): (34, 6, 0),
+    ("la-silu", "none", 0.0): (40, 22, 4023),
+    ("la-hardsilu", "none", 0.0): (50, 42, 4023),
+    ("relu", "layer", 0.1): (125, 226, 2274),
+    ("combu", "layer", 0.1): (223, 599, 3721),
+    ("gelu", "layer", 0.1): (104, 109, 6725),
+    ("relu", "batch", 0.1): (49, 36, 3022),
+    ("relu", "pln", 0.1): (71, 26, 2000),
+}
+
+
+class Squares:
+    """Half the sum of squares, whose derivative is the output."""
+
+    def __call__(self, raw):
+        return 0.5 * raw.square().sum()
+
+    def gradient(self, raw):
+        return raw
+
+
+def counts_of(step, folder):
+    """(operators, allocations, kibibytes) of a step that has run before."""
+    for _ in range(2):
+        step()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        step()
+    operators = [
+        event.name
+        for event in profiler.events()
+        if event.cpu_parent is None and event.name.startswith(("aten::", "mkldnn::"))
+    ]
+    path = folder / "trace.json"
+    profiler.export_chrome_trace(str(path))
+    events = json.loads(path.read_text())["traceEvents"]
+    sizes = [e["args"]["Bytes"] for e in events if e["name"] == "[memory]"]
+    taken = [n for n in sizes if n > 0]
+    return sum(name not in VIEWS for name in operators), len(taken), sum(taken) // 1024
+
+
+def step_of(name, normalization="none", dropout=RATE):
+    shape = MLPSpec(
+        WIDTH,
+        (WIDTH,) * HIDDEN,
+        1,
+        normalization=normalization,
+        proxy_norm=normalization == "layer",
+    )
+    net = StackedMLP(shape, [Member(0, name, dropout)])
+    masks = net.mask_maker()
+    optimizer = RowOptimizer(OptimizerConfig(), net.flat.values, net.n_decayed)
+    x = torch.randn(1, ROWS, WIDTH, generator=torch.Generator().manual_seed(0))
+    keys, rates, decays, objective = [1], [1e-3], [0.0], Squares()
+
+    def step():
+        drawn = masks.draw(keys, ROWS) if dropout else None
+        net.gradients(x, objective, masks=drawn)
+        optimizer.step(net.flat.values, net.flat.grads, [0], rates, decays)
+
+    return step
+
+
+@pytest.mark.parametrize("case", COUNTS, ids=str)
+def test_a_step_asks_for_no_more(case, tmp_path, monkeypatch):
+    monkeypatch.setattr(_products, "_by_one_dnn", lambda: False)  # it allocates its results
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        counts = counts_of(step_of(*case), tmp_path)
+    finally:
+        torch.set_num_threads(threads)
+    if os.environ.get("COMBUTAB_PRINT_COUNTS"):
+        print(f"\n    {case}: {counts},")
+    operators, allocations, kibibytes = COUNTS[case]
+    for count, most in zip(counts, (operators, allocations, kibibytes + SLACK), strict=True):
+        assert count <= most, f"operators, allocations, KiB: {counts}, at most {COUNTS[case]}"

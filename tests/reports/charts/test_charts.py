@@ -1,0 +1,222 @@
+"""What charts show: shares that add up, axes in the data's terms, nothing lost."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from combutab.reports._page import number
+from combutab.reports.charts import _charts
+from combutab.reports.charts._charts import HEIGHT, WIDTH
+
+
+def histogram(real, made, others=(), least=1):
+    return _charts.histogram(real, made, others, least=least)
+
+
+def category_bars(real, made, others=(), least=1):
+    return _charts.category_bars(real, made, others, least=least)
+
+
+def shares(chart):
+    return {bar.name: (round(bar.real, 3), round(bar.made, 3)) for bar in chart.bars}
+
+
+def heights(path):
+    """Of the bars of an outline, and their right edges."""
+    steps = re.findall(r"V([\d.]+)H([\d.]+)", path)
+    return np.array([[HEIGHT - float(y), float(x)] for y, x in steps]).T
+
+
+def test_a_histogram_has_the_shares_of_both_columns():
+    real = pd.Series([0.0, 0.0, 0.0, 1.0, 2.0, 2.0])
+    made = pd.Series([0.0, 1.0, 1.0, 2.0])
+    chart = histogram(real, made)
+    a, edges = heights(chart.real)
+    b, _ = heights(chart.made)
+    assert a / HEIGHT == pytest.approx([1.0, 1 / 3, 2 / 3], abs=1e-3)  # the tallest is 1/2
+    assert b / HEIGHT == pytest.approx([0.5, 1.0, 0.5], abs=1e-3)
+    assert edges == pytest.approx([WIDTH / 3, 2 * WIDTH / 3, WIDTH], abs=0.1)
+    assert [text for _, text in chart.ticks] == ["0", "1", "2"]
+
+
+def test_a_bin_holds_as_many_whole_numbers_as_another():
+    ages = pd.Series(np.arange(100, dtype=float))
+    shares, edges = heights(histogram(ages, ages).real)
+    assert (shares == HEIGHT).all()
+    assert len(set(np.diff(edges).round(1))) <= 2  # equal but for rounding
+
+
+def test_outliers_are_counted_at_the_edge():
+    real = pd.Series(np.linspace(0.0, 1.0, 1001))
+    made = pd.Series(1e9 + np.arange(30.0))
+    b, _ = heights(histogram(real, made).made)
+    assert b[-1] == HEIGHT
+    assert (b[:-1] == 0.0).all()
+
+
+def test_an_axis_of_dates_has_dates():
+    days = pd.Series(pd.date_range("2024-01-03", periods=200)).astype("datetime64[us]")
+    chart = histogram(days, days, least=5)
+    names = [pd.Timestamp(text) for _, text in chart.ticks]
+    # every ten days since 1970, and about the first and the last date
+    assert {(name - pd.Timestamp("1970-01-01")).days % 10 for name in names} == {0}
+    assert abs(names[0] - days[0]) < pd.Timedelta("10D")
+    assert abs(names[-1] - days[199]) < pd.Timedelta("10D")
+    assert "real: median about 2024-04-07, most between 2024-01-" in chart.words
+
+
+@pytest.mark.parametrize("values", [[5.0, 5.0], [0.0, 0.0], [-3.0, -3.0, np.nan]])
+def test_a_constant_column_is_one_bar(values):
+    chart = histogram(pd.Series(values), pd.Series(values))
+    assert shares(chart) == {f"{values[0]:g}": (1.0, 1.0)}
+    assert (chart.real, chart.made) == ("", "")
+
+
+def test_zeros_are_a_bar_of_their_own():
+    # 92 % zeros against small positive numbers were in one bin and looked alike, scoring 0.25
+    rng = np.random.default_rng(0)
+    some = np.exp(rng.normal(5, 1, 1000))
+    real = pd.Series(np.where(np.arange(1000) < 920, 0.0, some))
+    made = pd.Series(np.where(np.arange(1000) < 250, 0.0, rng.random(1000)))
+    chart = histogram(real, made, least=5)
+    assert shares(chart) == {"0": (0.92, 0.25), "all other values": (0.08, 0.75)}
+    assert chart.words.startswith("0: 92.0% real, 25.0% synthetic; all other values: 8.0% real")
+    assert chart.real  # of the other values
+
+
+@pytest.mark.parametrize("kind", ["zeros", "peaks", "heavy", "counts", "shifted", "uniform"])
+@pytest.mark.parametrize("other", ["zeros", "peaks", "heavy", "counts", "shifted", "uniform"])
+def test_what_looks_alike_scores_alike(kind, other):
+    """The difference that is drawn is no less than that which is scored, but for a bin's share."""
+    n = 1500
+
+    def column(name, seed):
+        rng = np.random.default_rng(seed)
+        return pd.Series(
+            {
+                "zeros": np.where(rng.random(n) < 0.92, 0.0, rng.exponential(9.0, n)),
+                "peaks": np.where(rng.random(n) < 0.5, 40.0, rng.normal(40, 0.01, n)),
+                "heavy": rng.standard_cauchy(n),
+                "counts": rng.poisson(1.5, n).astype(float),
+                "shifted": rng.poisson(1.5, n) + 0.4,
+                "uniform": rng.random(n) * 100,
+            }[name]
+        )
+
+    real, made = column(kind, 0), column(other, 1)
+    chart = histogram(real, made, least=5)
+    drawn = [(bar.real, bar.made) for bar in chart.bars if bar.name != "all other values"]
+    rest = next(((b.real, b.made) for b in chart.bars if b.name == "all other values"), (1.0, 1.0))
+    if chart.real:
+        outlines = []
+        for path, share in zip((chart.real, chart.made), rest, strict=True):
+            height, right = heights(path)
+            area = height * np.diff(np.append(0.0, right))
+            outlines.append(share * area / area.sum())
+        drawn += list(zip(*outlines, strict=True))
+    elif not chart.bars:
+        raise AssertionError("nothing is drawn")
+    elif rest != (1.0, 1.0):
+        drawn.append(rest)
+    drawn = np.array(drawn)
+    shown = np.abs(drawn[:, 0] - drawn[:, 1]).sum() / 2
+    values = np.sort(np.concatenate([real, made]))
+    cdfs = [np.searchsorted(np.sort(each), values, side="right") / n for each in (real, made)]
+    scored = np.abs(cdfs[0] - cdfs[1]).max()
+    hidden = drawn.min(axis=1)[len(chart.bars) :].max(initial=0.0)  # in a bin both have rows in
+    assert scored <= shown + hidden + 0.02
+
+
+def test_no_values_no_chart():
+    assert histogram(pd.Series([np.nan, np.nan]), pd.Series([1.0])) is None
+
+
+def test_bars_are_of_the_most_frequent_categories_and_the_others():
+    real = pd.Series(pd.Categorical([f"c{min(i, 20 - i)}" for i in range(20)]))
+    made = pd.Series(pd.Categorical(["c1", "new", None, "c2"]))
+    chart = category_bars(real, made)
+    assert len(chart.bars) == 9
+    assert chart.bars[-1].name == "other (5 values)"
+    assert sum(bar.real for bar in chart.bars) == pytest.approx(1.0)
+    assert sum(bar.made for bar in chart.bars) == pytest.approx(1.0)
+
+
+def test_missing_values_are_a_category():
+    column = pd.Series(pd.Categorical(["a", None, None]))
+    assert [(bar.name, round(bar.real, 2)) for bar in category_bars(column, column).bars] == [
+        ("(missing)", 0.67),
+        ("a", 0.33),
+    ]
+
+
+def test_long_names_are_cut_in_the_picture_alone():
+    name = "a very long name of a category"
+    column = pd.Series(pd.Categorical([name, "b"]))
+    bar = next(bar for bar in category_bars(column, column).bars if bar.name == name)
+    assert bar.short == "a very lo…tegory"
+    assert name in category_bars(column, column).words
+
+
+# ---- what few rows have ------------------------------------------------------------------------
+
+
+def test_categories_of_few_rows_are_one_bar():
+    real = pd.Series(["Rome"] * 20 + ["Oslo"] * 4 + ["Anna's house"])
+    made = pd.Series(["Rome"] * 10 + ["Anna's house"] * 9 + ["Atlantis"] * 6)
+    held_out = pd.Series(["Oslo", "secret"])
+    chart = category_bars(real, made, [held_out], least=5)
+    # Oslo has five rows with those held out; no one is from Atlantis; one row alone has a house
+    assert shares(chart) == {
+        "Rome": (0.8, 0.4),
+        "Oslo": (0.16, 0.0),
+        "Atlantis": (0.0, 0.24),
+        "other (1 value)": (0.04, 0.36),
+    }
+    assert "house" not in repr(chart)
+    assert list(shares(category_bars(real[20:], made, least=5))) == [
+        "Rome",
+        "Atlantis",
+        "other (2 values)",
+    ]
+    assert category_bars(real[20:], real[20:], least=5) is None
+
+
+def test_no_row_decides_an_axis():
+    rng = np.random.default_rng(0)
+    column = pd.Series(np.append(rng.normal(100, 10, 500), [98765.4321, -4321.98765]))
+    chart = histogram(column, column, least=5)
+    ends = [float(text.replace(",", "")) for _, text in chart.ticks]
+    assert 60 < ends[0] < 90 < 110 < ends[-1] < 140
+    assert not {"98765", "98,765", "4321", "4,322"} & set(re.findall(r"[\d,]+", repr(chart)))
+    # the other rows alone give the same ends
+    again = histogram(column[:500], column[:500], least=5)
+    assert [text for _, text in again.ticks] == [text for _, text in chart.ticks]
+
+
+def test_a_bin_holds_no_row_or_enough_of_them():
+    rng = np.random.default_rng(1)
+    real = pd.Series(rng.standard_cauchy(200))
+    chart = histogram(real, real, least=5)
+    height, right = heights(chart.real)
+    area = height * np.diff(np.append(0.0, right))
+    counts = area / area.sum() * 200
+    assert ((counts < 0.5) | (counts > 4.3)).all()  # of paths with one decimal
+    assert histogram(real[:9], real, least=5) is None
+
+
+def test_a_rare_count_is_not_named():
+    real = pd.Series([1.0] * 50 + [2.0] * 30 + [3.0] * 20 + [4.0])
+    chart = histogram(real, real, least=5)
+    assert [text for _, text in chart.ticks] == ["1", "2", "3"]
+
+
+def test_numbers_are_short():
+    assert [number(x) for x in (0.0, 12345.6, 1e12, -0.5, float("inf"))] == [
+        "0",
+        "12,346",
+        "1,000,000,000,000",
+        "-0.500",
+        "inf",
+    ]

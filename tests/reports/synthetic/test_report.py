@@ -1,0 +1,357 @@
+"""A synthetic table's evaluation: cases whose verdict is known, and what the record holds."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from combutab.evaluation import align_tables, detection, fidelity, ml_efficacy, privacy
+from combutab.reports import evaluate_synthetic
+from combutab.reports.synthetic._chance import share_by_chance
+from combutab.reports.synthetic._copies import count_copies
+
+QUICK = {"learners": ["linear", "hist_gradient_boosting"]}
+
+
+def people(n, seed, *, gaps=False):
+    """Rows of one distribution, whose income follows from the age and the education."""
+    rng = np.random.default_rng(seed)
+    age = rng.normal(45, 12, n).round(1)
+    education = rng.choice(["school", "college", "phd"], n, p=[0.5, 0.4, 0.1])
+    income = 20 + 0.5 * age + 10 * (education == "college") + 25 * (education == "phd")
+    table = pd.DataFrame(
+        {
+            "age": age,
+            "education": education,
+            "income": (income + rng.normal(0, 4, n)).round(2),
+            "born": pd.Timestamp("1960") + pd.to_timedelta(rng.integers(0, 9000, n), "D"),
+            "one": 1,
+        }
+    )
+    table["rich"] = np.where(table["income"] > 50, "yes", "no")
+    if gaps:
+        for name in ("age", "education", "born", "rich"):
+            table[name] = table[name].where(rng.random(n) < 0.8)
+    return table
+
+
+def noise(n):
+    rng = np.random.default_rng(9)
+    return pd.DataFrame(
+        {
+            "age": rng.uniform(-100, 300, n),
+            "education": rng.choice(["a", "b", "phd"], n),
+            "income": rng.uniform(-500, 500, n),
+            "born": pd.Timestamp("1900") + pd.to_timedelta(rng.integers(0, 30000, n), "D"),
+            "one": rng.normal(size=n),
+            "rich": rng.choice(["yes", "no"], n),
+        }
+    )
+
+
+TRAIN, TEST, FRESH = people(600, 0), people(600, 1), people(600, 2)
+
+
+def levels(found):
+    assert [finding.subject for finding in found.findings] == ["usefulness", "likeness", "privacy"]
+    return tuple(finding.level for finding in found.findings)
+
+
+def evaluate(synthetic, **options):
+    options = {"real_train": TRAIN, "real_test": TEST, "target": "rich", **QUICK} | options
+    return evaluate_synthetic(synthetic=synthetic, **options)
+
+
+# ---- known cases -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["rich", "income"])
+def test_fresh_rows_are_good_in_all(target):
+    found = evaluate(FRESH, target=target)
+    assert levels(found) == ("good", "good", "good")
+    assert found.copies == 0
+
+
+@pytest.mark.parametrize("target", ["rich", "income"])
+def test_a_copy_of_the_real_rows_gives_them_away(target):
+    found = evaluate(TRAIN, target=target)
+    assert levels(found) == ("good", "good", "poor")
+    assert found.copies == len(TRAIN)
+    assert "of 100 synthetic rows, 100.0 are nearer" in found.findings[2].sentence
+
+
+@pytest.mark.parametrize("target", ["rich", "income"])
+def test_noise_is_of_no_use_and_gives_nothing_away(target):
+    assert levels(evaluate(noise(600), target=target)) == ("poor", "poor", "good")
+
+
+def test_a_shuffled_target_teaches_nothing():
+    rng = np.random.default_rng(3)
+    shuffled = FRESH.assign(rich=rng.permutation(FRESH["rich"]))
+    found = evaluate(shuffled)
+    assert levels(found)[0] == "poor"
+    assert levels(found)[2] == "good"
+    # single columns are as before, pairs are not
+    assert "the column 'rich' least" not in found.findings[1].sentence
+    before = evaluate(FRESH)
+    pairs = [
+        f.fidelity.query("aspect == 'pairs' and source == 'synthetic'") for f in (found, before)
+    ]
+    assert pairs[0]["mean"].mean() < pairs[1]["mean"].mean()
+
+
+def test_near_copies_of_a_part_are_found():
+    near = TRAIN[:120].assign(income=TRAIN["income"] + 0.001, age=TRAIN["age"] + 0.001)
+    found = evaluate(pd.concat([near, FRESH[:480]]))
+    assert found.copies == 0
+    assert levels(found) == ("good", "good", "poor")
+
+
+def test_missing_values():
+    tables = [people(600, seed, gaps=True) for seed in range(3)]
+    found = evaluate(tables[2], real_train=tables[0], real_test=tables[1])
+    assert levels(found)[1:] == ("good", "good")
+    assert "rows without a target are left out" in " ".join(found.findings[0].notes)
+
+
+def test_one_class_alone_in_the_synthetic_rows():
+    found = evaluate(FRESH.assign(rich="no"))
+    assert levels(found)[0] == "poor"
+    assert "one class to learn from" in found.findings[0].notes[-1]
+
+
+def test_no_synthetic_row_has_the_target():
+    found = evaluate(FRESH.assign(rich=None))
+    assert levels(found)[0] == "poor"
+    assert found.efficacy is None
+    assert found.guess is None
+
+
+def test_one_class_alone_in_all_tables():
+    one = {"real_train": TRAIN.assign(rich="no"), "real_test": TEST.assign(rich="no")}
+    assert levels(evaluate(FRESH.assign(rich="no"), **one)) == ("unknown", "good", "good")
+
+
+def test_a_constant_column_alone():
+    alone = {"real_train": TRAIN[["one"]], "real_test": TEST[["one"]], "target": None}
+    assert levels(evaluate(FRESH[["one"]], **alone)) == ("unknown", "good", "good")
+
+
+# ---- tables that are not there, or small -------------------------------------------------------
+
+
+def test_without_held_out_rows():
+    found = evaluate(FRESH, real_test=None)
+    assert levels(found) == ("good", "good", "unknown")
+    assert found.test is None
+    assert found.privacy is None
+    assert set(found.fidelity["source"]) == set(found.detection["source"]) == {"synthetic"}
+    assert "of 120 real rows" in found.findings[0].sentence  # a fifth of 600
+    assert "set aside" in found.findings[0].notes[0]
+    assert levels(evaluate(TRAIN, real_test=None))[2] == "poor"
+
+
+def test_without_a_target():
+    found = evaluate(FRESH, target=None)
+    assert levels(found) == ("unknown", "good", "good")
+    assert found.efficacy is None
+    assert found.task is None
+    assert "ml_efficacy" not in found.seconds
+
+
+def test_held_out_rows_that_are_among_those_learned_from():
+    # copies would be told from nothing: the held-out rows are copies as well
+    found = evaluate(TRAIN, real_test=TRAIN[:200])
+    assert levels(found)[2] == "poor"
+    assert "no test: 200 of them" in evaluate(FRESH, real_test=TRAIN[:200]).findings[2].sentence
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+@pytest.mark.parametrize("tested", [True, False])
+@pytest.mark.parametrize("target", ["rich", "income", None])
+def test_tiny_tables_are_no_error_and_no_praise(n, tested, target):
+    found = evaluate(
+        FRESH[:n],
+        real_train=TRAIN[: n + 1],
+        real_test=TEST[:n] if tested else None,
+        target=target,
+    )
+    assert levels(found)[0] == "unknown"
+    assert levels(found)[2] == "unknown"
+    assert all(finding.sentence.endswith(".") for finding in found.findings)
+
+
+# ---- what is wrong is said ---------------------------------------------------------------------
+
+
+def test_a_missing_column_is_named_with_its_table():
+    names = {"real": "people.csv", "synthetic": "made.csv"}
+    with pytest.raises(ValueError, match=r"not those of people\.csv: made\.csv lacks \['rich'\]"):
+        evaluate(FRESH.drop(columns="rich"), names=names)
+
+
+def test_tables_of_one_name_are_told_apart():
+    names = {"real": "t.csv", "synthetic": "t.csv", "test": "t.csv"}
+    with pytest.raises(ValueError, match=r"synthetic lacks \['rich'\]"):
+        evaluate(FRESH.drop(columns="rich"), names=names)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"target": "wealth"}, "no column 'wealth' for a target; there are 'age', 'education'"),
+        ({"task": "ranking"}, "task must be 'auto', 'classification' or 'regression', got 'rank"),
+        ({"target": "born"}, "the target 'born' holds dates; set task='classification'"),
+        ({"target": "education", "task": "regression"}, "a regression needs numbers"),
+        ({"real_test": TEST.assign(rich=None)}, "no row of real_test has a target"),
+        ({"learners": "oracle"}, "unknown learner 'oracle'"),
+        ({"categorical": ["shoe"]}, r"there is no column \['shoe'\]"),
+    ],
+)
+def test_bad_arguments(options, says):
+    with pytest.raises(ValueError, match=says):
+        evaluate(FRESH, **options)
+
+
+# ---- the record --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def record():
+    return evaluate(FRESH, made={"Generator": "a die"}, names={"real": "r.csv"}, random_state=3)
+
+
+def test_the_tables_are_the_evaluators(record):
+    tables = {"real_train": TRAIN, "synthetic": FRESH}
+    options = {"target": "rich", "random_state": 3, "n_resamples": 100, **QUICK}
+    expected = ml_efficacy(real_test=TEST, **tables, **options)
+    pd.testing.assert_frame_equal(record.efficacy, expected)
+    pd.testing.assert_frame_equal(record.privacy, privacy(holdout=TEST, random_state=3, **tables))
+    sources = {"synthetic": FRESH, "held-out real": TEST}
+    for table, evaluator in ((record.fidelity, fidelity), (record.detection, detection)):
+        expected = evaluator(real=TRAIN, synthetic=sources, random_state=3)
+        pd.testing.assert_frame_equal(table, expected)
+
+
+def test_the_rest_of_the_record(record):
+    assert record.task == "classification"
+    assert record.guess == pytest.approx((TEST["rich"].value_counts() / len(TEST)).max())
+    assert record.made == {"Generator": "a die"}
+    assert record.names["real"] == "r.csv"
+    assert set(record.names) == {"real", "synthetic", "test"}
+    assert record.seed == 3
+    assert list(record.seconds) == ["ml_efficacy", "fidelity", "detection", "privacy"]
+    assert record.versions["pandas"] == pd.__version__
+    assert record.versions["numpy"] == np.__version__
+    pd.testing.assert_frame_equal(
+        record.synthetic, align_tables({"r": TRAIN, "s": FRESH, "t": TEST}, reference="r")["s"]
+    )
+
+
+def test_the_target_of_a_classification_is_a_category():
+    def coded(table):
+        return table.assign(rich=(table["rich"] == "yes").astype(int))
+
+    found = evaluate(coded(FRESH), real_train=coded(TRAIN), real_test=coded(TEST))
+    assert found.task == "classification"
+    assert found.kinds["rich"] == "category"
+    assert found.kinds["born"] == "datetime"
+    assert list(found.train["rich"].cat.categories) == [0, 1]
+    assert evaluate(FRESH, target="income").guess == 0.0
+
+
+def test_progress_is_told_before_each_evaluator():
+    told = []
+    evaluate(FRESH, progress=told.append)
+    assert told == [
+        "training learners on real and on synthetic rows",
+        "comparing columns and pairs of columns",
+        "telling synthetic rows from real ones",
+        "measuring distances to real rows",
+    ]
+
+
+def test_the_same_seed_gives_the_same_and_no_table_is_changed():
+    given = [table.copy() for table in (TRAIN, TEST, FRESH)]
+    one, other = (evaluate(FRESH, real_test=None, random_state=5) for _ in range(2))
+    assert one.findings == other.findings
+    pd.testing.assert_frame_equal(one.efficacy, other.efficacy)
+    for table, before in zip((TRAIN, TEST, FRESH), given, strict=True):
+        pd.testing.assert_frame_equal(table, before)
+
+
+# ---- copies and chance -------------------------------------------------------------------------
+
+
+def rows_of(table):
+    """Rows as tuples, None where missing."""
+    return [
+        tuple(None if pd.isna(value) else value for value in row)
+        for row in table.astype(object).itertuples(index=False, name=None)
+    ]
+
+
+def aligned(*tables):
+    named = dict(zip("abc", tables, strict=False))
+    return list(align_tables(named, reference="a").tables.values())
+
+
+@pytest.mark.parametrize("tested", [True, False])
+def test_copies_are_counted_as_a_loop_does(tested):
+    def draw(n, seed):
+        rng = np.random.default_rng(seed)
+        return pd.DataFrame(
+            {
+                "x": rng.choice([-0.0, 0.0, 1.5, np.nan], n),
+                "c": rng.choice(["a", "b", None], n),
+                "t": rng.choice(pd.to_datetime(["2020-01-01", "2021-01-01", None]), n),
+                "n": rng.integers(0, 6, n),
+            }
+        )
+
+    train, made, test = aligned(draw(80, 0), draw(150, 1), draw(60, 2))
+    found = count_copies(train, made, test if tested else None)
+    counts = {}
+    for row in rows_of(train):
+        counts[row] = counts.get(row, 0) + 1
+    assert found.rows == sum(row in counts for row in rows_of(made))
+    assert found.of_single == sum(counts.get(row) == 1 for row in rows_of(made))
+    if tested:
+        hits, n = sum(counts.get(row) == 1 for row in rows_of(test)), 60
+    else:
+        hits, n = sum(count == 2 for count in counts.values()), 40
+    assert found.expected == pytest.approx(150 * hits / n)
+    total, share = found.of_single + hits, Fraction(150, 150 + n)
+    pvalue = sum(
+        math.comb(total, k) * share**k * (1 - share) ** (total - k)
+        for k in range(found.of_single, total + 1)
+    )
+    assert found.pvalue == pytest.approx(float(pvalue))
+    if tested:
+        table = privacy(real_train=train, synthetic=made, holdout=test).set_index("measure")
+        assert found.rows == table.loc["copies", "mean"]
+
+
+def test_copies_by_chance_are_estimated_from_the_table_itself():
+    # 3000 draws of 4000 equally likely rows; of 3000 more, some meet one that is there once
+    rng = np.random.default_rng(0)
+    train, made, test = (
+        pd.DataFrame({"x": rng.integers(0, 4000, 3000).astype(float)}) for _ in "123"
+    )
+    for found in (count_copies(train, made), count_copies(train, made, test)):
+        assert found.of_single == pytest.approx(found.expected, rel=0.1)
+        assert found.by_chance
+    assert not count_copies(train, train).by_chance
+
+
+def test_chance_grows_where_a_few_rows_are_nearest_to_all():
+    train, test, fresh = aligned(TRAIN[["age"]], TEST[["age"]], FRESH[["age"]])
+    options = {"categorical": [], "random_state": 0, "n_jobs": None}
+    near = share_by_chance(train, test, fresh, **options)
+    # each real row is the nearest to some: about 0.5 / sqrt(600) and a little
+    assert 0.005 < near < 0.05
+    # all are nearest to the same one, which is on one side or the other
+    far = share_by_chance(train, test, fresh + 1000.0, **options)
+    assert far == pytest.approx(0.5)

@@ -1,0 +1,210 @@
+"""Both pages in a real browser: seen, read, used and printed as they are meant to be.
+
+The names and values in them try to be more than text.
+"""
+
+import html
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+from torch import nn
+
+from combutab.model_selection import compare_activations
+from combutab.reports import evaluate_synthetic, render_report
+from tests.reports.page_checks import CHECKS, look, structure
+
+SCRIPT = "<script>document.title='owned'</script>"
+IMAGE = '"><img src=x onerror="document.title=\'owned\'">'
+CHECK_NAMES = [check.__name__ for check in CHECKS]
+
+
+def flats(n_rows, seed, n_columns=6):
+    """A table with numbers, dates, classes, gaps, and a column and a category that are attacks."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=n_rows)
+    columns = {
+        "area": np.where(rng.random(n_rows) < 0.1, np.nan, np.exp(x).round(2)),
+        SCRIPT: x + rng.normal(size=n_rows),
+        IMAGE: rng.choice([SCRIPT, IMAGE, "plain"], n_rows),
+        "built": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n_rows), "D"),
+        "rooms": rng.integers(1, 6, n_rows),
+        "let": np.where(x + rng.normal(size=n_rows) > 0, "yes", "no"),
+    }
+    for i in range(n_columns - len(columns)):
+        words = [f"category {k} of column {i}" for k in range(12)]
+        values = rng.choice(words, n_rows) if i % 2 else rng.gamma(2.0, size=n_rows) + x
+        columns[f"a column with a long name: {i}"] = values
+    return pd.DataFrame(columns)
+
+
+def evaluated(n_columns, **options):
+    tables = {"real_train": 0, "synthetic": 1, "real_test": 2}
+    return evaluate_synthetic(
+        **{name: flats(150, seed, n_columns) for name, seed in tables.items()},
+        target="let",
+        learners=["linear"],
+        made={"Class": "CTGAN", "File": SCRIPT},
+        names={"real": "flats.csv", "synthetic": SCRIPT, "test": IMAGE},
+        **options,
+    )
+
+
+def compared():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    silent = nn.Threshold(float("inf"), 0.0)  # learns nothing: told apart from those that do
+    return compare_activations(
+        X,
+        y,
+        activations={"relu": "relu", SCRIPT: "combu", IMAGE: lambda width: silent},
+        seeds=1,
+        folds=4,
+        epochs=20,
+        hidden=[16],
+        name=SCRIPT,
+        refit=False,
+        estimator_params={"learning_rate_init": 0.01},
+    )
+
+
+PAGES = {
+    "synthetic": lambda: evaluated(6),
+    "synthetic, 50 columns": lambda: evaluated(50),
+    "comparison": compared,
+}
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """page(name): the file of a page, made when it is first asked for."""
+    folder, made = tmp_path_factory.mktemp("pages"), {}
+
+    def page(name):
+        if name not in made:
+            path = folder / f"{name}.html"
+            path.write_text(render_report(PAGES[name]()), "utf-8")
+            made[name] = path
+        return made[name]
+
+    return page
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=CHECK_NAMES)
+@pytest.mark.parametrize("name", PAGES)
+def test_pages(browser, page, name, check):
+    assert check(browser, page(name)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("synthetic", [f"150 in {SCRIPT}", f"150 in {IMAGE}", f"File\n{SCRIPT}"]),
+        ("comparison", [SCRIPT, IMAGE, f"{SCRIPT}: which activation is best?"]),
+    ],
+)
+def test_names_and_values_are_text(browser, page, name, texts):
+    browser.open(page(name))
+    assert browser.title.startswith(SCRIPT)
+    look(browser, "openAll")
+    shown = browser.ask("return document.body.innerText")
+    assert [text for text in texts if text not in shown] == []
+
+
+def test_a_page_of_50_columns_is_under_5_mb(page):
+    assert page("synthetic, 50 columns").stat().st_size < 5_000_000
+
+
+def test_shapes_tell_what_colours_do(browser, page):
+    browser.open(page("comparison"))
+    # the means' circles are larger than the folds'; baselines beyond the axis are triangles
+    shapes = browser.ask(
+        """const within = "svg[role=img] ";
+        const closed = [`path[d$="z"]`, `path[d$="h10v10h-10z"]`, `path[d$="v-12z"]`];
+        return [...closed, `circle[r="5.5"]`].map(
+            (each) => document.querySelectorAll(within + each).length);"""
+    )
+    closed, squares, triangles, circles = shapes
+    assert squares + triangles == 3  # guess, linear, boosting
+    assert (closed - squares - triangles, circles) == (1, 2)  # diamonds
+
+
+# ---- the checks find what is wrong -----------------------------------------------------------
+
+
+def _put(text):
+    return ("</main>", f"{text}</main>")
+
+
+@pytest.mark.parametrize(
+    ("check", "old", "new", "says"),
+    [
+        ("console", *_put('<img src="http://127.0.0.1/x.png">'), "violates"),
+        ("requests", "default-src 'none';", "default-src *;", None),
+        ("structure", ' lang="en"', "", "html[lang]"),
+        ("structure", *_put("<script></script>"), "script"),
+        ("structure", *_put("<b onclick=''></b>"), "onclick"),
+        ("structure", *_put("<h4>deep</h4>"), "below h2"),
+        ("structure", 'href="#scores"', 'href="#score"', "leads to"),
+        ("structure", "default-src 'none'", "default-src *", "policy"),
+        ("structure", 'id="made"', 'id="other"', "twice"),
+        ("figures", 'class="fixed"', 'style="display:none"', "is not seen"),
+        ("figures", 'class="fixed"', 'style="opacity:0"', "is not seen"),
+        ("figures", "<desc>", "<metadata>", "no description"),
+        ("figures", 'role="img"', "", "neither"),
+        ("figures", 'viewBox="0 0 5', 'viewBox="20 0 5', "cuts off"),
+        ("figures", 'text-anchor="end"', 'text-anchor="start"', "cuts off"),
+        ("figures", '<text x="0"', '<text x="9">aaaaa</text><text x="0"', "lies on"),
+        ("figures", '<text x="0"', '<text x="150"', "lies on a mark"),
+        ("width", ".scroll { overflow-x: auto;", ".scroll {", "wide"),
+        ("dark_mode", "(prefers-color-scheme: dark)", "(max-width: 1px)", "dark: bright"),
+        ("contrast", "--soft: #4d5764", "--soft: #8d97a4", "(light)"),
+        ("contrast", "--link: #8cc4f5", "--link: #3c6495", "(dark)"),
+        ("contrast", "--text: #000000", "--text: #999999", "(printed)"),
+        ("contrast", "svg text { ", "svg text { opacity: .4; ", "text"),
+        ("contrast", 'class="fixed">', 'class="fixed"><rect width="99" height="99"/>', "text"),
+        ("contrast", "stroke:var(--real)", "stroke:var(--line)", "path.null"),
+        ("contrast", "--made: #ff9d57", "--made: #5c2a00", "path.null"),
+        ("tables", "<caption>", "<caption hidden></caption><caption>", "no caption"),
+        ("tables", ' scope="row"', "", "no scope"),
+        ("tables", "<thead><tr>", "<thead><tr><th scope='col'>", "cells"),
+        ("keyboard", ' tabindex="0"', "", "no tabindex"),
+        ("keyboard", ' role="region"', "", "no name"),
+        ("keyboard", ".skip:focus {", ".skip:hover {", "the first Tab"),
+        ("keyboard", 'href="#content"', 'href="#scores"', "the skip link leads"),
+        ("keyboard", ":focus-visible { outline: 3px", ":focus-visible { outline: 0", "no outline"),
+        ("keyboard", 'tabindex="0"', 'tabindex="-1"', "never comes to"),
+        ("printing", 'class="fixed"', 'style="min-width:50rem"', "leaves the paper"),
+        ("printing", 'class="fixed"', 'style="min-height:90rem"', "higher than a sheet"),
+        ("printing", ".scroll { overflow: visible; }", ".scroll { width: 9rem; }", "is cut by"),
+        ("printing", "details::details-content", "details::none", "is not printed"),
+    ],
+)
+def test_what_is_broken_is_found(browser, page, tmp_path, check, old, new, says):
+    text = page("comparison").read_text("utf-8")
+    assert old in text
+    broken = tmp_path / "broken.html"
+    broken.write_text(text.replace(old, new), "utf-8")
+    if check == "requests":
+        image = _put('<img src="x.png">')
+        broken.write_text(broken.read_text("utf-8").replace(*image), "utf-8")
+        says = "x.png"
+    wrong = CHECKS[CHECK_NAMES.index(check)](browser, broken)
+    assert [line for line in wrong if says in line], wrong
+
+
+def test_names_that_are_more_than_text_are_found(browser, page, tmp_path):
+    """A page that does not escape has active parts; its policy stops them, not the check."""
+    broken = tmp_path / "broken.html"
+    text = html.unescape(page("comparison").read_text("utf-8"))
+    broken.write_text(text, "utf-8")
+    wrong = structure(browser, broken)
+    assert any("script" in line for line in wrong)
+    assert any("onerror" in line for line in wrong)
+    assert browser.title != "owned"
+    assert any("violates" in line for line in browser.problems())
+    broken.write_text(
+        text.replace("default-src 'none';", "default-src * 'unsafe-inline';"), "utf-8"
+    )
+    browser.open(broken)
+    assert browser.title == "owned"

@@ -1,0 +1,390 @@
+"""compare: what is interrupted or killed goes on from finished networks, with the same results."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+from torch import nn
+
+from combutab.cli import main
+from combutab.cli._compare import FILES, JOURNAL
+from combutab.estimators.fitting import _jobs
+from combutab.model_selection import ComparisonError, compare_activations
+from combutab.model_selection.comparison._progress import TimeLeft
+
+BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
+X, Y = load_iris(return_X_y=True, as_frame=True)
+SMALL = {"activations": ["relu", "combu", "pln-4"], "seeds": 2, "folds": 3, "epochs": 4}
+SMALL |= {"hidden": [8], "estimator_params": {"learning_rate_init": 0.01}}
+PLACE = ["activation", "fold", "seed"]
+ARGUMENTS = ["compare", "iris.csv", "--target", "kind", "--seeds", "2", "--folds", "3"]
+ARGUMENTS += ["--activations", "relu,combu,pln-4", "--hidden", "8", "--epochs", "4"]
+
+
+@pytest.fixture(autouse=True)
+def small_stacks(monkeypatch):
+    """Stacks of one or two networks: there is something to interrupt between."""
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 2000)
+
+
+def write_iris(folder):
+    table = X.set_axis(list("abcd"), axis=1).assign(kind=Y.map({0: "p", 1: "q", 2: "r"}))
+    table.to_csv(folder / "iris.csv", index=False)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    write_iris(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def networks(path):
+    """The networks' records of a journal."""
+    records = map(json.loads, Path(path).read_text().splitlines()[1:])
+    return [record for record in records if "activation" in record]
+
+
+def same(found, other):
+    for frame in ("results", "baseline_results"):
+        left, right = (getattr(each, frame).drop(columns="seconds") for each in (found, other))
+        pd.testing.assert_frame_equal(left, right, check_exact=True)
+    pd.testing.assert_frame_equal(found.summary, other.summary, check_exact=True)
+    assert found.sentences == other.sentences
+
+
+@pytest.fixture(scope="module")
+def whole():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(_jobs._STACK_UNITS, "cpu", 2000)
+        return compare_activations(X, Y, **SMALL)
+
+
+# ---- in Python -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("at", [0.5, 3.0, 9.5, 17.0])
+def test_an_interrupted_comparison_goes_on_with_the_same_results(tmp_path, whole, n_jobs, at):
+    def interrupt(done):
+        if done >= at:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "scores.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        compare_activations(X, Y, **SMALL, checkpoint=path, progress=interrupt, n_jobs=n_jobs)
+    kept = networks(path)
+    assert len(kept) <= at + 4  # stacks that finish meanwhile
+    if n_jobs is None:
+        assert len(kept) >= at - 2  # all but those of the stack that was stopped
+    seen = []
+    found = compare_activations(X, Y, **SMALL, checkpoint=path, progress=seen.append, n_jobs=n_jobs)
+    same(found, whole)
+    assert seen[0] >= len(kept)
+    assert seen[-1] == 19
+    np.testing.assert_array_equal(
+        found.best_estimator.predict_proba(X), whole.best_estimator.predict_proba(X)
+    )
+
+
+def test_a_finished_comparison_trains_nothing_again(tmp_path, whole, monkeypatch):
+    path = tmp_path / "new" / "scores.jsonl"
+    same(compare_activations(X, Y, **SMALL, checkpoint=path), whole)
+    before = path.read_bytes()
+    assert len(networks(path)) == 18
+
+    def train(*arguments):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(_jobs, "_train", train)
+    monkeypatch.setattr("combutab.model_selection.comparison._compare.score_baseline", train)
+    same(compare_activations(X, Y, **SMALL, checkpoint=path, refit=False), whole)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_cut_anywhere_is_gone_on_from(tmp_path, whole):
+    """As after a kill: a torn last line is left out, whole ones are taken over."""
+    path = tmp_path / "scores.jsonl"
+    compare_activations(X, Y, **SMALL, checkpoint=path)
+    text = path.read_bytes()
+    first = text.index(b"\n") + 1
+    for cut in np.random.default_rng(0).integers(first, len(text), size=4 * BUDGET):
+        path.write_bytes(text[:cut])
+        same(compare_activations(X, Y, **SMALL, checkpoint=path), whole)
+        lines = path.read_bytes().splitlines()
+        assert len(
+            {tuple(json.loads(line).get(p) for p in [*PLACE, "baseline"]) for line in lines[1:]}
+        ) == (18 + 9)
+        assert len(lines) == 1 + 18 + 9
+
+
+def test_a_fit_that_failed_is_not_tried_again(tmp_path):
+    class Explodes(nn.Module):
+        def forward(self, x):
+            return x * float("inf")
+
+    activations = {"bad": lambda width: Explodes(), "relu": "relu"}
+    path = tmp_path / "scores.jsonl"
+    arguments = SMALL | {"activations": activations, "checkpoint": path}
+    first = compare_activations(X, Y, **arguments)
+    again = compare_activations(X, Y, **arguments)
+    assert "bad is left out, 6 of its 6 fits failed: Solver produced" in first.sentences
+    same(again, first)
+    assert "NaN" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"epochs": 5}, "epochs 4 rather than 5"),
+        ({"seeds": 3}, "seeds 2 rather than 3"),
+        ({"folds": 4}, "folds 3 rather than 4"),
+        ({"hidden": [8, 8]}, "hidden 8 rather than 8-8"),
+        ({"activations": ["relu", "combu", "pln-8"]}, "activations relu-combu-pln-4 rather than"),
+        ({"metric": "f1"}, "metric accuracy rather than f1"),
+        ({"random_state": 1}, "random_state 0 rather than 1"),
+        ({"baselines": "guess"}, "baselines guess-linear-boosting rather than guess"),
+        ({"estimator_params": {"learning_rate_init": 0.02}}, "learning_rate_init 0.01 rather than"),
+        ({"X": X * 1.0000001}, "other values or columns"),
+        ({"X": X.set_axis(list("abcd"), axis=1)}, "other values or columns"),
+        ({"X": X.astype("float32")}, "other values or columns"),
+        ({"X": X.to_numpy()}, "other values or columns"),
+        ({"X": X.iloc[::-1]}, "other values or columns"),
+        ({"y": Y.where(Y.index != 7, 1)}, "other values or columns"),
+        ({"name": "flowers"}, "data data rather than flowers"),
+    ],
+)
+def test_scores_of_another_comparison_are_never_mixed_in(tmp_path, change, says):
+    path = tmp_path / "scores.jsonl"
+    arguments = {"X": X, "y": Y, "refit": False, "checkpoint": path, "name": "data"} | SMALL
+    compare_activations(arguments.pop("X"), arguments.pop("y"), **arguments)
+    before = path.read_bytes()
+    other = {"X": X, "y": Y} | arguments | change
+    with pytest.raises(ComparisonError, match="holds the scores of another comparison") as caught:
+        compare_activations(other.pop("X"), other.pop("y"), **other)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+
+
+class Scaled(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def extra_repr(self):
+        return f"{self.factor}"
+
+    def forward(self, x):
+        return self.factor * x.relu()
+
+
+def test_modules_of_other_settings_are_other_activations(tmp_path):
+    def compare(factor):
+        activations = {"scaled": lambda width: Scaled(factor)}
+        compare_activations(X, Y, **SMALL | {"activations": activations, "checkpoint": path})
+
+    path = tmp_path / "scores.jsonl"
+    compare(1.0)
+    compare(1.0)
+    with pytest.raises(ComparisonError, match="other activations"):
+        compare(2.0)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"old", b"a,b\n1,2\n", b"[]\n", b'{"format": 2}\n', b"\xff\n"]
+)
+def test_another_file_is_refused_and_left_alone(tmp_path, text):
+    path = tmp_path / "results.csv"
+    path.write_bytes(text)
+    with pytest.raises(ComparisonError, match=r"results\.csv is no file of kept scores"):
+        compare_activations(X, Y, **SMALL, checkpoint=path)
+    assert path.read_bytes() == text
+
+
+def test_a_disk_that_fills_up_ends_the_journal_and_not_the_training(tmp_path, monkeypatch, whole):
+    def fail(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("combutab.model_selection.comparison._journal.os.fsync", fail)
+    with pytest.warns(UserWarning, match=r"no longer kept in .*: No space left on device") as seen:
+        found = compare_activations(X, Y, **SMALL, checkpoint=tmp_path / "scores.jsonl")
+    assert len(seen) == 1
+    same(found, whole)
+
+
+# ---- the command ---------------------------------------------------------------------------------
+
+
+def start(folder, *options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "combutab", *ARGUMENTS, *options],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def tables(folder):
+    results = pd.read_csv(folder / "results.csv").drop(columns="seconds")
+    return results, pd.read_csv(folder / "summary.csv"), (folder / FILES[-1]).read_bytes()
+
+
+SLOW = ["--epochs", "60", "--seeds", "4", "--hidden", "256,256", "--jobs", "1"]
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """The tables of a run that nothing stopped."""
+    place = tmp_path_factory.mktemp("whole")
+    write_iris(place)
+    process = start(place, *SLOW, "--out", "o")
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+    return tables(place / "o")
+
+
+@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
+def test_a_command_that_is_stopped_goes_on(folder, slow, how):
+    """At moments after the first stack; killed again and again until it is through."""
+    generator, journal, stops = np.random.default_rng(0), folder / "o" / JOURNAL, 0
+    for _ in range(BUDGET):
+        process = start(folder, *SLOW, "--out", "o")
+        n_before = len(networks(journal)) if journal.exists() else 0
+        while process.poll() is None and (
+            not journal.exists() or journal.read_bytes().count(b'{"activation"') <= n_before
+        ):
+            time.sleep(0.02)
+        time.sleep(generator.uniform(0, 0.2))
+        process.send_signal(getattr(signal, how))
+        _, err = process.communicate(timeout=60)
+        if process.returncode == 0:
+            break
+        stops += 1
+        assert "Traceback" not in err
+        assert {path.name for path in (folder / "o").iterdir()} == {JOURNAL}
+        n_kept = journal.read_bytes().count(b'{"activation"')
+        assert n_kept > n_before
+        if how == "SIGINT":
+            assert process.returncode == 130
+            assert err.splitlines()[-1] == (
+                f"combutab: interrupted; the scores of {n_kept} of 36 networks are kept in "
+                f"o/{JOURNAL}: the same command goes on from them"
+            )
+    assert stops
+    process = start(folder, *SLOW, "--out", "o")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert re.search(rf"\n{n_kept} of them are trained: going on from o/{JOURNAL}\n", err)
+    for one, other in zip(tables(folder / "o"), slow, strict=True):
+        if isinstance(one, bytes):
+            assert one == other
+        else:
+            pd.testing.assert_frame_equal(one, other, check_exact=True)
+
+
+def test_a_folder_of_other_results_is_not_overwritten(folder, capsys, monkeypatch):
+    assert main([*ARGUMENTS, "--out", "o"]) == 0
+    before = {path.name: path.read_bytes() for path in Path("o").iterdir()}
+    for options, says in (
+        (["--epochs", "5"], "epochs 4 rather than 5"),
+        (["--target", "a", "--task", "regression"], "other values or columns"),
+    ):
+        capsys.readouterr()
+        assert main([*ARGUMENTS, "--out", "o", *options]) == 2
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert "o holds other results (" in err
+        assert says in err
+        assert err.endswith("or overwrite them with --force\n")
+        assert {path.name: path.read_bytes() for path in Path("o").iterdir()} == before
+    assert main([*ARGUMENTS, "--out", "o", "--epochs", "5", "--force"]) == 0
+    assert pd.read_csv("o/results.csv")["epochs"].eq(5).all()
+    # the same again, in whatever folder it is and with whatever number of threads
+    Path("o").rename("moved")
+    assert main([*ARGUMENTS, "--out", "moved", "--epochs", "5", "--jobs", "1"]) == 0
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_unknown_origin_are_not_overwritten(folder, capsys, name):
+    Path("o").mkdir()
+    Path("o", name).write_text("mine")
+    assert main([*ARGUMENTS, "--out", "o"]) == 2
+    assert f"o holds other results ({name} without {JOURNAL})" in capsys.readouterr().err
+    assert [path.name for path in Path("o").iterdir()] == [name]
+    assert main([*ARGUMENTS, "--out", "o", "--force"]) == 0
+    assert Path("o", name).read_bytes() != b"mine"
+
+
+def test_other_files_beside_the_results_are_no_obstacle(folder):
+    Path("o").mkdir()
+    Path("o", "notes.txt").write_text("mine")
+    assert main([*ARGUMENTS, "--out", "o"]) == 0
+    assert Path("o", "notes.txt").read_text() == "mine"
+
+
+# ---- time left -----------------------------------------------------------------------------------
+
+
+def test_the_time_left_is_not_told_before_it_is_known():
+    now = 0.0
+    left = TimeLeft(100, clock=lambda: now)
+    assert left.words() == "estimating"
+    now = 20.0  # reading, encoding, starting
+    left.report(2.0)
+    for step in range(3):
+        now = 20.3 + 0.3 * step
+        left.report(3.0 + step)
+        assert left.words() == "estimating"
+    now = 21.2
+    left.report(6.0)
+    assert left.words() == "0:28 left"  # 94 at 4 in 1.2 seconds
+    now = 31.2
+    assert left.words() == "0:18 left"
+    now = 99.0
+    assert left.words() == "0:00 left"
+    left = TimeLeft(1000, clock=lambda: now)
+    for now in range(0, 500, 100):
+        left.report(now / 100)
+    assert left.words() == "27:40:00 left"
+
+
+def test_a_notebook_gets_a_line_that_changes(monkeypatch):
+    """A stand-in for IPython, of which display and get_ipython are used."""
+    shown = []
+
+    class Handle:
+        def update(self, data, raw):
+            shown.append(data["text/plain"])
+
+    def display(data, raw, display_id):
+        shown.append(data["text/plain"])
+        return Handle()
+
+    shell = SimpleNamespace(kernel=object())
+    ipython = ModuleType("IPython")
+    ipython.get_ipython = lambda: shell
+    ipython.display = ModuleType("IPython.display")
+    ipython.display.display = display
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
+    compare_activations(X, Y, **SMALL, progress=True, name="iris", refit=False)
+    assert shown[0] == "iris: 0/18 networks, estimating"
+    assert len(shown) > 2
+    assert all(re.fullmatch(r"iris: \d+/18 networks, (estimating|\S+ left)", s) for s in shown[:-1])
+    assert shown[-1] == ""
+    shell.kernel = None  # IPython in a terminal, which is none here
+    n_shown = len(shown)
+    compare_activations(X, Y, **SMALL, progress=True, refit=False)
+    assert len(shown) == n_shown

@@ -1,0 +1,350 @@
+"""Ctrl-C at any moment: what was learned is kept, whole, and nothing else is changed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import combutab
+from combutab import CTGAN, TVAE, MLPClassifier
+from combutab.cli import main
+from combutab.cli.synth import _synth
+from combutab.generators import fit_stack
+from combutab.generators.training import _checkpoints
+from combutab.training import Callback, uninterrupted
+
+BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame(
+    {
+        "x": RNG.normal(size=200).round(2),
+        "kind": RNG.choice(["a", "b"], 200),
+        "n": np.arange(200) // 4,
+    }
+)
+TINY = {
+    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "pac": 1},
+    TVAE: {"compress_dims": (8,), "decompress_dims": (8,)},
+}
+BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
+
+
+def make(cls, epochs, **params):
+    common = {"epochs": epochs, "batch_size": 50, "embedding_dim": 4, "random_state": 0}
+    return cls(**common | TINY[cls] | params)
+
+
+@contextmanager
+def ctrl_c_after(seconds):
+    """Send this process a real SIGINT after so long, if what is in here still goes on."""
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("Ctrl-C is the main thread's")
+    pid, over = os.getpid(), threading.Event()
+
+    def send():
+        if not over.wait(seconds):
+            os.kill(pid, signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        with suppress(KeyboardInterrupt):
+            thread.join()
+
+
+def assert_same(model, other):
+    assert model.n_iter_ == other.n_iter_
+    for state, expected in zip(model._states, other._states, strict=True):
+        for name, value in expected.items():
+            np.testing.assert_array_equal(state[name], value)
+    pd.testing.assert_frame_equal(model.history_, other.history_)
+    pd.testing.assert_frame_equal(model.sample(9), other.sample(9))
+
+
+@BOTH
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_a_generator_is_as_its_last_whole_epoch_left_it(cls, early_stopping, tmp_path, monkeypatch):
+    monkeypatch.setattr(_checkpoints, "_SECONDS", 1e9)  # by Ctrl-C alone, and after the first
+    params = {"early_stopping": early_stopping, "n_iter_no_change": np.inf}
+    kept = 0
+    started = time.perf_counter()
+    make(cls, 3, **params).fit(TABLE)
+    a_while = 3 * (time.perf_counter() - started)
+    for trial in range(6 * BUDGET):
+        path = tmp_path / f"training {trial}"
+        model = make(cls, 100_000, **params)
+        try:
+            with warnings.catch_warnings(), ctrl_c_after(RNG.uniform(0, a_while)):
+                warnings.filterwarnings("ignore", "Training interrupted by user after")
+                model.fit(TABLE, checkpoint=path)
+        except KeyboardInterrupt:
+            with pytest.raises(ValueError, match="not fitted"):
+                model.sample(1)
+            continue
+        kept += 1
+        n = model.n_iter_
+        assert n >= 1
+        assert model.history_["epoch"].tolist() == list(range(1, n + 1))
+        assert np.isfinite(model.history_).all(axis=None)
+        assert_same(model, make(cls, n, **params).fit(TABLE))
+        # and its file goes on to what one go would have given
+        resumed = make(cls, n + 3, **params).fit(TABLE, checkpoint=path)
+        assert_same(resumed, make(cls, n + 3, **params).fit(TABLE))
+    assert kept > 0, "vacuous"
+    assert len(list(tmp_path.iterdir())) <= 6 * BUDGET  # no file that is half of one
+
+
+def test_ctrl_c_ends_all_stacks():
+    class Interrupt(Callback):
+        def on_epoch_end(self, report):
+            signal.raise_signal(signal.SIGINT)
+
+    models = [make(cls, 9, callbacks=[Interrupt()]) for cls in (TVAE, CTGAN)]
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="after 1 epochs"):
+        fit_stack(models, TABLE)
+    assert models[0].n_iter_ == 1
+    assert len(models[0].sample(3)) == 3
+    assert not hasattr(models[1], "n_iter_")
+    with pytest.warns(UserWarning, match="after 1 epochs"):
+        fit_stack(models[:1], TABLE)
+
+
+def test_a_classifier_that_goes_on_is_whole_after_each_interrupt():
+    X, y = TABLE[["x", "n"]], TABLE["kind"]
+    model = MLPClassifier(
+        hidden_layer_sizes=(8,),
+        max_iter=3,
+        warm_start=True,
+        random_state=0,
+        n_members=2,
+        n_iter_no_change=np.inf,
+    ).fit(X, y, X_val=X, y_val=y)
+    for _ in range(8 * BUDGET):
+        before, epochs = model.predict_proba(X), len(model.loss_curve_)
+        model.set_params(max_iter=100_000)
+        interrupted = False
+        try:
+            with warnings.catch_warnings(), ctrl_c_after(RNG.uniform(0, 0.3)):
+                warnings.filterwarnings("ignore", "Training interrupted by user")
+                model.fit(X, y, X_val=X, y_val=y)
+        except KeyboardInterrupt:
+            interrupted = True
+        after = model.predict_proba(X)
+        assert np.isfinite(after).all()
+        assert np.isfinite(model.loss_curve_).all()
+        assert len(model.loss_curve_) == len(model.validation_scores_)
+        if interrupted:  # before the training, or after it
+            np.testing.assert_array_equal(after, before)
+            assert len(model.loss_curve_) == epochs
+        else:
+            assert (model.history_["member"] == 0).sum() == model.n_iter_
+            one = model._states[0]
+            assert all(np.isfinite(value).all() for value in one.values())
+    assert len(model.loss_curve_) > 3, "vacuous"
+
+
+def test_bookkeeping_is_not_interrupted_and_its_error_is_not_lost():
+    done = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        signal.raise_signal(signal.SIGINT)
+        done.append(1)
+    assert done == [1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with pytest.raises(ZeroDivisionError), uninterrupted():
+        1 / 0  # noqa: B018
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def elsewhere():
+        with uninterrupted():
+            done.append(2)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert done == [1, 2]
+
+
+# ---- the command -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    TABLE.to_csv(tmp_path / "t.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+SYNTH = ["synth", "t.csv", "-o", "out.csv", "--batch-size", "50", "--device", "cpu"]
+SYNTH += ["--model", "tvae", "--activation", "relu"]
+
+
+def interrupt_at(monkeypatch, epoch):
+    class Interrupt(_synth.ProgressBar):
+        def on_epoch_end(self, report):
+            if report.epoch == epoch:
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(_synth, "ProgressBar", Interrupt)
+
+
+def test_ctrl_c_writes_what_was_learned_and_says_so(folder, capsys, monkeypatch):
+    assert main([*SYNTH, "--epochs", "3"]) == 0
+    expected = Path("out.csv").read_bytes()
+    Path("out.csv").unlink()
+    interrupt_at(monkeypatch, 3)
+    arguments = [*SYNTH, "--epochs", "9", "--save", "model", "--checkpoint", "training"]
+    assert main(arguments) == 130
+    assert capsys.readouterr() == (
+        "",
+        "combutab: interrupted after 3 of 9 epochs; kept: the generator in model, 200 rows in "
+        "out.csv; the same command goes on from training\n",
+    )
+    assert Path("out.csv").read_bytes() == expected
+    assert combutab.load("model").n_iter_ == 3
+    # what is there may be of a whole training
+    Path("training").unlink()
+    assert main(arguments) == 130
+    assert "200 rows in out-interrupted.csv" in capsys.readouterr().err
+    assert Path("out-interrupted.csv").read_bytes() == Path("out.csv").read_bytes() == expected
+    names = ["model", "model-interrupted", "out-interrupted.csv", "out.csv", "t.csv", "training"]
+    assert sorted(os.listdir()) == names
+    # killed and resumed is as in one go
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert main([*SYNTH[:3], "resumed.csv", *SYNTH[4:], *arguments[len(SYNTH) :]]) == 0
+    assert main([*SYNTH[:3], "whole.csv", *SYNTH[4:], "--epochs", "9"]) == 0
+    assert Path("resumed.csv").read_bytes() == Path("whole.csv").read_bytes() != expected
+
+
+def test_ctrl_c_before_an_epoch_is_done_writes_nothing(folder, capsys, monkeypatch):
+    class Interrupt(_synth.ProgressBar):
+        def on_train_begin(self, n_members, max_epochs):
+            signal.raise_signal(signal.SIGINT)
+
+        def on_train_end(self):
+            pass
+
+    monkeypatch.setattr(_synth, "ProgressBar", Interrupt)
+    assert main([*SYNTH, "--epochs", "9", "--save", "model"]) == 130
+    err = capsys.readouterr().err
+    assert err == "combutab: interrupted after 0 of 9 epochs; nothing is kept\n"
+    assert os.listdir() == ["t.csv"]
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_second_ctrl_c_leaves_nothing_half_written(folder, capsys, monkeypatch, interrupted):
+    def half(self, path, **options):
+        Path(path).write_text("half")
+        signal.raise_signal(signal.SIGINT)
+
+    if interrupted:
+        interrupt_at(monkeypatch, 2)
+    monkeypatch.setattr(pd.DataFrame, "to_csv", half)
+    assert main([*SYNTH, "--epochs", "4", "--save", "model", "--report", "r.html"]) == 130
+    when = " after 2 of 4 epochs" if interrupted else ""
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"combutab: interrupted{when}; kept: the generator in model"
+    assert sorted(os.listdir()) == ["model", "t.csv"]
+    assert combutab.load("model").n_iter_ == (2 if interrupted else 4)
+
+
+def test_ctrl_c_at_any_moment_of_the_command(folder, capsys):
+    sizes = set()
+    for k in range(6 * BUDGET):
+        for path in folder.iterdir():
+            if path.name != "t.csv":
+                path.unlink()
+        arguments = [*SYNTH, "--epochs", "100000", "--save", "model", "--checkpoint", "training"]
+        with ctrl_c_after(RNG.uniform(0, 1) if k else 6.0):  # once amid the training
+            assert main(arguments) == 130
+        err = capsys.readouterr().err
+        there = set(os.listdir()) - {"t.csv"}
+        if not err:  # while the command line was read
+            assert not there
+            continue
+        assert err.startswith("combutab: interrupted")
+        assert err.count("\n") == 1
+        assert there <= {"model", "out.csv", "training"}
+        assert ("out.csv" in err) == ("out.csv" in there)
+        assert ("generator in model" in err) == ("model" in there)
+        if "out.csv" in there:
+            assert len(pd.read_csv("out.csv")) == 200
+            assert combutab.load("model").n_iter_ >= 1
+        sizes.add(len(there))
+    assert 3 in sizes, "vacuous"
+
+
+def start(arguments, folder, **options):
+    environment = os.environ | {"PYTHONPATH": str(Path(combutab.__file__).parents[1])}
+    command = [sys.executable, "-m", "combutab", *arguments]
+    return subprocess.Popen(command, cwd=folder, env=environment, text=True, **options)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_signals_to_a_process(folder, name):
+    arguments = [*SYNTH, "--epochs", "1000000", "--checkpoint", "training"]
+    with start(arguments, folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 120
+        while not Path("training").exists():
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(getattr(signal, name))
+        out, err = process.communicate(timeout=60)
+    assert out == ""
+    assert "Traceback" not in err
+    if name == "SIGINT":
+        assert process.returncode == 130
+        assert "200 rows in out.csv" in err
+        assert sorted(os.listdir()) == ["out.csv", "t.csv", "training"]
+    else:
+        assert process.returncode == -signal.SIGTERM
+        assert not Path("out.csv").exists()
+        assert Path("training").exists()
+
+
+def test_a_reader_that_goes_away_takes_no_file_with_it(folder):
+    arguments = [*SYNTH, "--epochs", "1", "--report", "r.html"]
+    with start(arguments, folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        err = process.stderr.read()
+        process.wait(timeout=120)
+    assert "Traceback" not in err
+    assert sorted(os.listdir()) == ["out.csv", "r.html", "t.csv"]
+
+
+def test_a_generator_takes_the_place_of_a_generator_alone(folder, capsys):
+    quick = [*SYNTH, "--epochs", "1"]
+    assert main([*quick, "--save", "model", "--checkpoint", "training"]) == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    Path("other.csv").write_text("a,b\n1,2\n")
+    before["other.csv"] = b"a,b\n1,2\n"
+    for arguments, says in (
+        (["--save", "other.csv"], "other.csv is there, and is no file of a model"),
+        (["--save", "training"], "training is there, and is the checkpoint of a training"),
+        (["--checkpoint", "model"], "model is a model, not a checkpoint"),
+        (["--checkpoint", "other.csv"], "other.csv is not a safetensors file"),
+        (["--checkpoint", "out.csv"], "cannot write out.csv: that is OUT as well"),
+        (["--checkpoint", "no/training"], "cannot write no/training: no does not exist"),
+    ):
+        assert main([*quick, *arguments]) == 2
+        assert says in capsys.readouterr().err
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert main([*quick, "--save", "model"]) == 0
+    other = [*quick, "--checkpoint", "training", "--seed", "1"]
+    assert main(other) == 2
+    assert "training is of a training with random_state=0" in capsys.readouterr().err

@@ -1,0 +1,461 @@
+"""Writing: all or nothing, on full disks, in others' folders, through links, in one line."""
+
+import ast
+import contextlib
+import errno
+import os
+import re
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import matplotlib.figure
+import numpy as np
+import pandas as pd
+import pytest
+
+import combutab
+from benchmarks.papers.common.results import Store
+from combutab import TVAE, MLPRegressor
+from combutab._whole_files import check_writable, finish_leftovers, whole_file, whole_files
+from combutab.cli import main
+from combutab.cli._compare import FILES, JOURNAL
+
+ROOT = Path(__file__).parents[2]
+POSIX = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="of POSIX")
+QUICK = ["--activations", "relu,combu", "--seeds", "1", "--folds", "2", "--epochs", "2"]
+
+
+def _names(folder):
+    return sorted(os.listdir(folder))
+
+
+@pytest.fixture(scope="module")
+def model():
+    X = np.linspace(0, 1, 40)[:, None]
+    settings = {"hidden_layer_sizes": (64, 64), "max_iter": 1, "n_iter_no_change": np.inf}
+    return MLPRegressor(**settings, random_state=0).fit(X, X[:, 0])
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    made = pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60)})
+    made.assign(y=made.a > 0).to_csv("data.csv", index=False)
+    return tmp_path
+
+
+def compare(*options):
+    return main(["compare", "data.csv", "--target", "y", *QUICK, "--hidden", "4", *options])
+
+
+# ---- a disk that is full -----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _limited(n_bytes):
+    """Files of this process end at so many bytes, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+@POSIX
+@pytest.mark.parametrize("limit", [0, 10, 5_000])
+def test_a_disk_that_fills_up_while_a_model_is_saved(limit, model, tmp_path):
+    path = tmp_path / "model"
+    for before in (None, b"what was there"):
+        if before is not None:
+            path.write_bytes(before)
+        with _limited(limit), pytest.raises(OSError, match=re.escape(str(path))) as error:
+            model.save(path)
+        assert error.value.errno == errno.EFBIG
+        assert len(str(error.value).splitlines()) == 1
+        assert _names(tmp_path) == ([] if before is None else ["model"])
+        assert before is None or path.read_bytes() == before
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES])
+@pytest.mark.parametrize("where", ["mkdir", "fsync", "replace"])
+def test_errors_of_the_system_name_the_file(where, number, model, tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    path.write_bytes(b"old")
+
+    def refuse(*args, **options):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, where, refuse)
+        with pytest.raises(OSError, match=f"{os.strerror(number)}: '{path}'") as error:
+            model.save(path)
+    assert error.value.errno == number
+    assert (path.read_bytes(), _names(tmp_path)) == (b"old", ["model"])
+
+
+def test_names_that_no_file_can_have(model, tmp_path):
+    for name in ("x" * 300, "sub/" * 2000 + "model"):
+        with pytest.raises(OSError, match=r"xxx|sub/sub"):
+            model.save(tmp_path / name)
+    model.save(tmp_path / ("x" * 250))  # there is room for this one, though not for an ending
+    assert _names(tmp_path) == ["x" * 250]
+
+
+def test_compare_prints_before_it_writes(table, capsys, monkeypatch):
+    assert compare("--out", "o") == 0
+    told = capsys.readouterr().out
+    before = {name: Path("o", name).read_bytes() for name in FILES}
+
+    def full(self, path, **options):
+        Path(path).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(matplotlib.figure.Figure, "savefig", full)
+    assert compare("--out", "o") != 0
+    out, err = capsys.readouterr()
+    assert out.strip() == told[: told.index("Wrote")].strip()
+    assert err.splitlines()[-1] == "combutab: error: cannot write to o: No space left on device"
+    assert "Traceback" not in err
+    assert before == {name: Path("o", name).read_bytes() for name in FILES}
+    assert _names("o") == sorted([*FILES, JOURNAL])
+
+
+@POSIX
+@pytest.mark.filterwarnings("ignore:scores are no longer kept")
+@pytest.mark.filterwarnings("ignore:training side by side failed")  # locks are files, too
+def test_compare_on_a_disk_that_fills_up(table, capsys):
+    for limit in (20, 3000, 20_000):
+        with _limited(limit):
+            assert compare("--out", f"o{limit}", "--report", f"{limit}.html") != 0
+        out, err = capsys.readouterr()
+        assert re.search(r"relu +0\.\d", out)
+        says = rf"combutab: error: cannot write to (o{limit}|{limit}\.html): File too large"
+        assert re.fullmatch(says, err.splitlines()[-1])
+        assert _names(f"o{limit}") in ([], [JOURNAL])  # the scores, as far as there is room
+    assert _names(".") == ["data.csv", "o20", "o20000", "o3000"]
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0 or sys.platform != "linux",
+    reason="only root mounts a small disk",
+)
+def test_a_small_disk(model, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "small", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no disk may be mounted here")
+    try:
+        (disk / "model").write_bytes(b"old")
+        with pytest.raises(OSError, match=f"No space left on device: '{disk}/model'"):
+            model.save(disk / "model")
+        assert ((disk / "model").read_bytes(), _names(disk)) == (b"old", ["model"])
+        with (
+            pytest.raises(OSError, match="No space left on device"),
+            whole_files(disk, "ab") as new,
+        ):
+            (new / "a").write_bytes(b"first")
+            (new / "b").write_bytes(bytes(20_000))
+        assert _names(disk) == ["model"]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_and_the_training_goes_on(tmp_path):
+    path = tmp_path / "training"
+    quick = {"epochs": 1, "batch_size": 20, "compress_dims": (4,), "decompress_dims": (4,)}
+    X = np.random.default_rng(0).normal(size=(40, 1))
+    with _limited(100), pytest.warns(UserWarning, match="could not be written to .*too large"):
+        TVAE(**quick, embedding_dim=4).fit(X, checkpoint=path)
+    assert _names(tmp_path) == []
+
+
+# ---- permissions, threads, kinds of files ------------------------------------------------------
+
+
+@POSIX
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_files_have_the_permissions_of_any_file(mask, model, tmp_path):
+    old = os.umask(mask)
+    try:
+        model.save(tmp_path / "model")
+        with whole_files(tmp_path, ["a"]) as stage:
+            (stage / "a").write_text("a")
+    finally:
+        os.umask(old)
+    for name in ("model", "a"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o666 & ~mask
+    (tmp_path / "model").chmod(0o640)
+    model.save(tmp_path / "model")
+    assert stat.S_IMODE((tmp_path / "model").stat().st_mode) == 0o640
+
+
+@POSIX
+def test_the_umask_of_the_process_is_left_alone(tmp_path, monkeypatch):
+    def change(mask):
+        raise AssertionError("other threads would make files that all may write")
+
+    monkeypatch.setattr(os, "umask", change)
+    with whole_file(tmp_path / "a") as place:
+        place.write_text("a")
+    with whole_files(tmp_path, ["b"]) as stage:
+        (stage / "b").write_text("b")
+    assert _names(tmp_path) == ["a", "b"]
+
+
+def test_threads_that_write_to_one_folder_and_one_file(tmp_path):
+    faults, ends = [], time.monotonic() + 2
+
+    def work(k):
+        try:
+            for i in range(40):
+                with whole_file(tmp_path / "one") as place:
+                    place.write_text(f"{k} {i}\n" * 1000)
+                with whole_file(tmp_path / f"own {k}") as place:
+                    place.write_text(f"{i}")
+                lines = (tmp_path / "one").read_text().splitlines()
+                assert len(lines) == 1000
+                assert len(set(lines)) == 1
+                if time.monotonic() > ends:
+                    break
+        except BaseException as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not faults
+    assert _names(tmp_path) == ["one", *(f"own {k}" for k in range(6))]
+
+
+@POSIX
+def test_devices_and_pipes_are_not_replaced(model, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(OSError, match=f"{path} is a device or pipe"):
+            model.save(path)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_an_error_of_the_callers_own_is_passed_on(tmp_path):
+    for kind in (KeyError, KeyboardInterrupt, SystemExit):
+        with pytest.raises(kind), whole_files(tmp_path, ["a"]) as stage:
+            (stage / "a").write_text("half")
+            raise kind
+    with pytest.raises(FileNotFoundError, match="elsewhere"), whole_file(tmp_path / "a") as place:
+        place.write_text("half")
+        (tmp_path / "elsewhere").read_text()
+    assert _names(tmp_path) == []
+    with (
+        pytest.raises(FileNotFoundError, match=str(tmp_path)),
+        whole_files(tmp_path, ["a", "b"]) as s,
+    ):
+        (s / "a").write_text("the other is not written")
+    assert _names(tmp_path) == []
+
+
+# ---- links -------------------------------------------------------------------------------------
+
+
+@POSIX
+def test_links_are_not_followed_where_all_may_write(model, tmp_path):
+    target = tmp_path / "mine"
+    target.write_text("precious")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)  # as /tmp
+    (shared / "model").symlink_to(target)
+    with pytest.raises(PermissionError, match=f"{shared}/model is a link in a folder that others"):
+        model.save(shared / "model")
+    assert target.read_text() == "precious"
+    with whole_files(shared, ["model"]) as stage:  # a link among several is replaced itself
+        (stage / "model").write_text("new")
+    assert (target.read_text(), (shared / "model").read_text()) == ("precious", "new")
+    (shared / "plain").write_text("old")
+    model.save(shared / "plain")
+    shared.chmod(0o700)
+    (shared / "model").unlink()
+    (shared / "model").symlink_to(target)
+    model.save(shared / "model")  # in a folder of one's own they are
+    assert (shared / "model").is_symlink()
+    assert combutab.load(target).n_features_in_ == 1
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root makes others' links"
+)
+def test_folders_that_are_links_of_others_are_not_followed(model, tmp_path):
+    (tmp_path / "mine").mkdir()
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "way").symlink_to(tmp_path / "mine")
+    model.save(shared / "way" / "model")  # our own
+    os.lchown(shared / "way", 12345, 12345)
+    with pytest.raises(PermissionError, match="is a link in a folder that others may write to"):
+        model.save(shared / "way" / "other")
+    assert _names(tmp_path / "mine") == ["model"]
+
+
+def test_links_in_a_ring(model, tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match=str(tmp_path)):
+        model.save(tmp_path / "a")
+
+
+# ---- leftovers ---------------------------------------------------------------------------------
+
+
+def test_leftovers_are_removed_but_not_what_is_being_written(tmp_path):
+    with whole_file(tmp_path / "alive") as place:
+        place.write_text("alive")
+        dead = tmp_path / ".combutab-0000dead.stage"
+        (dead / "new").mkdir(parents=True)
+        (dead / "new" / "x").write_text("half")
+        young, old = tmp_path / ".combutab-young", tmp_path / ".combutab-old_form"
+        part = tmp_path / "other12345678.part"
+        for each in (young, old):
+            each.mkdir()
+        part.write_text("half")
+        for each in (old, part):
+            os.utime(each, (1, 1))
+        with whole_file(tmp_path / "other") as second:
+            second.write_text("second")
+        assert place.read_text() == "alive"
+    assert _names(tmp_path) == [".combutab-young", "alive", "other"]
+
+
+def test_a_set_that_was_to_be_moved_is_moved_by_the_next_run(tmp_path):
+    for moved_out, moved_in in ((0, 0), (1, 0), (2, 0), (2, 1), (2, 2)):
+        home = tmp_path / f"{moved_out}{moved_in}"
+        whole = home / ".combutab-12345678.whole"
+        (whole / "new").mkdir(parents=True)
+        (whole / "old").mkdir()
+        for i, name in enumerate("ab"):
+            (home / name if i >= moved_out else whole / "old" / name).write_text("old")
+            (home / name if i < moved_in else whole / "new" / name).write_text("new")
+        check_writable(home)
+        assert _names(home) == ["a", "b"]
+        assert {(home / name).read_text() for name in "ab"} == {"new"}
+
+
+def test_a_set_that_cannot_be_moved_leaves_the_old_one(tmp_path, monkeypatch):
+    for name in "ab":
+        (tmp_path / name).write_text("old")
+    replace, calls, fails_at = os.replace, [], [0]
+
+    def fail(source, target):
+        calls.append(source)
+        if len(calls) == fails_at[0]:
+            raise PermissionError(errno.EPERM, "Operation not permitted", str(target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fail)
+    for fails_at[0] in (1, 2, 4, 5, 6):
+        calls.clear()
+        with pytest.raises(PermissionError), whole_files(tmp_path, "abc") as stage:
+            for name in "abc":
+                (stage / name).write_text("new")
+        assert _names(tmp_path) == ["a", "b"]
+        assert {(tmp_path / name).read_text() for name in "ab"} == {"old"}
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root makes others' folders"
+)
+def test_leftovers_of_other_users_are_not_moved_over_ours(tmp_path):
+    planted = tmp_path / ".combutab-12345678.whole"
+    (planted / "new").mkdir(parents=True)
+    (planted / "old").mkdir()
+    (planted / "new" / "model").write_text("planted")
+    os.chown(planted, 12345, 12345)
+    (tmp_path / "model").write_text("ours")
+    finish_leftovers(tmp_path)
+    assert (tmp_path / "model").read_text() == "ours"
+    (tmp_path / ".combutab-link.whole").symlink_to(planted)
+    finish_leftovers(tmp_path)
+    assert (tmp_path / "model").read_text() == "ours"
+
+
+# ---- studies -----------------------------------------------------------------------------------
+
+
+def test_a_journal_is_never_emptied(tmp_path, monkeypatch):
+    store = Store(tmp_path / "study.csv", ["name", "score"], ["name"])
+    lines = [f'{{"name": "é{i}", "score": "{i}"}}\n' for i in range(22)]
+    cut = "".join(lines) + '{"name": "cut o'
+    store.journal.write_text(cut, encoding="utf-8")
+    seen = []
+
+    def look(path, length):  # a kill right before or after finds all rows
+        seen.append(store.journal.read_bytes())
+        os.ftruncate(path, length)
+        seen.append(store.journal.read_bytes())
+
+    monkeypatch.setattr(os, "truncate", look)
+    with store.open([]) as journal:
+        assert len(journal.rows) == 22
+        journal.add([{"name": "next", "score": "1"}])
+        seen.append(store.journal.read_bytes())
+    assert [len(data.decode().splitlines()) for data in seen] == [23, 22, 23]
+    assert len(store.read()) == 23
+    assert _names(tmp_path) == ["study.csv"]
+
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    before = store.path.read_bytes()
+    with pytest.raises(OSError, match="No space left"), store.open([]) as journal:
+        pass
+    assert store.path.read_bytes() == before
+
+
+WRITERS = {"to_csv", "to_parquet", "savefig", "write_text", "write_bytes", "write_html"}
+TO_A_PLACE = {  # that whole_file or whole_files gave, by who writes to it
+    "combutab/_safe_files.py": 1,
+    "combutab/cli/_compare.py": 4,
+    "combutab/cli/tables/_forms.py": 2,  # what write_whole calls
+    "combutab/datasets/openml/_client.py": 1,
+    "combutab/model_selection/comparison/_journal.py": 2,  # one is the journal
+    "combutab/reports/_write.py": 1,
+    "benchmarks/outputs.py": 4,
+    "benchmarks/papers/combu/report.py": 1,  # to memory
+    "benchmarks/papers/common/results.py": 2,  # one is the journal, which is only added to
+    "benchmarks/speed/generators.py": 1,  # these are no files: the peak of memory begins anew
+    "benchmarks/speed/predict.py": 1,
+    "benchmarks/speed/scaling.py": 1,
+}
+
+
+def _writes(call):
+    method = getattr(call.func, "attr", "")
+    named = [a.value for a in call.args if isinstance(a, ast.Constant)]
+    mode = any(isinstance(m, str) and re.fullmatch(r"[wax][bt+]*", m) for m in named)
+    opens = "open" in (method, getattr(call.func, "id", "")) and mode
+    return (method in WRITERS and call.args) or opens
+
+
+def test_every_file_is_written_by_the_one_way():
+    found = {}
+    for folder in ("combutab", "benchmarks"):
+        for source in sorted((ROOT / folder).rglob("*.py")):
+            tree = ast.parse(source.read_text("utf-8"))
+            calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _writes(n)]
+            if calls:
+                found[str(source.relative_to(ROOT))] = len(calls)
+    assert found == TO_A_PLACE
