@@ -226,6 +226,21 @@ def test_scripts_use_public_names_only(folder):
 # ---- packages and their public names -----------------------------------------------------------
 
 
+def folders():
+    return [
+        info.name for info in pkgutil.walk_packages(combutab.__path__, "combutab.") if info.ispkg
+    ]
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_a_folder_says_what_lives_there(folder):
+    tree = ast.parse(Path(importlib.import_module(folder).__file__).read_text("utf-8"))
+    said = ast.get_docstring(tree)
+    assert said, folder
+    if folder.count(".") > 1:  # and, below a package of the table in CONTRIBUTING.md, who uses it
+        assert len(said.split("\n\n")) >= 2, said
+
+
 @pytest.mark.parametrize("package", packages())
 def test_init_holds_imports_and_all_only(package):
     tree = ast.parse(Path(importlib.import_module(package).__file__).read_text("utf-8"))

@@ -1,4 +1,7 @@
-"""CTGAN and TVAE as SDV's single-table synthesizers; needs the extra ``sdv``."""
+"""CTGAN and TVAE as SDV's single-table synthesizers; needs the extra ``sdv``.
+
+Nothing of combutab imports it: whoever wants it loads SDV.
+"""
 
 from combutab.generators.sdv._synthesizers import CTGANSynthesizer, TVAESynthesizer
 

@@ -1,0 +1,64 @@
+"""Public names stay: who wrote a script against them can run it again.
+
+A name that goes, or moves, is a change that users meet: CHANGELOG.md says what to write instead.
+"""
+
+import importlib
+
+import pytest
+
+NAMES = """
+combutab: ACTIVATIONS CTGAN CombU LAHardSiLU LASiLU LayerAct MLPClassifier MLPRegressor NLReLU
+    PELU PLN PLS ProxyNorm StackedGridSearchCV TVAE __version__ load
+combutab.activations: ACTIVATIONS Blend CombU Derf DyT LAHardSiLU LASiLU LayerAct NLReLU PELU PLN
+    PLS PReLU ProxyNorm Rational Snake Swish make_activation
+combutab.constructions: ConstructedNetwork compose exp_network expression_network
+    linear_combination lipschitz_network log_network monomial_network polynomial_network product
+    relu_hard_function
+combutab.datasets: Dataset FORMULAS TableError list_feynman list_openml load_feynman load_openml
+    make_formula parse_formula read_table split_target
+combutab.estimators: BaseMLP FitHandout FitOutcome FitTask MLPClassifier MLPRegressor TrainedFit
+    fit_stacked
+combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTIONS Corruption
+    DetectionScorer EfficacyScorer FidelityScorer Interval NemenyiResult Robustness Significance
+    activation_stats align_tables bootstrap_interval channelwise_linearity compare_pairs
+    compare_with_best corrected_interval corrected_resampled_ttest corrupt detection fidelity
+    friedman holm interval_words mean_ranks ml_efficacy nemenyi p_words power_decomposition
+    privacy robustness summarise summarise_nemenyi summarise_pairs t_interval wilcoxon
+combutab.generators: CTGAN ShortfallError TVAE check_conditions find_generators fit_stack
+    patch_ctgan
+combutab.generators.sdv: CTGANSynthesizer TVAESynthesizer
+combutab.model_selection: ActivationComparison BASELINES ComparisonError ComparisonPlan
+    DEFAULT_ACTIVATIONS GUESSES METRICS StackedGridSearchCV checkpoint_differences
+    compare_activations plan_comparison run_comparison score_classifier score_regressor
+    shown_range
+combutab.nn: ActivationSpec Chain ChainNetwork INITIALISATIONS MLPSpec MaskMaker Member
+    NORMALIZATIONS NetworkSpec PenaltyPass RowSpans Scratch SpanColumns StackedActivation
+    StackedCritic StackedEmbedding StackedGenerator StackedInputs StackedLinear StackedMLP
+    StackedNetwork StackedNorm StackedRowDecoder StackedRowEncoder TableNetwork build_activation
+    check_activation check_proxy_norm fill_gradients frozen gradient_penalty
+combutab.plotting: plot_activation_means plot_comparison plot_critical_difference plot_fluctuation
+    plot_power plot_robustness
+combutab.preprocessing: CategoryColumn EncodedTable IdentifierColumn Identifiers ModeEncoder
+    ModeTable Moments NumberColumn OddColumn ParquetTable RowGroup RowLayout RowSpan
+    RunningMoments Span TableEncoder binary_unit find_identifiers infer_task odd_columns
+combutab.reports: Finding SyntheticEvaluation evaluate_synthetic render_report write_report
+combutab.training: BinaryCrossEntropy Callback CompiledGradients ConditionSampler Conditions
+    CrossEntropy EpochReport GaussianNLL Loss MemberPlan MemberResult MemberStart OptimizerConfig
+    PER_STEP Pinball ProgressBar RowOptimizer RowStream Rows SCHEDULES SOLVERS TimeLimit
+    TrainConfig TrainableNetwork VerboseLines clip_gradients compilation compiled
+    make_regression_loss schedule_factor train_lbfgs train_stack uninterrupted
+"""
+
+
+def listed():
+    """Package -> its names, of the list above."""
+    joined = NAMES.strip().replace("\n    ", " ")
+    return {line.split(": ")[0]: line.split(": ")[1].split() for line in joined.splitlines()}
+
+
+@pytest.mark.parametrize("package", listed())
+def test_public_names_are_those_listed(package):
+    module = importlib.import_module(package)
+    assert sorted(module.__all__) == sorted(listed()[package])
+    assert all(hasattr(module, name) for name in module.__all__)
