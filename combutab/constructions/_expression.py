@@ -211,7 +211,7 @@ class _Builder:
 
     @staticmethod
     def _named(part: Any, make: Callable[[], Plan]) -> Plan:
-        """What goes wrong is said with the innermost part of the expression in which it does."""
+        """Name the innermost part of the expression in an error that it causes."""
         try:
             return make()
         except ValueError as error:

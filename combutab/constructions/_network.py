@@ -200,7 +200,7 @@ class ConstructedNetwork(nn.Module):
         return next(self.parameters()).dtype
 
     def to_state(self) -> dict[str, Any]:
-        """What the network was made of, as lists of numbers, for files without code.
+        """Give the network's ingredients as lists of numbers, for files without code.
 
         Raises
         ------

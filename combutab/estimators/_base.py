@@ -1,4 +1,4 @@
-"""What MLPClassifier and MLPRegressor share: the way of a table through ``fit``."""
+"""The base of MLPClassifier and MLPRegressor: the way of a table through ``fit``."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class BaseMLP(Fitted):
             return repr(values)
 
     def _build(self, prepared: Prepared, *, fresh: bool = True, epochs: int | None = None) -> Job:
-        """What to train: a network of so many members, and how, on the encoded data."""
+        """Build the job: a network of so many members, and how it trains on the encoded data."""
         if fresh:
             self._spec = self._make_spec(prepared.n_train)
             self._made_with = self._settled_parameters()

@@ -42,7 +42,7 @@ _SMALL, _LARGE = (128,) * 2, (256,) * 5  # hidden layers of 3 and of 6 linear la
 
 
 class Parameters(BaseEstimator, metaclass=ABCMeta):
-    """What the constructors assign, by the names of their parameters."""
+    """The constructors' parameters, by name."""
 
     hidden_layer_sizes: str | int | Sequence[int]
     activation: ActivationSpec
@@ -145,7 +145,7 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
         """The loss of the fitted target."""
 
     def _check_parameters(self) -> None:
-        """What scikit-learn's validation cannot see; before any work on the data."""
+        """Check what scikit-learn's validation cannot see, before any work on the data."""
         resolve_device(self.device)
         sizes = self.hidden_layer_sizes
         if not isinstance(sizes, str):
@@ -175,7 +175,7 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
                 )
 
     def _settled_parameters(self) -> dict[str, Any]:
-        """What a fit settles for those that go on from it."""
+        """Return what a fit settles for those that go on from it."""
         return settled(self.get_params(deep=False))
 
     def _hidden_layer_sizes(self, n_rows: int) -> tuple[int, ...]:

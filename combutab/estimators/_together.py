@@ -124,7 +124,7 @@ def _absorbed(
 
 
 def _validate(estimator: BaseMLP) -> None:
-    """What scikit-learn does in ``fit`` before ours begins."""
+    """Validate as scikit-learn does in ``fit``, before ours begins."""
     if not get_config()["skip_parameter_validation"]:
         estimator._validate_params()
 

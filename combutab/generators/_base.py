@@ -1,4 +1,4 @@
-"""What all generators give their users: fitting a table, sampling rows, and conditions on them."""
+"""The base of all generators: fitting a table, sampling rows, and conditions on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parameters that generators share may be."""
+"""Constraints of the parameters that generators share."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_widths(name: str, widths: Any) -> tuple[int, ...]:
 
 
 def check_tries(on_shortfall: str, max_tries: int) -> None:
-    """What sampling may be told to do about rows that are not found."""
+    """Check what sampling is told to do about rows that are not found."""
     if on_shortfall not in ("error", "return"):
         raise ValueError(f"on_shortfall must be 'error' or 'return', got {on_shortfall!r}")
     if not isinstance(max_tries, Integral) or isinstance(max_tries, bool) or max_tries < 1:

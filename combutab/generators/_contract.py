@@ -1,4 +1,4 @@
-"""What a generator is. Fitting, conditions, checkpoints and files are written against it alone."""
+"""The contract of a generator: fitting, conditions, checkpoints and files know no more of it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Training(ABC, Generic[NetworkT]):
     def measure(
         self, held_out: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]
     ) -> Callable[[], np.ndarray]:
-        """What gives the statistic of each member, (M,), by rows held out and a key each."""
+        """Return a function that measures each member, (M,), by rows held out and a key each."""
         return EnergyDistance(held_out, sampler, keys)
 
     def update(self, name: str) -> None:
@@ -157,11 +157,11 @@ class Generator(ABC, Generic[NetworkT]):
 
     @abstractmethod
     def _rates(self) -> dict[str, Rates]:
-        """Of each network that has an optimiser."""
+        """Return the rates of each network that has an optimiser."""
 
     @abstractmethod
     def _make_shape(self) -> SampledShape[NetworkT]:
-        """Of the network that makes rows, by the parameters as they are."""
+        """Make the shape of the network that makes rows, by the parameters as they are."""
 
     @abstractmethod
     def _training(
@@ -174,7 +174,7 @@ class Generator(ABC, Generic[NetworkT]):
         """Rows that the network makes, of codes that are allowed."""
 
     def _n_weights(self, spans: RowSpans) -> int:
-        """Of all networks of a member, about."""
+        """Count the weights of all networks of a member, about."""
         return sum(map(math.prod, self._make_shape().linear_shapes(spans).values()))
 
     def _make_encoder(self, discrete_columns: Any, random_state: int) -> ModeEncoder:
@@ -188,7 +188,7 @@ class Generator(ABC, Generic[NetworkT]):
         )
 
     def _check(self) -> None:
-        """What scikit-learn's validation cannot see; before any work on the data."""
+        """Check what scikit-learn's validation cannot see, before any work on the data."""
         self._find_device()
         widths = {width for widths in self._all_widths() for width in widths}
         for width in widths if self.activation != "original" else ():
@@ -213,7 +213,7 @@ class Generator(ABC, Generic[NetworkT]):
         return derive(self._seed, Purpose.SAMPLE, self._n_sampled - 1)
 
     def _sampler(self) -> Sampler[NetworkT]:
-        """What makes rows, with what it learned."""
+        """Return the sampler, with the network that was learned."""
         mind_forks()
         shape, device = self._shape, self._find_device()
         spans = make_spans(self.encoder_.layout_, device, Precision(shape.precision))

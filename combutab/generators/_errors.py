@@ -9,7 +9,7 @@ from typing import Any
 
 
 def data_error(error: ValueError) -> ValueError:
-    """What says that a table cannot be learned.
+    """Make the error that says why a table cannot be learned.
 
     Where the ``ctgan`` package is loaded it is that package's ``InvalidDataError`` too. Whoever
     catches that has loaded it, so it is not imported for this.

@@ -41,7 +41,7 @@ def normals(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
 
 
 class Blocks:
-    """What ``draw`` gives for a range of steps, kept until a step beyond them is asked for.
+    """Draws of a range of steps, kept until a step beyond them is asked for.
 
     On small tensors an operation costs more than its work: so numbers are drawn for some steps at
     once, as many as make about ``at_once`` numbers.

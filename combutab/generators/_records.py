@@ -1,4 +1,4 @@
-"""What the training and sampling of generators are given and give back."""
+"""Records: what the training and sampling of generators are given and give back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TableRows:
 
 
 class Rates(NamedTuple):
-    """Of a network's optimiser: the learning rate, and decay / 2 |parameters|^2 of the loss."""
+    """Rates of a network's optimiser: learning rate, and decay / 2 |parameters|^2 of the loss."""
 
     lr: float
     decay: float = 0.0
@@ -114,7 +114,7 @@ class SampledShape(ABC, Generic[NetworkT]):
 
 
 class RowsAsked(NamedTuple):
-    """What a network is asked for: ``n_rows`` rows a member, each by the member's key."""
+    """Rows asked of a network: ``n_rows`` rows a member, each by the member's key."""
 
     keys: Sequence[int]
     n_rows: int
@@ -132,7 +132,7 @@ class RowsDrawn(NamedTuple):
 
 @dataclass
 class GeneratorResult:
-    """What came of one member: the state of the network that makes rows, and curves by epoch."""
+    """The result of one member: the state of the network that makes rows, and curves by epoch."""
 
     state: State
     losses: dict[str, list[float]] = field(default_factory=dict)

@@ -45,7 +45,7 @@ class Validation:
 
     @property
     def finished(self) -> np.ndarray:
-        """Which members have not become better for too long."""
+        """Find the members that have not become better for too long."""
         return self.n_idle >= self.patience
 
     def observe(self, values: np.ndarray) -> None:

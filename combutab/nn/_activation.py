@@ -240,7 +240,7 @@ class StackedActivation(nn.Module):
 def _of_members(
     modules: Iterator[nn.Module], seeds: Sequence[int], dtype: torch.dtype
 ) -> nn.Module:
-    """What serves members of one activation, given a module for each."""
+    """Make the module that serves members of one activation, given a module for each."""
     first = next(modules)
     tensors = [*first.parameters(), *first.buffers()]
     if is_known(first):

@@ -1,4 +1,4 @@
-"""Whether an activation can be honoured, tried out before any work on data."""
+"""A check that an activation can be honoured, before any work on data."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ class StackedNorm(nn.Module):
         return scale * self.gain, torch.addcmul(self.shift, shift, self.gain)
 
     def kernel(self) -> Kernel | None:
-        """What normalises, before gain and shift; None for batch normalisation."""
+        """Return the kernel before gain and shift; None for batch normalisation."""
         if self.kind == "batch":
             return None
         if self.parallel is not None:

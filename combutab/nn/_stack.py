@@ -1,4 +1,4 @@
-"""What all stacked networks share: tensors as rows of a matrix, states of members by name."""
+"""The base of stacked networks: tensors as rows of a matrix, states of members by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from combutab.nn._layers import StackedLinear
 
 @dataclass(frozen=True)
 class Member:
-    """What is a member's own when the network is built."""
+    """A member's own settings when the network is built."""
 
     seed: int
     activation: ActivationSpec
@@ -78,7 +78,7 @@ class StackedNetwork(nn.Module):
         )
 
     def _is_decayed(self, entry: Entry) -> bool:
-        """Whether penalties on the weights apply to a parameter."""
+        """Tell whether penalties on the weights apply to a parameter."""
         return isinstance(entry.module, StackedLinear) and entry.attribute == "weight"
 
     def _entries(self, prefix: str, module: nn.Module) -> Iterator[Entry]:

@@ -1,4 +1,4 @@
-"""Which rows every member sees in which step, and with which random numbers."""
+"""Batches: the rows that every member sees in each step, and their random numbers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Batches:
 
     @property
     def fixed(self) -> bool:
-        """Whether every step has the same rows in the same order."""
+        """Tell whether every step has the same rows in the same order."""
         return self.n_steps == 1 and not any(self.shuffled)
 
     def order(self, epoch: int) -> Tensor:
@@ -98,7 +98,7 @@ class Batches:
         return start, min(start + self.batch_size, self.table.shape[1])
 
     def filling(self, step: int) -> Filling:
-        """Which members have rows in this step, and where."""
+        """Find the members that have rows in this step, and where."""
         start, stop = self.span(step)
         if stop <= min(self.lengths):
             return self._full
@@ -134,5 +134,5 @@ def _table(rows: Sequence[Tensor], device: torch.device) -> Tensor:
 
 
 def _counts_up(rows: Tensor) -> bool:
-    """Whether the rows are 0, 1, 2, ...: a table as large as the data can then be spared."""
+    """Tell whether the rows are 0, 1, 2, ...: a table as large as the data can then be spared."""
     return torch.equal(rows, torch.arange(len(rows), device=rows.device))

@@ -1,4 +1,4 @@
-"""What training tells the outside, once an epoch, and how the outside stops it."""
+"""Callbacks: what training tells the outside, once an epoch, and how the outside stops it."""
 
 from __future__ import annotations
 

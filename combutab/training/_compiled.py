@@ -70,7 +70,7 @@ def compiled(*, device: str = "cuda", backend: str = "inductor") -> Iterator[Non
 
 
 def compilation() -> Compilation | None:
-    """What ``compiled`` asks for, None outside it."""
+    """Return what ``compiled`` asks for, None outside it."""
     return _wanted[0]
 
 
@@ -102,7 +102,7 @@ class CompiledGradients(Generic[Result]):
         self._shape: torch.Size | None = None
 
     def __call__(self, first: Tensor, *others: Tensor | None) -> Result | None:
-        """What ``forward`` gave besides the scalar; None for a step to take as usual."""
+        """Run the step; return what ``forward`` gave beside the scalar, None to take it as usual."""
         if self._shape is None:  # an epoch's last batch may be smaller than the first
             self._shape = first.shape
         if self._failed or first.shape != self._shape:

@@ -1,4 +1,4 @@
-"""What the training loop is given and what it gives back."""
+"""Records: what the training loop is given and what it gives back."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Masks(Protocol):
         """One tensor a layer, (M, n_rows, ...); a key a member."""
 
     def positions(self, n_rows: int) -> Tensor:
-        """What ``draw_compiled`` is given for this many rows."""
+        """Return what ``draw_compiled`` is given for this many rows."""
 
     def draw_compiled(self, keys: Tensor, positions: Tensor) -> Sequence[Tensor]:
         """``draw`` for compiled code."""
 
 
 class TrainableNetwork(Protocol):
-    """What the loop needs of a network of M members.
+    """The network of M members as the loop needs it.
 
     It gives each row's raw outputs ``n_heads`` times, one behind the other: (M, batch * n_heads,
     n_outputs). Penalties on weights apply to the first ``n_decayed`` columns of ``flat``.
@@ -115,7 +115,7 @@ class RowStream(Protocol):
 
 @dataclass(frozen=True)
 class MemberPlan:
-    """What is a member's own in training."""
+    """A member's own settings in training."""
 
     seed: int
     rows: Tensor  # int64 positions in Rows
@@ -140,7 +140,7 @@ class MemberStart:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """What all members of a stack share in training; names as in the estimators."""
+    """The settings that all members of a stack share in training; names as in the estimators."""
 
     loss: Loss
     optimizer: OptimizerConfig
@@ -160,7 +160,7 @@ class TrainConfig:
 
 @dataclass
 class MemberResult:
-    """What came of one member. ``state`` holds its best weights, or its last without validation."""
+    """A member's result: ``state`` holds its best weights, or its last without validation."""
 
     state: dict[str, Tensor]
     optimizer: dict[str, Tensor]

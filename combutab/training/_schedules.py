@@ -20,7 +20,7 @@ PER_STEP = ("cosine", "one-cycle", "flat-cosine", "coslog4")
 
 
 def is_per_step(schedule: Schedule) -> bool:
-    """Whether the rate changes with every step, as functions and some names have it."""
+    """Tell whether the rate changes with every step, as functions and some names have it."""
     return callable(schedule) or schedule in PER_STEP
 
 

@@ -14,7 +14,7 @@ _ROWS = 8192  # scored at a time: bounds the memory of a pass
 
 
 class Scorer:
-    """Which rows each member is scored on; they stay the same while members train."""
+    """The scoring of members on held-out rows, which stay the same while members train."""
 
     def __init__(self, data: Rows, plans: Sequence[MemberPlan], config: TrainConfig) -> None:
         self.data, self.config = data, config

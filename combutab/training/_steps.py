@@ -18,7 +18,7 @@ from combutab.training._records import MemberPlan, Rows, TrainableNetwork, Train
 
 @dataclass(frozen=True)
 class StepInputs:
-    """What differs from step to step."""
+    """The inputs that differ from step to step."""
 
     index: Tensor  # (M, b) int64, rows of the data
     keys: Tensor | None  # (M,) int64, of the dropout masks
@@ -196,7 +196,7 @@ class TrainingStep:
         keys: Tensor | None,
         positions: Tensor | None,
     ) -> tuple[Tensor, Objective]:
-        """What is compiled: the members' losses added up, and the objective that keeps each."""
+        """Add up the members' losses, which is compiled; with the objective that keeps each."""
         masks = None
         if keys is not None and positions is not None:
             masks = self.masks.draw_compiled(keys, positions)

@@ -1,4 +1,4 @@
-"""Which modules are known to be what their class says, so that other code may stand in for them."""
+"""Known modules: those that are what their class says, so that a kernel may stand in for them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def known(when: Callable[[Any], bool] = _always) -> Callable[[T], T]:
 
 
 def is_itself(module: nn.Module) -> bool:
-    """Whether a module is exactly of a known class, without hooks or a ``forward`` of its own.
+    """Tell whether a module is exactly of a known class, without hooks or a ``forward`` of its own.
 
     >>> is_itself(nn.ReLU()), is_itself(type("Mine", (nn.ReLU,), {})())
     (True, False)
@@ -75,7 +75,7 @@ def is_itself(module: nn.Module) -> bool:
 
 
 def is_observed(module: nn.Module) -> bool:
-    """Whether a module, or one in it, has a hook, which waits for its ``forward``."""
+    """Tell whether a module, or one in it, has a hook, which waits for its ``forward``."""
     return any(getattr(part, kind) for part in module.modules() for kind in _HOOKS)
 
 
@@ -86,7 +86,7 @@ def observer(hook: Hook) -> Hook:
 
 
 def is_known(module: nn.Module) -> bool:
-    """Whether a module and all in it are known, and act along the last axis.
+    """Tell whether a module and all in it are known, and act along the last axis.
 
     Then it does the same to x of shape (members, rows, width) as to each member's rows.
     """

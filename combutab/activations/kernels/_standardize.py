@@ -123,7 +123,7 @@ class Standardize(Kernel):
 
     @property
     def _by_torch(self) -> bool:
-        """Whether torch's own layer normalisation serves: in two passes, into new memory."""
+        """Tell whether torch's own layer normalisation serves: in two passes, into new memory."""
         return self.center and self.size > 16
 
     def _grouped(self, x: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ class Standardize(Kernel):
 
 
 def _keeps_precision(x: Tensor) -> bool:
-    """Whether a matrix product on the CPU is computed as precisely as this tensor is stored."""
+    """Tell whether a CPU's matrix product is as precise as this tensor."""
     if torch.compiler.is_compiling():  # the compiler fuses reductions itself
         return False
     if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):

@@ -1,4 +1,4 @@
-"""What a fit leaves: the network that predicts, its attributes, and its file.
+"""Fitted estimators: the network that predicts, the attributes, and the file.
 
 Used by the estimators alone.
 """

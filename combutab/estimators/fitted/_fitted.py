@@ -29,7 +29,7 @@ _PREDICT_UNITS = 1 << 20  # units of a layer computed at a time: a few MB, withi
 
 
 class Fitted(Parameters):
-    """What ``fit`` leaves, and what can be done with that alone."""
+    """A fitted estimator, and what it can do without its data."""
 
     encoder_: TableEncoder
     history_: pd.DataFrame
@@ -51,7 +51,7 @@ class Fitted(Parameters):
 
     @abstractmethod
     def _check_loaded(self) -> dict[str, tuple[object, object]]:
-        """What must be equal in a loaded estimator of this class, by name."""
+        """Return what must be equal in a loaded estimator of this class, by name."""
 
     def _network(self) -> TableNetwork:
         """The members as one stack, built from their saved states when first needed."""

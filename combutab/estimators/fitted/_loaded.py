@@ -1,4 +1,4 @@
-"""What a file may say of a fitted estimator, and how its parts must agree."""
+"""Declared fields of a saved estimator, and how its parts must agree."""
 
 from __future__ import annotations
 

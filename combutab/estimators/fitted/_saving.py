@@ -115,7 +115,7 @@ def _rebuild(
 
 
 def _name_now(name: str) -> str:
-    """Of a weight, in files of before the inputs were a module."""
+    """Rename a weight of a file that was written before the inputs were a module."""
     return f"inputs.{name}" if name.startswith("embeddings.") else name
 
 

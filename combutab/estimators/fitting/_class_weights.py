@@ -34,7 +34,7 @@ def check_weights(weights: np.ndarray, what: str) -> None:
 
 
 def check_class_weight(class_weight: Any) -> None:
-    """What can be said of the parameter before the data are seen.
+    """Check the parameter as far as that goes before the data are seen.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What warm_start and partial_fit cannot change: what a fit made its network and encoding of."""
+"""Settings that warm_start and partial_fit cannot change: those that made network and encoding."""
 
 from __future__ import annotations
 

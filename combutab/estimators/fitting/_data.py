@@ -134,7 +134,7 @@ def split_rows(
 def encoded_rows(
     table: EncodedTable, target: np.ndarray, weight: np.ndarray | None, dtype: torch.dtype
 ) -> Rows:
-    """What a network takes, as tensors."""
+    """Encode rows as the tensors that a network takes."""
     y = torch.from_numpy(np.ascontiguousarray(target))
     return Rows(
         torch.from_numpy(table.dense).to(dtype),

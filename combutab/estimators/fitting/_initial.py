@@ -135,7 +135,7 @@ def _deepened(layers: list[_Layer], depth: int) -> list[_Layer]:
 
 
 def _parts(activation: ActivationSpec, width: int) -> dict[str, range]:
-    """Which units of a layer have which part of CombU."""
+    """List the units of a layer by their part of CombU."""
     module = build_activation(activation, width)
     if type(module) is not CombU or not is_known(module) or module.partition is not None:
         raise ValueError(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class FitOutcome:
-    """What came of a fit: its share of the stack's seconds, and the error if it failed."""
+    """The outcome of a fit: its share of the stack's seconds, and the error if it failed."""
 
     seconds: float
     error: Exception | None = None

@@ -16,7 +16,7 @@ from combutab.training import ConditionSampler
 
 
 class Asked(NamedTuple):
-    """What is asked of each row, and a real row that meets it; each (M, batch) int64.
+    """Conditions asked of each row, and a real row that meets them; each (M, batch) int64.
 
     Without discrete columns nothing is asked: ``span`` and ``code`` are None.
     """
@@ -86,7 +86,7 @@ class GANDraws:
         return self._noise(at)[0]
 
     def uniforms(self, at: int) -> Tensor:
-        """What Gumbel noise is made of, columns first: (M, width - n_values, batch)."""
+        """Draw the uniforms of Gumbel noise, columns first: (M, width - n_values, batch)."""
         return self._uniforms(at)[0]
 
     def log_exponentials(self, at: int) -> Tensor:

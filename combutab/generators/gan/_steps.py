@@ -72,7 +72,7 @@ class AutogradSteps:
         return raw, self.spans.activate(raw, uniform=self.draws.uniforms(at).transpose(1, 2))
 
     def critic(self, at: int) -> Tensor:
-        """As ``GANSteps.critic``."""
+        """Take the critic's step, as ``GANSteps.critic``."""
         asked, rows = self.draws.asked(at), self.draws.rows
         condition = self._condition(asked)
         with torch.no_grad():
@@ -92,7 +92,7 @@ class AutogradSteps:
         return loss.detach()
 
     def generator(self, at: int) -> Tensor:
-        """As ``GANSteps.generator``."""
+        """Take the generator's step, as ``GANSteps.generator``."""
         asked = self.draws.asked(at)
         condition = self._condition(asked)
         raw, fake = self._fake(at, condition)
@@ -144,7 +144,7 @@ class ChainSteps:
 
     @torch.no_grad()
     def critic(self, at: int) -> Tensor:
-        """As ``GANSteps.critic``."""
+        """Take the critic's step, as ``GANSteps.critic``."""
         asked, masks, table = self.draws.asked(at), self.draws.masks(at), self.draws.rows
         batch, n, width = self.draws.batch_size, self.draws.n_groups, self.spans.width
         condition = self._where(asked)
@@ -171,7 +171,7 @@ class ChainSteps:
 
     @torch.no_grad()
     def generator(self, at: int) -> Tensor:
-        """As ``GANSteps.generator``."""
+        """Take the generator's step, as ``GANSteps.generator``."""
         asked, batch = self.draws.asked(at), self.draws.batch_size
         n, width = self.draws.n_groups, self.spans.width
         condition = self._where(asked)

@@ -21,17 +21,17 @@ _ADAM = OptimizerConfig(beta_1=0.5, beta_2=0.9)
 
 @dataclass(frozen=True, kw_only=True)
 class GANShape(SampledShape[StackedGenerator]):
-    """Of the generators."""
+    """Shape of the generators."""
 
     conditional: bool = True
 
     def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:
-        """As of `SampledShape`."""
+        """See `SampledShape`."""
         n_inputs = self.embedding_dim + spans.n_condition
         return StackedGenerator.linear_shapes(n_inputs, self.widths, spans.width)
 
     def build(self, spans: RowSpans, members: Sequence[Member]) -> StackedGenerator:
-        """As of `SampledShape`."""
+        """See `SampledShape`."""
         return StackedGenerator(
             self.embedding_dim,
             spans.n_condition,
@@ -91,7 +91,7 @@ class GANTraining(Training[StackedGenerator]):
         self.n_critic, self.n_steps = discriminator_steps, max(1, len(rows) // batch_size)
 
     def epoch(self, number: int) -> dict[str, Tensor]:
-        """As of `Training`."""
+        """See `Training`."""
         self.generator.train()
         self.critic.train()
         totals = {

@@ -67,7 +67,7 @@ def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Wanted]:
 def read_each(
     encoder: ModeEncoder, conditions: pd.DataFrame
 ) -> tuple[list[list[Wanted]], np.ndarray]:
-    """What rows of conditions ask for: the different ones, and which of them each row is, (n,).
+    """Read rows of conditions: the different ones, and which of them each row is, (n,).
 
     A missing value asks for nothing.
 
@@ -103,7 +103,7 @@ def _read(encoder: ModeEncoder, column: Any, value: Any) -> Wanted | None:
 
 
 def _read_values(encoder: ModeEncoder, column: Any, values: list[Any]) -> Wanted | None:
-    """What asks for values of a column; None for one that is always one of them."""
+    """Read a condition on values of a column; None if every row meets it."""
     j = encoder.schema_.position(column)
     coder, label = encoder.columns_[j], encoder.schema_.label(j)
     if isinstance(coder, NumberColumn):
@@ -160,7 +160,7 @@ def _held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
 
 
 def _same(held: Any, number: Any) -> bool:
-    """Whether they are one number, but for how floats are held: 0.1 + 0.2 is 0.3."""
+    """Compare two numbers but for how floats are held: 0.1 + 0.2 is 0.3."""
     if isinstance(held, float | np.floating | Decimal):
         eps = np.finfo(held.dtype if isinstance(held, np.floating) else float).eps
         return bool(abs(float(held) - float(number)) <= 4 * eps * abs(float(number)))
@@ -200,7 +200,7 @@ def _read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Ran
 
 
 def _holds_any(coder: NumberColumn, low: Any, high: Any) -> bool:
-    """Whether a column has a number in a range that reaches into its bounds."""
+    """Tell whether a column has a number in a range that reaches into its bounds."""
     if low is None or high is None:
         return True
     ends = np.concatenate([_offset(coder, end) for end in (low, high)])

@@ -156,7 +156,7 @@ class Sampler(Generic[NetworkT]):
     def _generate(
         self, n: int, span: np.ndarray, code: np.ndarray, key: int, allowed: Allowed
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As `generate`, of codes that are allowed alone, and how probable these were, (n,)."""
+        """Generate rows of allowed codes alone, and how probable these were, (n,)."""
         n_members = self.shape.n_members
         share = -(-n // n_members)
         keys = [derive(key, Purpose.CHUNK_MEMBER, i) for i in range(n_members)]
@@ -207,7 +207,7 @@ class Sampler(Generic[NetworkT]):
         return span, code
 
     def _rarest(self, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of the codes (n, n_spans) asked of each row, the one that fewest rows have."""
+        """Find, of the codes (n, n_spans) asked of each row, the one that fewest rows have."""
         counts = self.encoder.category_counts_
         share = np.full(asked.shape, np.inf)
         for i in self.spans.categories:

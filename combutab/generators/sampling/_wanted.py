@@ -1,4 +1,4 @@
-"""What sampled rows may be asked to be, and which rows are it."""
+"""Conditions on sampled rows as codes and ranges, and the rows that meet them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Codes:
     codes: tuple[int, ...]
 
     def met(self, codes: np.ndarray) -> np.ndarray:  # (n, n_spans) -> (n,)
-        """Which rows meet it, given their codes."""
+        """Find the rows that meet it, given their codes."""
         return np.isin(codes[:, self.span], self.codes)
 
 
@@ -36,7 +36,7 @@ class Range:
     high: Any
 
     def met(self, table: pd.DataFrame | np.ndarray) -> np.ndarray:  # (n,)
-        """Which rows meet it, given the decoded table."""
+        """Find the rows that meet it, given the decoded table."""
         column = column_of(table, self.column)
         inside = column.notna().to_numpy(dtype=bool, copy=True)
         if self.low is not None:
@@ -123,7 +123,7 @@ def write_column(table: Any, name: Any, column: pd.Series) -> None:
 def all_met(
     wanted: Sequence[Wanted], codes: np.ndarray, table: pd.DataFrame | np.ndarray | None
 ) -> np.ndarray:
-    """Which rows meet all conditions, (n,): of points, those with the nearest numbers.
+    """Find the rows that meet all conditions, (n,): of points, those with the nearest numbers.
 
     Parameters
     ----------

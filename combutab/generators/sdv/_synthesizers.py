@@ -35,7 +35,7 @@ class _Missing(Enum):
 
 
 class _Synthesizer(BaseSingleTableSynthesizer):
-    """What both synthesizers put in the place of SDV's parts."""
+    """Parts that both synthesizers put in the place of SDV's."""
 
     _model_class: type[BaseGenerator[Any]]
     _model_kwargs: dict[str, Any]

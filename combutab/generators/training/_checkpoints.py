@@ -217,7 +217,7 @@ def _parts(
 
 
 def _fingerprint(rows: TableRows) -> str:
-    """Of the encoded table: not to be turned back into it."""
+    """Fingerprint the encoded table; it cannot be turned back into one."""
     digest = hashlib.sha256()
     for tensor in (rows.values, rows.codes):
         digest.update(str(tuple(tensor.shape)).encode())

@@ -188,7 +188,7 @@ def _fit_encoder(model: Generator[Any], X: Any, discrete_columns: Any, seed: int
 
 
 def _plan(models: Sequence[Generator[Any]], seed: int) -> tuple[list[int], list[GeneratorPlan]]:
-    """Of each member of the stack the model that it is of, and its plan."""
+    """Plan each member of the stack: the model that it is of, and its plan."""
     # members of one activation must be neighbours
     kinds = [model.activation for model in models]
     order = sorted(range(len(models)), key=lambda i: kinds.index(kinds[i]))

@@ -103,13 +103,13 @@ def train(
 
 
 def _stand(network: StackedNetwork, validation: Validation | None) -> list[State]:
-    """What would come of each member if training ended here: copies."""
+    """Copy what would come of each member if training ended here."""
     best = [{}] * network.n_members if validation is None else validation.best_states
     return [state or network.member_state(m) for m, state in enumerate(best)]
 
 
 def _not_finite(curves: Curves, n_members: int) -> np.ndarray:
-    """Which members have a loss that is not finite, (M,)."""
+    """Find the members whose loss is not finite, (M,)."""
     found = np.zeros(n_members, dtype=bool)
     for values in curves.values():
         found |= ~np.isfinite(values).all(axis=0)

@@ -1,4 +1,4 @@
-"""Whether the networks of a table of many categories can be held, asked before they are made."""
+"""Memory of the networks of a table with many categories, checked before they are made."""
 
 from __future__ import annotations
 

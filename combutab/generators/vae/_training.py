@@ -20,14 +20,14 @@ from combutab.training import CompiledGradients, OptimizerConfig, compilation
 
 
 class VAEShape(SampledShape[StackedRowDecoder]):
-    """Of the decoders."""
+    """Shape of the decoders."""
 
     def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:
-        """As of `SampledShape`."""
+        """See `SampledShape`."""
         return StackedRowDecoder.linear_shapes(self.embedding_dim, self.widths, spans.width)
 
     def build(self, spans: RowSpans, members: Sequence[Member]) -> StackedRowDecoder:
-        """As of `SampledShape`."""
+        """See `SampledShape`."""
         return StackedRowDecoder(
             self.embedding_dim,
             self.widths,
@@ -84,7 +84,7 @@ class VAETraining(Training[StackedRowDecoder]):
         self.n_steps = -(-len(rows) // batch_size)
 
     def epoch(self, number: int) -> dict[str, Tensor]:
-        """As of `Training`."""
+        """See `Training`."""
         self.encoder.train()
         self.decoder.train()
         keys = [derive(plan.member.seed, Purpose.VAE_ORDER, number) for plan in self.plans]
@@ -146,7 +146,7 @@ class VAETraining(Training[StackedRowDecoder]):
     def measure(
         self, held_out: TableRows, sampler: Sampler[StackedRowDecoder], keys: Sequence[int]
     ) -> Callable[[], np.ndarray]:
-        """As of `Training`: the loss, by noise of these keys."""
+        """Measure the loss, by noise of these keys; see `Training`."""
         shape = (len(keys), -1, -1)
 
         @torch.inference_mode()

@@ -46,7 +46,7 @@ from combutab.nn.engine._vectors import (
 
 @dataclass
 class Layer:
-    """What follows a linear layer: normalisation, activations of some members each, dropout."""
+    """The stages after a linear layer: normalisation, activations of some members each, dropout."""
 
     norm: Stage | None
     parts: list[tuple[int, int, Stage]]  # first member, past the last, stage
@@ -202,7 +202,7 @@ class Chain:
 
     @property
     def plain(self) -> bool:
-        """Whether there is nothing but linear layers and activations of single units."""
+        """Tell whether there is nothing but linear layers and activations of single units."""
         return all(layer.scales for layer in self.layers)
 
     # ---- passes ----------------------------------------------------------------------------------

@@ -49,9 +49,9 @@ class StageRoom(Room):
         self._scratch, self._prefix = scratch, prefix
 
     def keep(self, name: str, *shape: int) -> Tensor:
-        """What stays from a stage's forward to its backward pass."""
+        """Give memory that stays from a stage's forward to its backward pass."""
         return self._scratch(f"{self._prefix}.{name}", *shape)
 
     def work(self, name: str, *shape: int) -> Tensor:
-        """What is used within a call alone."""
+        """Give memory that is used within a call alone."""
         return self._scratch(name, *shape)

@@ -186,7 +186,7 @@ class _Autograd(_Pass):
         return by_a + self._own
 
     def _gradients(self, of: Tensor, by: Sequence[Tensor], upstream: Tensor) -> list[Tensor | None]:
-        """Of some tensors; those of the parameters are added to their places."""
+        """Compute gradients by some tensors; those by parameters are added to their places."""
         if not of.requires_grad:
             return [None] * len(by)
         found = torch.autograd.grad(

@@ -48,7 +48,7 @@ def _is_zen_5_or_later() -> bool:
 
 @functools.cache
 def _by_one_dnn() -> bool:
-    """Whether oneDNN multiplies large matrices here; torch calls it in code that it compiles."""
+    """Tell whether oneDNN multiplies large matrices here, as torch does in code that it compiles."""
     wanted = os.environ.get("COMBUTAB_MATMUL", "")
     if wanted not in ("", "torch", "onednn"):
         raise ValueError(f"COMBUTAB_MATMUL must be 'torch' or 'onednn', got {wanted!r}")
@@ -125,7 +125,7 @@ def affine(
 
 
 def affine_columns(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor) -> Tensor:
-    """As ``affine``, the result's columns first: (M, m, n)."""
+    """Compute ``affine`` with the result's columns first: (M, m, n)."""
     weight, bias = weight.transpose(1, 2), bias.transpose(1, 2)
     # oneDNN takes a thousand times as long where its right factor is a part of wider rows
     if x.shape[1] * weight[0].numel() >= _ENOUGH and x.is_contiguous() and _serves(x):

@@ -1,4 +1,4 @@
-"""What stands between two linear layers: normalisation and activations, forward and backward.
+"""Stages between two linear layers: normalisation and activations, forward and backward.
 
 What has a kernel works in memory given; anything else goes through autograd, stage by stage, so
 that the matrix products around it need not.
@@ -24,11 +24,11 @@ class Stage(Protocol):
 
     @property
     def keeps_input(self) -> bool:
-        """Whether x must stay as it is until ``backward``."""
+        """Tell whether x must stay as it is until ``backward``."""
 
     @property
     def keeps_output(self) -> bool:
-        """Whether the result must."""
+        """Tell whether the result must stay as it is until ``backward``."""
 
     def forward(
         self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
@@ -66,7 +66,7 @@ class KernelStage:
 
     @property
     def scales(self) -> bool:
-        """Whether all that its backward pass does is to multiply by a slope of each unit."""
+        """Tell whether its backward pass does no more than multiply by a slope of each unit."""
         return self.kernel.unitwise and not self._source.trained
 
     def forward(

@@ -1,4 +1,4 @@
-"""What kernels are given beside their input: functions of the parameters of stacked modules."""
+"""Vectors that kernels are given beside their input: functions of stacked modules' parameters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class VectorSource(Protocol):
 
 
 class NoVectors:
-    """Of kernels that are given none."""
+    """The source of kernels that are given none."""
 
     trained = False
 

@@ -93,7 +93,7 @@ class TableNetwork(StackedNetwork):
         return rows.expand(self.n_members, *rows.shape)
 
     def _predictor(self, context: Context) -> Callable[[Tensor, Tensor | None], Tensor]:
-        """What gives the raw outputs of a chunk."""
+        """Return a function that gives the raw outputs of a chunk."""
 
         def outputs(dense: Tensor, codes: Tensor | None) -> Tensor:
             with context():

@@ -1,4 +1,4 @@
-"""What training a generator against a critic takes: a critic that stays, and its penalty."""
+"""The critic in adversarial training: frozen for the generator's step, and its gradient penalty."""
 
 from __future__ import annotations
 

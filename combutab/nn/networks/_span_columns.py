@@ -15,7 +15,7 @@ _SMALL = 64  # a span up to this size is gathered for each row where one a row i
 
 
 class SpanColumns:
-    """What ``RowSpans`` does, on (width, batch) and in memory given, with derivatives.
+    """``RowSpans`` on (width, batch), in memory given, with derivatives.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class SpanColumns:
     def activate(
         self, raw: Tensor, log_exponential: Tensor, out: Tensor, *, tau: float = 0.2
     ) -> Tensor:
-        """As ``RowSpans.activate``, (width, batch) -> (width, batch), in ``out``.
+        """Activate as ``RowSpans.activate``, (width, batch) -> (width, batch), in ``out``.
 
         ``log_exponential`` holds the logarithms of exponential draws, (n_logits, batch): minus
         Gumbel noise.
@@ -66,7 +66,7 @@ class SpanColumns:
     def cross_entropy(
         self, raw: Tensor, span: Tensor, code: Tensor, grad: Tensor, weight: float
     ) -> Tensor:
-        """As ``RowSpans.cross_entropy``, (width, batch), (batch,), (batch,) -> (batch,).
+        """Compute ``RowSpans.cross_entropy``, (width, batch), (batch,), (batch,) -> (batch,).
 
         ``weight`` times its derivative is added to ``grad``.
         """
@@ -91,7 +91,7 @@ class SpanColumns:
 
     @torch.no_grad()
     def cross_entropy_all(self, logits: Tensor, codes: Tensor) -> Tensor:
-        """As ``RowSpans.cross_entropy_all``, (n_logits, batch), (n_spans, batch) -> (batch,).
+        """Compute ``RowSpans.cross_entropy_all``, (n_logits, batch), (n_spans, batch) -> (batch,).
 
         The derivative is left in ``logits``.
         """

@@ -210,7 +210,7 @@ class RowSpans:
         return self.write_rows(rows, values, codes)
 
     def write_rows(self, into: Tensor, values: Tensor, codes: Tensor) -> Tensor:
-        """As ``dense``, in memory given; returns it."""
+        """Write ``dense`` into memory given, and return it."""
         into.zero_()[..., : self.n_values] = values
         return into.scatter_(-1, codes + self.starts, 1.0)
 
@@ -384,7 +384,7 @@ def _draw_large(group: Group, logits: Tensor, uniform: Tensor) -> Tensor:
 
 
 def _draw_small(group: Group, logits: Tensor, uniform: Tensor) -> Tensor:
-    """As ``_draw_large``, columns first."""
+    """Draw as ``_draw_large``, columns first."""
     columns = group.open_columns(logits.reshape(-1, group.width).t().contiguous(), -torch.inf)
     cdf = columns.softmax(-2).cumsum(-2, dtype=uniform.dtype)
     target = _targets(cdf[:, -1:], uniform.reshape(-1, 1, len(cdf)).transpose(0, 2))

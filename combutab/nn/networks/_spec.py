@@ -1,4 +1,4 @@
-"""What a network is made of, before there is one: frozen, comparable, and written to a file."""
+"""Specs: what a network is made of, before there is one; frozen, comparable, saved as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIRST = "mlp"  # files of before there were kinds do not name theirs
 
 
 class NetworkSpec(ABC):
-    """What all members of a stack share; a subclass is a frozen dataclass with a ``kind``.
+    """The settings that all members of a stack share; subclasses are frozen, with a ``kind``.
 
     ``n_dense`` and ``cardinalities`` are of the columns that it takes, as the table's encoder
     gives them; ``fields`` says what each of its own fields may be in a file, if it is to be read
