@@ -14,6 +14,7 @@ from combutab.activations.kernels import (
     Activation,
     Gradients,
     Kernel,
+    Maybe,
     Pointwise,
     Room,
     Torch,
@@ -169,13 +170,7 @@ class LearnedSlope(Kernel):
         return torch.addcmul(above_zero(x, out), vectors[0], below, out=out)
 
     def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         assert x is not None
         work = room.work("below", *x.shape)
@@ -247,13 +242,7 @@ class LearnedELU(Kernel):
         return torch.addcmul(below, a * rate, above_zero(x, out), out=out)
 
     def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         assert x is not None
         assert y is not None

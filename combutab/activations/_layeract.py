@@ -14,6 +14,7 @@ from combutab.activations.kernels import (
     Activation,
     Gradients,
     Kernel,
+    Maybe,
     Pointwise,
     Room,
     Standardize,
@@ -61,13 +62,7 @@ class LayerScale(Kernel):
         return torch.mul(x, self.scale.forward(n, (), room, room.work("scale", *x.shape)), out=out)
 
     def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         assert x is not None
         # once more: cheaper than memory for each layer

@@ -35,7 +35,7 @@ class Affine:
 
     @classmethod
     def of(cls, weight: np.ndarray, bias: np.ndarray) -> Affine:
-        """Bound the rounding of numbers that come rounded (1/delta, exp(M)), by two units at most."""
+        """Bound the rounding of numbers given rounded (1/delta, exp(M)), by two units at most."""
         weight, bias = np.asarray(weight, np.float64), np.asarray(bias, np.float64)
         unit = 2 * UNIT_ROUNDOFF
         return cls(weight, bias, unit * np.abs(weight), unit * np.abs(bias))

@@ -252,7 +252,7 @@ class BaseMLP(Fitted):
                 if continued and progress["optimizer"]
                 else None,
                 best_loss=progress["best_loss"],
-                n_idle=progress["n_idle"] if continued else 0,
+                n_iter_no_improvement=progress["n_idle"] if continued else 0,
                 learning_rate=progress["learning_rate"]
                 if continued and self.learning_rate != "constant"
                 else None,

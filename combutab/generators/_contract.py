@@ -147,7 +147,9 @@ class Generator(ABC, Generic[NetworkT]):
     _validate_params: Callable[[], None]
 
     _encoder_class: ClassVar[type[ModeEncoder]] = ModeEncoder
-    _twice: ClassVar[bool] = False  # whether training differentiates activations twice
+    _needs_second_derivative: ClassVar[bool] = (
+        False  # whether training differentiates activations twice
+    )
     _member_rates: ClassVar[Set[str]]  # parameters that members of one stack may differ in
     _of_many_categories: ClassVar[str] = ""  # what else can be done about them
 
@@ -192,7 +194,12 @@ class Generator(ABC, Generic[NetworkT]):
         self._find_device()
         widths = {width for widths in self._all_widths() for width in widths}
         for width in widths if self.activation != "original" else ():
-            check_activation(self.activation, width, proxy_norm=self.proxy_norm, twice=self._twice)
+            check_activation(
+                self.activation,
+                width,
+                proxy_norm=self.proxy_norm,
+                twice=self._needs_second_derivative,
+            )
         check_proxy_norm(self.proxy_norm, self.normalization)
         for callback in self.callbacks or ():
             if not callable(getattr(callback, "on_epoch_end", None)):

@@ -40,13 +40,13 @@ class Validation:
         self.name, self.measure, self.network, self.patience = name, measure, network, patience
         self.best = np.full(network.n_members, np.inf)
         self.best_states: list[dict[str, Tensor]] = [{} for _ in self.best]
-        self.n_idle = np.zeros(len(self.best), dtype=int)
+        self.n_iter_no_improvement = np.zeros(len(self.best), dtype=int)
         self.n_epochs = np.zeros(len(self.best), dtype=int)
 
     @property
     def finished(self) -> np.ndarray:
         """Find the members that have not become better for too long."""
-        return self.n_idle >= self.patience
+        return self.n_iter_no_improvement >= self.patience
 
     def observe(self, values: np.ndarray) -> None:
         """Take in an epoch's statistics, and keep the weights of members that became better."""
@@ -63,8 +63,8 @@ class Validation:
         going = ~self.finished
         better = going & (values < self.best)
         self.best[better] = values[better]
-        self.n_idle[going] += 1
-        self.n_idle[better] = 0
+        self.n_iter_no_improvement[going] += 1
+        self.n_iter_no_improvement[better] = 0
         self.n_epochs[going] += 1
         return better
 

@@ -16,7 +16,7 @@ _AHEAD = 1 << 16  # row numbers drawn at once: several epochs' of a small table
 
 
 @dataclass(frozen=True)
-class Filling:
+class Padding:
     """How full the batches of a step are."""
 
     rows: tuple[int, ...]  # members that have any row
@@ -51,8 +51,8 @@ class Batches:
 
     def _refresh(self) -> None:
         self.n_steps = -(-self.table.shape[1] // self.batch_size)
-        self._full = Filling(tuple(range(len(self.lengths))))
-        self._fillings: dict[int, Filling] = {}
+        self._full = Padding(tuple(range(len(self.lengths))))
+        self._paddings: dict[int, Padding] = {}
         self._orders: tuple[int, Sequence[Tensor] | Tensor] = (0, ())  # first epoch, of each
         self._still = None
         if any(self.shuffled) and not all(self.shuffled):
@@ -97,18 +97,18 @@ class Batches:
         start = step * self.batch_size
         return start, min(start + self.batch_size, self.table.shape[1])
 
-    def filling(self, step: int) -> Filling:
+    def padding(self, step: int) -> Padding:
         """Find the members that have rows in this step, and where."""
         start, stop = self.span(step)
         if stop <= min(self.lengths):
             return self._full
-        if step not in self._fillings:
+        if step not in self._paddings:
             counts = [max(0, min(stop, n) - start) for n in self.lengths]
             places = torch.arange(stop - start, device=self.device)
             valid = places < torch.tensor(counts, device=self.device).unsqueeze(1)
             rows = tuple(m for m, count in enumerate(counts) if count)
-            self._fillings[step] = Filling(rows, valid)
-        return self._fillings[step]
+            self._paddings[step] = Padding(rows, valid)
+        return self._paddings[step]
 
     def select(self, keep: Sequence[int]) -> None:
         """Keep these members (increasing)."""
@@ -125,7 +125,7 @@ def _table(rows: Sequence[Tensor], device: torch.device) -> Tensor:
     """(M, n_max) row numbers; one table in memory where all members have the same."""
     if all(r is rows[0] for r in rows):
         return rows[0].to(device).expand(len(rows), -1)
-    # filling counts with weight 0, which only a row that the member can bear survives
+    # padding counts with weight 0, which only a row that the member can bear survives
     table = torch.stack([r[0] for r in rows]).to(device).unsqueeze(1)
     table = table.repeat(1, max(len(r) for r in rows))
     for m, own in enumerate(rows):

@@ -102,7 +102,7 @@ class CompiledGradients(Generic[Result]):
         self._shape: torch.Size | None = None
 
     def __call__(self, first: Tensor, *others: Tensor | None) -> Result | None:
-        """Run the step; return what ``forward`` gave beside the scalar, None to take it as usual."""
+        """Run the step; return what ``forward`` gave but the scalar, None to take it as usual."""
         if self._shape is None:  # an epoch's last batch may be smaller than the first
             self._shape = first.shape
         if self._failed or first.shape != self._shape:

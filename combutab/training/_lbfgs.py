@@ -87,7 +87,7 @@ def train_lbfgs(
         learning_rate=[],
         best_loss=loss,
         best_score=-np.inf,
-        n_idle=0,
+        n_iter_no_improvement=0,
     )
 
 

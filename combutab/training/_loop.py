@@ -64,7 +64,7 @@ class _Training:
         self.t = [s.t for s in starts]
         self.best_loss = [s.best_loss for s in starts]
         self.best_score = [-np.inf] * len(plans)
-        self.n_idle = [s.n_idle for s in starts]
+        self.n_iter_no_improvement = [s.n_iter_no_improvement for s in starts]
         self.best_values = net.flat.values.clone() if config.score else None
         self.best_buffers = net.flat_buffers.values.clone() if config.score else None
         self.histories: list[tuple[list[float], ...]] = [([], [], [], []) for _ in plans]
@@ -104,7 +104,7 @@ class _Training:
                         order[:, start:stop],
                         None if keys is None else keys[step],
                         table[min(batches.before + step, len(table) - 1)],
-                        batches.filling(step),
+                        batches.padding(step),
                     )
                 )
         self.rates = list(table[-1])
@@ -150,7 +150,7 @@ class _Training:
             else:
                 idle = losses[m] > self.best_loss[m] - self.config.tol
             self.best_loss[m] = min(self.best_loss[m], losses[m])
-            self.n_idle[m] = self.n_idle[m] + 1 if idle else 0
+            self.n_iter_no_improvement[m] = self.n_iter_no_improvement[m] + 1 if idle else 0
         if improved and self.best_values is not None and self.best_buffers is not None:
             index = torch.tensor(improved, device=self.device)
             self.best_values[index] = self.net.flat.values[index]
@@ -165,10 +165,10 @@ class _Training:
                 continue
             if config.learning_rate == "invscaling":
                 self.rates[m] = self.plans[m].learning_rate / (self.t[m] + 1) ** config.power_t
-            if self.n_idle[m] > config.n_iter_no_change:
+            if self.n_iter_no_improvement[m] > config.n_iter_no_change:
                 if config.learning_rate == "adaptive" and self.rates[m] > _SMALLEST_RATE:
                     self.rates[m] /= 5
-                    self.n_idle[m] = 0
+                    self.n_iter_no_improvement[m] = 0
                 else:
                     ended[m] = "no_improvement"
             if stop:
@@ -202,7 +202,7 @@ class _Training:
                 learning_rate=rates,
                 best_loss=self.best_loss[m],
                 best_score=self.best_score[m],
-                n_idle=self.n_idle[m],
+                n_iter_no_improvement=self.n_iter_no_improvement[m],
                 next_learning_rate=self.rates[m],
                 train_metric=metrics,
             )
@@ -216,7 +216,8 @@ class _Training:
             self.batches.select(keep)
         if self.scorer is not None:
             self.scorer.select(keep)
-        for name in ("plans", "alive", "n_rows", "rates", "t", "best_loss", "best_score", "n_idle"):
+        of_members = ("plans", "alive", "n_rows", "rates", "t", "best_loss", "best_score")
+        for name in (*of_members, "n_iter_no_improvement"):
             values = getattr(self, name)
             setattr(self, name, [values[k] for k in keep])
         if self.best_values is not None and self.best_buffers is not None:

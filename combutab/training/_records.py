@@ -134,7 +134,7 @@ class MemberStart:
     t: int
     optimizer: dict[str, Tensor] | None = None
     best_loss: float = np.inf
-    n_idle: int = 0
+    n_iter_no_improvement: int = 0
     learning_rate: float | None = None  # where the schedule stood; None starts it anew
 
 
@@ -172,6 +172,6 @@ class MemberResult:
     learning_rate: list[float]
     best_loss: float
     best_score: float
-    n_idle: int
+    n_iter_no_improvement: int
     next_learning_rate: float | None = None  # of an epoch to come
     train_metric: list[float] = field(default_factory=list)  # empty unless tracked

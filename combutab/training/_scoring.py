@@ -24,7 +24,7 @@ class Scorer:
         weight = torch.zeros(table.shape, dtype=dtype, device=device)
         for m, plan in enumerate(plans):
             if plan.val_rows is not None:
-                table[m] = plan.val_rows[0].to(device)  # filling, of weight 0
+                table[m] = plan.val_rows[0].to(device)  # padding, of weight 0
                 table[m, : lengths[m]] = plan.val_rows.to(device)
                 weight[m, : lengths[m]] = 1.0
         self.table = table

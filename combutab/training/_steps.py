@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from combutab.training._batches import Filling
+from combutab.training._batches import Padding
 from combutab.training._compiled import CompiledGradients
 from combutab.training._losses import Loss
 from combutab.training._optimizers import RowOptimizer, clip_gradients
@@ -23,7 +23,7 @@ class StepInputs:
     index: Tensor  # (M, b) int64, rows of the data
     keys: Tensor | None  # (M,) int64, of the dropout masks
     rates: Sequence[float]  # a member's each
-    filling: Filling
+    padding: Padding
 
 
 class Objective:
@@ -132,8 +132,8 @@ class TrainingStep:
             self._compiled.reset()
 
     def gather(self, data: Rows, inputs: StepInputs) -> Rows:
-        """The step's rows (M, b, ...), and their weights (M, b), 0 for filling, or None."""
-        index, valid = inputs.index, inputs.filling.valid
+        """The step's rows (M, b, ...), and their weights (M, b), 0 for padding, or None."""
+        index, valid = inputs.index, inputs.padding.valid
         flat = index.reshape(-1)
         weight = None if data.weight is None else data.weight[index]
         if valid is not None:
@@ -154,9 +154,9 @@ class TrainingStep:
         return torch.index_select(table, 0, index, out=memory[:n])
 
     def __call__(self, batch: Rows, inputs: StepInputs) -> None:
-        config, filling = self.config, inputs.filling
+        config, padding = self.config, inputs.padding
         objective = None
-        if self._compiled is not None and filling.valid is None:
+        if self._compiled is not None and padding.valid is None:
             keys = inputs.keys
             positions = None if keys is None else self.masks.positions(batch.dense.shape[1])
             objective = self._compiled(
@@ -168,12 +168,12 @@ class TrainingStep:
                 masks = self.masks.draw(inputs.keys, batch.dense.shape[1])
             objective = self._objective(batch.y, batch.weight)
             self.net.gradients(
-                batch.dense, objective, batch.codes, masks, filling.valid, self._context
+                batch.dense, objective, batch.codes, masks, padding.valid, self._context
             )
         self._add_l2(objective.mass)
         if config.max_grad_norm is not None:
             clip_gradients(self.grads, config.max_grad_norm)
-        self.optimizer.step(self.values, self.grads, filling.rows, inputs.rates, self.decays)
+        self.optimizer.step(self.values, self.grads, padding.rows, inputs.rates, self.decays)
         self._add_up(objective)
 
     def _objective(self, y: Tensor, weight: Tensor | None) -> Objective:

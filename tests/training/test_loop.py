@@ -320,7 +320,9 @@ def test_going_on_is_the_same_as_not_stopping():
     member = Member(0, "prelu", 0.2)
     (whole,) = train([member], [plan(0)], config)
     (half,) = train([member], [plan(0)], replace(config, max_epochs=3))
-    start = MemberStart(half.epochs, half.t, half.optimizer, half.best_loss, half.n_idle)
+    start = MemberStart(
+        half.epochs, half.t, half.optimizer, half.best_loss, half.n_iter_no_improvement
+    )
     net = StackedMLP(MLPSpec(5, (16, 16), 1), [member], dtype=torch.float64)
     net.load_member(0, half.state)
     plans = [replace(plan(0), start=start)]

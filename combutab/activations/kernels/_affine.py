@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from combutab.activations.kernels._kernel import Gradients, Kernel, Room, Vectors, sum_to
+from combutab.activations.kernels._kernel import Gradients, Kernel, Maybe, Room, Vectors, sum_to
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,7 @@ class Affine(Kernel):
         return torch.addcmul(shift, z, scale, out=out)
 
     def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         assert x is not None
         gamma, beta, scale, shift, *own = vectors

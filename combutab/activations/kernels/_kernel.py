@@ -23,7 +23,8 @@ _aten = torch.ops.aten
 HALF = (torch.float16, torch.bfloat16)
 
 Vectors = Sequence[Tensor]  # what a kernel is given beside x: per unit, they broadcast against x
-Gradients = Sequence[Tensor | None]  # by the vectors, of their shapes
+Maybe = Tensor | None
+Gradients = Sequence[Maybe]  # by the vectors, of their shapes
 
 
 class Room:
@@ -103,13 +104,7 @@ class Kernel:
         raise NotImplementedError
 
     def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         """The gradients by x and by the vectors, given that by y; ``out`` may be ``grad``.
 
@@ -128,13 +123,7 @@ class Pointwise(Kernel):
         raise NotImplementedError
 
     def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         kept = cast(Tensor, x if self.keeps_input else y)  # None where neither is needed
         return self.times_slope(kept, grad, room, out), ()

@@ -8,9 +8,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from combutab.activations.kernels._kernel import Gradients, Kernel, Room, Vectors
+from combutab.activations.kernels._kernel import Gradients, Kernel, Maybe, Room, Vectors
 
-Maybe = TypeVar("Maybe", Tensor, Tensor | None)
+T = TypeVar("T", Tensor, Tensor | None)
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,7 @@ class Slices(Kernel):
         return torch.cat(pieces, -1) if out is None else out
 
     def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         given = iter(vectors)
         pieces: list[Tensor] = []
@@ -69,7 +63,7 @@ class Slices(Kernel):
         return torch.cat(pieces, -1) if out is None else out, grads
 
 
-def _narrow(x: Maybe, start: int, length: int) -> Maybe:
+def _narrow(x: T, start: int, length: int) -> T:
     return None if x is None else x.narrow(-1, start, length)
 
 
@@ -104,13 +98,7 @@ class Scattered(Kernel):
         return y
 
     def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         given = iter(vectors[1:])
         grads: list[Tensor | None] = [None]

@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from combutab.activations.kernels._kernel import Gradients, Kernel, Room, Vectors
+from combutab.activations.kernels._kernel import Gradients, Kernel, Maybe, Room, Vectors
 
 _EXACT = ("none", "ieee")
 
@@ -95,13 +95,7 @@ class Standardize(Kernel):
         return n.reshape(x.shape) if out is None else out
 
     def backward(
-        self,
-        x: Tensor | None,
-        y: Tensor | None,
-        grad: Tensor,
-        vectors: Vectors,
-        room: Room,
-        out: Tensor | None = None,
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         assert y is not None
         y_g, grad_g = self._grouped(y), self._grouped(grad)

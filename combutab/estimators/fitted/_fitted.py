@@ -16,7 +16,7 @@ from torch import Tensor
 from combutab._device import Precision, mind_forks, resolve_device
 from combutab._fields import Field
 from combutab.estimators._parameters import Parameters
-from combutab.estimators.fitted._lazy import LazyNetwork
+from combutab.estimators.fitted._outcome import LazyNetwork
 from combutab.estimators.fitted._saving import load_estimator, save_estimator
 from combutab.estimators.fitting import FitHandout, TrainedFit
 from combutab.nn import ActivationSpec, Member, MLPSpec, NetworkSpec, TableNetwork

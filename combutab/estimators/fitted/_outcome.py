@@ -1,4 +1,4 @@
-"""From what training found to a fitted estimator's attributes."""
+"""Attributes of a fitted estimator, from what training found."""
 
 from __future__ import annotations
 
@@ -11,9 +11,19 @@ import pandas as pd
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from combutab.estimators.fitted._lazy import LazyNetwork
 from combutab.estimators.fitting import Job
+from combutab.nn import TableNetwork
 from combutab.training import MemberResult
+
+
+class LazyNetwork:
+    """Holds the network that predicts; a copy or a pickle of it is empty, to be built anew."""
+
+    def __init__(self) -> None:
+        self.network: TableNetwork | None = None
+
+    def __reduce__(self) -> tuple[type[LazyNetwork], tuple[()]]:
+        return LazyNetwork, ()
 
 
 def learned(
@@ -45,7 +55,7 @@ def learned(
                 "epochs": r.epochs,
                 "t": r.t,
                 "best_loss": r.best_loss,
-                "n_idle": r.n_idle,
+                "n_idle": r.n_iter_no_improvement,
                 "learning_rate": r.next_learning_rate,
                 "optimizer": {n: v.numpy() for n, v in r.optimizer.items()},
             }

@@ -25,13 +25,13 @@ from combutab._model_files import (
     write_model,
 )
 from combutab._safe_files import reading
-from combutab.estimators.fitted._lazy import LazyNetwork
 from combutab.estimators.fitted._loaded import (
     COLUMN,
     PROGRESS,
     check_agreement,
     check_fitted_fields,
 )
+from combutab.estimators.fitted._outcome import LazyNetwork
 from combutab.nn import NetworkSpec
 from combutab.preprocessing import TableEncoder
 

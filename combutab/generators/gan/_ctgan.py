@@ -159,7 +159,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         "log_frequency": ["boolean"],
         "pac": [COUNT],
     }
-    _twice = True
+    _needs_second_derivative = True
     _member_rates = {"generator_lr", "discriminator_lr", "generator_decay", "discriminator_decay"}
     # the generator has a weight for each pair of a category asked for and one made
     _of_many_categories = ", or use TVAE, whose networks grow with the categories alone"

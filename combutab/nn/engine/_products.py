@@ -48,7 +48,7 @@ def _is_zen_5_or_later() -> bool:
 
 @functools.cache
 def _by_one_dnn() -> bool:
-    """Tell whether oneDNN multiplies large matrices here, as torch does in code that it compiles."""
+    """Tell whether oneDNN multiplies large matrices here, as torch has it in compiled code."""
     wanted = os.environ.get("COMBUTAB_MATMUL", "")
     if wanted not in ("", "torch", "onednn"):
         raise ValueError(f"COMBUTAB_MATMUL must be 'torch' or 'onednn', got {wanted!r}")
