@@ -201,22 +201,3 @@ def random_permutations(
         draws.numpy().sort(axis=1)
     draws.bitwise_and_(low)
     return draws if past is None else torch.where(past, places, draws)
-
-
-def seed_from(random_state: object) -> int:
-    """Turn scikit-learn's ``random_state`` into a 64-bit key; global state is neither read nor set.
-
-    ``None`` takes fresh entropy, an int is the seed itself, a ``RandomState`` or ``Generator``
-    is drawn from (so that it advances, as in scikit-learn).
-    """
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(0, 2**31 - 1))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(0, 2**63 - 1))
-    if isinstance(random_state, int | np.integer):
-        return int(random_state) & _MASK
-    raise ValueError(
-        f"random_state must be None, an int, a numpy RandomState or Generator, got {random_state!r}"
-    )

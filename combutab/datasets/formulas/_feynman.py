@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from combutab._random_state import RandomState, as_generator
 from combutab._whole_files import whole_file
 from combutab.datasets._files import TableError, read_table
-from combutab.datasets._generator import RandomState, as_generator
 from combutab.datasets._nearest import nearest
 from combutab.datasets.formulas._expressions import check_formula, evaluate
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from combutab._random import Purpose, derive
+from combutab._random_state import seed_from
 from combutab.evaluation.robustness._columns import (
     Column,
     Kind,
@@ -22,7 +23,6 @@ from combutab.evaluation.robustness._columns import (
     with_values,
     without,
 )
-from combutab.evaluation.synthetic.efficacy import seed_of
 
 SEVERITIES = (1, 2, 3, 4, 5)
 OwnCorruption = Callable[[pd.DataFrame, int, np.random.Generator], pd.DataFrame]
@@ -252,7 +252,7 @@ class Corrupter:
         self, reference: pd.DataFrame, categorical: Iterable[Hashable], random_state: Any
     ) -> None:
         self.columns = read_columns(reference, categorical)
-        self.seed = seed_of(random_state)
+        self.seed = seed_from(random_state)
 
     def acted_on(self, corruption: Corruption) -> list[Any]:
         """Names of the columns that a corruption can act on."""
