@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ import pandas as pd
 
 from combutab._random import Purpose, derive
 from combutab._random_state import seed_from
+from combutab._suggestions import did_you_mean
 from combutab.evaluation.robustness._columns import (
     Column,
     Kind,
@@ -322,11 +322,10 @@ def read_corruptions(
 
 def _named(name: str, corrupter: Corrupter) -> Corruption:
     if name not in CORRUPTIONS:
-        near = difflib.get_close_matches(name, CORRUPTIONS, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        hint = did_you_mean(name, CORRUPTIONS, n=1)
         raise ValueError(
-            f"unknown corruption {name!r}{hint}; known: {', '.join(CORRUPTIONS)}, or a function "
-            "(table, severity, generator) -> table"
+            f"unknown corruption {name!r}{f' ({hint})' if hint else ''}; known: "
+            f"{', '.join(CORRUPTIONS)}, or a function (table, severity, generator) -> table"
         )
     corruption = CORRUPTIONS[name]
     if not corrupter.acted_on(corruption):
