@@ -29,7 +29,7 @@ _PURPOSES = 1 << 63  # from here on a datum is a purpose; below, a position
 
 @unique
 class Purpose(IntEnum):
-    """What a stream of random numbers is for; in brackets the positions that it has.
+    """Name the use of a stream of random numbers; in brackets the positions that it has.
 
     Numbers are not used again: results of a ``random_state`` follow from them.
     """
@@ -138,7 +138,7 @@ def counters(n: int, device: torch.device | str = "cpu", first: int = 0) -> Tens
 
 
 def random_int64_(keys: Keys, positions: Tensor, out: Tensor, scratch: Tensor) -> Tensor:
-    """As ``random_int64``, in memory given: ``positions`` (n,), ``out`` and ``scratch`` (M, n)."""
+    """Draw as ``random_int64``, into ``out`` (M, n), with ``positions`` (n,) and ``scratch`` (M, n)."""
     if not isinstance(keys, Tensor):
         keys = starts(np.array([k & _MASK for k in keys], dtype=np.uint64), out.device)
     torch.add(positions, keys.unsqueeze(1), out=out)

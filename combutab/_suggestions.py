@@ -1,4 +1,4 @@
-"""What an error says of a name that is not known: those that it may stand for."""
+"""Suggestions in errors: the known names that an unknown one may stand for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def did_you_mean(name: object, known: Iterable[object], n: int = 3) -> str:
     texts: dict[str, list[str]] = {}
     for each in known:
         texts.setdefault(str(each).casefold(), []).append(repr(each))
-    near = difflib.get_close_matches(str(name).casefold(), texts, n=n, cutoff=0.5)
+    near = difflib.get_close_matches(str(name).casefold(), texts, n=n, cutoff=0.6)
     found = [text for match in near for text in texts[match]][:n]
     return f"did you mean {' or '.join(found)}?" if found else ""
 
