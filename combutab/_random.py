@@ -138,7 +138,10 @@ def counters(n: int, device: torch.device | str = "cpu", first: int = 0) -> Tens
 
 
 def random_int64_(keys: Keys, positions: Tensor, out: Tensor, scratch: Tensor) -> Tensor:
-    """Draw as ``random_int64``, into ``out`` (M, n), with ``positions`` (n,) and ``scratch`` (M, n)."""
+    """Draw as ``random_int64``, into memory that is given.
+
+    ``positions`` has shape (n,), ``out`` and ``scratch`` (M, n).
+    """
     if not isinstance(keys, Tensor):
         keys = starts(np.array([k & _MASK for k in keys], dtype=np.uint64), out.device)
     torch.add(positions, keys.unsqueeze(1), out=out)
