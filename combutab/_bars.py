@@ -32,7 +32,7 @@ class TimeLeft:
         self._steps = [(0.0, done)]
 
     def update(self, done: float, seconds: float) -> None:
-        """Show what is done by now, after so many seconds."""
+        """Note how much is done by now, and the seconds since the start."""
         if done > self._steps[-1][1]:
             self._steps.append((seconds, done))
 

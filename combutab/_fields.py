@@ -12,7 +12,7 @@ _LARGEST = 2**31 - 1  # of counts and sizes
 
 @dataclass(frozen=True)
 class Field:
-    """What a value must be, in words, and the test of it."""
+    """Describe what a value must be, in words, and test it."""
 
     says: str
     holds: Callable[[Any], bool]

@@ -89,7 +89,7 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device = "auto") -
 
 
 def model_header(model: Any) -> dict[str, Any]:
-    """What every model's file says of it: its class, and its parameters."""
+    """Make the header of a model's file: format, version, class and parameters."""
     return {
         "format": _FORMAT,
         "version": __version__,
@@ -288,7 +288,7 @@ def _is_ours(value: Any) -> bool:
 
 
 def decode(value: Any) -> Any:
-    """What ``encode`` was given.
+    """Invert ``encode``.
 
     Raises
     ------

@@ -29,7 +29,7 @@ _PURPOSES = 1 << 63  # from here on a datum is a purpose; below, a position
 
 @unique
 class Purpose(IntEnum):
-    """What a stream of random numbers is for; in brackets the positions that it has.
+    """Name the use of a stream of random numbers; in brackets the positions that it has.
 
     Numbers are not used again: results of a ``random_state`` follow from them.
     """
@@ -138,7 +138,10 @@ def counters(n: int, device: torch.device | str = "cpu", first: int = 0) -> Tens
 
 
 def random_int64_(keys: Keys, positions: Tensor, out: Tensor, scratch: Tensor) -> Tensor:
-    """As ``random_int64``, in memory given: ``positions`` (n,), ``out`` and ``scratch`` (M, n)."""
+    """Draw as ``random_int64``, into memory that is given.
+
+    ``positions`` has shape (n,), ``out`` and ``scratch`` (M, n).
+    """
     if not isinstance(keys, Tensor):
         keys = starts(np.array([k & _MASK for k in keys], dtype=np.uint64), out.device)
     torch.add(positions, keys.unsqueeze(1), out=out)
@@ -201,22 +204,3 @@ def random_permutations(
         draws.numpy().sort(axis=1)
     draws.bitwise_and_(low)
     return draws if past is None else torch.where(past, places, draws)
-
-
-def seed_from(random_state: object) -> int:
-    """Turn scikit-learn's ``random_state`` into a 64-bit key; global state is neither read nor set.
-
-    ``None`` takes fresh entropy, an int is the seed itself, a ``RandomState`` or ``Generator``
-    is drawn from (so that it advances, as in scikit-learn).
-    """
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(0, 2**31 - 1))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(0, 2**63 - 1))
-    if isinstance(random_state, int | np.integer):
-        return int(random_state) & _MASK
-    raise ValueError(
-        f"random_state must be None, an int, a numpy RandomState or Generator, got {random_state!r}"
-    )

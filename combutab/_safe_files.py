@@ -210,7 +210,7 @@ def _bytes(array: np.ndarray) -> Any:
 
 
 def _digest(text: str, tensors: Mapping[str, np.ndarray]) -> str:
-    """Of a header and arrays, whichever way a file has them."""
+    """Return the SHA-256 of a header and arrays, whichever way a file stores them."""
     digest = hashlib.sha256(json.dumps(text).encode())
     for name in sorted(tensors):
         array = tensors[name]

@@ -15,7 +15,7 @@ PACKAGE = Path(combutab.__file__).parent
 ROOT = Path(__file__).parents[1]
 
 # Every arrow that may be drawn, from a module or package directly below combutab to the others.
-_BASE = {"_random", "_device"}
+_BASE = {"_random", "_random_state", "_suggestions", "_device"}
 _NETS = {
     "activations",
     "constructions",
@@ -32,6 +32,8 @@ _NETS = {
 ALLOWED = {
     "_version": set(),
     "_random": set(),
+    "_random_state": set(),
+    "_suggestions": set(),
     "_device": set(),
     "_seeded_draws": set(),
     "_interrupts": set(),
@@ -39,14 +41,14 @@ ALLOWED = {
     "_safe_files": set(),
     "_fields": set(),
     "_bars": set(),
-    "activations": set(),
-    "datasets": {"_whole_files", "_bars"},
+    "activations": {"_suggestions"},
+    "datasets": {"_random_state", "_suggestions", "_whole_files"},
     "constructions": {"activations", "datasets"},  # formulas are parsed there
     "_model_files": {
         *("activations", "constructions"),
         *("_whole_files", "_safe_files", "_fields", "_version"),
     },
-    "preprocessing": {"_fields"},
+    "preprocessing": {"_random_state", "_suggestions", "_fields"},
     "nn": {"activations", "_fields", "_seeded_draws", *_BASE},
     "training": {"_bars", "_interrupts", *_BASE},
     "estimators": _NETS,

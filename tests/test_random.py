@@ -19,9 +19,9 @@ from combutab._random import (
     random_int64,
     random_permutations,
     random_uniform,
-    seed_from,
     starts,
 )
+from combutab._random_state import seed_from
 
 MASK = (1 << 64) - 1
 
@@ -153,12 +153,16 @@ def test_permutations_are_uniform():
 
 def test_seed_from():
     assert seed_from(5) == seed_from(np.int64(5)) == 5
+    before = np.random.get_state()[1].copy()
     assert seed_from(None) != seed_from(None)
+    assert (np.random.get_state()[1] == before).all()
     state = np.random.RandomState(0)
     assert seed_from(state) != seed_from(state)  # it advances, as in scikit-learn
     assert seed_from(np.random.default_rng(1)) == seed_from(np.random.default_rng(1))
-    with pytest.raises(ValueError, match=r"random_state must be .* got 'x'"):
-        seed_from("x")
+    assert seed_from(2**64 - 1) == MASK
+    for wrong in ("x", -1, 2**64, 0.5):
+        with pytest.raises(ValueError, match=rf"random_state must be .* got {wrong!r}"):
+            seed_from(wrong)
 
 
 @pytest.mark.gpu

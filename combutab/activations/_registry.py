@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from functools import partial
 
 from torch import nn
 
+from combutab._suggestions import did_you_mean
 from combutab.activations._combu import CombU
 from combutab.activations._layeract import LAHardSiLU, LASiLU
 from combutab.activations._parallel_norm import PLN, PLS
@@ -46,11 +46,10 @@ def _named(name: str) -> Factory:
         return ACTIVATIONS[name]
     if match := re.fullmatch(r"(pln|pls)-(\d+)", name):
         return partial(_SIZED[match[1]], norm_size=int(match[2]))
-    near = difflib.get_close_matches(name.lower(), ACTIVATIONS, n=1, cutoff=0.5)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    hint = did_you_mean(name, ACTIVATIONS, n=1)
     raise ValueError(
-        f"unknown activation {name!r}{hint}; known: {', '.join(ACTIVATIONS)}, pln-N, pls-N, "
-        "or any callable width -> nn.Module"
+        f"unknown activation {name!r}{f' ({hint})' if hint else ''}; known: "
+        f"{', '.join(ACTIVATIONS)}, pln-N, pls-N, or any callable width -> nn.Module"
     )
 
 

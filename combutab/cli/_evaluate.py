@@ -13,6 +13,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from combutab._suggestions import no_column
 from combutab.cli._console import (
     UserError,
     interruptible,
@@ -25,7 +26,7 @@ from combutab.cli._console import (
 from combutab.cli.synth._kept import read_frequency
 from combutab.cli.synth._made import read_made
 from combutab.cli.tables._forms import Forms, read_file
-from combutab.cli.tables._names import find_columns, instead
+from combutab.cli.tables._names import find_columns
 from combutab.cli.tables._outputs import cannot_write, check_file
 from combutab.cli.tables._reading import Reading, tell_of_odd_columns
 
@@ -103,7 +104,7 @@ def find_target(text: str, columns: Iterable[Any]) -> Any:
     """
     by_text = {str(column): column for column in columns}
     if text not in by_text:
-        raise UserError(f"--target: there is no column {text!r}; {instead(text, by_text)}")
+        raise UserError(f"--target: {no_column(text, by_text)}")
     return by_text[text]
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from combutab._suggestions import no_column
 from combutab.datasets._excel import ENDINGS, read_excel
-from combutab.datasets._nearest import nearest
 
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 _EXTENSIONS = (*_SEPARATORS, ".parquet", *ENDINGS)
@@ -124,9 +124,7 @@ def split_target(table: pd.DataFrame, target: Hashable) -> tuple[pd.DataFrame, p
     """
     _refuse_repeated_names("the table", [str(name) for name in table.columns])
     if target not in table.columns:
-        near = nearest(target, table.columns)
-        hint = "did you mean " + " or ".join(map(repr, near)) if near else _some_columns(table)
-        raise TableError(f"there is no column {target!r}; {hint}")
+        raise TableError(no_column(target, table.columns))
     if len(table) < 2:
         raise TableError(f"the table has {len(table)} row(s); at least 2 are needed")
     if len(table.columns) < 2:
@@ -271,12 +269,6 @@ def _refuse_rows(target: Hashable, what: str, bad: np.ndarray) -> None:
             f"the target {target!r} has {int(bad.sum())} {what} value(s), the first in data row "
             f"{int(bad.argmax()) + 1}; drop these rows or fill them in"
         )
-
-
-def _some_columns(table: pd.DataFrame, n: int = 8) -> str:
-    names = [repr(name) for name in table.columns[:n]]
-    more = len(table.columns) - n
-    return f"the columns are {', '.join(names)}" + (f" and {more} more" if more > 0 else "")
 
 
 def _read_excel(path: Path) -> pd.DataFrame:

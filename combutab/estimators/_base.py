@@ -15,7 +15,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 
 from combutab._device import Precision, mind_forks, resolve_device
-from combutab._random import Purpose, derive, seed_from
+from combutab._random import Purpose, derive
+from combutab._random_state import seed_from
 from combutab.estimators.fitted import Fitted, learned, warn_unfinished
 from combutab.estimators.fitting import (
     Job,

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from combutab._device import resolve_device
-from combutab._random import seed_from
+from combutab._random_state import seed_from
 from combutab.generators._constraints import check_tries
 from combutab.generators._contract import Generator
 from combutab.generators._errors import fall_short

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from combutab._device import Precision, mind_forks, resolve_device
 from combutab._model_files import loadable_classes
-from combutab._random import Purpose, derive, seed_from
+from combutab._random import Purpose, derive
+from combutab._random_state import seed_from
 from combutab.generators._records import (
     GeneratorPlan,
     NetworkT,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import inspect
 from functools import partial
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from torch import nn
@@ -12,7 +12,6 @@ from torch import nn
 from combutab.activations import make_activation
 from combutab.nn import ActivationSpec, check_activation
 
-_REPLACED = (nn.ReLU, nn.LeakyReLU)
 _WIDTH = 256  # that the activation is tried at
 
 
@@ -93,29 +92,31 @@ def patch_ctgan(model_or_class: Any, activation: ActivationSpec = "combu") -> An
 
 
 def _patched_class(cls: Any, activation: ActivationSpec) -> Any:
-    """A subclass that builds its networks with the activation."""
+    """Derive a class that builds its networks with the activation."""
+    from ctgan.synthesizers.base import random_state
+
     # a subclass's own fit comes before ours, which comes before the package's
     owner = next(c for c in cls.__mro__ if "fit" in vars(c) and c.__module__.startswith("ctgan."))
-    if not _networks(owner.fit):
+    fit = inspect.getclosurevars(owner.fit).nonlocals.get("function", owner.fit)  # undecorated
+    builders = {
+        name: partial(_build, value, activation)
+        for name, value in fit.__globals__.items()
+        if isinstance(value, type)
+        and issubclass(value, nn.Module)
+        and value.__module__ == fit.__module__
+    }
+    if not builders:
         raise RuntimeError(
             f"{owner.__name__}.fit of this version of ctgan builds no networks of its own module; "
             "patch_ctgan knows version 0.12"
         )
-
-    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
-        builders = {
-            name: partial(_build, network, activation)
-            for name, network in _networks(owner.fit).items()
-        }
-        return _rebound(owner.fit, builders)(self, *args, **kwargs)
-
-    def __reduce__(self: Any) -> tuple[Any, ...]:
-        return _restore, (cls, activation), self.__getstate__()
-
-    fit.__doc__ = owner.fit.__doc__
+    # The same code with other networks: nobody else's change, not for a while, in no thread.
+    names = {**fit.__globals__, **builders}
+    rebound = FunctionType(fit.__code__, names, fit.__name__, fit.__defaults__, fit.__closure__)
+    rebound.__kwdefaults__ = fit.__kwdefaults__
     namespace = {
-        "fit": fit,
-        "__reduce__": __reduce__,
+        "fit": random_state(rebound),
+        "__reduce__": lambda self: (_restore, (cls, activation), self.__getstate__()),
         "__module__": __name__,
         "__doc__": f"{owner.__name__} of ctgan with {activation!r} at every hidden layer.",
         "_unpatched": cls,
@@ -125,65 +126,20 @@ def _patched_class(cls: Any, activation: ActivationSpec) -> Any:
 
 
 def _restore(cls: Any, activation: ActivationSpec) -> Any:
-    """An empty model, for pickle."""
+    """Make an empty model, for pickle."""
     patched = _patched_class(cls, activation)
     return patched.__new__(patched)
 
 
-def _chain(function: FunctionType) -> Iterator[FunctionType]:
-    """A function and those that it wraps."""
-    yield function
-    for cell in function.__closure__ or ():
-        if isinstance(cell.cell_contents, FunctionType):
-            yield from _chain(cell.cell_contents)
-
-
-def _networks(function: FunctionType) -> dict[str, type[nn.Module]]:
-    """The networks of its own module that a function names, or one that it wraps."""
-    return {
-        name: value
-        for each in _chain(function)
-        for name in each.__code__.co_names
-        if isinstance(value := each.__globals__.get(name), type)
-        and issubclass(value, nn.Module)
-        and value.__module__ == each.__module__
-    }
-
-
-def _rebound(function: FunctionType, names: dict[str, Any]) -> FunctionType:
-    """The same function, and what it wraps, for which some global names mean something else.
-
-    Nothing that others see changes, neither for a while nor in another thread.
-    """
-    cells = [
-        CellType(_rebound(cell.cell_contents, names))
-        if isinstance(cell.cell_contents, FunctionType)
-        else cell
-        for cell in function.__closure__ or ()
-    ]
-    rebound = FunctionType(
-        function.__code__,
-        {**function.__globals__, **names},
-        function.__name__,
-        function.__defaults__,
-        tuple(cells) or None,
-    )
-    rebound.__kwdefaults__ = function.__kwdefaults__
-    return rebound
-
-
 def _build(
-    network: Callable[..., nn.Module], activation: ActivationSpec, *args: Any, **kwargs: Any
+    network: type[nn.Module], activation: ActivationSpec, *args: Any, **kwargs: Any
 ) -> nn.Module:
-    """A network with its activations replaced."""
+    """Build a network, then replace its activations."""
     built = network(*args, **kwargs)
     for parent in list(built.modules()):
-        width = None
         for name, child in parent.named_children():
             if isinstance(child, nn.Linear):
                 width = child.out_features
-            elif isinstance(child, _REPLACED):
-                if width is None:
-                    raise RuntimeError(f"the width of {name} in {built} is not known")
+            elif isinstance(child, nn.ReLU | nn.LeakyReLU):
                 setattr(parent, name, make_activation(activation, width))
     return built

@@ -215,7 +215,7 @@ def test_split_target_takes_one_column_out():
     ("table", "target", "says"),
     [
         (TABLE, "price", "there is no column 'price'; did you mean 'Price'"),
-        (TABLE, "zzz", "the columns are 'area', 'Price', 'kind'"),
+        (TABLE, "zzz", "there are 'area', 'Price', 'kind'"),
         (pd.DataFrame(np.ones((2, 11))), "y", "and 3 more"),
         (TABLE.iloc[:1], "Price", r"has 1 row\(s\); at least 2"),
         (TABLE.iloc[:0], "Price", r"has 0 row\(s\)"),

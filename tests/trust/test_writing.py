@@ -430,7 +430,6 @@ TO_A_PLACE = {  # that whole_file or whole_files gave, by who writes to it
     "combutab/_safe_files.py": 1,
     "combutab/cli/_compare.py": 4,
     "combutab/cli/tables/_forms.py": 2,  # what write_whole calls
-    "combutab/datasets/openml/_client.py": 1,
     "combutab/model_selection/comparison/_journal.py": 2,  # one is the journal
     "combutab/reports/_write.py": 1,
     "benchmarks/outputs.py": 4,

@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 from pandas.api import types
 
+from combutab._suggestions import known_instead, no_column
 from combutab.cli._console import UserError
 from combutab.cli.tables._forms import Forms
-from combutab.cli.tables._names import instead
 from combutab.preprocessing import IdentifierColumn, ModeEncoder
 
 _FORMS = "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH"
@@ -85,7 +85,7 @@ def _split(text: str, columns: Iterable[Any]) -> tuple[str, str]:
             if name in known:
                 return name, "=".join(parts[i:])
     name = parts[0].strip()
-    raise UserError(f"--condition {text!r}: there is no column {name!r}; {instead(name, known)}")
+    raise UserError(f"--condition {text!r}: {no_column(name, known)}")
 
 
 # ---- discrete columns --------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def _choose(name: str, text: str, values: list[Any], forms: Forms) -> list[Any]:
         chosen = [v for v in values if v is not None and _inside(v, low, high)]
         if chosen:
             return chosen
-        raise UserError(f"no value of {name!r} lies in {text}; {instead(text, by_text)}")
+        raise UserError(f"no value of {name!r} lies in {text}; {known_instead(text, by_text)}")
     chosen = []
     for part in text.split("|"):
         some = _look_up(part, by_text, parse, values) or _look_up(
@@ -112,7 +112,7 @@ def _choose(name: str, text: str, values: list[Any], forms: Forms) -> list[Any]:
         if not some:
             shown = [each for each in by_text if each]
             what = f"no value {part!r}" if part else "no missing values"
-            raise UserError(f"{name!r} has {what}; {instead(part, shown)}")
+            raise UserError(f"{name!r} has {what}; {known_instead(part, shown)}")
         chosen += some
     return list(dict.fromkeys(chosen))
 

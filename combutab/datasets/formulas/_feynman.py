@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from combutab._random_state import RandomState, as_generator
+from combutab._suggestions import did_you_mean
 from combutab._whole_files import whole_file
 from combutab.datasets._files import TableError, read_table
-from combutab.datasets._generator import RandomState, as_generator
-from combutab.datasets._nearest import nearest
 from combutab.datasets.formulas._expressions import check_formula, evaluate
 
 DATA_HOME_VARIABLE = "COMBUTAB_DATA"
@@ -196,9 +196,8 @@ def _find(name: str, data_home: str | PathLike[str] | None) -> _Equation:
     equations = {equation.name: equation for equation in _load(table, data_home)}
     found = equations.get(_ALIASES.get(name, name)) or equations.get(name)
     if found is None:
-        near = nearest(name, equations)
-        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-        raise ValueError(f"no AI Feynman equation {name!r}; {hint}list_feynman() names them all")
+        hint = f"{did_you_mean(name, equations)} list_feynman() names them all"
+        raise ValueError(f"no AI Feynman equation {name!r}; {hint.lstrip()}")
     return found
 
 

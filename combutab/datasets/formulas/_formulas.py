@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 from scipy.stats import rankdata
 
-from combutab.datasets._generator import RandomState, as_generator
+from combutab._random_state import RandomState, as_generator
 
 Floats = NDArray[np.float64]
 Columns = dict[str, np.ndarray]

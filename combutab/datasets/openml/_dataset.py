@@ -78,7 +78,8 @@ def load_openml(
         target in the last column; columns that hold anything but numbers are nominal, and a
         nominal target makes a classification task.
     offline : bool, default=False
-        Whether to look at local files and at the cache only.
+        Whether to look at local files and at the cache only. There a name without a version
+        stands for the oldest that the cache has.
 
     Returns
     -------
@@ -89,11 +90,9 @@ def load_openml(
     Raises
     ------
     ImportError
-        There is no local file, and the package openml (extra ``openml``) is not installed. It
-        keeps what it fetches in its cache, see ``openml.config.get_cache_directory()``.
+        There is no local file, and the package openml (extra ``openml``) is not installed.
     OSError
-        The set is not in the cache, and cannot be fetched or kept. Faults that may pass are
-        tried again up to three times, for at most half an hour; nothing half-fetched is kept.
+        The set is not in the cache, and cannot be fetched or kept.
     ValueError
         OpenML has no such set, it has no default target or is sparse, or a copy is not the set.
 
@@ -101,6 +100,13 @@ def load_openml(
     -----
     UserWarning
         A set of `list_openml` has other content than the copies that the studies used.
+
+    Notes
+    -----
+    The package openml fetches and keeps data sets by its own settings: ``openml.config`` has its
+    cache (``get_cache_directory()``), its tries (``set_retry_policy``) and its progress bar
+    (``show_progress``). Its cache is not for processes that fetch the same set at the same time:
+    load a set once before many of them do.
 
     Examples
     --------
@@ -132,13 +138,7 @@ def load_openml(
     if path is not None:
         dataset = _from_file(path, label, entry)
     else:
-        dataset = fetch(
-            name,
-            openml_id,
-            version,
-            offline=offline,
-            accept=lambda raw: _from_openml(raw, entry, version),
-        )
+        dataset = _from_openml(fetch(name, openml_id, version, offline=offline), entry, version)
     if entry is not None and content_checksum(dataset.X, dataset.y) != entry.checksum:
         warnings.warn(
             f"{entry.name} from {path or 'OpenML'} has other values, or its rows in another order, "

@@ -16,7 +16,7 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class Entry:
-    """What a copy of a registered data set is checked against."""
+    """Hold the facts that a copy of a registered data set is checked against."""
 
     name: str
     openml_id: int
@@ -26,7 +26,7 @@ class Entry:
     columns: tuple[str, ...]  # the features, in the order that X has them
     nominal: tuple[str, ...]
     n_rows: int
-    checksum: str  # of the content, see _openml_table.content_checksum
+    checksum: str  # of the content, see content_checksum
 
 
 _PHISHING = (

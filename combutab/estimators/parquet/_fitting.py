@@ -15,7 +15,8 @@ from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from combutab._device import mind_forks
-from combutab._random import Purpose, derive, seed_from
+from combutab._random import Purpose, derive
+from combutab._random_state import seed_from
 from combutab.estimators._base import BaseMLP
 from combutab.estimators.fitting import Prepared, train_streamed
 from combutab.estimators.parquet._memory import RowCosts, parse_bytes, plan_memory, rows_read

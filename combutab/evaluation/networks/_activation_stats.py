@@ -11,7 +11,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from combutab._random import Purpose, derive, seed_from
+from combutab._random import Purpose, derive
+from combutab._random_state import seed_from
 from combutab.evaluation.networks._layer_taps import (
     ACTIVATION_KINDS,
     Layers,

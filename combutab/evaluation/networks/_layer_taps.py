@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from combutab import activations
+from combutab._suggestions import known_instead
 from combutab.activations.kernels import observer
 from combutab.nn import StackedActivation, StackedNorm
 
@@ -177,11 +177,7 @@ def choose(
 
 def _known(name: Any, named: Mapping[str, nn.Module]) -> str:
     if name not in named:
-        near = difflib.get_close_matches(str(name), named, n=3, cutoff=0.0)
-        raise ValueError(
-            f"the network has no layer {name!r}; near it: {', '.join(map(repr, near))} "
-            "(named_modules() has all)"
-        )
+        raise ValueError(f"the network has no layer {name!r}; {known_instead(name, named)}")
     return name
 
 

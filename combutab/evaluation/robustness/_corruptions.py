@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from combutab._random import Purpose, derive
+from combutab._random_state import seed_from
+from combutab._suggestions import did_you_mean
 from combutab.evaluation.robustness._columns import (
     Column,
     Kind,
@@ -22,7 +23,6 @@ from combutab.evaluation.robustness._columns import (
     with_values,
     without,
 )
-from combutab.evaluation.synthetic.efficacy import seed_of
 
 SEVERITIES = (1, 2, 3, 4, 5)
 OwnCorruption = Callable[[pd.DataFrame, int, np.random.Generator], pd.DataFrame]
@@ -252,7 +252,7 @@ class Corrupter:
         self, reference: pd.DataFrame, categorical: Iterable[Hashable], random_state: Any
     ) -> None:
         self.columns = read_columns(reference, categorical)
-        self.seed = seed_of(random_state)
+        self.seed = seed_from(random_state)
 
     def acted_on(self, corruption: Corruption) -> list[Any]:
         """Names of the columns that a corruption can act on."""
@@ -322,11 +322,10 @@ def read_corruptions(
 
 def _named(name: str, corrupter: Corrupter) -> Corruption:
     if name not in CORRUPTIONS:
-        near = difflib.get_close_matches(name, CORRUPTIONS, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        hint = did_you_mean(name, CORRUPTIONS, n=1)
         raise ValueError(
-            f"unknown corruption {name!r}{hint}; known: {', '.join(CORRUPTIONS)}, or a function "
-            "(table, severity, generator) -> table"
+            f"unknown corruption {name!r}{f' ({hint})' if hint else ''}; known: "
+            f"{', '.join(CORRUPTIONS)}, or a function (table, severity, generator) -> table"
         )
     corruption = CORRUPTIONS[name]
     if not corrupter.acted_on(corruption):

@@ -1,6 +1,6 @@
 """Whether differences between models are more than chance: tests, ranks, intervals, sentences.
 
-Knows scores alone, and imports nothing else of combutab.
+Knows scores alone, and imports nothing of combutab but how a random_state is read.
 """
 
 from combutab.evaluation.stats._intervals import (

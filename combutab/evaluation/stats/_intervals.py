@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-RandomState = None | int | np.integer | np.random.RandomState | np.random.Generator
+from combutab._random_state import RandomState, as_generator
 
 
 class Interval(NamedTuple):
@@ -112,7 +112,7 @@ def bootstrap_interval(
     _check_confidence(confidence)
     if n_resamples < 1:
         raise ValueError(f"n_resamples must be at least 1, got {n_resamples}")
-    generator = _as_generator(random_state)
+    generator = as_generator(random_state)
     means = np.empty(n_resamples)
     rows = max(1, 1_000_000 // len(scores))  # about 8 MB of drawn indices at a time
     for start in range(0, n_resamples, rows):
@@ -158,9 +158,3 @@ def _student(scores: NDArray[np.float64], factor: float, confidence: float) -> I
 def _check_confidence(confidence: float) -> None:
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must be between 0 and 1, such as 0.95, got {confidence}")
-
-
-def _as_generator(random_state: RandomState) -> np.random.Generator:
-    if isinstance(random_state, np.random.RandomState):  # NumPy before 2.2 does not take it
-        return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
-    return np.random.default_rng(random_state)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from combutab.evaluation.stats._intervals import RandomState, bootstrap_interval
+from combutab._random_state import RandomState
+from combutab.evaluation.stats._intervals import bootstrap_interval
 from combutab.evaluation.stats._ranks import best_first, check_alpha, one_score_a_resample
 from combutab.evaluation.stats._significance import corrected_resampled_ttest, holm, wilcoxon
 

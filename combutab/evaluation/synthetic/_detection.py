@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from combutab._random_state import seed_from
 from combutab.evaluation.synthetic._alignment import align_tables
 from combutab.evaluation.synthetic.efficacy import (
     Learners,
@@ -18,7 +19,6 @@ from combutab.evaluation.synthetic.efficacy import (
     label_tables,
     make_learners,
     ordered,
-    seed_of,
     takes_tables,
     with_text_names,
 )
@@ -102,7 +102,7 @@ def detection(
             raise ValueError(
                 f"{label} has {len(table)} rows, too few for {n_splits} folds; lower n_splits"
             )
-    seed = seed_of(random_state)
+    seed = seed_from(random_state)
     models = make_learners(
         learners, "classification", n_rows=2 * len(aligned["real"]), random_state=seed
     )

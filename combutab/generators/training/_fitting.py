@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from combutab._device import Precision, mind_forks
-from combutab._random import Purpose, derive, random_permutations, seed_from
+from combutab._random import Purpose, derive, random_permutations
+from combutab._random_state import seed_from
 from combutab.generators._contract import Generator, Training, find_generators
 from combutab.generators._errors import data_error
 from combutab.generators._records import (

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from combutab._random_state import seed_from
 from combutab.preprocessing._categories import fewest_rows
 from combutab.preprocessing.modes._columns import (
     CategoryColumn,
@@ -162,7 +163,7 @@ class ModeEncoder(BaseEstimator):
         fitted: list[Column | None] = []
         samples: dict[int, Sample] = {}
         missing: dict[int, int] = {}
-        seed = _entropy(self.random_state)
+        seed = seed_from(self.random_state)
         for j, (column, format) in enumerate(zip(columns, formats, strict=True)):
             if j in made:
                 fitted.append(fit_identifiers(column, made[j], fewest))
@@ -218,7 +219,7 @@ class ModeEncoder(BaseEstimator):
         """
         check_is_fitted(self)
         columns = self.schema_.match(X)
-        seed = _entropy(self.random_state if random_state is None else random_state)
+        seed = seed_from(self.random_state if random_state is None else random_state)
         layout = self.layout_
         values = np.empty((len(columns[0]), layout.n_values), dtype=np.float32)
         codes = np.empty((len(columns[0]), len(layout.spans)), dtype=np.int32)
@@ -382,17 +383,6 @@ class ModeEncoder(BaseEstimator):
                 label = self.schema_.label(layout.spans[i].column)
                 raise ValueError(f"codes of span {i} ({label}) must lie in 0 to {size - 1}")
         return values, codes
-
-
-def _entropy(random_state: Any) -> int:
-    """A seed of any kind as an integer; None is a fresh one, never the global state's."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**63))
-    return int(random_state)
 
 
 def _generator(seed: int, purpose: Literal["fit", "encode"], name: Any) -> np.random.Generator:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
+from combutab._suggestions import no_column
 from combutab.preprocessing._columns import raise_complex
 from combutab.preprocessing._table import PolarsTable
 
@@ -54,7 +54,7 @@ class TableSchema:
         try:
             return position[name]
         except (KeyError, TypeError):
-            raise ValueError(unknown_names([name], self.keys)) from None
+            raise ValueError(no_column(name, self.keys)) from None
 
     def wide_enough(self, made: Collection[Any]) -> TableSchema:
         """The same for identifiers that are made, for which an array's text may be too short."""
@@ -165,7 +165,7 @@ def discrete_mask(
         position = {name: j for j, name in enumerate(schema.keys)}
         unknown = [name for name in chosen if name not in position]
         if unknown:
-            raise ValueError(f"{parameter}: " + unknown_names(unknown, schema.keys))
+            raise ValueError(f"{parameter}: {no_column(unknown[0], schema.keys)}")
         chosen = [position[name] for name in chosen]
     for j in chosen:
         if not isinstance(j, int | np.integer) or isinstance(j, bool):
@@ -180,28 +180,6 @@ def discrete_mask(
     mask = np.zeros(n_columns, dtype=bool)
     mask[np.asarray(chosen, dtype=np.intp)] = True
     return mask
-
-
-def unknown_names(unknown: Sequence[Any], known: Iterable[Any]) -> str:
-    """What an error says of names that the table lacks, with those that it may have meant.
-
-    Examples
-    --------
-    >>> unknown_names(["Age"], ["age", "sex"])
-    "there is no column 'Age'; did you mean 'age'?"
-    """
-    known = list(known)
-    folded = {str(name).casefold(): name for name in known}
-    near: list[Any] = []
-    for name in unknown:
-        near += difflib.get_close_matches(str(name).casefold(), folded, n=3, cutoff=0.5)
-    listed = ", ".join(repr(folded[each]) for each in dict.fromkeys(near))
-    shown = list(dict.fromkeys(map(repr, unknown)))
-    names = ", ".join(shown[:10]) + (", ..." if len(shown) > 10 else "")
-    some = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
-    return f"there is no column {names}; " + (
-        f"did you mean {listed}?" if near else f"there are {some}"
-    )
 
 
 def _array(X: Any) -> np.ndarray:

@@ -1,11 +1,9 @@
-"""load_openml through the real openml client, against a real server with faults."""
+"""load_openml through the openml package and its cache, whose server is stood in for."""
 
-import logging
 import os
-import subprocess
+import pickle
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +11,8 @@ import pandas as pd
 import pytest
 
 from combutab.datasets import TableError, load_openml
-from combutab.datasets.openml import _client as _openml_client
-from combutab.datasets.openml import _transport as _openml_transport
 from combutab.datasets.openml._registry import REGISTRY
-from tests.datasets.openml.openml_server import OpenMLServer, Table
+from tests.datasets.openml.fake_server import FakeServer, Table
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 COLUMNS = {
@@ -34,7 +30,7 @@ ROWS = [
 ]
 
 
-def made(openml_id=61, name="made", **more):
+def synthetic(openml_id=61, name="synthetic", **more):
     return Table(openml_id, name, COLUMNS, ROWS, **({"target": "kind"} | more))
 
 
@@ -50,29 +46,18 @@ def openml(tmp_path_factory):
 
 @pytest.fixture
 def server(openml, monkeypatch, tmp_path):
-    """A server with the made set, as the package's server, and an empty cache."""
-    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "COMBUTAB_DATA"):
+    """OpenML with the one set, and an empty cache."""
+    for variable in ("COMBUTAB_DATA", "OPENML_SKIP_PARQUET"):
         monkeypatch.delenv(variable, raising=False)
-    running = OpenMLServer(made())
     before = openml.config.get_config_as_dict()
-    monkeypatch.setattr(openml.config, "server", running.api)
     openml.config.set_root_cache_directory(tmp_path / "cache")
-    yield running
+    yield FakeServer(openml, monkeypatch, synthetic())
     openml.config.set_root_cache_directory(before["cachedir"])
-    running.close()
 
 
 @pytest.fixture
 def cache(openml, server):
     return Path(openml.config.get_cache_directory())
-
-
-@pytest.fixture(autouse=True)
-def sleeps(monkeypatch):
-    """The seconds of back-off, which are not slept."""
-    slept = []
-    monkeypatch.setattr(_openml_client, "_sleep", slept.append)
-    return slept
 
 
 def files_in(folder):
@@ -85,10 +70,10 @@ def assert_same(one, other):
     assert (one.task, one.categorical, one.name) == (other.task, other.categorical, other.name)
 
 
-def assert_made(data):
+def assert_right(data):
     """Against the cells above, written out."""
     assert (data.task, data.categorical) == ("classification", ("colour", "flag"))
-    assert (data.name, data.openml_id, data.source) == ("made", 61, "OpenML")
+    assert (data.name, data.openml_id, data.source) == ("synthetic", 61, "OpenML")
     np.testing.assert_array_equal(data.X["size"], [1.0, 2.0, np.nan, 4.5])
     assert data.X["colour"].astype(object).fillna("none").tolist() == [
         "red",
@@ -107,60 +92,67 @@ def assert_made(data):
 # --- what is fetched, and what the cache saves --------------------------------------------------
 
 
-def test_fetched_once(server, cache, sleeps):
+def test_fetched_once(server, cache):
     data = load_openml(61)
-    assert_made(data)
-    assert server.requests == [
-        "GET /api/v1/xml/data/61",
-        "GET /api/v1/xml/data/features/61",
-        "GET /data/v1/download/61/made.arff",
-        "GET /api/v1/xml/data/qualities/61",
-    ]
-    assert files_in(cache / "datasets") == [
-        "61/dataset.arff",
-        "61/description.xml",
-        "61/features.xml",
-        "61/qualities.xml",
-    ]
-    for again in (load_openml(61), load_openml("made", version=1), load_openml("61", offline=True)):
+    assert_right(data)
+    assert server.requests == [61]
+    for again in (load_openml(61), load_openml("61", offline=True)):
         assert_same(again, data)
-    assert len(server.requests) == 4
-    assert sleeps == []
-    assert sorted(path.name for path in cache.iterdir()) == ["combutab_names", "datasets"]
+    assert_same(load_openml("synthetic", version=1, offline=True), data)
+    assert server.requests == [61]
+    assert_same(load_openml("synthetic"), data)
+    assert server.requests == [61, "synthetic"]  # the server alone knows which is the oldest
+
+
+def test_a_cache_that_the_package_filled(openml, server):
+    server.get_dataset(61, force_refresh_cache=False, download_data=True)
+    assert_right(load_openml("synthetic", offline=True))
+    assert server.requests == [61]
 
 
 def test_parquet_and_arff_give_the_same(server, cache):
-    one = load_openml("made")
+    one = load_openml("synthetic")
     server.tables[61].parquet = True
     (cache / "datasets" / "61").rename(cache / "elsewhere")
-    server.requests.clear()
     assert_same(load_openml(61), one)
-    assert "GET /bucket/61/dataset_61.pq" in server.requests
-    assert not [path for path in server.requests if "arff" in path]
-    assert "61/dataset_61.pq" in files_in(cache / "datasets")
-    server.close()
-    assert_same(load_openml("made"), one)
+    files = files_in(cache / "datasets")
+    assert "61/dataset_61.pq" in files
+    assert "61/dataset.arff" not in files
+    assert_same(load_openml("synthetic", offline=True), one)
 
 
-def test_names_have_versions(server, sleeps):
+def test_an_arff_file_in_place_of_parquet_needs_no_server(server, cache, monkeypatch):
+    load_openml(61)
+    server.tables[61].parquet = True  # as where the package could not get that file
+    (cache / "datasets/61/description.xml").write_text(server.tables[61].as_description())
+    server.fault = AssertionError("asked")
+    for before in (None, "false"):
+        if before is not None:
+            monkeypatch.setenv("OPENML_SKIP_PARQUET", before)
+        environment = dict(os.environ)
+        assert_right(load_openml(61, offline=True))
+        assert_right(load_openml(61))
+        assert dict(os.environ) == environment
+
+
+def test_names_have_versions(server):
     server.tables = {
         table.openml_id: table
         for table in (
-            made(70, version=4),
-            made(66, version=3, target="size"),
-            made(65, version=2, status="deactivated"),
-            made(67, name="other"),
+            synthetic(70, version=4),
+            synthetic(66, version=3, target="size"),
+            synthetic(65, version=2, status="deactivated"),
+            synthetic(67, name="other"),
         )
     }
-    assert load_openml("made").openml_id == 66
-    assert load_openml("made", version=4).openml_id == 70
-    assert load_openml("made", version=2).openml_id == 65
+    assert load_openml("synthetic", version=4).openml_id == 70
+    assert load_openml("synthetic").openml_id == 66
+    assert load_openml("synthetic", version=2).openml_id == 65
     n_requests = len(server.requests)
-    # From the cache, where each name stands for what it stood for on the server.
-    assert load_openml("made").task == "regression"
-    assert load_openml("made", version=3).openml_id == 66
-    assert load_openml("made", version=2).openml_id == 65
-    with pytest.raises(ValueError, match=r"made \(OpenML 70, version 4\) is not version 3"):
+    assert load_openml("synthetic", offline=True).task == "regression"
+    assert load_openml("synthetic", version=3, offline=True).openml_id == 66
+    assert load_openml("synthetic", version=2, offline=True).openml_id == 65
+    with pytest.raises(ValueError, match=r"synthetic \(OpenML 70, version 4\) is not version 3"):
         load_openml(70, version=3)
     assert len(server.requests) == n_requests
 
@@ -180,13 +172,6 @@ def test_unused_columns_are_dropped(server):
     assert list(load_openml(61).X) == ["colour"]
 
 
-def test_sets_without_qualities(server, cache):
-    server.tables[61].qualities = None
-    assert_made(load_openml(61))
-    assert "61/qualities.xml" not in files_in(cache / "datasets")
-    assert_made(load_openml(61, offline=True))
-
-
 @pytest.mark.parametrize("name", ["autoMpg", "breast-w", "boston", "wdbc"])
 @pytest.mark.parametrize("parquet", [False, True])
 def test_the_same_from_a_local_file_and_from_openml(server, name, parquet):
@@ -202,155 +187,96 @@ def test_the_same_from_a_local_file_and_from_openml(server, name, parquet):
         entry.openml_id, name, columns, rows, target=entry.target, parquet=parquet
     )
     fetched = load_openml(name)  # without a warning: the checksum is the known one
-    assert server.requests[0] == f"GET /api/v1/xml/data/{entry.openml_id}"
+    assert server.requests == [entry.openml_id]
     assert_same(fetched, load_openml(name, data_home=SHARED))
     assert (fetched.source, fetched.openml_id) == ("OpenML", entry.openml_id)
 
 
-# --- faults that pass ---------------------------------------------------------------------------
-
-BUSY = (
-    b'<oml:error xmlns:oml="http://openml.org/openml"><oml:code>107</oml:code>'
-    b"<oml:message>Database connection error</oml:message></oml:error>"
-)
+# --- faults -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("route", ["/data/list/", "/xml/data/61", "/data/features/", "/download/"])
-@pytest.mark.parametrize("fault", [500, 503, 429, "drop", "cut", (412, BUSY), (500, BUSY)])
-def test_a_fault_that_passes(server, cache, sleeps, route, fault):
-    server.faults[route] = [fault]
-    assert_made(load_openml("made"))
-    assert sleeps == [1.0]
-    assert files_in(cache / "datasets")[0] == "61/dataset.arff"
-    assert sorted(path.name for path in cache.iterdir()) == ["combutab_names", "datasets"]
+def connection_error():
+    """As requests has it: around urllib3's, around the socket's."""
+    import requests
+    import urllib3
+
+    refused = OSError("[Errno 111] Connection refused")
+    return requests.ConnectionError(urllib3.exceptions.MaxRetryError(None, "url", refused))
 
 
-@pytest.mark.parametrize(
-    ("route", "fault"),
-    [
-        ("/data/list/", "short"),
-        ("/xml/data/61", "short"),
-        ("/xml/data/61", "garble"),
-        ("/data/features/", "short"),
-        ("/download/", "short"),
-        ("/download/", "garble"),
-    ],
-)
-def test_an_answer_that_is_not_whole(server, sleeps, route, fault):
-    server.faults[route] = [fault, fault]
-    assert_made(load_openml("made"))
-    assert sleeps == [1.0, 2.0]
+def hash_error():
+    import openml
+
+    return openml.exceptions.OpenMLHashException("Checksum of downloaded file is unequal")
 
 
-@pytest.mark.parametrize("fault", [404, 500, "drop", "cut", "short", "garble"])
-def test_without_parquet_there_is_the_arff_file(server, cache, sleeps, fault):
-    server.tables[61].parquet = True
-    server.faults[".pq"] = fault
-    assert_made(load_openml(61))
-    assert sum(".pq" in path for path in server.requests) <= 2  # asked for once: HEAD and GET
-    assert sleeps == ([1.0] if fault in ("short", "garble") else [])  # known once it is read
-    assert files_in(cache / "datasets") == [
-        "61/dataset.arff",
-        "61/description.xml",
-        "61/features.xml",
-        "61/qualities.xml",
-    ]
-    server.close()
-    assert_made(load_openml(61))
+def server_error():
+    import openml
 
-
-# --- faults that stay ---------------------------------------------------------------------------
+    return openml.exceptions.OpenMLServerException("Database connection error", 107, "url")
 
 
 @pytest.mark.parametrize(
-    ("route", "fault", "says"),
+    ("fault", "says"),
     [
-        ("/xml/data/61", 500, "server answered 500"),
-        ("/data/features/", "drop", "Remote end closed connection without response"),
-        ("/download/", "cut", "IncompleteRead"),
-        ("/download/", "short", "Checksum of downloaded file is unequal"),
-        ("/download/", "garble", "Checksum of downloaded file is unequal"),
-        ("/xml/data/61", (412, BUSY), "Database connection error"),
+        (connection_error, r"\[Errno 111\] Connection refused"),
+        (hash_error, "Checksum of downloaded file is unequal"),
+        (server_error, "url returned code 107: Database connection error"),
+        (lambda: PermissionError(13, "Permission denied"), r"\[Errno 13\] Permission denied"),
     ],
 )
-def test_a_fault_that_stays_leaves_nothing(server, cache, sleeps, route, fault, says):
-    server.faults[route] = fault
+@pytest.mark.parametrize(("key", "label"), [(61, "61"), ("synthetic", "synthetic")])
+def test_an_error_names_the_set_and_the_ways_out(server, cache, fault, says, key, label):
+    server.fault = fault()
     with pytest.raises(OSError, match=says) as caught:
-        load_openml(61)
+        load_openml(key)
     message = str(caught.value)
-    assert message.startswith(f"cannot fetch 61 from OpenML, and it is not in its cache {cache}: ")
+    assert message.startswith(f"cannot fetch {label} from OpenML into its cache {cache}: ")
     assert message.endswith(
-        "; connect to the network and try again, or pass data_home=FOLDER (or set COMBUTAB_DATA) "
-        "where FOLDER holds 61.csv or 61.csv.gz"
+        "; connect to the network and try again (with offline=True if the cache has it), set "
+        "OPENML_CACHE_DIR to a folder that can be written to, or pass data_home=FOLDER (or set "
+        f"COMBUTAB_DATA) where FOLDER holds {label}.csv or {label}.csv.gz"
     )
-    assert sleeps == [1.0, 2.0, 4.0]
-    assert files_in(cache) == []
-    assert [path.name for path in cache.iterdir()] == ["datasets"]
-    server.faults.clear()
-    assert_made(load_openml(61))
+    assert caught.value.__cause__ is server.fault
+    server.fault = None
+    assert_right(load_openml(key))
 
 
-def test_rows_that_are_missing_without_a_checksum(server, cache):
-    server.tables[61].qualities = {"NumberOfInstances": 5.0}
-    with pytest.raises(OSError, match="it has 4 rows, and 5 by its description"):
-        load_openml(61)
-    assert files_in(cache) == []
+@pytest.mark.parametrize("key", [61, "synthetic"])
+def test_no_server_at_all(openml, server, monkeypatch, key):
+    monkeypatch.undo()  # the package's own functions
+    monkeypatch.setattr(openml.config, "server", "http://127.0.0.1:9/api/v1/xml")
+    monkeypatch.setattr(openml.config, "connection_n_retries", 1)
+    with pytest.raises(OSError, match=r"cannot fetch .* refused.*connect to the network"):
+        load_openml(key)
 
 
 @pytest.mark.parametrize(
-    ("key", "says"),
+    ("key", "version", "says"),
     [
-        (99, "OpenML gives no data set 99: .*Unknown dataset"),
-        ("unknown", "OpenML gives no data set unknown: No active datasets exist with name"),
+        (99, None, "OpenML gives no data set 99: .*Unknown dataset; list_openml"),
+        ("unknown", None, "OpenML gives no data set unknown: there is no active version of"),
+        ("synthetic", 7, "OpenML gives no data set synthetic: there is no version 7 of"),
     ],
 )
-def test_what_openml_does_not_have_is_asked_for_once(server, sleeps, key, says):
+def test_what_openml_does_not_have(server, key, version, says):
     with pytest.raises(ValueError, match=says):
-        load_openml(key)
+        load_openml(key, version=version)
     assert len(server.requests) == 1
-    assert sleeps == []
 
 
-@pytest.mark.parametrize("route", ["/xml/data/61", "/data/features/", "/download/"])
-def test_404_is_not_tried_again(server, cache, sleeps, route):
-    server.faults[route] = 404
-    with pytest.raises(ValueError, match=r"OpenML gives no data set 61: .*404"):
+def test_a_set_of_others(openml, server):
+    server.fault = openml.exceptions.OpenMLPrivateDatasetError("No access granted")
+    with pytest.raises(ValueError, match="OpenML gives no data set 61: No access granted"):
         load_openml(61)
-    assert sleeps == []
-    assert files_in(cache) == []
-
-
-def test_a_silent_server(server, monkeypatch, sleeps):
-    monkeypatch.setattr(_openml_transport, "READ_SECONDS", 0.1)
-    server.faults["/download/"] = "silent"
-    with pytest.raises(OSError, match=r"Read timed out\. \(read timeout=0\.1\)"):
-        load_openml(61)
-    assert sleeps == [1.0, 2.0, 4.0]
-    server.faults["/download/"] = ["silent"]
-    assert_made(load_openml(61))
-
-
-def test_a_server_that_never_ends(server, cache, monkeypatch, sleeps):
-    monkeypatch.setattr(_openml_client, "TIME_LIMIT", 0.4)
-    server.faults["/download/"] = "trickle"  # 300 bytes, each in time
-    with pytest.raises(OSError, match=r"not done in 0\.4 seconds"):
-        load_openml(61)
-    assert sleeps == []
-    assert files_in(cache) == []
-
-
-def test_no_server_at_all(server, cache, sleeps):
-    server.close()
-    with pytest.raises(OSError, match=r"Connection refused.*connect to the network"):
-        load_openml(61)
-    assert sleeps == [1.0, 2.0, 4.0]
-    assert files_in(cache) == []
 
 
 # --- offline, and without the package -----------------------------------------------------------
 
 
-@pytest.mark.parametrize(("key", "name"), [(61, "61"), ("made", "made"), (15, "breast-w")])
+@pytest.mark.parametrize(
+    ("key", "name"), [(61, "61"), ("synthetic", "synthetic"), (15, "breast-w")]
+)
 def test_offline_the_error_names_the_cache_and_both_ways_out(server, cache, key, name):
     with pytest.raises(OSError) as caught:
         load_openml(key, offline=True)
@@ -386,34 +312,34 @@ def test_without_the_package(monkeypatch):
 @pytest.mark.parametrize("damage", ["cut", "gone"])
 def test_a_damaged_cache_is_fetched_again(server, cache, file, damage):
     load_openml(61)
-    path = cache / "datasets" / "61" / file
-    whole = path.read_bytes()
-    path.unlink()
+    folder = cache / "datasets" / "61"
+    for pickled in folder.glob("*.pkl*"):  # which the package would read instead
+        pickled.unlink()
+    whole = (folder / file).read_bytes()
+    (folder / file).unlink()
     if damage == "cut":
-        path.write_bytes(whole[: whole.rindex(b"\n", 0, -20) if file.endswith("arff") else 60])
-    with pytest.raises(OSError, match=r"not in OpenML's cache .* as a whole \(.+\), and offline"):
+        (folder / file).write_bytes(whole[:60])
+    server.fault = AssertionError("asked")
+    with pytest.raises(OSError, match=r"not in OpenML's cache .*, and offline"):
         load_openml(61, offline=True)
-    assert_made(load_openml(61))
-    assert path.read_bytes() == whole
+    server.fault = None
+    assert_right(load_openml(61))
+    assert (folder / file).read_bytes() == whole
 
 
-@pytest.mark.parametrize("parquet", [False, True])
-def test_the_package_s_pickles_are_left_alone(server, cache, parquet):
-    server.tables[61].parquet = parquet
+@pytest.mark.parametrize("content", [b"", b"half of one", pickle.dumps((1, 2, 3))[:-3]])
+def test_a_damaged_pickle_of_the_package(server, cache, content):
     load_openml(61)
-    pickle = cache / "datasets" / "61" / ("dataset_61" if parquet else "dataset")
-    pickle = pickle.with_suffix(".pkl.py3")
-    pickle.write_bytes(b"half of one")
-    assert_made(load_openml(61, offline=True))
-    assert pickle.read_bytes() == b"half of one"
+    (cache / "datasets/61/dataset.pkl.py3").write_bytes(content)
+    assert_right(load_openml(61))
 
 
-def test_a_cache_that_cannot_be_written(openml, server, tmp_path):
+def test_a_cache_that_cannot_be_written(openml, server, monkeypatch, tmp_path):
+    monkeypatch.undo()
     (tmp_path / "file").write_text("")
     openml.config.set_root_cache_directory(tmp_path / "file")
-    with pytest.raises(OSError, match=r"cannot keep a download in .*; set OPENML_CACHE_DIR to"):
+    with pytest.raises(OSError, match=r"Cannot create cache directory.*set OPENML_CACHE_DIR to"):
         load_openml(61)
-    assert server.requests == []
 
 
 # --- sets that are not what is asked for --------------------------------------------------------
@@ -432,7 +358,7 @@ def test_a_registered_set_of_other_content_is_a_warning(server):
         assert len(load_openml("breast-w").X) == 699
 
 
-def test_a_registered_set_of_other_rows_or_columns_is_an_error(server, cache):
+def test_a_registered_set_of_other_rows_or_columns_is_an_error(server):
     server.tables[15] = table = small_breast_w()
     table.rows.pop()
     table.columns = {name.replace("Mitoses", "M"): kind for name, kind in table.columns.items()}
@@ -443,77 +369,27 @@ def test_a_registered_set_of_other_rows_or_columns_is_an_error(server, cache):
         "columns 'Mitoses' and has besides 'M' and has 698 rows; pass data_home=FOLDER (or set "
         "COMBUTAB_DATA) where FOLDER holds breast-w.csv or breast-w.csv.gz"
     )
-    assert files_in(cache) == []
 
 
 @pytest.mark.parametrize("target", [None, "size,kind", "elsewhere"])
-def test_a_set_without_one_target(server, cache, target):
+def test_a_set_without_one_target(server, target):
     server.tables[61].target = target
     with pytest.raises(
         ValueError, match=rf"names no column as its target, but '?{target}'?; .*CSV"
     ):
         load_openml(61)
-    assert files_in(cache) == []
 
 
 def test_a_sparse_set(server):
     server.tables[
         61
     ].arff = b"@RELATION s\n@ATTRIBUTE a numeric\n@ATTRIBUTE kind numeric\n@DATA\n{0 1}\n{1 2}\n"
-    server.tables[61].qualities = None
     server.tables[61].format = "Sparse_ARFF"
     with pytest.raises(ValueError, match=r"is sparse.*fetch_openml\(data_id=61\)"):
         load_openml(61)
 
 
 # --- the process around it ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fault", [None, 404, 500])
-def test_nothing_global_is_left_changed(openml, server, fault):
-    import urllib3
-
-    logger, handlers = logging.getLogger("openml"), logging.root.handlers[:]
-    urlopen, environment = urllib3.HTTPConnectionPool.urlopen, dict(os.environ)
-    before = openml.config.get_config_as_dict()
-    openml.config.set_retry_policy("robot", 7)
-    logger.setLevel(logging.ERROR)
-    config = openml.config.get_config_as_dict()
-    logging.root.handlers.clear()  # without any, the package would install one
-    try:
-        server.faults["/download/"] = fault or []
-        if fault is None:
-            load_openml(61)
-        else:
-            with pytest.raises((OSError, ValueError)):
-                load_openml(61)
-        assert logging.root.handlers == []
-        assert logger.level == logging.ERROR
-        assert openml.config.get_config_as_dict() == config
-    finally:
-        logging.root.handlers[:] = handlers
-        logger.setLevel(logging.NOTSET)
-        openml.config.set_retry_policy(before["retry_policy"], before["connection_n_retries"])
-    assert urllib3.HTTPConnectionPool.urlopen is urlopen
-    assert dict(os.environ) == environment
-
-
-def test_requests_of_other_threads_go_their_way(server):
-    import urllib3
-
-    answers = []
-
-    def ask():
-        with urllib3.PoolManager() as pool:
-            answers.append(pool.request("GET", f"{server.api}/data/99").status)
-
-    thread = threading.Thread(target=ask)
-    with _openml_transport.Transport("", closed=True).installed():
-        thread.start()
-        thread.join()
-        with pytest.raises(urllib3.exceptions.MaxRetryError, match="not asked for"):
-            urllib3.PoolManager().request("GET", server.api)
-    assert answers == [412]
 
 
 def test_threads_take_turns(server):
@@ -524,57 +400,6 @@ def test_threads_take_turns(server):
     for thread in threads:
         thread.join()
     assert len(results) == 4
-    assert len(server.requests) == 4  # the other three found it in the cache
+    assert server.requests == [61]  # the other three found it in the cache
     for data in results:
-        assert_made(data)
-
-
-def test_the_bar_is_for_terminals(server, monkeypatch, capsys):
-    load_openml(61)
-    assert capsys.readouterr().err == ""
-    server.tables[62] = made(62)
-    monkeypatch.setenv("FORCE_COLOR", "1")  # has rich take a pipe for a terminal
-    load_openml(62)
-    captured = capsys.readouterr()
-    assert "OpenML 62" in captured.err
-    assert captured.out == ""
-
-
-def start(server, folder):
-    """A process that loads a set, its package configured in a file: nobody imports it before."""
-    (folder / "openml").mkdir(exist_ok=True)
-    (folder / "openml" / "config").write_text(f"server = {server.api}\n")
-    lines = (
-        "import sys",
-        "from combutab.datasets import load_openml",
-        "assert not {'openml', 'requests', 'minio', 'urllib3'} & set(sys.modules)",
-        "print(load_openml('made').y.tolist())",
-    )
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", "\n".join(lines)],
-        env=os.environ | {"OPENML_CACHE_DIR": f"{folder}/cache", "XDG_CONFIG_HOME": str(folder)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_killed_and_concurrent_processes(server, cache, tmp_path):
-    server.tables[62] = made(62)
-    server.faults["/download/"] = ["wait", "wait"]
-    killed, slow = (start(server, tmp_path) for _ in "ab")
-    deadline = time.monotonic() + 120
-    while sum("download" in path for path in server.requests) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    killed.kill()
-    assert killed.communicate()[0] == ""
-    assert files_in(cache / "datasets") == []
-    assert_made(load_openml("made"))
-    server.release.set()  # the slow one finds the set in the cache when it comes to put its own
-    assert slow.communicate()[0] == "['a', 'b', 'a', 'b']\n"
-    assert_made(load_openml("made", offline=True))
-    (left,) = cache.glob(".combutab-*")
-    os.utime(left, (0, 0))  # once it is older than any download can be, the next removes it
-    load_openml(62)
-    assert sorted(path.name for path in cache.iterdir()) == ["combutab_names", "datasets"]
-    assert sorted(path.name for path in (cache / "datasets").iterdir()) == ["61", "62"]
+        assert_right(data)

@@ -325,5 +325,5 @@ def test_errors():
         power_decomposition(nn.ReLU(), [])
     with pytest.raises(ValueError, match="batch_size must be at least 1"):
         channelwise_linearity(nn.ReLU(), X, batch_size=-1)
-    with pytest.raises(ValueError, match="no layer 'norm'; near it: '-'"):
+    with pytest.raises(ValueError, match="no layer 'norm'; there is only '-'"):
         power_decomposition(nn.ReLU(), X, layers="norm")

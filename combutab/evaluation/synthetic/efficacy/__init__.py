@@ -11,7 +11,6 @@ from combutab.evaluation.synthetic.efficacy._tables import (
     encode,
     label_tables,
     ordered,
-    seed_of,
     with_text_names,
 )
 
@@ -25,7 +24,6 @@ __all__ = [
     "make_learners",
     "ml_efficacy",
     "ordered",
-    "seed_of",
     "takes_tables",
     "with_text_names",
 ]

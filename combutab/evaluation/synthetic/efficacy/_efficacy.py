@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from combutab._random_state import seed_from
 from combutab.evaluation.synthetic._alignment import AlignedTables, align_tables
 from combutab.evaluation.synthetic.efficacy._learners import Learners, Task, make_learners
 from combutab.evaluation.synthetic.efficacy._scores import (
@@ -23,7 +24,6 @@ from combutab.evaluation.synthetic.efficacy._tables import (
     Tables,
     label_tables,
     ordered,
-    seed_of,
 )
 from combutab.preprocessing import infer_task
 
@@ -127,10 +127,10 @@ def ml_efficacy(
     tables |= {label: table for label, (_, table) in made.items()}
     problem, aligned = make_problem(tables, target, task, pos_label)
     test = problem.side(aligned["real_test"])
-    resamples = _resamples(len(test.y), n_resamples, seed_of(random_state))
+    resamples = _resamples(len(test.y), n_resamples, seed_from(random_state))
     n_rows = len(aligned["real_train"]) + len(aligned["real_test"])
     models = make_learners(
-        learners, problem.task, n_rows=n_rows, random_state=seed_of(random_state)
+        learners, problem.task, n_rows=n_rows, random_state=seed_from(random_state)
     )
     sources = {"real_train": REAL} | {label: source for label, (source, _) in made.items()}
     results = Parallel(n_jobs=n_jobs)(
@@ -204,7 +204,7 @@ class EfficacyScorer:
             [self.learner] if named else {"learner": self.learner},
             problem.task,
             n_rows=len(X),
-            random_state=seed_of(self.random_state),
+            random_state=seed_from(self.random_state),
         )
         train, test = problem.side(aligned["synthetic"]), problem.side(aligned["real"])
         rows = _score_table(train, test, problem, models, "synthetic")

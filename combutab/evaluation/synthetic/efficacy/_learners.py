@@ -164,7 +164,7 @@ def _check_task(learners: Mapping[str, Any], task: Task) -> None:
 def _seeded(learner: Any, random_state: int) -> Any:
     """With its random states set that are None, also those of its parts."""
     open_ones = {
-        name: random_state
+        name: random_state % 2**32  # scikit-learn takes no more
         for name, value in learner.get_params().items()
         if value is None and (name == "random_state" or name.endswith("__random_state"))
     }

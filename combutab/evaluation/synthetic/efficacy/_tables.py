@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import check_random_state
 
 from combutab.preprocessing import TableEncoder
 
@@ -46,13 +45,6 @@ def label_tables(synthetic: Tables) -> dict[str, tuple[str, Any]]:
 
 def _is_table(thing: Any) -> bool:
     return hasattr(thing, "columns") or np.ndim(thing) == 2
-
-
-def seed_of(random_state: Any) -> int:
-    """One whole number, for all that is random."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def with_text_names(table: pd.DataFrame) -> pd.DataFrame:

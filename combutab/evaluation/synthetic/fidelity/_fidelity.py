@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from combutab._random_state import seed_from
 from combutab.evaluation.synthetic._alignment import AlignedTables, align_tables
-from combutab.evaluation.synthetic.efficacy import REAL, label_tables, seed_of
+from combutab.evaluation.synthetic.efficacy import REAL, label_tables
 from combutab.evaluation.synthetic.fidelity._columns import (
     Measured,
     coverage,
@@ -139,7 +140,7 @@ def fidelity(
         "coverage": coverage,
         "missing": missing_values,
         "support": partial(
-            support, max_rows=_at_least(max_rows, 2, "max_rows"), seed=seed_of(random_state)
+            support, max_rows=_at_least(max_rows, 2, "max_rows"), seed=seed_from(random_state)
         ),
     }
     if sdmetrics:

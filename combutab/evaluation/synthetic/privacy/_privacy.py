@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from combutab._random_state import seed_from
 from combutab.evaluation.synthetic._alignment import AlignedTables, align_tables
-from combutab.evaluation.synthetic.efficacy import label_tables, seed_of
+from combutab.evaluation.synthetic.efficacy import label_tables
 from combutab.evaluation.synthetic.privacy._neighbours import find_neighbours
 from combutab.evaluation.synthetic.privacy._points import Space, row_keys
 
@@ -127,7 +128,7 @@ def privacy(
     tables = {_TRAIN: real_train, _HOLDOUT: holdout}
     tables |= {label: table for label, (_, table) in labelled.items()}
     aligned = align_tables(tables, reference=_TRAIN, categorical=categorical)
-    judge = _Judge(aligned, int(max_rows), seed_of(random_state), n_jobs)
+    judge = _Judge(aligned, int(max_rows), seed_from(random_state), n_jobs)
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for label, (source, _) in labelled.items():
         for measure, value, reference in judge.measures(label):
