@@ -1,11 +1,7 @@
 """How well do networks of one hidden layer approximate, by activation, norm size and width?
 
-Section 4.2 of the PLN paper ("Universal approximation theorem of networks activated by
-normalization"): Figures 3, 4, 5 and A1, Tables I to III. Networks learn sin(2x + 1) + cos(x) and
-random values on [-5, 5]. A search tries every optimiser, learning rate and batch size, for a part
-of the epochs; the best settings of each activation and width are trained again from other seeds.
-All networks that share optimiser, batch size and width train as one stack. Beside them stand the
-networks that the proofs of propositions 1 to 3 write down.
+Section 4.2 of the PLN paper: Figures 3, 4, 5 and A1, Tables I to III; what is done, the page says.
+Beside the trained networks stand those that the proofs of propositions 1 to 3 write down.
 
     python -m benchmarks.papers.pln.approximation [--quick] [--report] [--widths 8 64]
         [--out FOLDER]
@@ -17,11 +13,12 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -30,34 +27,10 @@ from scipy import stats
 from benchmarks.papers.common.claims import Claim, Finding, claims_table
 from benchmarks.papers.common.command import Arguments, Experiment, Job, Study
 from benchmarks.papers.common.page import Page, p_text
-from benchmarks.papers.pln.approximation_figures import (
-    plot_activations,
-    plot_bounds,
-    plot_fits,
-    plot_sizes,
-)
-from benchmarks.papers.pln.approximation_numbers import (
-    CELL,
-    SETTING,
-    against_bounds,
-    cells,
-    finals,
-    slope,
-)
-from benchmarks.papers.pln.approximation_runs import (
-    ACTIVATIONS,
-    CLASSIC,
-    FAMILIES,
-    FIT_WIDTH,
-    KEY,
-    RESULTS,
-    SIZED,
-    TARGETS,
-    Grid,
-    Run,
-    stacks,
-    train,
-)
+from benchmarks.papers.pln import approximation_figures as figures
+from benchmarks.papers.pln import approximation_numbers as numbers
+from benchmarks.papers.pln import approximation_runs as runs
+from benchmarks.papers.pln.approximation_runs import CLASSIC, FAMILIES, SIZED, TARGETS, Grid, Run
 from benchmarks.papers.pln.looks import cross_table, label, listed
 from combutab.evaluation import friedman, holm, mean_ranks, wilcoxon
 
@@ -73,7 +46,6 @@ QUICK = Grid(
     final_seeds=(1, 2),
 )
 Pair = tuple[str, str, str]  # target, what is to have the lower loss, and the higher
-
 CONTEST = list(product(TARGETS, ("pln-4", "pls-2"), CLASSIC))
 
 
@@ -91,10 +63,10 @@ def _grid(arguments: Arguments) -> Grid:
     return replace(grid, widths=tuple(arguments.widths)) if arguments.widths else grid
 
 
-def _jobs(runs: Sequence[Run]) -> list[Job]:
+def _jobs(wanted: Sequence[Run]) -> list[Job]:
     return [
-        Job([run.settings for run in stack], partial(train, stack), f"{stack[0]}")
-        for stack in stacks(runs)
+        Job([run.settings for run in stack], partial(runs.train, stack), str(stack[0]))
+        for stack in runs.stacks(wanted)
     ]
 
 
@@ -110,13 +82,22 @@ def final_jobs(arguments: Arguments) -> list[Job]:
 
 
 EXPERIMENTS = [
-    Experiment(NAME, (*KEY, "n_points", "epochs"), RESULTS, jobs, KEY)
+    Experiment(NAME, (*runs.KEY, "n_points", "epochs"), runs.RESULTS, jobs, runs.KEY)
     for jobs in (search_jobs, final_jobs)
 ]
 
 
-def _decide(p: float, is_so: bool) -> list[bool | None]:
-    return [is_so if p < LEVEL else None]
+Test = tuple[str, float, bool]  # the statistic, p, and whether it is as claimed
+Key = TypeVar("Key")
+
+
+def _decided(tests: Mapping[Key, Test]) -> dict[Key, Finding]:
+    """Findings after Holm's adjustment for all tests; what is not significant decides nothing."""
+    pvalues = holm([p for _, p, _ in tests.values()]) if tests else []
+    return {
+        key: Finding(f"{said}, {p_text(p)}", [so if p < LEVEL else None])
+        for (key, (said, _, so)), p in zip(tests.items(), pvalues, strict=True)
+    }
 
 
 def compare(rows: pd.DataFrame, pairs: Iterable[Pair]) -> dict[Pair, Finding]:
@@ -128,23 +109,20 @@ def compare(rows: pd.DataFrame, pairs: Iterable[Pair]) -> dict[Pair, Finding]:
     table = rows.pivot_table(
         index=["data", "width", "seed"], columns="activation", values="log_loss"
     )
-    said, pvalues, lower = {}, [], []
+    tests: dict[Pair, Test] = {}
     for pair in pairs:
         data, *names = pair
         if not set(names) <= set(table) or data not in table.index:
             continue
-        both = table.loc[data, names].dropna()
+        both = table.loc[data, names].dropna().set_axis(["first", "second"], axis=1)
         if both.empty:
             continue
-        first, second = (both[name] for name in names)
         medians = both.groupby("width").median()
-        won = int((medians[names[0]] < medians[names[1]]).sum())
-        difference = (first - second).median()
-        said[pair] = f"{difference:+.2f}, {won} of {len(medians)} widths"
-        pvalues.append(wilcoxon(first, second).pvalue)
-        lower.append(bool(difference < 0))
-    found = zip(said.items(), holm(pvalues) if said else [], lower, strict=True)
-    return {pair: Finding(f"{text}, {p_text(p)}", _decide(p, so)) for (pair, text), p, so in found}
+        won, difference = medians["first"] < medians["second"], both["first"] - both["second"]
+        said = f"{difference.median():+.2f}, {won.sum()} of {len(won)} widths"
+        p = wilcoxon(both["first"], both["second"]).pvalue
+        tests[pair] = said, p, bool(difference.median() < 0)
+    return _decided(tests)
 
 
 def trends(rows: pd.DataFrame) -> dict[tuple[str, str], Finding]:
@@ -153,16 +131,13 @@ def trends(rows: pd.DataFrame) -> dict[tuple[str, str], Finding]:
     Spearman's correlation over widths and seeds, p Holm-adjusted for all. Of a single width there
     is nothing.
     """
-    tests = {
-        place: stats.spearmanr(part["width"], part["log_loss"])
-        for place, part in rows.groupby(["data", "activation"], sort=False)
-        if part["width"].nunique() > 1
-    }
-    pvalues = holm([test.pvalue for test in tests.values()]) if tests else []
-    return {
-        place: Finding(f"{test.statistic:+.2f}, {p_text(p)}", _decide(p, test.statistic < 0))
-        for (place, test), p in zip(tests.items(), pvalues, strict=True)
-    }
+    tests: dict[tuple[str, str], Test] = {}
+    for (data, name), part in rows.groupby(["data", "activation"], sort=False):
+        if part["width"].nunique() > 1:
+            test = stats.spearmanr(part["width"], part["log_loss"])
+            said, falls = f"{test.statistic:+.2f}", bool(test.statistic < 0)
+            tests[data, name] = said, float(test.pvalue), falls
+    return _decided(tests)
 
 
 def rank_sizes(rows: pd.DataFrame, family: str) -> Finding | None:
@@ -176,9 +151,9 @@ def rank_sizes(rows: pd.DataFrame, family: str) -> Finding | None:
     if len(table) < 2 or table.shape[1] < 3:
         return None
     ranks = mean_ranks(table, greater_is_better=False).sort_values()
-    n_widths, p = table.index.get_level_values("width").nunique(), friedman(table).pvalue
+    n_widths = table.index.get_level_values("width").nunique()
     said = ", ".join(f"{label(str(name))} {rank:.1f}" for name, rank in ranks.items())
-    return Finding(f"{said}; {n_widths} widths, {p_text(p)}", _decide(p, True))
+    return _decided({family: (f"{said}; {n_widths} widths", friedman(table).pvalue, True)})[family]
 
 
 def _order(where: str, pair: Pair) -> Claim[dict[Pair, Finding]]:
@@ -302,13 +277,13 @@ def _bounds(page: Page, bounds: pd.DataFrame) -> None:
         below=bounds["sup_low"] < bounds["bound"], above=bounds["sup"] > bounds["constructed"]
     )
     for data, part in bounds.groupby("data", sort=False):
-        for name in (name for name in ACTIVATIONS if name in set(part["activation"])):
+        for name in (name for name in runs.ACTIVATIONS if name in set(part["activation"])):
             own = part[part["activation"] == name]
             widest, n = own.iloc[-1], len(own)
             lines.append(
                 [
                     *(data, label(name)),
-                    *(f"{slope(own['width'], own[column]):.2f}" for column in columns),
+                    *(f"{numbers.slope(own['width'], own[column]):.2f}" for column in columns),
                     *(f"{widest[column]:.3g}" for column in columns),
                     *(f"{int(own[column].sum())} of {n}" for column in ("below", "above")),
                     f"{widest['constructed_log_loss']:.2f}",
@@ -326,14 +301,14 @@ def _bounds(page: Page, bounds: pd.DataFrame) -> None:
 
 
 def _settings(page: Page, best: pd.DataFrame, rows: pd.DataFrame) -> None:
-    chosen = best.drop_duplicates(CELL)
-    counts = chosen.groupby(SETTING).size().sort_values(ascending=False)
+    chosen = best.drop_duplicates(numbers.CELL)
+    counts = chosen.groupby(numbers.SETTING).size().sort_values(ascending=False)
     words = [
         f"{solver}, batches of {batch}, rate {rate:g}: {count}"
         for (solver, batch, rate), count in counts.items()
     ]
-    searched = rows[rows["stage"] == "search"].groupby(CELL)["tail_mse"].min()
-    medians = best.groupby(CELL)["log_loss"].median()
+    searched = rows[rows["stage"] == "search"].groupby(numbers.CELL)["tail_mse"].min()
+    medians = best.groupby(numbers.CELL)["log_loss"].median()
     above = medians.index[medians > np.log(searched.reindex(medians.index))]
     widest = best["width"].max()
     kinds = {name: family for family, names in FAMILIES.items() for name in names}
@@ -350,21 +325,21 @@ def _settings(page: Page, best: pd.DataFrame, rows: pd.DataFrame) -> None:
 
 
 def write(page: Page, arguments: Arguments, _: pd.DataFrame, rows: pd.DataFrame) -> None:
-    grid, best = _grid(arguments), finals(rows)
+    grid, best = _grid(arguments), numbers.finals(rows)
     best = best[best["width"].isin(grid.widths)]
-    table = cells(best)
-    bounds = against_bounds(table)
+    table = numbers.cells(best)
+    bounds = numbers.against_bounds(table)
     _verdicts(page, best)
     _method(page, grid, rows)
     _losses(page, table)
     _bounds(page, bounds)
     _settings(page, best, rows)
     page.heading("Figures")
-    page.figure(plot_sizes(table), "Figures 3 and A1: norm sizes", "norm_sizes")
-    page.figure(plot_activations(table), "Figure 4: activations", "activations")
-    page.figure(plot_bounds(bounds), "Greatest errors beside the bounds", "bounds")
+    page.figure(figures.plot_sizes(table), "Figures 3 and A1: norm sizes", "norm_sizes")
+    page.figure(figures.plot_activations(table), "Figure 4: activations", "activations")
+    page.figure(figures.plot_bounds(bounds), "Greatest errors beside the bounds", "bounds")
     if best["curve"].notna().any():
-        page.figure(plot_fits(best), f"Figure 5: fits at width {FIT_WIDTH}", "fits")
+        page.figure(figures.plot_fits(best), f"Figure 5: fits at width {runs.FIT_WIDTH}", "fits")
 
 
 def add_arguments(parser: ArgumentParser) -> None:

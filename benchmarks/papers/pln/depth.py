@@ -1,10 +1,7 @@
 """Deep networks without normalisation, by activation: Tables 1 and 2 and Figure 8 of the PLN paper.
 
-Dense networks of 20, 56 and 110 layers, with and without residual connections, stand in for the
-paper's VGG-16 and ResNets, scikit-learn's digits (8 x 8 images) and california_housing for
-CIFAR-10. Two questions: how large are the gradients at the start, and which networks train?
-"residual" activates after each sum, as the first ResNets did; "pre-activation" leaves the sum
-alone. Both initialisations, torch's own and Kaiming's, have their gradients measured.
+Dense networks of 20, 56 and 110 layers, with and without residual connections: how large are the
+gradients at the start, and which networks train? What is done, the page says.
 
     python -m benchmarks.papers.pln.depth [--quick] [--out FOLDER] [--report] [--data-home FOLDER]
 
@@ -121,9 +118,8 @@ def gradient_jobs(arguments: Arguments) -> Iterator[Job]:
         columns = (getattr(norms, name).tolist() for name in NORMS)
         return [_row(NORMS, *(f"{v:.6g}" for v in row)) for row in zip(*columns, strict=True)]
 
-    for cell in product(
-        *(arguments.data, BODIES, INIT_NAMES, plan.gradient_depths, plan.activations)
-    ):
+    kinds = (arguments.data, BODIES, INIT_NAMES, plan.gradient_depths, plan.activations)
+    for cell in product(*kinds):
         wanted = [_row(GRADIENT_SETTINGS, *cell, s, plan.width, plan.n_rows) for s in seeds]
         yield Job(wanted, partial(run, *cell), ", ".join(map(str, cell)))
 
@@ -142,12 +138,9 @@ def training_jobs(arguments: Arguments) -> Iterator[Job]:
             for found in train(task, shape, seeds, plan.rates, *sizes)
         ]
 
-    for data, body, init, everywhere in TRAINED:
+    for *kind, everywhere in (kind for kind in TRAINED if kind[0] in arguments.data):
         depths = plan.depths if everywhere else (plan.depths[0], plan.depths[-1])
-        for depth, activation in product(
-            depths if data in arguments.data else (), plan.activations
-        ):
-            cell = (data, body, init, depth, activation)
+        for cell in (tuple(kind) + rest for rest in product(depths, plan.activations)):
             wanted = [
                 _row(SETTINGS, *cell, rate, seed, plan.width, plan.n_rows, *sizes)
                 for rate, seed in product(plan.rates, seeds)
@@ -256,26 +249,18 @@ def write(
     page.heading("Verdicts")
     page.text(claims_table(CLAIMS, found))
     page.heading("Beyond the paper's claims")
-    shallow, deep = next(iter(found.values())).ends
-    moves = [
-        [
-            f"powers of ten by which the first layer's gradient moves from {shallow} to {deep} "
-            f"layers ({body}, {INIT_NAMES[init]} initialisation)",
-            *(kept(_part(e.gradients, body, init), *e.ends) for e in found.values()),
+    beyond = {
+        "powers of ten by which the first layer's gradient moves from the smallest depth to the "
+        f"largest ({body}, {INIT_NAMES[init]} initialisation)": [
+            kept(_part(e.gradients, body, init), *e.ends) for e in found.values()
         ]
         for body, init in SHOWN
+    }
+    beyond["what trains at the largest depth"] = [deepest(e.chosen) for e in found.values()]
+    beyond["does the gradient at the start tell?"] = [
+        threshold(e.chosen, e.gradients) for e in found.values()
     ]
-    page.table(
-        ["", *found],
-        [
-            *moves,
-            [f"what trains at {deep} layers", *(deepest(e.chosen) for e in found.values())],
-            [
-                "does the gradient at the start tell?",
-                *(threshold(e.chosen, e.gradients) for e in found.values()),
-            ],
-        ],
-    )
+    page.table(["", *found], [[what, *said] for what, said in beyond.items()])
     for name, evidence in found.items():
         page.heading(f"{name}: initial gradients")
         for (body, init), part in evidence.gradients.groupby(["body", "init"], sort=False):
@@ -283,9 +268,7 @@ def write(
             _gradient_table(page, part, beside=body != "plain" and init == "kaiming")
         page.heading(f"{name}: what the networks reach")
         for (body, init), part in evidence.chosen.groupby(["body", "init"], sort=False):
-            page.text(
-                f"{body}, {init}: test score ± sd over seeds (learning rate); × did not train"
-            )
+            page.text(f"{body}, {init}: test score ± sd over seeds (rate); × did not train")
             cross_table(page, part, "activation", "layers", "activation")
     page.heading("The paper's Table 1 (VGG-16, CIFAR-10)")
     columns = TABLE_1[["train_accuracy", "test_accuracy", "gradient"]]
@@ -318,13 +301,9 @@ def plot_gradients(rows: pd.DataFrame) -> Figure:
         )
         for init, body in product(dict.fromkeys(rows["init"]), dict.fromkeys(rows["body"]))
     }
-    # smaller gradients are as good as none
-    title, ylim = (
-        "Gradients at the start (below 1e-20: not shown)",
-        (1e-20, 10 * rows["first"].max()),
-    )
-    labels, scales = ("layers", "gradient norm, first layer"), ("linear", "log")
-    return plot(panels, labels, n_columns=3, scales=scales, ylim=ylim, title=title)
+    labels, title = ("layers", "gradient norm, first layer"), "Gradients at the start (from 1e-20)"
+    ylim = (1e-20, 10 * rows["first"].max())  # smaller gradients are as good as none
+    return plot(panels, labels, n_columns=3, scales=("linear", "log"), ylim=ylim, title=title)
 
 
 def plot_scores(chosen: pd.DataFrame) -> Figure:
