@@ -303,7 +303,7 @@ def _bounds(page: Page, bounds: pd.DataFrame) -> None:
 def _settings(page: Page, best: pd.DataFrame, rows: pd.DataFrame) -> None:
     chosen = best.drop_duplicates(numbers.CELL)
     counts = chosen.groupby(numbers.SETTING).size().sort_values(ascending=False)
-    words = [
+    settings = [
         f"{solver}, batches of {batch}, rate {rate:g}: {count}"
         for (solver, batch, rate), count in counts.items()
     ]
@@ -315,7 +315,7 @@ def _settings(page: Page, best: pd.DataFrame, rows: pd.DataFrame) -> None:
     rates = chosen.groupby(chosen["activation"].map(kinds).fillna("others"))["learning_rate"]
     page.heading("Settings that were best")
     page.text(
-        f"Of {len(chosen)} (target, activation, width): {'; '.join(words)}. Median rate: "
+        f"Of {len(chosen)} (target, activation, width): {'; '.join(settings)}. Median rate: "
         f"{'; '.join(f'{family}: {rate:g}' for family, rate in rates.median().items())}. "
         f"{best['mse'].isna().sum()} of {len(best)} final networks diverged. In {len(above)} "
         f"({(above.get_level_values('width') == widest).sum()} at width {widest}) the median after "
