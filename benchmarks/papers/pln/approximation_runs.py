@@ -6,17 +6,15 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
+from itertools import product
 
 import numpy as np
 import torch
 
-import combutab
 from benchmarks.papers.common.results import Row
 from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     MemberPlan,
-    MemberResult,
     OptimizerConfig,
     Rows,
     TrainConfig,
@@ -29,13 +27,9 @@ N_GRID = 1001  # points that the error between the training points is measured o
 FIT_WIDTH = 16  # of Figure 5
 FITS = ("sigmoid", "tanh", "relu", "pln-4", "pls-2", "combu")
 N_CURVE = 101  # points of a fit that is kept
-
 KEY = ("data", "stage", "width", "activation", "solver", "batch_size", "learning_rate", "seed")
-COLUMNS = (
-    *KEY,
-    *("n_points", "epochs", "tail_mse", "mse", "grid_mse", "sup_error", "error", "core_seconds"),
-    *("curve", "combutab", "torch"),
-)
+ERRORS = ("mse", "grid_mse", "sup_error")
+RESULTS = ("tail_mse", *ERRORS, "error", "core_seconds", "curve")
 
 
 @dataclass(frozen=True)
@@ -58,6 +52,7 @@ def _trigonometric(x: np.ndarray) -> np.ndarray:
 
 _RANDOM_POINTS = np.linspace(LOW, HIGH, 21)  # Eq. 61
 _RANDOM_VALUES = 2 * np.random.default_rng(0).random(21) - 1
+_STEEPEST = float(np.abs(np.diff(_RANDOM_VALUES)).max() / np.diff(_RANDOM_POINTS)[0])
 
 
 def _random(x: np.ndarray) -> np.ndarray:
@@ -67,21 +62,15 @@ def _random(x: np.ndarray) -> np.ndarray:
 
 TARGETS = {
     "trigonometric": Target("sin(2x + 1) + cos(x)", _trigonometric, 3.0, 51, 400),
-    "random": Target(
-        "random values",
-        _random,
-        float(np.abs(np.diff(_RANDOM_VALUES)).max() / np.diff(_RANDOM_POINTS)[0]),
-        21,
-        1000,
-    ),
+    "random": Target("random values", _random, _STEEPEST, 21, 1000),
 }
-PLN_SIZES, PLS_SIZES = (2, 4, 8, 16, 32), (1, 2, 4, 8, 16, 32)
-ACTIVATIONS = (
-    *(f"pln-{size}" for size in PLN_SIZES),
-    *(f"pls-{size}" for size in PLS_SIZES),
-    *("sigmoid", "tanh", "relu"),
-    *("gelu", "nlrelu", "combu", "la-silu"),
-)
+FAMILIES = {
+    "PLN": tuple(f"pln-{size}" for size in (2, 4, 8, 16, 32)),
+    "PLS": tuple(f"pls-{size}" for size in (1, 2, 4, 8, 16, 32)),
+}
+SIZED = (*FAMILIES["PLN"], *FAMILIES["PLS"])
+CLASSIC = ("sigmoid", "tanh", "relu")  # of Figure 4
+ACTIVATIONS = (*SIZED, *CLASSIC, "gelu", "nlrelu", "combu", "la-silu")
 
 
 @dataclass(frozen=True)
@@ -109,6 +98,12 @@ class Run:
         """What the networks of a stack share."""
         return self.data, self.stage, self.width, self.solver, self.batch_size, self.epochs
 
+    def __str__(self) -> str:
+        return (
+            f"{self.stage}, {self.data}, width {self.width}, {self.solver}, batches of "
+            f"{self.batch_size}"
+        )
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -126,16 +121,13 @@ class Grid:
 
     def search(self) -> list[Run]:
         """Every setting once, for a part of the epochs."""
+        settings = product(
+            *(self.widths, TARGETS, self.solvers, self.batch_sizes, self.activations, self.rates)
+        )
         return [
-            Run(data, "search", width, activation, solver, batch_size, rate, 0, epochs)
-            for width in self.widths
-            for data, target in TARGETS.items()
-            for epochs in [self._epochs(target, self.search_share)]
-            for solver in self.solvers
-            for batch_size in self.batch_sizes
-            for activation in self.activations
-            if norm_size(activation) <= width
-            for rate in self.rates
+            Run(data, "search", width, name, *(solver, size, rate, 0), self._epochs(data, False))
+            for width, data, solver, size, name, rate in settings
+            if norm_size(name) <= width
         ]
 
     def finals(self, rows: Iterable[Row]) -> list[Run]:
@@ -148,14 +140,15 @@ class Grid:
         for run in self.search():
             tried.setdefault((run.width, run.data, run.activation), []).append(run)
         return [
-            replace(run, stage="final", seed=seed, epochs=self._epochs(TARGETS[run.data], 1.0))
+            replace(run, stage="final", seed=seed, epochs=self._epochs(run.data, True))
             for runs in tried.values()
             for run in sorted(runs, key=lambda r: losses[_key(r.settings)])[: self.n_finalists]
             for seed in self.final_seeds
         ]
 
-    def _epochs(self, target: Target, share: float) -> int:
-        return max(2, round(target.epochs * share * self.epoch_share))
+    def _epochs(self, data: str, final: bool) -> int:
+        share = self.epoch_share * (1.0 if final else self.search_share)
+        return max(2, round(TARGETS[data].epochs * share))
 
 
 def _key(row: Row) -> tuple[str, ...]:
@@ -170,15 +163,14 @@ def norm_size(activation: str) -> int:
 
 def stacks(runs: Iterable[Run]) -> Iterator[list[Run]]:
     """The runs that train together, in the order in which their stacks come up first."""
-    runs = list(runs)
-    order = {key: i for i, key in enumerate(dict.fromkeys(run.stack for run in runs))}
-    for _, group in groupby(sorted(runs, key=lambda r: order[r.stack]), lambda r: r.stack):
-        yield list(group)
+    together: dict[tuple[object, ...], list[Run]] = {}
+    for run in runs:
+        together.setdefault(run.stack, []).append(run)
+    yield from together.values()
 
 
 def train(runs: Sequence[Run]) -> list[Row]:
-    """Train the networks of one stack, and measure them."""
-    runs = sorted(runs, key=lambda run: run.activation)  # those of one activation as neighbours
+    """Train the networks of one stack, those of one activation side by side, and measure them."""
     first, target = runs[0], TARGETS[runs[0].data]
     shape = MLPSpec(n_dense=1, hidden=(first.width,), n_outputs=1)
     members = [Member(run.seed, run.activation) for run in runs]
@@ -201,49 +193,36 @@ def train(runs: Sequence[Run]) -> list[Row]:
     )
     if any(result.reason == "interrupted" for result in results):
         raise KeyboardInterrupt
-    seconds = (time.process_time() - started) / len(runs)
+    row = dict.fromkeys(RESULTS, "")
+    row["core_seconds"] = f"{(time.process_time() - started) / len(runs):.3g}"
     net = StackedMLP(shape, members)
     for i, result in enumerate(results):
         net.load_member(i, result.state)
-    measured = _measure(net, target)
-    return [
-        dict.fromkeys(COLUMNS, "")
-        | {"combutab": combutab.__version__, "torch": torch.__version__}
-        | {"core_seconds": f"{seconds:.3g}"}
-        | _values(run, result, {name: values[i] for name, values in measured.items()})
-        | run.settings
-        for i, (run, result) in enumerate(zip(runs, results, strict=True))
-    ]
+    rows, errors, curves = [], *_measure(net, target)
+    for run, result, found, curve in zip(runs, results, errors, curves, strict=True):
+        if result.reason == "diverged" or not np.isfinite(found[-1]):
+            rows.append(row | {"error": f"diverged in epoch {result.epochs}"})
+            continue
+        tail = 2 * np.mean(result.train_loss[-max(1, run.epochs // 10) :])  # of half the square
+        values = dict(zip(("tail_mse", *ERRORS), (f"{v:.6g}" for v in (tail, *found)), strict=True))
+        if run.stage == "final" and run.width == FIT_WIDTH and run.activation in FITS:
+            values["curve"] = " ".join(f"{value:.3f}" for value in curve)
+        rows.append(row | values)
+    return rows
 
 
-def _measure(net: StackedMLP, target: Target) -> dict[str, np.ndarray]:
-    """Errors at the points and on the grid, and values to draw: a row a member."""
+def _measure(net: StackedMLP, target: Target) -> tuple[np.ndarray, np.ndarray]:
+    """`ERRORS`, and values to draw: a row a member."""
 
-    def errors(x: np.ndarray) -> np.ndarray:
-        found = net.predict(_column(x), None, chunk=64)[..., 0].numpy()
-        return found - target.function(x)
+    def outputs(x: np.ndarray) -> np.ndarray:
+        return net.predict(_column(x), None, chunk=64)[..., 0].numpy()
 
     points, grid = target.points(), np.linspace(LOW, HIGH, N_GRID)
     with np.errstate(over="ignore", invalid="ignore"):  # of networks that diverged
-        at_points, on_grid = errors(points), errors(grid)
-        drawn = np.linspace(LOW, HIGH, N_CURVE)
-        return {
-            "mse": np.square(at_points).mean(1),
-            "grid_mse": np.square(on_grid).mean(1),
-            "sup_error": np.abs(on_grid).max(1),
-            "curve": errors(drawn) + target.function(drawn),
-        }
-
-
-def _values(run: Run, result: MemberResult, measured: dict[str, np.ndarray]) -> Row:
-    if result.reason == "diverged" or not np.isfinite(measured["sup_error"]):
-        return {"error": f"diverged in epoch {result.epochs}"}
-    tail = result.train_loss[-max(1, run.epochs // 10) :]
-    row = {"tail_mse": f"{2 * np.mean(tail):.6g}"}  # the loss is half the squared error
-    row |= {name: f"{measured[name]:.6g}" for name in ("mse", "grid_mse", "sup_error")}
-    if run.stage == "final" and run.width == FIT_WIDTH and run.activation in FITS:
-        row["curve"] = " ".join(f"{value:.3f}" for value in measured["curve"])
-    return row
+        at_points = outputs(points) - target.function(points)
+        on_grid = outputs(grid) - target.function(grid)
+        errors = [np.square(at_points).mean(1), np.square(on_grid).mean(1), np.abs(on_grid).max(1)]
+    return np.stack(errors, axis=1), outputs(np.linspace(LOW, HIGH, N_CURVE))
 
 
 def _column(values: np.ndarray) -> torch.Tensor:

@@ -1,10 +1,7 @@
 """Deep networks without normalisation, by activation: Tables 1 and 2 and Figure 8 of the PLN paper.
 
-Dense networks of 20, 56 and 110 layers, with and without residual connections, stand in for the
-paper's VGG-16 and ResNets, scikit-learn's digits (8 x 8 images) and california_housing for
-CIFAR-10. Two questions: how large are the gradients at the start, and which networks train?
-"residual" activates after each sum, as the first ResNets did; "pre-activation" leaves the sum
-alone. Both initialisations, torch's own and Kaiming's, have their gradients measured.
+Dense networks of 20, 56 and 110 layers, with and without residual connections: how large are the
+gradients at the start, and which networks train? What is done, the page says.
 
     python -m benchmarks.papers.pln.depth [--quick] [--out FOLDER] [--report] [--data-home FOLDER]
 
@@ -14,32 +11,43 @@ california_housing comes from OpenML, or from a CSV file in --data-home (or COMB
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
 
+import numpy as np
 import pandas as pd
-import torch
+from matplotlib.figure import Figure
 
-import combutab
-from benchmarks.machine import describe_machine
-from benchmarks.papers.common.results import Row, Store
-from benchmarks.papers.pln.depth_data import DATA, N_ROWS, Task, load_task
+from benchmarks.papers.common.claims import Claim, claims_table
+from benchmarks.papers.common.command import Arguments, Experiment, Job, Study
+from benchmarks.papers.common.page import Page
+from benchmarks.papers.common.results import Row
+from benchmarks.papers.pln.data import TASKS, data_arguments
+from benchmarks.papers.pln.depth_findings import (
+    CELL,
+    INIT_NAMES,
+    TABLE_1,
+    TABLE_2,
+    choose_rates,
+    deepest,
+    figure_8,
+    gradient_table,
+    kept,
+    table_1,
+    table_1_gradients,
+    table_2,
+    threshold,
+)
 from benchmarks.papers.pln.depth_net import BODIES, Shape
-from benchmarks.papers.pln.depth_report import write_report
-from benchmarks.papers.pln.depth_train import initial_gradients, train
+from benchmarks.papers.pln.depth_train import initial_gradients, load_task, train
+from benchmarks.papers.pln.looks import Line, cross_table, label, listed, look, plot
 
 ACTIVATIONS = (
     *("relu", "sigmoid", "tanh", "pln-8", "pls-8"),
     *("combu", "nlrelu", "selu", "la-silu"),
 )
-INITS = ("torch", "kaiming")
-DEPTHS = (20, 56, 110)
-RATES = (0.1, 0.01, 0.001)
 # Data, body, initialisation, and whether all depths are trained or both ends alone. The first kinds
 # are those that the paper's numbers point to: its plain network fades as torch's own initialisation
 # makes it, its ResNets grow as Kaiming's makes them. The last two show the other choice.
@@ -53,20 +61,15 @@ TRAINED = (
     ("digits", "plain", "kaiming", False),
     ("digits", "residual", "torch", False),
 )
-CELL = ("data", "body", "init", "depth", "activation")
-VERSIONS = ("combutab", "torch")
-GRADIENT_KEY = (*CELL, "seed")
-GRADIENT_COLUMNS = (
-    *(*GRADIENT_KEY, "width", "n_rows"),
-    *("first", "last_hidden", "mean"),
-    *VERSIONS,
+SHOWN = (  # whose first layers' gradients are followed in sentences
+    *(("plain", "torch"), ("plain", "kaiming")),
+    *(("residual", "kaiming"), ("pre-activation", "kaiming")),
 )
-KEY = (*CELL, "learning_rate", "seed")
-COLUMNS = (
-    *(*KEY, "width", "n_rows", "n_steps", "batch_size"),
-    *("train_score", "test_score", "train_loss", "diverged", "trivial_score"),
-    *VERSIONS,
-)
+GRADIENT_KEY, KEY = (*CELL, "seed"), (*CELL, "learning_rate", "seed")
+GRADIENT_SETTINGS = (*GRADIENT_KEY, "width", "n_rows")
+SETTINGS = (*KEY, "width", "n_rows", "n_steps", "batch_size")
+NORMS = ("first", "last_hidden", "mean")
+SCORES = ("train_score", "test_score", "train_loss")
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,10 @@ class Plan:
 
     activations: Sequence[str] = ACTIVATIONS
     gradient_depths: Sequence[int] = (8, 20, 38, 56, 80, 110)
-    depths: Sequence[int] = DEPTHS
+    depths: Sequence[int] = (20, 56, 110)
     width: int = 32
-    n_rows: int = N_ROWS
-    rates: Sequence[float] = RATES
+    n_rows: int = 5000  # of california_housing; digits has 1797
+    rates: Sequence[float] = (0.1, 0.01, 0.001)
     n_seeds: int = 3
     n_gradient_seeds: int = 5
     n_steps: int = 300
@@ -99,151 +102,241 @@ QUICK = Plan(
 )
 
 
-@dataclass(frozen=True)
-class Cell:
-    """Networks that are trained, or looked at, together."""
-
-    data: str
-    body: str
-    init: str
-    depth: int
-    activation: str
-
-    def shape(self, plan: Plan) -> Shape:
-        return Shape(self.body, self.depth, self.activation, self.init, plan.width)
-
-    def row(self, **values: object) -> Row:
-        return {name: str(value) for name, value in (asdict(self) | values).items()}
+def _row(names: Sequence[str], *values: object) -> Row:
+    return dict(zip(names, map(str, values), strict=True))
 
 
-@dataclass(frozen=True)
-class Study:
-    """What is done with each cell: ``wanted`` are its rows' settings, ``run`` makes the rows."""
-
-    store: Store
-    cells: Sequence[Cell]
-    wanted: Callable[[Cell], list[Row]]
-    run: Callable[[Cell], list[Row]]
-
-    def complete(self, name: str) -> pd.DataFrame:
-        """Do what the file lacks, and return all its rows."""
-        with self.store.open([row for cell in self.cells for row in self.wanted(cell)]) as journal:
-            missing = [c for c in self.cells if not all(map(journal.has, self.wanted(c)))]
-            print(f"{name}: {len(missing)} of {len(self.cells)} cells to go", flush=True)
-            started = time.monotonic()
-            for number, cell in enumerate(missing, 1):
-                journal.add(self.run(cell))
-                if number % 10 and number < len(missing):
-                    continue
-                minutes = (time.monotonic() - started) / 60
-                what = " ".join(map(str, asdict(cell).values()))
-                print(f"[{number}/{len(missing)}] {what}: {minutes:.1f} min", flush=True)
-        return self.store.read()
-
-
-@lru_cache(maxsize=2)
-def _task(name: str, n_rows: int, data_home: str | None) -> Task:
-    return load_task(name, n_rows=n_rows, data_home=data_home)
-
-
-def gradient_study(plan: Plan, data: Sequence[str], folder: Path, home: str | None) -> Study:
+def gradient_jobs(arguments: Arguments) -> Iterator[Job]:
     """The norms of the initial gradients, of all bodies with both initialisations."""
-
-    def wanted(cell: Cell) -> list[Row]:
-        sizes = {"width": plan.width, "n_rows": plan.n_rows}
-        return [cell.row(seed=seed, **sizes) for seed in range(plan.n_gradient_seeds)]
-
-    def run(cell: Cell) -> list[Row]:
-        task = _task(cell.data, plan.n_rows, home)
-        norms = initial_gradients(task, cell.shape(plan), range(plan.n_gradient_seeds))
-        values = {name: getattr(norms, name).tolist() for name in ("first", "last_hidden", "mean")}
-        return [
-            row | _versions() | {name: f"{column[i]:.6g}" for name, column in values.items()}
-            for i, row in enumerate(wanted(cell))
-        ]
-
-    cells = [
-        Cell(name, body, init, depth, activation)
-        for name in data
-        for body in BODIES
-        for init in INITS
-        for depth in plan.gradient_depths
-        for activation in plan.activations
-    ]
-    store = Store(folder / "pln_depth_gradients.csv", GRADIENT_COLUMNS, GRADIENT_KEY)
-    return Study(store, cells, wanted, run)
-
-
-def training_study(plan: Plan, data: Sequence[str], folder: Path, home: str | None) -> Study:
-    """Networks trained from several seeds with several learning rates."""
-
-    def wanted(cell: Cell) -> list[Row]:
-        names = ("width", "n_rows", "n_steps", "batch_size")
-        sizes = {name: getattr(plan, name) for name in names}
-        return [
-            cell.row(learning_rate=rate, seed=seed, **sizes)
-            for rate in plan.rates
-            for seed in range(plan.n_seeds)
-        ]
-
-    def run(cell: Cell) -> list[Row]:
-        task = _task(cell.data, plan.n_rows, home)
-        outcomes = train(
-            task,
-            cell.shape(plan),
-            range(plan.n_seeds),
-            plan.rates,
-            n_steps=plan.n_steps,
-            batch_size=plan.batch_size,
-        )
-        rows = []
-        for settings, outcome in zip(wanted(cell), outcomes, strict=True):
-            scores = {
-                name: "" if outcome.diverged else f"{getattr(outcome, name):.6g}"
-                for name in ("train_score", "test_score", "train_loss")
-            }
-            scores["diverged"] = str(outcome.diverged)
-            scores["trivial_score"] = f"{task.trivial_score:.6g}"
-            rows.append(settings | scores | _versions())
-        return rows
-
-    cells = [
-        Cell(name, body, init, depth, activation)
-        for name, body, init, everywhere in TRAINED
-        if name in data
-        for depth in (plan.depths if everywhere else (plan.depths[0], plan.depths[-1]))
-        for activation in plan.activations
-    ]
-    return Study(Store(folder / "pln_depth.csv", COLUMNS, KEY), cells, wanted, run)
-
-
-def _versions() -> Row:
-    return {"combutab": combutab.__version__, "torch": torch.__version__}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="shallow, narrow, four steps")
-    parser.add_argument("--report", action="store_true", help="only write the report again")
-    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
-    parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    arguments = parser.parse_args()
-    if arguments.quick and arguments.out == parser.get_default("out"):
-        sys.exit("--quick writes no results of meaning: choose a folder for them with --out")
-    print(describe_machine(), flush=True)
     plan = QUICK if arguments.quick else Plan()
-    where = (arguments.data, arguments.out, arguments.data_home)
-    gradients, training = gradient_study(plan, *where), training_study(plan, *where)
-    if arguments.report:
-        rows = gradients.store.read(), training.store.read()
-    else:
-        # Gradients that fade below 1e-38 are as good as none, and slow the processor down
-        torch.set_flush_denormal(True)
-        rows = gradients.complete("gradients"), training.complete("training")
-    command = " ".join(["python -m benchmarks.papers.pln.depth", *["--quick"] * arguments.quick])
-    print(write_report(*rows, arguments.out, command))
+    seeds = range(plan.n_gradient_seeds)
 
+    def run(data: str, body: str, init: str, depth: int, activation: str) -> list[Row]:
+        shape = Shape(body, depth, activation, init, plan.width)
+        task = load_task(data, plan.n_rows, arguments.data_home)
+        norms = initial_gradients(task, shape, seeds)
+        columns = (getattr(norms, name).tolist() for name in NORMS)
+        return [_row(NORMS, *(f"{v:.6g}" for v in row)) for row in zip(*columns, strict=True)]
+
+    kinds = (arguments.data, BODIES, INIT_NAMES, plan.gradient_depths, plan.activations)
+    for cell in product(*kinds):
+        wanted = [_row(GRADIENT_SETTINGS, *cell, s, plan.width, plan.n_rows) for s in seeds]
+        yield Job(wanted, partial(run, *cell), ", ".join(map(str, cell)))
+
+
+def training_jobs(arguments: Arguments) -> Iterator[Job]:
+    """Networks trained from several seeds with several learning rates."""
+    plan = QUICK if arguments.quick else Plan()
+    seeds, sizes = range(plan.n_seeds), (plan.n_steps, plan.batch_size)
+
+    def run(data: str, body: str, init: str, depth: int, activation: str) -> list[Row]:
+        shape = Shape(body, depth, activation, init, plan.width)
+        task = load_task(data, plan.n_rows, arguments.data_home)
+        return [
+            {n: "" if found.diverged else f"{getattr(found, n):.6g}" for n in SCORES}
+            | {"diverged": str(found.diverged), "trivial_score": f"{task.trivial_score:.6g}"}
+            for found in train(task, shape, seeds, plan.rates, *sizes)
+        ]
+
+    for *kind, everywhere in (kind for kind in TRAINED if kind[0] in arguments.data):
+        depths = plan.depths if everywhere else (plan.depths[0], plan.depths[-1])
+        for cell in (tuple(kind) + rest for rest in product(depths, plan.activations)):
+            wanted = [
+                _row(SETTINGS, *cell, rate, seed, plan.width, plan.n_rows, *sizes)
+                for rate, seed in product(plan.rates, seeds)
+            ]
+            yield Job(wanted, partial(run, *cell), ", ".join(map(str, cell)))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The rows of one data set: the gradients at the start, and each cell at its best rate."""
+
+    gradients: pd.DataFrame
+    chosen: pd.DataFrame
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The smallest and the largest depth that was trained."""
+        return int(self.chosen["depth"].min()), int(self.chosen["depth"].max())
+
+    def norms(self, body: str, init: str) -> pd.DataFrame:
+        return gradient_table(_part(self.gradients, body, init), "mean")
+
+
+def _part(rows: pd.DataFrame, body: str, init: str) -> pd.DataFrame:
+    return rows[(rows["body"] == body) & (rows["init"] == init)]
+
+
+def _residual_claims(body: str) -> tuple[Claim[Evidence], Claim[Evidence]]:
+    return (
+        Claim(
+            f"Table 2, {body}",
+            "The mean norm of the gradients grows with depth: ReLU's the most and above 4 powers "
+            "of ten, PLN-8's less than half of that, sigmoid's and tanh's with the paper's sign.",
+            lambda e: table_2(e.norms(body, "kaiming"), *e.ends),
+        ),
+        Claim(
+            f"Figure 8, {body}",
+            "Sigmoid and tanh train when shallow; ReLU trains when shallow and not when deep; "
+            "PLN-8 trains at every depth.",
+            lambda e: figure_8(_part(e.chosen, body, "kaiming")),
+        ),
+    )
+
+
+CLAIMS: tuple[Claim[Evidence], ...] = (
+    Claim(
+        "Table 1",
+        "Plain networks: PLN-8 trains; sigmoid, tanh and ReLU do not.",
+        lambda e: table_1(_part(e.chosen, "plain", "torch"), e.ends[0]),
+    ),
+    Claim(
+        "Table 1",
+        "PLN-8's gradients do not vanish: their mean norm at the start is the largest.",
+        lambda e: table_1_gradients(e.norms("plain", "torch"), e.ends[0]),
+    ),
+    *_residual_claims("residual"),
+    *_residual_claims("pre-activation"),
+)
+
+
+def _method(gradients: pd.DataFrame, training: pd.DataFrame) -> str:
+    first, n_seeds = training.iloc[0], training["seed"].nunique()
+    return f"""\
+Tables 1 and 2 and Figure 8 of "Universal approximation theorem of networks activated by
+normalization" on tables. What differs from the paper: dense networks of width {first["width"]}
+stand in for VGG-16 of width 64 and the ResNets, scikit-learn's digits (8 x 8) and
+california_housing (at most {first["n_rows"]} rows) for CIFAR-10; there is no augmentation;
+{first["n_steps"]} steps of {first["batch_size"]} rows stand in for 240 epochs of batches of 128.
+As in the paper: SGD with momentum 0.9, weight decay 1e-4, a learning rate that rises over the first
+twelfth and is divided by 2.5 five times, {n_seeds} seeds. The paper names one rate a network (0.1
+for VGG, 0.01 for ResNets); here {listed(dict.fromkeys(training["learning_rate"]))} are trained and
+each activation is shown at the one with the best mean score on the *training* rows. The split is
+one (4:1).
+
+The paper does not say how weights are drawn. Its plain network behaves as torch's own
+initialisation makes it, its ResNets grow as Kaiming's makes them; so do the first rows here, and
+the other choice stands beside them. Nor does it say where a ResNet's activation stands: "residual"
+activates after the sum, as the first ResNets did, "pre-activation" inside the branch alone. SELU is
+meant for a third initialisation (LeCun's), which is not tried.
+
+Gradients are norms of the loss's gradient at the start, on one batch of 256 training rows in
+float64: geometric means over {gradients["seed"].nunique()} seeds. "mean" averages over all weight
+matrices and biases, as we read the paper's "average norm"; "first" is of the first layer's weights.
+Their size depends on width, data and loss: only their growth can be compared with the paper's.
+
+A network *trains* if every seed removes at least half of a constant answer's error on the training
+rows (misclassified share, or squared error). One that diverged, or is worse than a constant answer,
+counts as that answer. What does not train in these few steps may train in more. {n_seeds} seeds
+are too few for tests of differences between activations that train; none is claimed."""
+
+
+def write(
+    page: Page, arguments: Arguments, gradients: pd.DataFrame, training: pd.DataFrame
+) -> None:
+    chosen = choose_rates(training)
+    chosen["layers"] = chosen["depth"].map("{} layers".format)
+    chosen["text"] = [
+        f"{c.test:.3f} ± {c.test_sd:.3f} ({c.learning_rate:g}){'' if c.trains else ' ×'}"
+        for c in chosen.itertuples()
+    ]
+    found = {
+        str(data): Evidence(gradients[gradients["data"] == data], own)
+        for data, own in chosen.groupby("data", sort=False)
+    }
+    page.text(_method(gradients, training))
+    page.heading("Verdicts")
+    page.text(claims_table(CLAIMS, found))
+    page.heading("Beyond the paper's claims")
+    beyond = {
+        "powers of ten by which the first layer's gradient moves from the smallest depth to the "
+        f"largest ({body}, {INIT_NAMES[init]} initialisation)": [
+            kept(_part(e.gradients, body, init), *e.ends) for e in found.values()
+        ]
+        for body, init in SHOWN
+    }
+    beyond["what trains at the largest depth"] = [deepest(e.chosen) for e in found.values()]
+    beyond["does the gradient at the start tell?"] = [
+        threshold(e.chosen, e.gradients) for e in found.values()
+    ]
+    page.table(["", *found], [[what, *said] for what, said in beyond.items()])
+    for name, evidence in found.items():
+        page.heading(f"{name}: initial gradients")
+        for (body, init), part in evidence.gradients.groupby(["body", "init"], sort=False):
+            page.text(f"{body}, {init}: mean / first")
+            _gradient_table(page, part, beside=body != "plain" and init == "kaiming")
+        page.heading(f"{name}: what the networks reach")
+        for (body, init), part in evidence.chosen.groupby(["body", "init"], sort=False):
+            page.text(f"{body}, {init}: test score ± sd over seeds (rate); × did not train")
+            cross_table(page, part, "activation", "layers", "activation")
+    page.heading("The paper's Table 1 (VGG-16, CIFAR-10)")
+    columns = TABLE_1[["train_accuracy", "test_accuracy", "gradient"]]
+    page.table(
+        ["activation", "train %", "test %", "gradient"],
+        [[label(str(a)), *(f"{v:g}" for v in values)] for a, values in columns.iterrows()],
+    )
+    page.heading("Figures")
+    for name, evidence in found.items():
+        title = f"Gradients at the start, {name}"
+        page.figure(plot_gradients(evidence.gradients), title, f"gradients_{name}")
+    page.figure(plot_scores(chosen), "Test scores by depth")
+
+
+def _gradient_table(page: Page, rows: pd.DataFrame, *, beside: bool) -> None:
+    mean, first = gradient_table(rows, "mean"), gradient_table(rows, "first")
+    table = mean.map("{:.2g}".format) + " / " + first.map("{:.2g}".format)
+    if beside:
+        paper = TABLE_2.map("{:.2g}".format).add_prefix("paper, ResNet-")
+        table = table.join(paper).fillna("—")
+    lines = ([label(str(name)), *texts] for name, *texts in table.itertuples())
+    page.table(["activation", *table], lines)
+
+
+def plot_gradients(rows: pd.DataFrame) -> Figure:
+    """Draw the first layer's gradient norm (geometric mean over seeds), a row an initialisation."""
+    panels = {
+        f"{body}, {INIT_NAMES[init]} initialisation": _lines(
+            gradient_table(_part(rows, body, init), "first").replace(0.0, np.nan)
+        )
+        for init, body in product(dict.fromkeys(rows["init"]), dict.fromkeys(rows["body"]))
+    }
+    labels, title = ("layers", "gradient norm, first layer"), "Gradients at the start (from 1e-20)"
+    ylim = (1e-20, 10 * rows["first"].max())  # smaller gradients are as good as none
+    return plot(panels, labels, n_columns=3, scales=("linear", "log"), ylim=ylim, title=title)
+
+
+def plot_scores(chosen: pd.DataFrame) -> Figure:
+    """Draw the mean test score of each activation at its best rate, a panel a kind of network."""
+    panels, rows = {}, chosen.sort_values("data", ascending=False, kind="stable")
+    for (data, body, init), own in rows.groupby(["data", "body", "init"], sort=False):
+        score = "accuracy" if TASKS[data] == "classification" else "R²"
+        table = own.pivot(index="activation", columns="depth", values="test")
+        panels[f"{data}, {score}:\n{body}, {INIT_NAMES[init]}"] = _lines(table)
+    return plot(panels, ("layers", "test score"), n_columns=4)
+
+
+def _lines(table: pd.DataFrame) -> list[Line]:
+    return [
+        Line(table.columns, values, label(name), look(name), width=2.4 if name == "pln-8" else 1.3)
+        for name, values in table.iterrows()
+    ]
+
+
+STUDY = Study(
+    name="pln_depth",
+    title="Deep networks without normalisation, by activation",
+    description=__doc__.splitlines()[0],
+    module="benchmarks.papers.pln.depth",
+    experiments=[
+        Experiment("pln_depth_gradients", GRADIENT_SETTINGS, NORMS, gradient_jobs, GRADIENT_KEY),
+        Experiment(
+            "pln_depth", SETTINGS, (*SCORES, "diverged", "trivial_score"), training_jobs, KEY
+        ),
+    ],
+    write=write,
+    add_arguments=data_arguments(("digits", "california_housing")),
+)
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -10,24 +10,14 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.papers.common.claims import FAILS, HOLDS, UNDECIDED
+from benchmarks.papers.pln import approximation_numbers as numbers
+from benchmarks.papers.pln import approximation_runs as runs
+from benchmarks.papers.pln.approximation import ORDERS, compare, rank_sizes, trends
 from tests.benchmarks.quick_forms import run_quick
 
 
-@pytest.fixture
-def runs():
-    from benchmarks.papers.pln import approximation_runs as pln_approximation_runs
-
-    return pln_approximation_runs
-
-
-@pytest.fixture
-def numbers():
-    from benchmarks.papers.pln import approximation_numbers as pln_approximation_numbers
-
-    return pln_approximation_numbers
-
-
-def test_the_targets_are_lipschitz(runs):
+def test_the_targets_are_lipschitz():
     x = np.linspace(-5, 5, 20_001)
     for target in runs.TARGETS.values():
         steepest = np.abs(np.diff(target.function(x))).max() / (x[1] - x[0])
@@ -38,7 +28,7 @@ def test_the_targets_are_lipschitz(runs):
     assert np.abs(random.function(random.points())).max() <= 1
 
 
-def test_norm_sizes_wider_than_the_layer_are_left_out(runs):
+def test_norm_sizes_wider_than_the_layer_are_left_out():
     grid = runs.Grid(widths=(8,))
     tried = {run.activation for run in grid.search()}
     assert {"pln-8", "pls-8", "relu", "la-silu"} <= tried
@@ -47,7 +37,7 @@ def test_norm_sizes_wider_than_the_layer_are_left_out(runs):
     assert len(grid.search()) == 32 * len(tried)
 
 
-def test_the_best_of_the_search_are_trained_again_from_new_seeds(runs):
+def test_the_best_of_the_search_are_trained_again_from_new_seeds():
     grid = runs.Grid(widths=(8,), activations=("relu", "tanh"), rates=(0.1, 0.01), n_finalists=2)
     rows = []
     for run in grid.search():
@@ -66,7 +56,7 @@ def test_the_best_of_the_search_are_trained_again_from_new_seeds(runs):
     assert [run.seed for run in final] == 8 * [1, 2, 3, 4, 5], "the search has seed 0"
 
 
-def test_a_stack_shares_all_but_activation_rate_and_seed(runs):
+def test_a_stack_shares_all_but_activation_rate_and_seed():
     grid = runs.Grid(widths=(8, 16), activations=("relu", "tanh"))
     stacks = list(runs.stacks(grid.search()))
     assert sum(map(len, stacks)) == len(grid.search())
@@ -74,16 +64,15 @@ def test_a_stack_shares_all_but_activation_rate_and_seed(runs):
     assert {len(stack) for stack in stacks} == {8}
 
 
-def test_rows_hold_the_errors_of_the_trained_network(runs, monkeypatch):
+def test_rows_hold_the_errors_of_the_trained_network(monkeypatch):
     stack = [
         runs.Run("random", "final", 16, name, "sgd", 4, rate, 3, 10)
-        for name, rate in (("relu", 0.01), ("combu", 0.01), ("relu", 1e12))
+        for name, rate in (("combu", 0.01), ("relu", 0.01), ("relu", 1e12))
     ]
     kept = []
     train_stack = runs.train_stack
     monkeypatch.setattr(runs, "train_stack", lambda *a: kept.extend(train_stack(*a)) or kept)
     rows = runs.train(stack)
-    assert [row["activation"] for row in rows] == ["combu", "relu", "relu"]
     state = kept[1].state
     net = nn.Sequential(nn.Linear(1, 16), nn.ReLU(), nn.Linear(16, 1)).double()
     with torch.no_grad():
@@ -107,7 +96,7 @@ def test_rows_hold_the_errors_of_the_trained_network(runs, monkeypatch):
     assert rows[2]["error"].startswith("diverged")
 
 
-def test_members_of_a_stack_are_trained_as_if_alone(runs):
+def test_members_of_a_stack_are_trained_as_if_alone():
     stack = [
         runs.Run("random", "search", 8, name, "adam", 4, 0.01, seed, 5)
         for name in ("pln-4", "tanh")
@@ -142,7 +131,7 @@ def _finals(losses):
     )
 
 
-def test_claims_are_tested_in_pairs(numbers):
+def test_claims_are_tested_in_pairs():
     rows = numbers.finals(
         _finals(
             {
@@ -158,20 +147,21 @@ def test_claims_are_tested_in_pairs(numbers):
         ("random", "sigmoid", "relu"),
         ("random", "pln-4", "relu"),
     ]
-    found = numbers.compare(rows, pairs)
-    assert found["verdict"].tolist() == ["holds", "reversed", "not shown"], "pln-4 is not there"
-    assert found["won"].tolist() == [2, 0, 2]
-    assert found["difference"][0] == pytest.approx(math.log(0.52), abs=1e-6)
-    # ten differences of one sign: 2 / 2^10, times the three tests
-    assert found["pvalue"][0] == pytest.approx(3 * 2 / 1024)
+    found = compare(rows, pairs)
+    assert list(found) == pairs[:3], "pln-4 is not there"
+    assert [finding.verdict for finding in found.values()] == [HOLDS, FAILS, UNDECIDED]
+    # log(0.52); ten differences of one sign: 2 / 2^10, times the three tests
+    assert found[pairs[0]].numbers == "-0.65, 2 of 2 widths, p = 0.006"
+    assert "0 of 2 widths" in found[pairs[1]].numbers
+    assert "2 of 2 widths" in found[pairs[2]].numbers
 
 
-def test_a_network_that_diverged_counts_as_worse_than_zero(numbers):
+def test_a_network_that_diverged_counts_as_worse_than_zero():
     rows = numbers.finals(_finals({"relu": lambda width, seed: math.nan if seed else 1e9}))
     assert (rows["log_loss"] == 1.0).all()
 
 
-def test_trends_are_those_of_the_widths(numbers):
+def test_trends_are_those_of_the_widths():
     rows = _finals(
         {
             "relu": lambda width, seed: (1 + 0.01 * seed) / width,
@@ -179,14 +169,14 @@ def test_trends_are_those_of_the_widths(numbers):
             "sigmoid": lambda width, seed: 0.1 + 0.01 * seed,
         }
     )
-    found = numbers.trends(numbers.finals(rows)).set_index("activation")
-    said = {"relu": "falls", "tanh": "rises", "sigmoid": "neither shown"}
-    assert found["verdict"].to_dict() == said
+    found = trends(numbers.finals(rows))
+    verdicts = {name: finding.verdict for (_, name), finding in found.items()}
+    assert verdicts == {"relu": HOLDS, "tanh": FAILS, "sigmoid": UNDECIDED}
     one_width = rows[rows["width"] == 32]
-    assert numbers.trends(numbers.finals(one_width)).empty
+    assert trends(numbers.finals(one_width)) == {}
 
 
-def test_the_setting_with_the_lowest_median_counts(numbers):
+def test_the_setting_with_the_lowest_median_counts():
     steady = _finals({"relu": lambda width, seed: 0.1})
     lucky = _finals({"relu": lambda width, seed: 0.001 if seed < 2 else 0.2})
     late = _finals({"relu": lambda width, seed: 0.05 if width == 64 else math.nan})
@@ -196,30 +186,31 @@ def test_the_setting_with_the_lowest_median_counts(numbers):
     assert best["width"].tolist() == [32] * 5 + [64] * 5
 
 
-def test_norm_sizes_are_ranked_where_all_are_there(numbers):
+def test_norm_sizes_are_ranked_where_all_are_there():
     names = ("pln-2", "pln-4", "pln-8")
     rows = _finals({name: lambda w, s, i=i: 0.1 * (1 + i + s) for i, name in enumerate(names)})
     rows = numbers.finals(rows[~((rows["activation"] == "pln-8") & (rows["width"] == 32))])
-    (ranking,) = numbers.rank_sizes(rows)
-    assert ranking.n_widths == 1
-    assert ranking.ranks.to_dict() == {"pln-2": 1.0, "pln-4": 2.0, "pln-8": 3.0}
-    # Friedman's: 12 / (5 * 3 * 4) * (5^2 + 10^2 + 15^2) - 3 * 5 * 4 = 10, 2 degrees of freedom
-    assert ranking.pvalue == pytest.approx(math.exp(-5))
+    found = rank_sizes(rows, "PLN")
+    # Friedman's: 12 / (5 * 3 * 4) * (5^2 + 10^2 + 15^2) - 3 * 5 * 4 = 10, 2 degrees of freedom:
+    # exp(-5)
+    assert found.numbers == "PLN-2 1.0, PLN-4 2.0, PLN-8 3.0; 1 widths, p = 0.007"
+    assert found.verdict == HOLDS
+    assert rank_sizes(rows, "PLS") is None
 
 
 @pytest.mark.parametrize(
     ("activation", "n"), [("pln-2", 16), ("pln-4", 8), ("pls-1", 32), ("tanh", 32), ("relu", 31)]
 )
 @pytest.mark.parametrize("data", ["trigonometric", "random"])
-def test_the_constructed_network_keeps_the_bound(numbers, data, activation, n):
+def test_the_constructed_network_keeps_the_bound(data, activation, n):
     found = numbers.reference(data, activation, 32)
-    lipschitz = 10 * numbers.TARGETS[data].lipschitz
+    lipschitz = 10 * runs.TARGETS[data].lipschitz
     assert found.bound == pytest.approx(lipschitz / (2 * n))
     assert found.sup < lipschitz / (2 * (n - 0.5))
     assert math.exp(found.log_loss / 2) <= found.sup
 
 
-def test_slopes_are_those_of_powers(numbers):
+def test_slopes_are_those_of_powers():
     widths = [8, 64, 512, 4096]
     errors = [3 * width**-1.5 for width in widths]
     assert numbers.slope(widths, errors) == pytest.approx(-1.5)
@@ -227,28 +218,25 @@ def test_slopes_are_those_of_powers(numbers):
     assert math.isnan(numbers.slope([8, 16], [1.0, math.nan]))
 
 
-def test_the_claims_name_activations_that_are_trained(numbers, runs):
-    claims = numbers.load_claims()
-    assert set(claims["lower"]) | set(claims["higher"]) <= set(runs.ACTIVATIONS)
-    assert set(claims["data"]) == set(runs.TARGETS)
-    assert not claims.duplicated(["data", "lower", "higher"]).any()
+def test_the_claims_name_activations_that_are_trained():
+    assert {name for _, *pair in ORDERS for name in pair} <= set(runs.ACTIVATIONS)
+    assert {data for data, *_ in ORDERS} == set(runs.TARGETS)
+    assert len(ORDERS) == 23, "no pair twice"
 
 
 def test_quick_form(tmp_path):
-    pytest.importorskip("matplotlib")
     said = run_quick("papers.pln.approximation", tmp_path)
     assert "final, random, width 16" in said
     rows = pd.read_csv(tmp_path / "pln_approximation.csv")
     assert set(rows["stage"]) == {"search", "final"}
     assert rows.loc[rows["stage"] == "final", "seed"].value_counts().to_dict() == {1: 64, 2: 64}
     text = (tmp_path / "pln_approximation.md").read_text()
-    assert "PLN-4 at the same width" in text
+    assert "trigonometric: PLN-4 < sigmoid" in text
     assert str(tmp_path) not in text
     for name in ("norm_sizes", "activations", "bounds", "fits"):
         assert (tmp_path / f"pln_approximation_{name}.png").stat().st_size > 10_000
         assert f"(pln_approximation_{name}.png)" in text
     before = (tmp_path / "pln_approximation.csv").read_bytes()
-    assert "final, random" not in run_quick("papers.pln.approximation", tmp_path), (
-        "nothing is trained twice"
-    )
+    again = run_quick("papers.pln.approximation", tmp_path)
+    assert "to go" not in again, "nothing is trained twice"
     assert (tmp_path / "pln_approximation.csv").read_bytes() == before

@@ -10,6 +10,28 @@ import pandas as pd
 import pytest
 import torch
 
+from benchmarks.papers.common.claims import FAILS, HOLDS, IN_PART
+from benchmarks.papers.pln.depth_findings import (
+    choose_rates,
+    decades,
+    deepest,
+    figure_8,
+    gradient_table,
+    kept,
+    table_1,
+    table_1_gradients,
+    table_2,
+    that_train,
+    threshold,
+)
+from benchmarks.papers.pln.depth_net import Shape, gradient_norms
+from benchmarks.papers.pln.depth_train import (
+    Task,
+    initial_gradients,
+    load_task,
+    rate_factor,
+    train,
+)
 from tests.benchmarks.quick_forms import run_quick
 
 ROOT = Path(__file__).parents[3]
@@ -50,8 +72,6 @@ def forward_by_hand(body, net, x, member):
 
 @pytest.mark.parametrize("body", ["plain", "residual", "pre-activation"])
 def test_network_is_what_it_says(body):
-    from benchmarks.papers.pln.depth_net import Shape
-
     shape = Shape(body, 8, "relu", "kaiming", width=6)
     net = shape.build(5, 3, [3, 4], double=True)
     assert sum(p.numel() for p in net.parameters()) == 2 * (6 * 6 + 6 * 42 + 3 * 7)
@@ -68,23 +88,17 @@ def test_network_is_what_it_says(body):
 
 @pytest.mark.parametrize("depth", [3, 2, 7])
 def test_depth_that_has_no_pairs_is_refused(depth):
-    from benchmarks.papers.pln.depth_net import Shape
-
     with pytest.raises(ValueError, match=f"even and at least 4.*got {depth}"):
         Shape("plain", depth, "relu", "torch")
 
 
 def test_other_bodies_are_refused():
-    from benchmarks.papers.pln.depth_net import Shape
-
     with pytest.raises(ValueError, match="got 'dense'"):
         Shape("dense", 4, "relu", "torch")
 
 
 @pytest.mark.parametrize("body", ["plain", "residual", "pre-activation"])
 def test_gradient_norms_against_differences(body):
-    from benchmarks.papers.pln.depth_net import Shape, gradient_norms
-
     net = Shape(body, 4, "tanh", "torch", width=3).build(2, 1, [0, 1], double=True)
     x = torch.randn(2, 9, 2, dtype=torch.float64, generator=generators(5)[0])
 
@@ -114,11 +128,7 @@ def test_gradient_norms_against_differences(body):
 
 
 def test_relu_keeps_a_linear_gradient_and_sigmoid_does_not():
-    from benchmarks.papers.pln.depth_data import load_task
-    from benchmarks.papers.pln.depth_net import Shape
-    from benchmarks.papers.pln.depth_train import initial_gradients
-
-    task = load_task("digits", n_rows=300)
+    task = load_task("digits", 300)
     deep = {
         (name, depth): float(
             initial_gradients(task, Shape("plain", depth, name, "torch", width=16), [0]).first
@@ -133,8 +143,6 @@ def test_relu_keeps_a_linear_gradient_and_sigmoid_does_not():
 
 
 def test_rate_rises_and_falls():
-    from benchmarks.papers.pln.depth_train import rate_factor
-
     factors = [rate_factor(step, 240) for step in range(240)]
     assert factors[0] == pytest.approx(1 / 20)
     assert factors[19] == factors[20] == factors[59] == 1.0
@@ -144,11 +152,7 @@ def test_rate_rises_and_falls():
 
 
 def test_training_learns_diverges_and_takes_each_member_alone():
-    from benchmarks.papers.pln.depth_data import load_task
-    from benchmarks.papers.pln.depth_net import Shape
-    from benchmarks.papers.pln.depth_train import train
-
-    task = load_task("digits", n_rows=600)
+    task = load_task("digits", 600)
     shape = Shape("plain", 4, "tanh", "torch")
     sizes = {"n_steps": 120, "batch_size": 64}
     slow, fast = train(task, shape, [7], [0.1, 1e30], **sizes)
@@ -163,17 +167,15 @@ def test_training_learns_diverges_and_takes_each_member_alone():
 
 
 def test_scores_and_losses_of_a_task():
-    from benchmarks.papers.pln.depth_data import Task
-
     none = torch.empty(0)
     numbers = torch.tensor([0.0, 1.0, 2.0, 3.0])
-    regression = Task("r", none, numbers, none, numbers, 1)
+    regression = Task(none, numbers, none, numbers, 1)
     outputs = torch.stack([numbers, numbers.mean().expand(4), numbers + 1.0]).unsqueeze(-1)
     assert regression.scores(outputs, numbers).tolist() == pytest.approx([1.0, 0.0, 0.2])
     assert regression.losses(outputs, numbers.expand(3, -1)).tolist() == [0.0, 1.25, 1.0]
     assert regression.trivial_score == 0.0
     classes = torch.tensor([0, 1, 1, 2])
-    classification = Task("c", none, classes, none, classes, 3)
+    classification = Task(none, classes, none, classes, 3)
     logits = torch.nn.functional.one_hot(torch.tensor([[0, 1, 1, 1]]), 3).double() * 50.0
     assert classification.scores(logits, classes).tolist() == [0.75]
     assert classification.losses(logits, classes[None]).item() == pytest.approx(50.0 / 4)
@@ -183,8 +185,8 @@ def test_scores_and_losses_of_a_task():
 def rows_of(cells):
     """Training rows: (activation, depth, rate, train scores, test scores)."""
     rows = []
-    for activation, depth, rate, train, test in cells:
-        for seed, (fit, held_out) in enumerate(zip(train, test, strict=True)):
+    for activation, depth, rate, on_train, on_test in cells:
+        for seed, (fit, held_out) in enumerate(zip(on_train, on_test, strict=True)):
             rows.append(
                 {
                     "data": "digits",
@@ -204,8 +206,6 @@ def rows_of(cells):
 
 
 def test_the_rate_is_chosen_by_training_rows():
-    from benchmarks.papers.pln.depth_numbers import choose_rates, that_train
-
     nan = math.nan
     chosen = choose_rates(
         rows_of(
@@ -227,7 +227,7 @@ def test_the_rate_is_chosen_by_training_rows():
     assert tanh["learning_rate"] == 0.1
     assert not tanh["trains"], "one seed kept more than half of the error"
     lost = chosen.loc[("tanh", 56)]
-    assert (lost["train"], lost["test"], lost["n_diverged"]) == (0.1, 0.1, 2)
+    assert (lost["train"], lost["test"]) == (0.1, 0.1), "a network that diverged is a constant"
     assert that_train(chosen.reset_index(), 20) == ["relu"]
 
 
@@ -242,9 +242,6 @@ def gradient_rows(values):
 
 
 def test_growth_in_decades():
-    from benchmarks.papers.pln.depth_findings import kept
-    from benchmarks.papers.pln.depth_numbers import decades, gradient_table
-
     rows = gradient_rows(
         {
             ("relu", 20): (0.1, 10.0),
@@ -271,22 +268,25 @@ def table_of(**columns):
 
 
 def test_verdict_of_table_2():
-    from benchmarks.papers.pln.depth_findings import table_2
-
     paper = table_of(d20=[0.13, 0.04, 1.68, 0.08], d110=[170.3, 27.06, 1.2e13, 41.01])
-    said = table_2(paper, 20, 110)
-    assert said.startswith("**Holds.**")
-    assert "ReLU +12.9 (paper +12.9)" in said
+    found = table_2(paper, 20, 110)
+    assert found.verdict == HOLDS
+    assert "ReLU +12.9 (paper +12.9)" in found.numbers
     vanishing = table_of(d20=[1, 1, 1, 1], d110=[1e-30, 10, 1e10, 10])
-    assert table_2(vanishing, 20, 110).startswith("**Holds in part.**")
+    assert table_2(vanishing, 20, 110).verdict == IN_PART
     opposite = table_of(d20=[1, 1, 1, 1], d110=[0.1, 0.1, 10, 1e9])
-    assert table_2(opposite, 20, 110).startswith("**Does not hold.**")
+    assert table_2(opposite, 20, 110).verdict == FAILS
+
+
+def test_verdict_of_table_1_on_gradients():
+    ahead = table_of(d20=[0.1, 0.2, 0.3, 0.6])
+    found = table_1_gradients(ahead, 20)
+    assert found.verdict == HOLDS
+    assert found.numbers.startswith("2 times the largest of the other three (paper: 2.62 times)")
+    assert table_1_gradients(table_of(d20=[0.1, 0.2, 0.7, 0.6]), 20).verdict == FAILS
 
 
 def test_verdict_of_table_1_and_figure_8():
-    from benchmarks.papers.pln.depth_findings import figure_8, table_1
-    from benchmarks.papers.pln.depth_numbers import choose_rates
-
     good, bad = (0.95, 0.9), (0.1, 0.1)
 
     def chosen(**trains):
@@ -302,22 +302,19 @@ def test_verdict_of_table_1_and_figure_8():
 
     steady, lost = (good, good), (bad, bad)
     as_paper = chosen(sigmoid=steady, tanh=steady, relu=(good, bad), pln8=steady)
-    assert figure_8(as_paper).startswith("**Holds**")
-    assert "110 layers: sigmoid, tanh and PLN-8" in figure_8(as_paper)
-    assert table_1(as_paper, 20).startswith("**Holds in part.**")
+    assert figure_8(as_paper).verdict == HOLDS
+    assert "110 layers: sigmoid, tanh and PLN-8" in figure_8(as_paper).numbers
+    assert table_1(as_paper, 20).verdict == IN_PART
     only = chosen(sigmoid=lost, tanh=lost, relu=lost, pln8=steady)
-    assert table_1(only, 20).startswith("**Holds.**")
-    assert figure_8(only).startswith("**Holds in part**")
-    assert "All that train: PLN-8." in table_1(only, 20)
+    assert table_1(only, 20).verdict == HOLDS
+    assert figure_8(only).verdict == IN_PART
+    assert table_1(only, 20).numbers.endswith("all that train: PLN-8")
     never = chosen(sigmoid=lost, tanh=lost, relu=steady, pln8=lost)
-    assert figure_8(never).startswith("**Does not hold**")
-    assert table_1(never, 20).startswith("**Does not hold.**")
+    assert figure_8(never).verdict == FAILS
+    assert table_1(never, 20).verdict == FAILS
 
 
 def test_what_gradients_tell():
-    from benchmarks.papers.pln.depth_findings import deepest, threshold
-    from benchmarks.papers.pln.depth_numbers import choose_rates
-
     trained = [("relu", (0.9, 0.9), 1e3), ("tanh", (0.9, 0.9), 1.0), ("pln-8", (0.95, 0.9), 10.0)]
     lost = [("sigmoid", (0.1, 0.1), 0.0), ("selu", (0.1, 0.1), 1e-3), ("gelu", (0.1, 0.1), 0.1)]
     cells = [(name, 110, 0.1, scores, scores) for name, scores, _ in trained + lost]
@@ -326,10 +323,8 @@ def test_what_gradients_tell():
     gradients = gradients.assign(body="plain", init="torch", last_hidden=1.0)
     said = threshold(chosen, gradients)
     assert "a factor of 100 of the last hidden layer's, 2 of 3 train" in said
-    assert "towards the input) 1 of 1, where it is smaller (vanishing) 0 of 2." in said
-    assert deepest(chosen) == (
-        "110 layers, the best first: plain, torch's own initialisation: PLN-8, ReLU and tanh."
-    )
+    assert said.endswith("towards the input): 1 of 1; smaller (vanishing): 0 of 2")
+    assert deepest(chosen) == "plain, torch's own initialisation: PLN-8, ReLU and tanh"
 
 
 def test_quick_form(tmp_path):

@@ -9,6 +9,16 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from benchmarks.papers.common.claims import FAILS, HOLDS, IN_PART
+from benchmarks.papers.pln.normalization import (
+    TASKS,
+    Plan,
+    contrast,
+    is_as_good,
+    is_nonlinear,
+    needs_no_activation,
+    stacks,
+)
 from tests.benchmarks.quick_forms import run_quick
 
 ROOT = Path(__file__).parents[3]
@@ -53,8 +63,6 @@ def study(means, n_data=8):
 
 
 def test_contrast_against_scipy_and_by_hand():
-    from benchmarks.papers.pln.normalization_numbers import contrast
-
     first, second = ("pln", "relu"), ("batch", "relu")
     rows = rows_of(
         {
@@ -68,33 +76,33 @@ def test_contrast_against_scipy_and_by_hand():
     )
     result = contrast(rows, first, second)
     assert result.mean == pytest.approx((0.1 + 0.0 - 0.2) / 3, abs=2e-3)
-    assert (result.better, result.worse) == (["a"], ["c"])
+    assert (result.pvalues < 0.05).tolist() == [True, False, True]
+    assert str(result).endswith("; 1 for, 1 against)")
     differences = [
         noisy(a, i) - noisy(b, i + 1) for a, b, i in ((0.9, 0.8, 0), (0.5, 0.5, 2), (0.1, 0.3, 4))
     ]
-    np.testing.assert_allclose(result.per_data["difference"], np.mean(differences, axis=1))
+    np.testing.assert_allclose(result.differences, np.mean(differences, axis=1))
     by_hand = []
     for d in differences:  # Nadeau and Bengio: the variance times 1 / k + n_test / n_train
         t = d.mean() / np.sqrt((1 / SPLITS + 20 / 80) * d.var(ddof=1))
         by_hand.append(2 * stats.t.sf(abs(t), SPLITS - 1))
     smallest, middle, largest = sorted(by_hand)
     adjusted = [3 * smallest, 2 * middle, largest]
-    assert sorted(result.per_data["p"]) == pytest.approx(adjusted, rel=1e-6)
+    assert sorted(result.pvalues) == pytest.approx(adjusted, rel=1e-6)
     assert result.p == pytest.approx(stats.wilcoxon(np.mean(differences, axis=1)).pvalue)
     opposite = contrast(rows, second, first)
     assert opposite.mean == pytest.approx(-result.mean)
-    assert opposite.better == ["c"]
+    np.testing.assert_allclose(opposite.pvalues, result.pvalues)
 
 
 def test_one_data_set_has_its_own_test():
-    from benchmarks.papers.pln.normalization_numbers import contrast
-
     rows = study({("pln", "relu"): 0.9, ("batch", "relu"): 0.8}, n_data=1)
     result = contrast(rows, ("pln", "relu"), ("batch", "relu"))
-    assert result.told_apart
-    assert "Wilcoxon" not in result.words()
+    assert result.significant
+    assert result.p == result.pvalues[0], "Wilcoxon's test has nothing to say of one difference"
+    assert "against" not in str(result)
     same = contrast(rows, ("pln", "relu"), ("pln", "relu"))
-    assert not same.told_apart
+    assert not same.significant
     assert same.mean == 0.0
 
 
@@ -102,66 +110,52 @@ PLN = {("pln", "identity"): 0.80, ("pln", "relu"): 0.81}
 
 
 def test_verdict_on_activations():
-    from benchmarks.papers.pln.normalization_numbers import verdict_activation
-
-    as_paper = study(PLN | {("pln", "sigmoid"): 0.70, ("pln", "tanh"): 0.75})
-    said = verdict_activation(as_paper)
-    assert said.startswith("**Holds**")
-    assert "sigmoid -0.10" in said
-    assert "told apart; by data set 0 for, 8 against" in said
+    found = needs_no_activation(study(PLN | {("pln", "sigmoid"): 0.70, ("pln", "tanh"): 0.75}))
+    assert found.verdict == HOLDS
+    assert "sigmoid -0.10" in found.numbers
+    assert "(p = 0.008; 0 for, 8 against)" in found.numbers
     needed = study(
         PLN | {("pln", "relu"): 0.9, ("pln", "sigmoid"): 0.7, ("pln", "tanh"): 0.9},
     )
-    assert verdict_activation(needed).startswith("**Holds in part**")
+    assert needs_no_activation(needed).verdict == IN_PART
     never = study(PLN | {("pln", "relu"): 0.9, ("pln", "sigmoid"): 0.9, ("pln", "tanh"): 0.9})
-    assert verdict_activation(never).startswith("**Does not hold**")
+    assert needs_no_activation(never).verdict == FAILS
 
 
 def test_verdict_on_nonlinearity():
-    from benchmarks.papers.pln.normalization_numbers import verdict_nonlinear
-
     others = {("none", "identity"): 0.6, ("batch", "identity"): 0.6, ("layer", "identity"): 0.9}
-    assert verdict_nonlinear(study(PLN | others)).startswith("**Holds**")
-    one = others | {("batch", "identity"): 0.85}
-    assert verdict_nonlinear(study(PLN | one)).startswith("**Holds in part**")
+    assert is_nonlinear(study(PLN | others)).verdict == HOLDS
+    one = study(PLN | others | {("batch", "identity"): 0.85})
+    assert is_nonlinear(one).verdict == IN_PART
+    on_training_rows = study(PLN | others).rename(columns={"score": "train_score"})
+    on_training_rows["score"] = one["score"]
+    assert is_nonlinear(on_training_rows, "train_score").verdict == HOLDS
     # better on three data sets is no proof: Wilcoxon's p is 0.25 there
-    assert verdict_nonlinear(study(PLN | others, 3)).startswith("**Does not hold**")
+    assert is_nonlinear(study(PLN | others, 3)).verdict == FAILS
 
 
 def test_verdict_on_a_match():
-    from benchmarks.papers.pln.normalization_numbers import match_table, verdict_match
-
-    equal = {(kind, "relu"): 0.8 for kind in ("none", "batch", "layer")}
-    assert verdict_match(study(PLN | equal), ["relu"]).startswith("**Holds** (in 2 of 2")
-    ahead = equal | {("batch", "relu"): 0.9}
-    said = verdict_match(study(PLN | ahead), ["relu"])
-    assert said.startswith("**Holds in part** (in 1 of 2")
-    assert "Not so against batch norm with ReLU -0.0" in said
-    ((name, *cells),) = match_table(study(PLN | ahead), ["relu"])
-    assert name == "ReLU"
-    assert [cell[0] for cell in cells] == ["-", "+", "+"], "batch, layer, none"
+    equal = {("pln", "relu"): 0.81} | {(kind, "relu"): 0.8 for kind in ("batch", "layer")}
+    found = is_as_good(study(equal))
+    assert (found.verdict, found.numbers) == (HOLDS, "2 of 2 comparisons")
+    found = is_as_good(study(equal | {("batch", "relu"): 0.9}))
+    assert found.verdict == IN_PART
+    assert "1 of 2 comparisons; not so against batch norm with ReLU -0.0" in found.numbers
+    assert "layer" not in found.numbers
 
 
-def test_cells_and_their_networks():
-    from benchmarks.papers.pln.normalization import (
-        ACTIVATIONS,
-        NORMALIZATIONS,
-        TASKS,
-        Plan,
-        make_cells,
-    )
-
+def test_stacks_and_their_networks():
     plan = Plan()
-    cells = make_cells(plan, list(TASKS))
-    kinds = len(NORMALIZATIONS) * len(ACTIVATIONS)
-    assert len(cells) == len(set(cells)) == kinds * (len(TASKS) + 1)
-    deep = [cell for cell in cells if cell.depth == 15]
-    assert {cell.data for cell in deep} == {"digits"}
-    assert deep[0].wanted(plan)[0]["n_steps"] == "1000"
-    net = deep[0].estimator(plan, 1437, 3)
+    every = stacks(plan, list(TASKS))
+    kinds = 4 * len(plan.activations)
+    assert len(every) == len(set(every)) == kinds * (len(TASKS) + 1)
+    deep = [stack for stack in every if stack.depth == 15]
+    assert {stack.data for stack in deep} == {"digits"}
+    assert deep[0].wanted()[0]["n_steps"] == "1000"
+    net = deep[0].estimator(1437, 3)
     assert len(net.hidden_layer_sizes) == 15
     assert net.max_iter * 23 >= 1000 > (net.max_iter - 1) * 23, "23 batches of 64 an epoch"
-    assert make_cells(plan, ["boston"])[0].estimator(plan, 400, 0).normalization == "none"
+    assert stacks(plan, ["boston"])[0].estimator(400, 0).normalization == "none"
 
 
 def test_quick_form(tmp_path):
@@ -177,7 +171,7 @@ def test_quick_form(tmp_path):
     text = (tmp_path / "pln_normalization.md").read_text()
     for words in (
         "## Verdicts",
-        "against batch norm",
+        "batch norm",
         "python -m benchmarks.papers.pln.normalization",
     ):
         assert words in text
