@@ -23,24 +23,16 @@ from benchmarks.papers.common.claims import claims_table
 from benchmarks.papers.common.command import Experiment, Job, Study
 from benchmarks.papers.common.page import Page
 from benchmarks.papers.common.results import Row
-from benchmarks.papers.proxynorm.random_nets_claims import (
-    CLAIMS,
-    COMMON,
-    CRITERIA,
-    EXACT_CLAIMS,
-    LEVEL,
-    least_p,
-)
+from benchmarks.papers.proxynorm import random_nets_claims as claims
+from benchmarks.papers.proxynorm.random_nets_claims import Kind
 from benchmarks.papers.proxynorm.random_nets_figures import plot_theorem1
 from benchmarks.papers.proxynorm.random_nets_model import GROUP_SIZE, NORMS, RHO, Net
 from benchmarks.papers.proxynorm.random_nets_numbers import (
     TERMS,
     at_depth,
     bound_table,
-    comparisons,
     depth_table,
     equality_table,
-    main_net,
     mean_sd,
     terms_table,
 )
@@ -152,21 +144,24 @@ def write(
     page: Page, arguments: argparse.Namespace, rows: pd.DataFrame, theorems: pd.DataFrame
 ) -> None:
     theorems = theorems.astype({"error": float})  # elsewhere an error is a message
-    kinds = dict(list(rows.groupby("net", sort=False)))
-    nets = {kind: main_net(part) for kind, part in kinds.items()}
-    random = {kind: part for kind, part in nets.items() if kind != "residual"}
+    kinds = {kind: Kind(part) for kind, part in rows.groupby("net", sort=False)}
+    random = {kind: found for kind, found in kinds.items() if kind != "residual"}
+    nets = {kind: found.main for kind, found in random.items()}
     paper = pd.read_csv(EXPECTED, dtype=str)
     page.text(DESIGN)
-    here = {name: _of(random, name) for name in ("inputs", "width", "depth")}
+    here = {name: _of(nets, name) for name in ("inputs", "width", "depth")}
     here |= {"group size": GROUP_SIZE, "draws": rows["draw"].nunique(), "rho": f"{RHO:.3f}"}
     settings = paper[paper["norm"] == "setting"]
     _table(page, settings[["quantity", "paper"]].assign(here=settings["quantity"].map(here)))
     page.heading("Verdicts")
-    page.text(claims_table(CLAIMS, kinds), claims_table(EXACT_CLAIMS, {"here": (rows, theorems)}))
-    page.text(CRITERIA)
+    page.text(claims_table(claims.RANDOM, random))
+    if "residual" in kinds:
+        page.text(claims_table(claims.RESIDUAL, {"residual": kinds["residual"]}))
+    page.text(claims_table(claims.THEOREMS, {"channel by channel": theorems}))
+    page.text(claims_table([claims.power], {"all networks": rows}), claims.CRITERIA)
 
     page.heading("Theorem 1: with LN, P - P1 <= rho^(l-1)")
-    page.figure(plot_theorem1(random), "P - P1 by depth, and nonlinearity", "theorem1")
+    page.figure(plot_theorem1(nets), "P - P1 by depth, and nonlinearity", "theorem1")
     page.text(
         "Thin lines are draws, bands a standard deviation; a nonlinearity below 1e-5 is drawn "
         "there. Cells are pairs of draw and depth: of every depth in the nets that have all "
@@ -187,8 +182,8 @@ def write(
     page.heading("Theorem 3: ProxyNorm's guarantee")
     page.text(THEOREM_3)
     _table(page, worst.loc[3, ["P", "P1"]].reset_index())
-    for kind, part in nets.items():
-        _net(page, kind, part, paper)
+    for name, kind in kinds.items():
+        _net(page, name, kind, paper)
 
 
 def _table(page: Page, table: pd.DataFrame) -> None:
@@ -206,16 +201,15 @@ def _of(nets: dict[str, pd.DataFrame], column: str) -> str:
     return ", ".join(f"{value} ({kind})" for kind, value in values.items())
 
 
-def _net(page: Page, kind: str, rows: pd.DataFrame, paper: pd.DataFrame) -> None:
-    last = int(rows["depth"].max())
+def _net(page: Page, name: str, kind: Kind, paper: pd.DataFrame) -> None:
+    rows, common = kind.main, kind.depth
     blocks, layers = (1, 4, 8, 12, 16), (1, 5, 10, 20, 50, 100, 200)
-    depths = [d for d in (blocks if kind == "residual" else layers) if d <= last]
-    common = min(last, COMMON)
-    page.heading(f"{HEADINGS[kind]}, width {rows['width'].iloc[0]}")
-    shown = rows[rows["depth"] <= COMMON]
+    depths = [d for d in (blocks if name == "residual" else layers) if d <= kind.last]
+    page.heading(f"{HEADINGS[name]}, width {rows['width'].iloc[0]}")
+    shown = rows[rows["depth"] <= claims.COMMON]
     powers = plot_power(dict(list(shown.groupby("norm", sort=False))))
-    page.figure(powers, "Power plots", f"power_{kind}")
-    if kind == "residual":
+    page.figure(powers, "Power plots", f"power_{name}")
+    if name == "residual":
         page.text(RESIDUAL.format(n=rows["inputs"].iloc[0]))
     page.text("P1 by depth:")
     _table(page, depth_table(rows, "P1", depths, 3))
@@ -224,21 +218,18 @@ def _net(page: Page, kind: str, rows: pd.DataFrame, paper: pd.DataFrame) -> None
         "elsewhere than with BN:"
     )
     _table(page, terms_table(rows, common))
-    ours = {name: at_depth(rows, name, common).agg(mean_sd, digits=6) for name in ("P", *TERMS)}
+    ours = {term: at_depth(rows, term, common).agg(mean_sd, digits=6) for term in ("P", *TERMS)}
+    known = paper[paper["norm"].isin(rows["norm"])]
     page.table(
         ["norm", "term", "paper", f"here, l = {common}", "where the paper says so"],
-        [
-            [line.norm, line.quantity, line.paper, ours[line.quantity][line.norm], line.source]
-            for line in paper[paper["norm"].isin(rows["norm"])].itertuples()
-        ],
+        [[n, term, value, ours[term][n], source] for n, term, value, source in known.to_numpy()],
     )
-    tests, n = comparisons(rows, common), rows["draw"].nunique()
     page.text(
         f"Which P1 at l = {common} is higher (Wilcoxon's signed-rank test over draws, p after "
-        f"Holm, level {LEVEL:g}; {n} draws and {len(tests)} tests cannot give less than "
-        f"{least_p(n, len(tests)):.2g}):"
+        f"Holm, level {claims.LEVEL:g}; {kind.n_draws} draws and {len(kind.tests)} tests cannot "
+        f"give less than {kind.least_p:.2g}):"
     )
-    _table(page, tests)
+    _table(page, kind.tests)
     if rows["nonlinearity"].notna().any():
         page.text("P(z - z~) / P(z), 0 where phi is linear in each channel:")
         _table(page, depth_table(rows, "nonlinearity", depths, 4))

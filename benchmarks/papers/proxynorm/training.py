@@ -46,6 +46,7 @@ from benchmarks.papers.proxynorm.training_runs import (
     KEY,
     NETS,
     NORMS,
+    RECIPES,
     REGULARISATION,
     SMOOTHING,
     TABLES,
@@ -55,16 +56,11 @@ from benchmarks.papers.proxynorm.training_runs import (
     train_plain,
 )
 
-QUICK = Recipe(
-    n_train=64,
-    n_test=100,
-    epochs=2,
-    width_table=16,
-    width_image=8,
-    blocks_table=1,
-    blocks_image=1,
-    layers_plain=2,
-)
+QUICK = {
+    "MLP": Recipe(16, 3, n_train=64, n_test=100, epochs=2),
+    "CNN": Recipe(8, 3, n_train=64, n_test=100, epochs=2),
+    "plain MLP": Recipe(16, 2, 4e-3, n_train=64, n_test=100, epochs=2),
+}
 LIKE_PAPER = 32  # inputs over which the paper's BN takes its statistics
 METHOD = """\
 Each network is the paper's ResNet v2 in small: a first map, blocks of (norm, activation, map) twice
@@ -108,14 +104,14 @@ zero. All networks of a data set share one split: the tests speak of seeds, not 
 
 def jobs(arguments: argparse.Namespace) -> list[Job]:
     """All programs, the smallest and the largest batch first: a run cut short has these."""
-    recipe = QUICK if arguments.quick else Recipe()
+    recipes = QUICK if arguments.quick else RECIPES
     seeds = tuple(range(arguments.seeds or (2 if arguments.quick else 6)))
     tables = [data for data in arguments.data if data in TABLES]
     nets = [("CNN" if data == "digits" else "MLP", data, tuple(NORMS)) for data in arguments.data]
-    nets += [("plain MLP", data, tuple(ESTIMATOR_NORMS)) for data in tables[:1]]
+    nets += [("plain MLP", data, ESTIMATOR_NORMS) for data in tables[:1]]
     sizes = batch_sizes(arguments)
     programs = [
-        Program(net, data, norm, n, seeds, recipe, arguments.activation, arguments.data_home)
+        Program(net, data, norm, n, seeds, recipes[net], arguments.activation, arguments.data_home)
         for n in dict.fromkeys([sizes[0], sizes[-1], *sizes])
         for net, data, norms in nets
         for norm in norms
@@ -188,7 +184,7 @@ def method(rows: pd.DataFrame, nets: dict[str, pd.DataFrame]) -> str:
         dropout=DROPOUT,
         depth=DEPTH_DROP,
         dropout_plain=DROPOUT_PLAIN,
-        rate_plain=Recipe.learning_rate_plain,
+        rate_plain=RECIPES["plain MLP"].learning_rate,
         margin=100 * MARGIN,
         classes=f"The class of {', of '.join(binned)} of its target. " if binned else "",
     )

@@ -23,14 +23,7 @@ from combutab import MLPClassifier
 from combutab.estimators import FitTask, fit_stacked
 from combutab.nn import Member
 from combutab.preprocessing import TableEncoder
-from combutab.training import (
-    Loss,
-    MemberPlan,
-    OptimizerConfig,
-    Rows,
-    TrainConfig,
-    train_stack,
-)
+from combutab.training import Loss, MemberPlan, OptimizerConfig, Rows, TrainConfig, train_stack
 
 TABLES = {"california_housing": 4, "PhishingWebsites": 0, "wine_quality": 3}  # bins of the target
 DATA = ("california_housing", "digits", "PhishingWebsites")
@@ -43,40 +36,28 @@ REGULARISATION = ("plain", "extra")
 KEY = ("net", "data", "activation", "norm", "batch_size", "regularisation", "seed")
 # The paper's on CIFAR: label smoothing and dropout; its momentum and weight decay
 SMOOTHING, DROPOUT = 0.1, 0.25
-DROPOUT_PLAIN = 0.02  # after each of ten layers
-ESTIMATOR_NORMS = {  # normalization, proxy_norm; its groups are of 8 units, as ours on tables
-    "BN": ("batch", False),
-    "LN": ("layer", False),
-    "LN+PN": ("layer", True),
-    "GN": ("group", False),
-    "GN+PN": ("group", True),
-}
 SGD_MOMENTUM, WEIGHT_DECAY, WARM_UP = 0.9, 1e-4, 0.1
-REFERENCE = 128  # the batch size whose rate and epochs are given; others go by its square root
+DROPOUT_PLAIN = 0.02  # after each of ten layers
+ESTIMATOR_NORMS = ("BN", "LN", "LN+PN", "GN", "GN+PN")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Sizes of networks and trainings.
+    """Sizes of networks and trainings; ``layers`` are the maps before the classifier's.
 
     ``epochs`` and ``learning_rate`` are those of a batch of 128. Others have both in proportion to
     the square root of the batch, so that the sum of the steps' rates is the same.
     """
 
+    width: int
+    layers: int
+    learning_rate: float = 0.1
     n_train: int = 1024
     n_test: int = 3000
     epochs: int = 24
-    learning_rate: float = 0.1
-    width_table: int = 48
-    width_image: int = 16
-    blocks_table: int = 6
-    blocks_image: int = 3
-    layers_plain: int = 10
-    learning_rate_plain: float = 4e-3  # Adam's
 
-    def factor(self, batch_size: int) -> float:
-        """By which a batch's rate and epochs differ from those of 128."""
-        return math.sqrt(batch_size / REFERENCE)
+
+RECIPES = {"MLP": Recipe(48, 13), "CNN": Recipe(16, 7), "plain MLP": Recipe(48, 10, 4e-3)}
 
 
 @dataclass(frozen=True)
@@ -92,7 +73,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Program:
-    """Members that train as one: regularisation by seeds."""
+    """Members that train as one: ``members`` are regularisations by seeds."""
 
     net: str
     data: str
@@ -108,65 +89,46 @@ class Program:
             raise ValueError(f"batches of {self.batch_size} do not fill {self.recipe.n_train=}")
 
     @property
+    def members(self) -> list[tuple[str, int]]:
+        return [(kind, seed) for kind in REGULARISATION for seed in self.seeds]
+
+    @property
     def epochs(self) -> int:
-        """Over the training rows."""
-        return max(1, round(self.recipe.epochs * self.recipe.factor(self.batch_size)))
+        return max(1, round(self.recipe.epochs * math.sqrt(self.batch_size / 128)))
 
     @property
     def steps(self) -> int:
-        """Of the optimiser."""
         return self.epochs * (self.recipe.n_train // self.batch_size)
 
     @property
     def learning_rate(self) -> float:
-        """The largest."""
-        recipe = self.recipe
-        rate = recipe.learning_rate_plain if self.net == "plain MLP" else recipe.learning_rate
-        return rate * recipe.factor(self.batch_size)
+        return self.recipe.learning_rate * math.sqrt(self.batch_size / 128)
 
     @property
-    def width(self) -> int:
-        """Units or channels of a layer."""
-        return self.recipe.width_image if self.net == "CNN" else self.recipe.width_table
-
-    @property
-    def n_blocks(self) -> int:
-        """Residual blocks, each of two maps."""
-        return self.recipe.blocks_image if self.net == "CNN" else self.recipe.blocks_table
-
-    @property
-    def layers(self) -> int:
-        """Maps before the classifier's."""
-        return self.recipe.layers_plain if self.net == "plain MLP" else 2 * self.n_blocks + 1
+    def groups(self) -> int:
+        """Of group norm: of 8 units on tables, as the estimator's."""
+        return 4 if self.net == "CNN" else self.recipe.width // 8
 
     def spec(self, split: Split) -> ResidualSpec:
         """Of its networks with skip connections."""
-        image = self.net == "CNN"
         return ResidualSpec(
             split.X_train.shape[1],
             split.n_classes,
             self.norm,
-            self.width,
-            self.n_blocks,
-            groups=4 if image else self.width // 8,
-            image=image,
+            self.recipe.width,
+            n_blocks=(self.recipe.layers - 1) // 2,
+            groups=self.groups,
+            image=self.net == "CNN",
         )
-
-    @property
-    def members(self) -> list[tuple[str, int]]:
-        """(regularisation, seed) of each."""
-        return [(kind, seed) for kind in REGULARISATION for seed in self.seeds]
 
     @property
     def settings(self) -> list[Row]:
         """Each member's, as a row of the results begins."""
-        names = (*KEY[:5], "epochs", "steps", "width", "layers")
-        own = {name: getattr(self, name) for name in names}
-        own |= {"n_train": self.recipe.n_train, "learning_rate": f"{self.learning_rate:.6g}"}
-        return [
-            {name: str(value) for name, value in {**own, "regularisation": k, "seed": s}.items()}
-            for k, s in self.members
-        ]
+        own = {name: getattr(self, name) for name in (*KEY[:5], "epochs", "steps")}
+        own |= {name: getattr(self.recipe, name) for name in ("n_train", "width", "layers")}
+        own["learning_rate"] = f"{self.learning_rate:.6g}"
+        rows = [{**own, "regularisation": kind, "seed": seed} for kind, seed in self.members]
+        return [{name: str(value) for name, value in row.items()} for row in rows]
 
 
 @lru_cache(maxsize=4)
@@ -280,7 +242,7 @@ def train(program: Program) -> list[Row]:
             fit_logits[i],
             train_accuracy=result.train_metric[-1],
             train_loss=result.train_loss[-1] - penalty[i].item(),
-            groups=NORMS[program.norm].groups or spec.groups,
+            groups=NORMS[program.norm].groups or program.groups,
             seconds=seconds,
         )
         for i, result in enumerate(results)
@@ -311,7 +273,7 @@ def train_plain(program: Program) -> list[Row]:
                 *map(torch.from_numpy, log_p),
                 train_accuracy=net.history_["train_metric"].iloc[-1],
                 train_loss=net.history_["train_loss"].iloc[-1],
-                groups=program.width // 8 if program.norm.startswith("GN") else 1,
+                groups=program.groups if program.norm.startswith("GN") else 1,
                 seconds=outcome.seconds,
             )
         )
@@ -331,13 +293,12 @@ def _row(split: Split, logits: Tensor, fit_logits: Tensor, **found: float) -> Ro
 
 def make_estimator(program: Program, regularisation: str, seed: int) -> MLPClassifier:
     """One unfitted network; its extra regularisation is label smoothing and dropout."""
-    normalization, proxy_norm = ESTIMATOR_NORMS[program.norm]
     extra = regularisation == "extra"
     return MLPClassifier(
-        hidden_layer_sizes=(program.width,) * program.layers,
+        hidden_layer_sizes=(program.recipe.width,) * program.recipe.layers,
         activation=program.activation,
-        normalization=normalization,
-        proxy_norm=proxy_norm,
+        normalization={"BN": "batch", "LN": "layer", "GN": "group"}[program.norm[:2]],
+        proxy_norm=program.norm.endswith("+PN"),
         solver="adamw",
         alpha=0.0,
         init="kaiming",

@@ -14,7 +14,8 @@ from torch import nn
 
 from benchmarks.papers.common.claims import FAILS, HOLDS, UNDECIDED
 from benchmarks.papers.proxynorm import random_nets as study
-from benchmarks.papers.proxynorm.random_nets_claims import CLAIMS, EXACT_CLAIMS
+from benchmarks.papers.proxynorm.random_nets_claims import RANDOM, RESIDUAL, Kind, bound, power
+from benchmarks.papers.proxynorm.random_nets_claims import THEOREMS as THEOREM_CLAIMS
 from benchmarks.papers.proxynorm.random_nets_model import (
     NORMS,
     RHO,
@@ -279,7 +280,7 @@ def test_bound_is_judged_up_to_constants_and_says_what_is_above():
         parts = [synthetic({"LN": 0.0}, width=width) for width in (16, 8)]
         for part, by in zip(parts, excess.values(), strict=True):
             part["P2"] = RHO ** (part["depth"] - 1.0) + by
-        return CLAIMS[0].judge(pd.concat([others, *parts], ignore_index=True))
+        return bound.judge(Kind(pd.concat([others, *parts], ignore_index=True)))
 
     strictly = judged(widest=-0.001, narrowest=0.1)
     assert strictly.verdict == HOLDS
@@ -321,12 +322,10 @@ def test_distance_from_bn():
 
 def judge(rows, theorems=THEOREMS):
     """The verdict on each claim of which the rows of some kind speak."""
-    found = {}
-    for claim in CLAIMS:
-        for kind, part in rows.groupby("net"):
-            found[f"{claim.where}: {claim.text} ({kind})"] = claim.judge(part)
-    for claim in EXACT_CLAIMS:
-        found[f"{claim.where}: {claim.text}"] = claim.judge((rows, theorems))
+    judged = [(claim, theorems) for claim in THEOREM_CLAIMS] + [(power, rows)]
+    for kind, part in rows.groupby("net"):
+        judged += [(claim, Kind(part)) for claim in (RESIDUAL if kind == "residual" else RANDOM)]
+    found = {f"{claim.where}: {claim.text}": claim.judge(sample) for claim, sample in judged}
     return {name: finding.verdict for name, finding in found.items() if finding}
 
 

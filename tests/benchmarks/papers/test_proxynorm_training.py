@@ -40,6 +40,7 @@ from benchmarks.papers.proxynorm.training_numbers import (
 from benchmarks.papers.proxynorm.training_runs import (
     ESTIMATOR_NORMS,
     KEY,
+    RECIPES,
     Program,
     Recipe,
     SoftCrossEntropy,
@@ -60,7 +61,7 @@ SHAPES = {
     "table": {"n_dense": 5, "groups": 2},
     "image": {"n_dense": 64, "groups": 4, "image": True},
 }
-SMALL = Recipe(n_train=64, n_test=50, epochs=2, width_image=8, blocks_image=1)
+SMALL = Recipe(8, 3, n_train=64, n_test=50, epochs=2)
 
 
 def generators(*seeds):
@@ -89,7 +90,7 @@ def test_a_stacked_map_is_each_members_own(image):
         own, weight = planes(x[m]), stack.weight[m]
         expected = F.conv2d(own, weight, padding=1) if image else F.linear(own, weight)
         torch.testing.assert_close(planes(y[m]), expected)
-    assert stack.weight.std().item() == pytest.approx(stack.fan_in**-0.5, rel=0.25)
+    assert stack.weight.std().item() == pytest.approx((27 if image else 3) ** -0.5, rel=0.25)
 
 
 def test_the_first_map_of_an_image_halves_its_sides():
@@ -230,7 +231,7 @@ def train(program):
 
 
 def test_the_sum_of_rates_does_not_depend_on_the_batch():
-    programs = [program(batch_size=b, recipe=Recipe()) for b in (8, 32, 128, 512)]
+    programs = [program(batch_size=b, recipe=RECIPES["CNN"]) for b in (8, 32, 128, 512)]
     assert [p.epochs for p in programs] == [6, 12, 24, 48]
     assert [p.steps for p in programs] == [768, 384, 192, 96]
     sums = [p.learning_rate * p.steps for p in programs]
@@ -297,7 +298,7 @@ def test_a_member_trains_as_if_alone():
 
 @pytest.mark.parametrize("norm", ESTIMATOR_NORMS)
 def test_the_estimators_networks(norm):
-    own = program("plain MLP", norm=norm)
+    own = program("plain MLP", norm=norm, recipe=RECIPES["plain MLP"])
     plain, extra = (make_estimator(own, kind, 3) for kind in ("plain", "extra"))
     assert (plain.dropout, extra.dropout) == (0.0, 0.02)
     assert (plain.label_smoothing, extra.label_smoothing) == (0.0, 0.1)
@@ -311,7 +312,7 @@ def test_the_estimators_networks(norm):
 def test_the_estimators_scores():
     if not DATA_HOME.is_dir():
         pytest.skip("needs ../shared/data")
-    recipe = Recipe(n_train=256, n_test=200, epochs=10, width_table=8, layers_plain=2)
+    recipe = Recipe(8, 2, 4e-3, n_train=256, n_test=200, epochs=10)
     own = Program("plain MLP", "california_housing", "LN+PN", 32, (0, 1), recipe, "relu", DATA_HOME)
     rows = train(own)
     assert [(row["regularisation"], row["seed"]) for row in rows] == [
@@ -332,14 +333,14 @@ def test_the_estimators_scores():
 
 
 def test_training_learns():
-    recipe = Recipe(n_train=512, epochs=30, width_image=8, blocks_image=1)
+    recipe = Recipe(8, 3, n_train=512, epochs=30)
     rows = train(program(norm="BN", batch_size=64, seeds=(0,), recipe=recipe))
     assert float(rows[0]["accuracy"]) > 0.85
     assert float(rows[0]["fit_accuracy"]) > 0.95
 
 
 def test_split_of_digits():
-    split = load_split("digits", Recipe())
+    split = load_split("digits", RECIPES["CNN"])
     assert split.X_train.shape == (1024, 64)
     assert 500 < len(split.y_test) <= 1797 - 1024
     assert split.X_train.mean().abs() < 1e-5
@@ -352,7 +353,7 @@ def test_unknown_data_and_too_few_rows():
     with pytest.raises(ValueError, match="'letters'"):
         load_split("letters", SMALL)
     with pytest.raises(ValueError, match="n_train=1797"):
-        load_split("digits", Recipe(n_train=1797))
+        load_split("digits", Recipe(8, 3, n_train=1797))
 
 
 def test_paired_differences():
