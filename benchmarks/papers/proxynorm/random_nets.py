@@ -24,8 +24,8 @@ from benchmarks.papers.common.command import Experiment, Job, Study
 from benchmarks.papers.common.page import Page
 from benchmarks.papers.common.results import Row
 from benchmarks.papers.proxynorm import random_nets_claims as claims
+from benchmarks.papers.proxynorm.figures import plot_theorem1
 from benchmarks.papers.proxynorm.random_nets_claims import Kind
-from benchmarks.papers.proxynorm.random_nets_figures import plot_theorem1
 from benchmarks.papers.proxynorm.random_nets_model import GROUP_SIZE, NORMS, RHO, Net
 from benchmarks.papers.proxynorm.random_nets_numbers import (
     TERMS,
@@ -37,7 +37,8 @@ from benchmarks.papers.proxynorm.random_nets_numbers import (
     terms_table,
 )
 from benchmarks.papers.proxynorm.random_nets_residual import Residual
-from benchmarks.papers.proxynorm.random_nets_theorems import checks
+from benchmarks.papers.proxynorm.random_nets_theorems import TERMS as THEOREM_TERMS
+from benchmarks.papers.proxynorm.random_nets_theorems import cases
 from combutab.plotting import plot_power
 
 NAME = "proxynorm_random_nets"
@@ -94,22 +95,24 @@ def measured(net: Net | Residual, draw: int) -> list[Row]:
 def theorem_jobs(arguments: argparse.Namespace) -> list[Job]:
     """All cases of Theorems 2 and 3, a draw after another."""
     size, n_points = ((16, 6), 2001) if arguments.quick else ((32, 50), 20_001)
-    cases = checks(Net("conv", *size, ("IN",)), n_points)
+    found = cases(Net("conv", *size, ("IN",)), n_points)
+    named = [(t, case, term) for t, case in found for term in THEOREM_TERMS[t]]
 
-    def job(draw: int) -> Job:
-        wanted = [
-            {"theorem": str(c.theorem), "case": c.case, "draw": str(draw), "term": term}
-            for c in cases
-            for term in c.terms
-        ]
+    def run(draw: int) -> list[Row]:
+        errors = {name: find(draw) for name, find in found.items()}
+        return [{"error": f"{errors[t, case][term]:.4g}"} for t, case, term in named]
 
-        def run() -> list[Row]:
-            found = [(c.errors(draw), c.terms) for c in cases]
-            return [{"error": f"{errors[t]:.4g}"} for errors, terms in found for t in terms]
-
-        return Job(wanted, run, f"theorems, draw {draw}")
-
-    return [job(draw) for draw in range(n_draws(arguments))]
+    return [
+        Job(
+            [
+                {"theorem": str(t), "case": c, "draw": str(draw), "term": term}
+                for t, c, term in named
+            ],
+            partial(run, draw),
+            f"theorems, draw {draw}",
+        )
+        for draw in range(n_draws(arguments))
+    ]
 
 
 HEADINGS = {

@@ -7,7 +7,7 @@ share inputs, weights and affine parameters: they differ in their normalisation 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -54,27 +54,22 @@ class Net:
     def sites(self) -> list[tuple[str, int]]:
         """Norms and depths that are measured."""
         depths = range(1, self.depth + 1)
-        return [(norm, d) for norm in self.norms for d in depths if self._is_measured(norm, d)]
-
-    def _is_measured(self, norm: str, depth: int) -> bool:
-        return (self.every_depth and norm == "LN") or _on_grid(depth)
+        always = {"LN"} if self.every_depth else set()
+        return [(norm, d) for norm in self.norms for d in depths if norm in always or _on_grid(d)]
 
     def measure(self, draw: int) -> Measured:
         """Each norm's powers of y and nonlinearity of phi."""
-        found: Measured = {}
-
-        def see(depth: int, norm: str, step: nn.Module, x: Tensor, layer: Layer, phi: nn.Module):
-            if not self._is_measured(norm, depth):
-                return
+        found, sites = {}, set(self.sites)
+        for depth, norm, step, x, layer in walk(self, draw):
+            if (norm, depth) not in sites:
+                continue
             # batch_size: BN takes the statistics of all rows, as in the paper
-            power = power_decomposition(step, x, dim=1, batch_size=len(x))
-            values = {term: float(power[term].iloc[0]) for term in TERMS}
+            power = power_decomposition(step, x, dim=1, batch_size=len(x)).iloc[0]
+            found[norm, depth] = {term: float(power[term]) for term in TERMS}
             if self.phi != "identity" and _on_grid(depth):
-                linear = channelwise_linearity(phi, layer.shift(step(x)), dim=1, batch_size=len(x))
-                values["nonlinearity"] = float(linear["nonlinearity"].iloc[0])
-            found[norm, depth] = values
-
-        walk(self, draw, see)
+                y = layer.shift(step(x))
+                linear = channelwise_linearity(PHIS[self.phi](), y, dim=1, batch_size=len(x))
+                found[norm, depth]["nonlinearity"] = float(linear["nonlinearity"].iloc[0])
         return found
 
 
@@ -161,17 +156,12 @@ def draw_inputs(net: Net, generator: torch.Generator, dtype: torch.dtype) -> Ten
 
 @torch.no_grad()
 def walk(
-    net: Net,
-    draw: int,
-    see: Callable[[int, str, nn.Module, Tensor, Layer, nn.Module], None],
-    *,
-    dtype: torch.dtype = torch.float32,
-    eps: float = EPS,
-) -> None:
+    net: Net, draw: int, *, dtype: torch.dtype = torch.float32, eps: float = EPS
+) -> Iterator[tuple[int, str, nn.Module, Tensor, Layer]]:
     """Pass the digits through the networks of a draw, one for each norm, layer by layer.
 
-    ``see`` is given depth, norm, the normalisation module, what it is given, the layer and phi.
-    Layers are drawn when they are reached, so that no network is ever held whole.
+    Yields depth, norm, the normalisation module, what it is given, and the layer. Layers are drawn
+    when they are reached, so that no network is ever held whole.
     """
     generator = torch.Generator().manual_seed(draw)
     inputs = draw_inputs(net, generator, dtype)
@@ -189,5 +179,5 @@ def walk(
         for norm in net.norms:
             step = make_norm(norm, net.width, inputs.ndim, eps=eps)
             x = layer.convolve(values[norm], standardise=norm.endswith("+WS"))
-            see(depth, norm, step, x, layer, phi)
+            yield depth, norm, step, x, layer
             values[norm] = activate(norm, phi, layer, step(x))

@@ -9,15 +9,13 @@ distributions of mean 0 and variance 1 show what happens where it is not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch
 from scipy import stats
-from torch import Tensor, nn
 
-from benchmarks.papers.proxynorm.random_nets_model import SPREAD, Layer, Net, walk
+from benchmarks.papers.proxynorm.random_nets_model import SPREAD, Net, walk
 from combutab.activations import ProxyNorm
 from combutab.evaluation import power_decomposition
 
@@ -34,14 +32,11 @@ LAWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def theorem2(net: Net, draw: int, *, dtype: torch.dtype, eps: float) -> dict[str, float]:
     """How far each term is from what the theorem says, at most over depths and channels."""
     worst = dict.fromkeys(CONSTRAINTS, 0.0)
-
-    def see(depth: int, norm: str, step: nn.Module, x: Tensor, layer: Layer, phi: nn.Module):
+    for _, _, step, x, _ in walk(net, draw, dtype=dtype, eps=eps):
         power = power_decomposition(step, x, dim=1, per_channel=True, batch_size=len(x))
         for term, value in CONSTRAINTS.items():
             errors = (power[term] - value).abs().to_numpy()
             worst[term] = float(np.max([worst[term], *errors]))  # NaN stays
-
-    walk(net, draw, see, dtype=dtype, eps=eps)
     return worst
 
 
@@ -67,32 +62,17 @@ def theorem3(
     return {"P1": float(power["P1"].max()), "P": float((power["P"] - 1).abs().max())}
 
 
-@dataclass(frozen=True)
-class Check:
-    """One case of a theorem; ``errors`` gives each term's in a draw."""
-
-    theorem: int
-    case: str
-    terms: tuple[str, ...]
-    errors: Callable[[int], dict[str, float]]
+TERMS = {2: tuple(CONSTRAINTS), 3: ("P1", "P")}  # of each theorem
 
 
-def checks(net: Net, n_points: int) -> list[Check]:
-    """All cases: of Theorem 2 without a stability constant and with the paper's, on ``net``."""
-    second = [
-        Check(
-            2, f"{name}, eps {eps:g}", tuple(CONSTRAINTS), partial(theorem2, net, dtype=d, eps=eps)
-        )
-        for name, d, eps in (("float64", torch.float64, 0.0), ("float32", torch.float32, 1e-6))
-    ]
-    third = [
-        Check(
-            3,
-            f"{phi}, {law}" + f", proxy of {n_proxy}" * (n_proxy != N_PROXY),
-            ("P1", "P"),
-            partial(theorem3, phi, law, n_points=n_points, n_proxy=n_proxy),
-        )
-        for phi in PHIS
-        for law, n_proxy in [*((law, N_PROXY) for law in LAWS), ("normal", n_points)]
-    ]
-    return second + third
+def cases(net: Net, n_points: int) -> dict[tuple[int, str], Callable[[int], dict[str, float]]]:
+    """Name all cases of Theorems 2 (on ``net``) and 3: what gives each term's error in a draw."""
+    found = {
+        (2, f"{name}, eps {eps:g}"): partial(theorem2, net, dtype=dtype, eps=eps)
+        for name, dtype, eps in (("float64", torch.float64, 0.0), ("float32", torch.float32, 1e-6))
+    }
+    for phi in PHIS:
+        for law, n_proxy in [*((law, N_PROXY) for law in LAWS), ("normal", n_points)]:
+            case = f"{phi}, {law}" + f", proxy of {n_proxy}" * (n_proxy != N_PROXY)
+            found[3, case] = partial(theorem3, phi, law, n_points=n_points, n_proxy=n_proxy)
+    return found

@@ -23,8 +23,8 @@ import pandas as pd
 from benchmarks.papers.common.claims import claims_table
 from benchmarks.papers.common.command import Experiment, Job, Study
 from benchmarks.papers.common.page import Page, markdown_table
+from benchmarks.papers.proxynorm.figures import plot_training
 from benchmarks.papers.proxynorm.training_claims import CLAIMS
-from benchmarks.papers.proxynorm.training_figure import plot
 from benchmarks.papers.proxynorm.training_nets import DEPTH_DROP
 from benchmarks.papers.proxynorm.training_numbers import (
     BN_PAIRS,
@@ -148,7 +148,7 @@ def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None
         ("accuracy", "test accuracy, %", ""),
         ("train_accuracy", "accuracy, last epoch of training, %", "train"),
     ):
-        page.figure(plot(rows, metric, what), f"{what}, over the batch size", suffix)
+        page.figure(plot_training(rows, metric, what), f"{what}, over the batch size", suffix)
     page.text("Means over seeds; bars are one standard deviation, and end at 100 %.")
     for net, part in nets.items():
         write_net(page, NETS[net], part)

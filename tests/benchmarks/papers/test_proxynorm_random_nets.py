@@ -128,11 +128,8 @@ def test_walk_is_the_network_of_numpy():
     """LN, dense: the third layer's y by plain numpy from the layers drawn."""
     net = Net("dense", 6, 3, ("LN", "LN+WS"), n_inputs=20)
     layers, given = {}, {}
-
-    def see(depth, norm, step, x, layer, phi):
+    for depth, norm, _, x, layer in walk(net, 5, **EXACT):
         layers[depth], given[depth, norm] = layer, x
-
-    walk(net, 5, see, **EXACT)
     z = draw_inputs(net, generator(5), torch.float64).numpy()
     for depth in (1, 2, 3):
         x = z @ layers[depth].weight.numpy().T
@@ -153,8 +150,7 @@ def test_measured_powers_are_those_of_y():
     assert rows.groupby("norm")["depth"].apply(list).to_dict() == {
         name: list(range(1, 21)) for name in ("BN", "LN")
     }
-    seen = {}
-    walk(net, 3, lambda depth, norm, step, x, layer, phi: seen.setdefault((depth, norm), step(x)))
+    seen = {(depth, norm): step(x) for depth, norm, step, x, _ in walk(net, 3)}
     for row in rows[rows["depth"].isin([1, 20])].to_dict("records"):
         y = seen[row["depth"], row["norm"]].double().numpy().reshape(12, 4, 16)
         means, sds = y.mean(2), y.std(2)
