@@ -12,7 +12,7 @@ from benchmarks.papers.proxynorm.random_nets_numbers import excess
 from benchmarks.papers.proxynorm.training_numbers import cells
 from benchmarks.papers.proxynorm.training_runs import NETS
 
-# Okabe and Ito's colours; dashes and markers tell them apart as well
+# Okabe and Ito's colours; dashes and markers differ as well
 STYLES = {
     "BN": ("#000000", "-", "o"),
     "IN": ("#56B4E9", (0, (5, 1, 1, 1)), "s"),
