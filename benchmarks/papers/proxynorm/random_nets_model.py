@@ -7,7 +7,7 @@ share inputs, weights and affine parameters: they differ in their normalisation 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -25,14 +25,14 @@ SPREAD = 0.2  # standard deviation of beta ~ N(0, 0.2^2) and gamma ~ N(1, 0.2^2)
 RHO = (1 + SPREAD**2) / (1 + 2 * SPREAD**2)  # Theorem 1: gamma^2 / (gamma^2 + beta^2)
 PHIS: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "identity": nn.Identity}
 TERMS = ("P", "P1", "P2", "P3", "P4")
-ALL_UP_TO, EVERY = 20, 10  # depths that are looked at
+Measured = dict[tuple[str, int], dict[str, float]]  # by norm and depth
 
 
 @dataclass(frozen=True)
 class Net:
     """A random net of Definition 1; ``kind`` is "conv" (kernels of 3 x 3) or "dense".
 
-    With ``every_depth`` LN, whose bound is checked, is looked at everywhere.
+    With ``every_depth`` LN, whose bound is checked, is measured everywhere.
     """
 
     kind: str
@@ -50,13 +50,31 @@ class Net:
                 "it out of norms"
             )
 
-    def looks_at(self, norm: str, depth: int) -> bool:
-        """Whether y is measured there."""
-        return (self.every_depth and norm == "LN") or _on_grid(depth)
+    @property
+    def sites(self) -> list[tuple[str, int]]:
+        """Norms and depths that are measured."""
+        depths = range(1, self.depth + 1)
+        always = {"LN"} if self.every_depth else set()
+        return [(norm, d) for norm in self.norms for d in depths if norm in always or _on_grid(d)]
+
+    def measure(self, draw: int) -> Measured:
+        """Each norm's powers of y and nonlinearity of phi."""
+        found, sites = {}, set(self.sites)
+        for depth, norm, step, x, layer in walk(self, draw):
+            if (norm, depth) not in sites:
+                continue
+            # batch_size: BN takes the statistics of all rows, as in the paper
+            power = power_decomposition(step, x, dim=1, batch_size=len(x)).iloc[0]
+            found[norm, depth] = {term: float(power[term]) for term in TERMS}
+            if self.phi != "identity" and _on_grid(depth):
+                y = layer.shift(step(x))
+                linear = channelwise_linearity(PHIS[self.phi](), y, dim=1, batch_size=len(x))
+                found[norm, depth]["nonlinearity"] = float(linear["nonlinearity"].iloc[0])
+        return found
 
 
 def _on_grid(depth: int) -> bool:
-    return depth <= ALL_UP_TO or depth % EVERY == 0
+    return depth <= 20 or depth % 10 == 0
 
 
 @dataclass(frozen=True)
@@ -79,20 +97,6 @@ class Layer:
         """The affine part of Eq. (4): y with a tilde."""
         shape = (-1, *[1] * (y.ndim - 2))
         return torch.addcmul(self.beta.view(shape), y, self.gamma.view(shape))
-
-
-def draw_layer(
-    net: Net, depth: int, width_in: int, generator: torch.Generator, dtype: torch.dtype
-) -> Layer:
-    """Draw a layer; the first of a convolutional net halves the image, as in the paper."""
-    kernel = (3, 3) if net.kind == "conv" else ()
-    gamma, beta = torch.randn(2, net.width, generator=generator, dtype=dtype) * SPREAD
-    return Layer(
-        weight=draw_weight((net.width, width_in, *kernel), generator, dtype),
-        gamma=1 + gamma,
-        beta=beta,
-        stride=2 if net.kind == "conv" and depth == 1 else 1,
-    )
 
 
 def draw_weight(
@@ -152,49 +156,28 @@ def draw_inputs(net: Net, generator: torch.Generator, dtype: torch.dtype) -> Ten
 
 @torch.no_grad()
 def walk(
-    net: Net,
-    draw: int,
-    see: Callable[[int, str, nn.Module, Tensor, Layer, nn.Module], None],
-    *,
-    dtype: torch.dtype = torch.float32,
-    eps: float = EPS,
-) -> None:
+    net: Net, draw: int, *, dtype: torch.dtype = torch.float32, eps: float = EPS
+) -> Iterator[tuple[int, str, nn.Module, Tensor, Layer]]:
     """Pass the digits through the networks of a draw, one for each norm, layer by layer.
 
-    ``see`` is given depth, norm, the normalisation module, what it is given, the layer and phi.
-    Layers are drawn when they are reached, so that no network is ever held whole.
+    Yields depth, norm, the normalisation module, what it is given, and the layer. Layers are drawn
+    when they are reached, so that no network is ever held whole.
     """
     generator = torch.Generator().manual_seed(draw)
     inputs = draw_inputs(net, generator, dtype)
-    phi = PHIS[net.phi]()
+    phi, kernel = PHIS[net.phi](), (3, 3) if net.kind == "conv" else ()
     values = dict.fromkeys(net.norms, inputs)
     for depth in range(1, net.depth + 1):
         width_in = inputs.shape[1] if depth == 1 else net.width
-        layer = draw_layer(net, depth, width_in, generator, dtype)
+        gamma, beta = torch.randn(2, net.width, generator=generator, dtype=dtype) * SPREAD
+        layer = Layer(
+            draw_weight((net.width, width_in, *kernel), generator, dtype),
+            1 + gamma,
+            beta,
+            stride=2 if net.kind == "conv" and depth == 1 else 1,  # halves the image, as theirs
+        )
         for norm in net.norms:
             step = make_norm(norm, net.width, inputs.ndim, eps=eps)
             x = layer.convolve(values[norm], standardise=norm.endswith("+WS"))
-            see(depth, norm, step, x, layer, phi)
+            yield depth, norm, step, x, layer
             values[norm] = activate(norm, phi, layer, step(x))
-
-
-def measure(net: Net, draw: int) -> list[dict[str, float | int | str]]:
-    """Each norm's powers of y and nonlinearity of phi, at the depths that are looked at."""
-    rows: list[dict[str, float | int | str]] = []
-
-    def see(
-        depth: int, norm: str, step: nn.Module, x: Tensor, layer: Layer, phi: nn.Module
-    ) -> None:
-        if not net.looks_at(norm, depth):
-            return
-        # batch_size: BN takes the statistics of all rows, as in the paper
-        power = power_decomposition(step, x, dim=1, batch_size=len(x))
-        row: dict[str, float | int | str] = {"norm": norm, "depth": depth}
-        row |= {term: float(power[term].iloc[0]) for term in TERMS}
-        if net.phi != "identity" and _on_grid(depth):
-            linear = channelwise_linearity(phi, layer.shift(step(x)), dim=1, batch_size=len(x))
-            row["nonlinearity"] = float(linear["nonlinearity"].iloc[0])
-        rows.append(row)
-
-    walk(net, draw, see)
-    return rows

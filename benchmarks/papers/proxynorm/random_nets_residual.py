@@ -8,6 +8,7 @@ image (8 x 8 to 4 x 4).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from sklearn.datasets import load_digits
@@ -15,7 +16,9 @@ from torch import Tensor, nn
 
 from benchmarks.papers.proxynorm.random_nets_model import (
     NORMS,
+    PROXY_EPS,
     TERMS,
+    Measured,
     draw_weight,
     make_norm,
     standardised,
@@ -26,7 +29,6 @@ from combutab.evaluation import power_decomposition
 EXPANSION = 4
 STRIDES = (1, 2, 1, 1)  # of the stages
 GROUP_SIZE = 2  # in the first stage's narrowest layers, as the paper's 64 channels in 32 groups
-PROXY_EPS = 0.03
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,25 @@ class Residual:
     def depth(self) -> int:
         """Its number of blocks."""
         return sum(self.blocks)
+
+    @property
+    def sites(self) -> list[tuple[str, int]]:
+        """Norms and blocks that are measured."""
+        return [(norm, block) for norm in self.norms for block in range(1, self.depth + 1)]
+
+    def measure(self, draw: int) -> Measured:
+        """Each norm's powers by block, the channels of a block's three normalisations pooled."""
+        images, found = torch.from_numpy(load_digits().images).float().unsqueeze(1), {}
+        for norm in self.norms:
+            generator = torch.Generator().manual_seed(draw)  # the same weights for each
+            X = images[torch.randperm(len(images), generator=generator)[: self.n_inputs]]
+            X = (X - X.mean()) / X.std()
+            net = build(self, norm, generator)
+            power = power_decomposition(net, X, dim=1, per_channel=True, batch_size=len(X))
+            block = power["layer"].str.split(".").str[0].astype(int)  # 0 is the stem
+            for depth, values in power.groupby(block)[list(TERMS)].mean().iterrows():
+                found[norm, int(depth)] = values.to_dict()
+        return found
 
 
 class Block(nn.Module):
@@ -64,7 +85,10 @@ class Block(nn.Module):
         super().__init__()
         inside = (width_in, width, width, EXPANSION * width)
         self.norms = nn.ModuleList(make_norm(norm, w, 4, groups=groups) for w in inside[:3])
-        self.activations = nn.ModuleList(_activation(norm, w) for w in inside[:3])
+        proxy = partial(ProxyNorm, "relu", eps=PROXY_EPS, proxy_params=False, dim=1)
+        self.activations = nn.ModuleList(
+            proxy(w) if norm.endswith("+PN") else nn.ReLU() for w in inside[:3]
+        )
         self.convs = nn.ModuleList(
             _conv(norm, inside[i], inside[i + 1], (1, 3, 1)[i], stride if i == 1 else 1, generator)
             for i in range(3)
@@ -79,12 +103,6 @@ class Block(nn.Module):
         for i in (1, 2):
             z = self.convs[i](self.activations[i](self.norms[i](z)))
         return z + skipped
-
-
-def _activation(norm: str, width: int) -> nn.Module:
-    if norm.endswith("+PN"):
-        return ProxyNorm("relu", width, eps=PROXY_EPS, proxy_params=False, dim=1)
-    return nn.ReLU()
 
 
 def _conv(
@@ -109,20 +127,3 @@ def build(net: Residual, norm: str, generator: torch.Generator) -> nn.Sequential
             layers.append(Block(norm, groups, width_in, width, stride, generator))
             width_in = EXPANSION * width
     return nn.Sequential(*layers)
-
-
-def measure_residual(net: Residual, draw: int) -> list[dict[str, float | int | str]]:
-    """Each norm's powers by block, the channels of a block's three normalisations pooled."""
-    images = torch.from_numpy(load_digits().images).float().unsqueeze(1)
-    rows: list[dict[str, float | int | str]] = []
-    for norm in net.norms:
-        generator = torch.Generator().manual_seed(draw)  # the same weights for each
-        X = images[torch.randperm(len(images), generator=generator)[: net.n_inputs]]
-        X = (X - X.mean()) / X.std()
-        power = power_decomposition(
-            build(net, norm, generator), X, dim=1, per_channel=True, batch_size=len(X)
-        )
-        block = power["layer"].str.split(".").str[0].astype(int)  # 0 is the stem
-        for depth, values in power.groupby(block)[list(TERMS)].mean().iterrows():
-            rows.append({"norm": norm, "depth": int(depth), **values.to_dict()})
-    return rows

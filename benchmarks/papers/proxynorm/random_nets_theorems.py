@@ -9,14 +9,13 @@ distributions of mean 0 and variance 1 show what happens where it is not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
-import pandas as pd
 import torch
 from scipy import stats
-from torch import Tensor, nn
 
-from benchmarks.papers.proxynorm.random_nets_model import SPREAD, Layer, Net, walk
+from benchmarks.papers.proxynorm.random_nets_model import SPREAD, Net, walk
 from combutab.activations import ProxyNorm
 from combutab.evaluation import power_decomposition
 
@@ -33,20 +32,17 @@ LAWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def theorem2(net: Net, draw: int, *, dtype: torch.dtype, eps: float) -> dict[str, float]:
     """How far each term is from what the theorem says, at most over depths and channels."""
     worst = dict.fromkeys(CONSTRAINTS, 0.0)
-
-    def see(depth: int, norm: str, step: nn.Module, x: Tensor, layer: Layer, phi: nn.Module):
+    for _, _, step, x, _ in walk(net, draw, dtype=dtype, eps=eps):
         power = power_decomposition(step, x, dim=1, per_channel=True, batch_size=len(x))
         for term, value in CONSTRAINTS.items():
             errors = (power[term] - value).abs().to_numpy()
             worst[term] = float(np.max([worst[term], *errors]))  # NaN stays
-
-    walk(net, draw, see, dtype=dtype, eps=eps)
     return worst
 
 
 @torch.no_grad()
 def theorem3(
-    phi: str, law: str, *, n_points: int, n_proxy: int, draw: int, width: int = 16
+    phi: str, law: str, draw: int, *, n_points: int, n_proxy: int, width: int = 16
 ) -> dict[str, float]:
     """How far P1 is from 0 and P from 1 in what ProxyNorm gives, at most over channels.
 
@@ -66,22 +62,17 @@ def theorem3(
     return {"P1": float(power["P1"].max()), "P": float((power["P"] - 1).abs().max())}
 
 
-def check_theorems(nets: dict[str, Net], draws: int, n_points: int) -> pd.DataFrame:
-    """All checks: ``theorem``, ``case``, ``draw``, ``term``, ``error``.
+TERMS = {2: tuple(CONSTRAINTS), 3: ("P1", "P")}  # of each theorem
 
-    ``nets`` has a net with IN for each precision, "float64" (without a stability constant) and
-    "float32" (with the paper's).
-    """
-    rows = []
-    for draw in range(draws):
-        settings = {"float64": (torch.float64, 0.0), "float32": (torch.float32, 1e-6)}
-        for name, net in nets.items():
-            dtype, eps = settings[name]
-            for term, error in theorem2(net, draw, dtype=dtype, eps=eps).items():
-                rows.append((2, f"{name}, eps {eps:g}", draw, term, error))
-        for phi in PHIS:
-            for law, n_proxy in [*((law, N_PROXY) for law in LAWS), ("normal", n_points)]:
-                found = theorem3(phi, law, n_points=n_points, n_proxy=n_proxy, draw=draw)
-                case = f"{phi}, {law}" + f", proxy of {n_proxy}" * (n_proxy != N_PROXY)
-                rows += [(3, case, draw, term, value) for term, value in found.items()]
-    return pd.DataFrame(rows, columns=["theorem", "case", "draw", "term", "error"])
+
+def cases(net: Net, n_points: int) -> dict[tuple[int, str], Callable[[int], dict[str, float]]]:
+    """Name all cases of Theorems 2 (on ``net``) and 3: what gives each term's error in a draw."""
+    found = {
+        (2, f"{name}, eps {eps:g}"): partial(theorem2, net, dtype=dtype, eps=eps)
+        for name, dtype, eps in (("float64", torch.float64, 0.0), ("float32", torch.float32, 1e-6))
+    }
+    for phi in PHIS:
+        for law, n_proxy in [*((law, N_PROXY) for law in LAWS), ("normal", n_points)]:
+            case = f"{phi}, {law}" + f", proxy of {n_proxy}" * (n_proxy != N_PROXY)
+            found[3, case] = partial(theorem3, phi, law, n_points=n_points, n_proxy=n_proxy)
+    return found

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.papers.proxynorm.random_nets_model import draw_weight, standardised
 from combutab.activations import ProxyNorm
 from combutab.nn import (
     ActivationSpec,
@@ -48,15 +49,10 @@ class Norm:
     standardized: bool = False
 
 
+_KINDS = {"BN": ("batch", 0), "LN": ("group", 1), "GN": ("group", 0)}
 NORMS = {
-    "BN": Norm("batch"),
-    "BN+PN": Norm("batch", proxy=True),
-    "LN": Norm("group", 1),
-    "LN+PN": Norm("group", 1, proxy=True),
-    "GN": Norm("group"),
-    "GN+PN": Norm("group", proxy=True),
-    "GN+WS": Norm("group", standardized=True),
-    "GN+WS+PN": Norm("group", proxy=True, standardized=True),
+    name: Norm(*_KINDS[name[:2]], name.endswith("+PN"), "+WS" in name)
+    for name in ("BN", "BN+PN", "LN", "LN+PN", "GN", "GN+PN", "GN+WS", "GN+WS+PN")
 }
 
 
@@ -129,18 +125,13 @@ class StackedMap(nn.Module):
         super().__init__()
         self.stride, self.standardized = stride, standardized
         shape = (n_out, n_in, 3, 3) if image else (n_out, n_in)
-        self.fan_in = math.prod(shape[1:])
-        # the paper's: a truncated normal scaled by the fan-in
-        drawn = [nn.init.trunc_normal_(torch.empty(shape), generator=g) for g in generators]
-        self.weight = nn.Parameter(torch.stack(drawn) / math.sqrt(self.fan_in))
+        self.weight = nn.Parameter(torch.stack([draw_weight(shape, g) for g in generators]))
 
     def effective_weight(self) -> Tensor:
         """(M, n_out, n_in, ...): standardised by output unit where that was asked for."""
         if not self.standardized:
             return self.weight
-        over = tuple(range(2, self.weight.ndim))
-        var, mean = torch.var_mean(self.weight, dim=over, correction=0, keepdim=True)
-        return (self.weight - mean) * torch.rsqrt(var * self.fan_in)
+        return standardised(self.weight.flatten(0, 1)).view_as(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         weight, m = self.effective_weight(), len(x)

@@ -1,21 +1,25 @@
-"""What the rows say: means by setting, paired differences over seeds, words for them."""
+"""What the rows of training say: means by setting, and paired differences over seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
+from benchmarks.papers.common.page import p_text
 from combutab.evaluation import holm, t_interval
 
 EXPECTED = Path(__file__).parent / "expected" / "proxynorm_training.csv"
 LEVEL = 0.05
 MARGIN = 0.01  # of accuracy: two norms within a point of each other match
 SETTING = ("data", "regularisation", "batch_size")
+Pair = tuple[str, str]
+Key = TypeVar("Key")
 PN_PAIRS = (("LN+PN", "LN"), ("GN+PN", "GN"), ("GN+WS+PN", "GN+WS"), ("BN+PN", "BN"))
 BN_PAIRS = (("LN", "BN"), ("LN+PN", "BN"), ("GN", "BN"), ("GN+PN", "BN"))
 
@@ -31,14 +35,26 @@ class Difference:
     low: float
     high: float
     p: float
-    n: int
+
+    def __neg__(self) -> Difference:
+        return Difference(-self.mean, -self.high, -self.low, self.p)
+
+    def __str__(self) -> str:
+        """In points, with its interval and p-value.
+
+        >>> str(Difference(0.012, 0.002, 0.022, 0.0312))
+        '+1.20 [+0.20, +2.20], p = 0.031'
+        """
+        ends = (self.mean, self.low, self.high)
+        mean, low, high = (f"{round(100 * end, 2) + 0.0:+.2f}" for end in ends)  # no minus zero
+        return f"{mean} [{low}, {high}], {p_text(self.p)}"
 
     @property
-    def words(self) -> str:
+    def outcome(self) -> str:
         """What can be said of it, for p-values that are adjusted."""
         if self.p < LEVEL:
             return "higher" if self.mean > 0 else "lower"
-        return "equal within a point" if self.equal else "not told apart"
+        return "equal within a point" if self.equal else "not significantly different"
 
     @property
     def equal(self) -> bool:
@@ -58,19 +74,14 @@ def paired(differences: Sequence[float]) -> Difference:
     and p = 0.
     """
     d = np.asarray(differences, dtype=np.float64)
-    mean, low, high = t_interval(d)
-    if np.ptp(d) <= 1e-12:
-        return Difference(mean, low, high, float(abs(mean) <= 1e-12), len(d))
-    return Difference(mean, low, high, float(stats.ttest_1samp(d, 0.0).pvalue), len(d))
+    p = float(stats.ttest_1samp(d, 0.0).pvalue) if np.ptp(d) > 1e-12 else float(abs(d[0]) <= 1e-12)
+    return Difference(*t_interval(d), p)
 
 
-def adjust(family: Sequence[Difference]) -> list[Difference]:
+def adjust(family: dict[Key, Difference]) -> dict[Key, Difference]:
     """The same with Holm's p-values: the family is what is passed."""
-    adjusted = holm([d.p for d in family]) if family else []
-    return [
-        Difference(d.mean, d.low, d.high, float(p), d.n)
-        for d, p in zip(family, adjusted, strict=True)
-    ]
+    adjusted = holm([d.p for d in family.values()]) if family else []
+    return {k: replace(d, p=float(p)) for (k, d), p in zip(family.items(), adjusted, strict=True)}
 
 
 def by_seed(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -82,60 +93,43 @@ def by_seed(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def contrasts(
-    rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], metric: str = "accuracy"
-) -> pd.DataFrame:
-    """Each pair's difference at each batch size and over all of them.
+    rows: pd.DataFrame, pairs: Sequence[Pair], metric: str = "accuracy"
+) -> dict[tuple[str, object], Difference]:
+    """Each pair's difference ("LN - BN") at each batch size and over "all" of them.
 
     The unit is the seed: its mean over data sets and regularisations. Holm's families are the
     differences over all sizes, and those at single sizes.
-
-    Returns
-    -------
-    DataFrame
-        ``pair``, ``batch_size`` ("all" for their mean) and ``difference``, a `Difference`.
     """
     means = by_seed(rows, metric)
     present = set(means.columns.get_level_values(0))
     gaps = {f"{a} - {b}": means[a] - means[b] for a, b in pairs if {a, b} <= present}
-    single = [(name, size, paired(gap[size])) for name, gap in gaps.items() for size in gap]
-    overall = [(name, "all", paired(gap.mean(axis=1))) for name, gap in gaps.items()]
-    parts = []
-    for family in (single, overall):
-        table = pd.DataFrame(family, columns=["pair", "batch_size", "difference"])
-        parts.append(table.assign(difference=adjust(list(table["difference"]))))
-    return pd.concat(parts, ignore_index=True)
+    single = adjust({(name, n): paired(gap[n]) for name, gap in gaps.items() for n in gap})
+    return single | adjust({(n, "all"): paired(gap.mean(axis=1)) for n, gap in gaps.items()})
 
 
-def by_setting(rows: pd.DataFrame, pair: tuple[str, str], metric: str = "accuracy") -> pd.DataFrame:
+def by_setting(rows: pd.DataFrame, pair: Pair) -> dict[object, Difference]:
     """A pair's difference in each data set, regularisation and batch size; one family for Holm."""
-    wide = rows.pivot_table(index=[*SETTING, "seed"], columns="norm", values=metric)
+    wide = rows.pivot_table(index=[*SETTING, "seed"], columns="norm", values="accuracy")
     if not set(pair) <= set(wide.columns):
-        return pd.DataFrame(columns=[*SETTING, "difference"])
+        return {}
     gaps = (wide[pair[0]] - wide[pair[1]]).dropna()
-    groups = list(gaps.groupby(level=list(SETTING), sort=False))
-    table = pd.DataFrame([key for key, _ in groups], columns=list(SETTING))
-    return table.assign(difference=adjust([paired(d) for _, d in groups]))
+    return adjust({k: paired(gap) for k, gap in gaps.groupby(level=list(SETTING), sort=False)})
 
 
-def change_with_batch(
-    rows: pd.DataFrame, first: str, second: str, metric: str = "accuracy"
-) -> Difference:
+def change_with_batch(rows: pd.DataFrame, first: str, second: str) -> Difference:
     """By how much first - second is larger at the smallest batch than at the largest."""
-    means = by_seed(rows, metric)
+    means = by_seed(rows, "accuracy")
     gaps = means[first] - means[second]
     return paired(gaps[min(gaps.columns)] - gaps[max(gaps.columns)])
 
 
-def change_with_regularisation(
-    rows: pd.DataFrame, first: str, second: str, metric: str = "accuracy"
-) -> Difference:
+def change_with_regularisation(rows: pd.DataFrame, first: str, second: str) -> Difference:
     """By how much first - second is larger with the extra regularisation than without."""
     wide = rows.pivot_table(
-        index=["seed", "regularisation"], columns=["data", "batch_size", "norm"], values=metric
+        index=["seed", "regularisation"], columns=["data", "batch_size", "norm"], values="accuracy"
     )
-    gaps = (wide.xs(first, axis=1, level="norm") - wide.xs(second, axis=1, level="norm")).mean(
-        axis=1
-    )
+    first_rows, second_rows = (wide.xs(name, axis=1, level="norm") for name in (first, second))
+    gaps = (first_rows - second_rows).mean(axis=1)
     return paired(gaps.xs("extra", level=1) - gaps.xs("plain", level=1))
 
 
@@ -160,11 +154,9 @@ def paper_gains(metric: str) -> pd.DataFrame:
     lines = []
     for (net, kind), part in own.groupby(["net", "regularisation"], sort=False):
         for first, second in PN_PAIRS:
-            with_pn, without = (part[part["norm"] == name] for name in (first, second))
-            for _, row in without.iterrows():
-                same = with_pn[with_pn["groups"].eq(row["groups"]) | with_pn["groups"].isna()]
-                other = with_pn if same.empty else same
-                for _, match in other.iterrows():
-                    gain = match["mean"] - row["mean"]
-                    lines.append((net, kind, f"{first} - {second}", row["groups"], gain))
+            with_pn = part[part["norm"] == first]
+            for row in part[part["norm"] == second].itertuples():
+                same = with_pn[with_pn["groups"].eq(row.groups) | with_pn["groups"].isna()]
+                for mean in (with_pn if same.empty else same)["mean"]:
+                    lines.append((net, kind, f"{first} - {second}", row.groups, mean - row.mean))
     return pd.DataFrame(lines, columns=["net", "regularisation", "pair", "groups", "gain"])

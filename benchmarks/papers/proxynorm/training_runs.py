@@ -9,67 +9,55 @@ from functools import lru_cache
 
 import numpy as np
 import pandas as pd
+import sklearn
 import torch
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GroupShuffleSplit
 from torch import Tensor
 from torch.nn import functional as F
 
-import combutab
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.common.results import Row
 from benchmarks.papers.proxynorm.training_nets import NORMS, ResidualSpec
-from combutab.nn import Member, TableNetwork
+from combutab import MLPClassifier
+from combutab.estimators import FitTask, fit_stacked
+from combutab.nn import Member
 from combutab.preprocessing import TableEncoder
-from combutab.training import (
-    CrossEntropy,
-    Loss,
-    MemberPlan,
-    OptimizerConfig,
-    Rows,
-    TrainConfig,
-    train_stack,
-)
+from combutab.training import Loss, MemberPlan, OptimizerConfig, Rows, TrainConfig, train_stack
 
 TABLES = {"california_housing": 4, "PhishingWebsites": 0, "wine_quality": 3}  # bins of the target
 DATA = ("california_housing", "digits", "PhishingWebsites")
-NETS = ("MLP", "CNN", "plain MLP")  # the last without skip connections, by the estimator
+NETS = {
+    "MLP": "residual MLPs on tables",
+    "CNN": "residual CNN on digits",
+    "plain MLP": "deep MLP without skip connections",  # by the estimator
+}
 REGULARISATION = ("plain", "extra")
 KEY = ("net", "data", "activation", "norm", "batch_size", "regularisation", "seed")
-COLUMNS = (
-    *KEY,
-    *("accuracy", "log_loss", "train_accuracy", "train_loss", "fit_accuracy"),
-    *("n_train", "n_test", "epochs", "steps", "learning_rate", "width", "layers", "groups"),
-    *("seconds", "combutab", "torch", "numpy", "sklearn"),
-)
 # The paper's on CIFAR: label smoothing and dropout; its momentum and weight decay
 SMOOTHING, DROPOUT = 0.1, 0.25
 SGD_MOMENTUM, WEIGHT_DECAY, WARM_UP = 0.9, 1e-4, 0.1
-REFERENCE = 128  # the batch size whose rate and epochs are given; others go by its square root
+DROPOUT_PLAIN = 0.02  # after each of ten layers
+ESTIMATOR_NORMS = ("BN", "LN", "LN+PN", "GN", "GN+PN")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Sizes of networks and trainings.
+    """Sizes of networks and trainings; ``layers`` are the maps before the classifier's.
 
     ``epochs`` and ``learning_rate`` are those of a batch of 128. Others have both in proportion to
     the square root of the batch, so that the sum of the steps' rates is the same.
     """
 
+    width: int
+    layers: int
+    learning_rate: float = 0.1
     n_train: int = 1024
     n_test: int = 3000
     epochs: int = 24
-    learning_rate: float = 0.1
-    width_table: int = 48
-    width_image: int = 16
-    blocks_table: int = 6
-    blocks_image: int = 3
-    layers_plain: int = 10
-    learning_rate_plain: float = 4e-3  # Adam's
 
-    def factor(self, batch_size: int) -> float:
-        """By which a batch's rate and epochs differ from those of 128."""
-        return math.sqrt(batch_size / REFERENCE)
+
+RECIPES = {"MLP": Recipe(48, 13), "CNN": Recipe(16, 7), "plain MLP": Recipe(48, 10, 4e-3)}
 
 
 @dataclass(frozen=True)
@@ -85,7 +73,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Program:
-    """Members that train as one: regularisation by seeds."""
+    """Members that train as one: ``members`` are regularisations by seeds."""
 
     net: str
     data: str
@@ -101,73 +89,46 @@ class Program:
             raise ValueError(f"batches of {self.batch_size} do not fill {self.recipe.n_train=}")
 
     @property
+    def members(self) -> list[tuple[str, int]]:
+        return [(kind, seed) for kind in REGULARISATION for seed in self.seeds]
+
+    @property
     def epochs(self) -> int:
-        """Over the training rows."""
-        return max(1, round(self.recipe.epochs * self.recipe.factor(self.batch_size)))
+        return max(1, round(self.recipe.epochs * math.sqrt(self.batch_size / 128)))
 
     @property
     def steps(self) -> int:
-        """Of the optimiser."""
         return self.epochs * (self.recipe.n_train // self.batch_size)
 
     @property
     def learning_rate(self) -> float:
-        """The largest."""
-        recipe = self.recipe
-        rate = recipe.learning_rate_plain if self.net == "plain MLP" else recipe.learning_rate
-        return rate * recipe.factor(self.batch_size)
+        return self.recipe.learning_rate * math.sqrt(self.batch_size / 128)
 
     @property
-    def width(self) -> int:
-        """Units or channels of a layer."""
-        return self.recipe.width_image if self.net == "CNN" else self.recipe.width_table
-
-    @property
-    def n_blocks(self) -> int:
-        """Residual blocks, each of two maps."""
-        return self.recipe.blocks_image if self.net == "CNN" else self.recipe.blocks_table
-
-    @property
-    def layers(self) -> int:
-        """Maps before the classifier's."""
-        return self.recipe.layers_plain if self.net == "plain MLP" else 2 * self.n_blocks + 1
+    def groups(self) -> int:
+        """Of group norm: of 8 units on tables, as the estimator's."""
+        return 4 if self.net == "CNN" else self.recipe.width // 8
 
     def spec(self, split: Split) -> ResidualSpec:
         """Of its networks with skip connections."""
-        image = self.net == "CNN"
         return ResidualSpec(
             split.X_train.shape[1],
             split.n_classes,
             self.norm,
-            self.width,
-            self.n_blocks,
-            groups=4 if image else self.width // 8,
-            image=image,
+            self.recipe.width,
+            n_blocks=(self.recipe.layers - 1) // 2,
+            groups=self.groups,
+            image=self.net == "CNN",
         )
 
-    def settings(self, regularisation: str, seed: int) -> Row:
-        """What tells a row from another, and must be the same to go on."""
-        values = {
-            "net": self.net,
-            "data": self.data,
-            "activation": self.activation,
-            "norm": self.norm,
-            "batch_size": self.batch_size,
-            "regularisation": regularisation,
-            "seed": seed,
-            "n_train": self.recipe.n_train,
-            "epochs": self.epochs,
-            "steps": self.steps,
-            "learning_rate": f"{self.learning_rate:.6g}",
-            "width": self.width,
-            "layers": self.layers,
-        }
-        return {name: str(value) for name, value in values.items()}
-
     @property
-    def members(self) -> list[tuple[str, int]]:
-        """(regularisation, seed) of each."""
-        return [(kind, seed) for kind in REGULARISATION for seed in self.seeds]
+    def settings(self) -> list[Row]:
+        """Each member's, as a row of the results begins."""
+        own = {name: getattr(self, name) for name in (*KEY[:5], "epochs", "steps")}
+        own |= {name: getattr(self.recipe, name) for name in ("n_train", "width", "layers")}
+        own["learning_rate"] = f"{self.learning_rate:.6g}"
+        rows = [{**own, "regularisation": kind, "seed": seed} for kind, seed in self.members]
+        return [{name: str(value) for name, value in row.items()} for row in rows]
 
 
 @lru_cache(maxsize=4)
@@ -186,7 +147,8 @@ def load_split(data: str, recipe: Recipe, data_home: str | None = None) -> Split
         source = Source("openml", data, "classification", data_home=data_home)
         X, y = source.load()
         groups = source.row_groups()
-        y = _classes(y, TABLES[data])
+        if TABLES[data]:  # a number's quantile bins, of all rows
+            y = pd.qcut(y, TABLES[data], labels=False, duplicates="drop")
     else:
         raise ValueError(f"data must be digits or one of {list(TABLES)}, got {data!r}")
     if len(X) <= recipe.n_train:
@@ -205,21 +167,13 @@ def load_split(data: str, recipe: Recipe, data_home: str | None = None) -> Split
         first, second = (images[train] - mean) / std, (images[test] - mean) / std
     else:
         encoder = TableEncoder().fit(X.iloc[train])
-        first, second = (_encode(encoder, X.iloc[rows]) for rows in (train, test))
+        first, second = (
+            torch.as_tensor(encoder.transform(X.iloc[rows]), dtype=torch.float32)
+            for rows in (train, test)
+        )
     codes, classes = pd.factorize(y, sort=True)
     target = torch.from_numpy(codes.astype(np.int64))
     return Split(first, target[train], second, target[test], len(classes))
-
-
-def _encode(encoder: TableEncoder, rows: pd.DataFrame) -> Tensor:
-    return torch.as_tensor(encoder.transform(rows), dtype=torch.float32)
-
-
-def _classes(y: pd.Series, bins: int) -> pd.Series:
-    """A number's quantile bins, of all rows; a class as it is (``bins`` of 0)."""
-    if not bins:
-        return y
-    return pd.qcut(y, bins, labels=False, duplicates="drop")
 
 
 def rate_factor(fraction: float) -> float:
@@ -275,50 +229,89 @@ def train(program: Program) -> list[Row]:
     nets = spec.build(members)
     for i, result in enumerate(results):
         nets.load_member(i, result.state)
+    nets.train(False)
     # the loop's loss is with the penalty at an epoch's end
     penalty = 0.5 * WEIGHT_DECAY * nets.flat.values.double().square().sum(1)
-    accuracy, log_loss = evaluate(nets, split.X_test, split.y_test)
-    fit_accuracy, _ = evaluate(nets, split.X_train, split.y_train)
+    logits = nets.predict(split.X_test, None, 500)
+    fit_logits = nets.predict(split.X_train, None, 500)
     seconds = (time.perf_counter() - started) / len(members)
+    return [
+        _row(
+            split,
+            logits[i],
+            fit_logits[i],
+            train_accuracy=result.train_metric[-1],
+            train_loss=result.train_loss[-1] - penalty[i].item(),
+            groups=NORMS[program.norm].groups or program.groups,
+            seconds=seconds,
+        )
+        for i, result in enumerate(results)
+    ]
+
+
+def train_plain(program: Program) -> list[Row]:
+    """Train deep MLPs without skip connections by the estimator, and score them, as `train`.
+
+    Raises
+    ------
+    ValueError
+        A network diverged.
+    """
+    split = load_split(program.data, program.recipe, program.data_home)
+    X, y = split.X_train.numpy(), split.y_train.numpy()
+    nets = [make_estimator(program, kind, seed) for kind, seed in program.members]
     rows = []
-    for i, (member, result) in enumerate(zip(program.members, results, strict=True)):
-        values = {
-            "accuracy": accuracy[i],
-            "log_loss": log_loss[i],
-            "train_accuracy": f"{result.train_metric[-1]:.6g}",
-            "train_loss": result.train_loss[-1] - penalty[i],
-            "fit_accuracy": fit_accuracy[i],
-            "n_test": len(split.y_test),
-            "groups": NORMS[program.norm].groups or spec.groups,
-            "seconds": round(seconds, 3),
-        }
-        rows.append(as_row(values, program.settings(*member)))
+    for net, outcome in zip(
+        nets, fit_stacked([FitTask(net, X, y, data_key=0) for net in nets]), strict=True
+    ):
+        if outcome.error is not None:
+            raise outcome.error
+        log_p = (np.log(np.maximum(net.predict_proba(A), 1e-12)) for A in (split.X_test.numpy(), X))
+        rows.append(
+            _row(
+                split,
+                *map(torch.from_numpy, log_p),
+                train_accuracy=net.history_["train_metric"].iloc[-1],
+                train_loss=net.history_["train_loss"].iloc[-1],
+                groups=program.groups if program.norm.startswith("GN") else 1,
+                seconds=outcome.seconds,
+            )
+        )
     return rows
 
 
-def as_row(values: dict[str, object], settings: Row) -> Row:
-    """A row of the results: what was measured, with which versions, and which network it was."""
-    text = {
-        name: f"{float(value):.6g}" if isinstance(value, Tensor) else str(value)
-        for name, value in (values | _versions()).items()
-    }
-    return dict.fromkeys(COLUMNS, "") | text | settings
+def _row(split: Split, logits: Tensor, fit_logits: Tensor, **found: float) -> Row:
+    """Results as text, with the scores of a network's logits on the test and training rows."""
+    found["seconds"] = round(found["seconds"], 3)
+    found["accuracy"] = (logits.argmax(1) == split.y_test).double().mean().item()
+    found["log_loss"] = F.cross_entropy(logits, split.y_test).item()
+    found["fit_accuracy"] = (fit_logits.argmax(1) == split.y_train).double().mean().item()
+    text = {name: f"{value:.6g}" for name, value in found.items()}
+    own = {"n_test": str(len(split.y_test)), "numpy": np.__version__}
+    return text | own | {"sklearn": sklearn.__version__}
 
 
-def evaluate(nets: TableNetwork, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Accuracy and log loss of each member on rows that all share."""
-    logits = nets.train(False).predict(X, None, 500)
-    losses = CrossEntropy().rows(logits, y.expand(nets.n_members, -1))
-    return (logits.argmax(-1) == y).float().mean(1), losses.mean(1)
-
-
-@lru_cache
-def _versions() -> dict[str, object]:
-    import sklearn
-
-    return {
-        "combutab": combutab.__version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "sklearn": sklearn.__version__,
-    }
+def make_estimator(program: Program, regularisation: str, seed: int) -> MLPClassifier:
+    """One unfitted network; its extra regularisation is label smoothing and dropout."""
+    extra = regularisation == "extra"
+    return MLPClassifier(
+        hidden_layer_sizes=(program.recipe.width,) * program.recipe.layers,
+        activation=program.activation,
+        normalization={"BN": "batch", "LN": "layer", "GN": "group"}[program.norm[:2]],
+        proxy_norm=program.norm.endswith("+PN"),
+        solver="adamw",
+        alpha=0.0,
+        init="kaiming",
+        batch_size=program.batch_size,
+        learning_rate="cosine",
+        learning_rate_init=program.learning_rate,
+        max_iter=program.epochs,
+        n_iter_no_change=math.inf,
+        dropout=DROPOUT_PLAIN * extra,
+        label_smoothing=SMOOTHING * extra,
+        numeric_encoding="none",  # the rows are encoded already
+        categorical_features=None,
+        random_state=seed,
+        track_metric=True,
+        device="cpu",
+    )

@@ -1,9 +1,10 @@
-"""benchmarks/proxynorm_random_nets: its nets against numpy, its numbers against made-up rows."""
+"""papers/proxynorm/random_nets: its nets against numpy, its numbers against synthetic rows."""
 
 from __future__ import annotations
 
+import argparse
 import itertools
-import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,10 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.papers.common.claims import FAILS, HOLDS, UNDECIDED
 from benchmarks.papers.proxynorm import random_nets as study
+from benchmarks.papers.proxynorm.random_nets_claims import RANDOM, RESIDUAL, Kind, bound, power
+from benchmarks.papers.proxynorm.random_nets_claims import THEOREMS as THEOREM_CLAIMS
 from benchmarks.papers.proxynorm.random_nets_model import (
     NORMS,
     RHO,
@@ -21,7 +25,6 @@ from benchmarks.papers.proxynorm.random_nets_model import (
     draw_inputs,
     draw_weight,
     make_norm,
-    measure,
     standardised,
     walk,
 )
@@ -31,20 +34,8 @@ from benchmarks.papers.proxynorm.random_nets_numbers import (
     equality_table,
     from_bn,
 )
-from benchmarks.papers.proxynorm.random_nets_residual import (
-    Block,
-    Residual,
-    build,
-    measure_residual,
-)
+from benchmarks.papers.proxynorm.random_nets_residual import Block, Residual, build
 from benchmarks.papers.proxynorm.random_nets_theorems import theorem2, theorem3
-from benchmarks.papers.proxynorm.random_nets_verdicts import (
-    FAILS,
-    HOLDS,
-    UNDECIDED,
-    UP_TO,
-    verdicts,
-)
 from combutab.activations import ProxyNorm
 from tests.benchmarks.quick_forms import run_quick
 
@@ -54,6 +45,12 @@ EXACT = {"dtype": torch.float64, "eps": 0.0}
 
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
+
+
+def measure(net, draw):
+    found = net.measure(draw)
+    assert set(found) == set(net.sites)
+    return pd.DataFrame([{"norm": n, "depth": d, **found[n, d]} for n, d in net.sites])
 
 
 def test_convolution_is_periodic():
@@ -131,11 +128,8 @@ def test_walk_is_the_network_of_numpy():
     """LN, dense: the third layer's y by plain numpy from the layers drawn."""
     net = Net("dense", 6, 3, ("LN", "LN+WS"), n_inputs=20)
     layers, given = {}, {}
-
-    def see(depth, norm, step, x, layer, phi):
+    for depth, norm, _, x, layer in walk(net, 5, **EXACT):
         layers[depth], given[depth, norm] = layer, x
-
-    walk(net, 5, see, **EXACT)
     z = draw_inputs(net, generator(5), torch.float64).numpy()
     for depth in (1, 2, 3):
         x = z @ layers[depth].weight.numpy().T
@@ -152,12 +146,11 @@ def test_walk_is_the_network_of_numpy():
 
 def test_measured_powers_are_those_of_y():
     net = Net("conv", 4, 21, ("BN", "LN"), n_inputs=12)
-    rows = pd.DataFrame(measure(net, 3))
+    rows = measure(net, 3)
     assert rows.groupby("norm")["depth"].apply(list).to_dict() == {
         name: list(range(1, 21)) for name in ("BN", "LN")
     }
-    seen = {}
-    walk(net, 3, lambda depth, norm, step, x, layer, phi: seen.setdefault((depth, norm), step(x)))
+    seen = {(depth, norm): step(x) for depth, norm, step, x, _ in walk(net, 3)}
     for row in rows[rows["depth"].isin([1, 20])].to_dict("records"):
         y = seen[row["depth"], row["norm"]].double().numpy().reshape(12, 4, 16)
         means, sds = y.mean(2), y.std(2)
@@ -167,11 +160,11 @@ def test_measured_powers_are_those_of_y():
 
 
 def test_nets_of_a_draw_share_their_weights():
-    alone = pd.DataFrame(measure(Net("dense", 8, 3, ("LN",)), 1))
-    among = pd.DataFrame(measure(Net("dense", 8, 3, DENSE), 1))
+    alone = measure(Net("dense", 8, 3, ("LN",)), 1)
+    among = measure(Net("dense", 8, 3, DENSE), 1)
     among = among[among["norm"] == "LN"].reset_index(drop=True)
     pd.testing.assert_frame_equal(alone, among)
-    other = pd.DataFrame(measure(Net("dense", 8, 3, ("LN",)), 2))
+    other = measure(Net("dense", 8, 3, ("LN",)), 2)
     assert not np.isclose(alone["P1"], other["P1"], rtol=1e-3).any()
 
 
@@ -219,7 +212,7 @@ def test_residual_network_is_resnet_50():
 
 
 def test_residual_powers_are_pooled_by_block():
-    rows = pd.DataFrame(measure_residual(Residual(2, (1, 1, 1, 1), ("BN", "LN"), 16), 0))
+    rows = measure(Residual(2, (1, 1, 1, 1), ("BN", "LN"), 16), 0)
     assert rows.groupby("norm")["depth"].apply(list).to_dict() == {
         name: [1, 2, 3, 4] for name in ("BN", "LN")
     }
@@ -227,7 +220,7 @@ def test_residual_powers_are_pooled_by_block():
     assert rows.loc[rows["norm"] == "BN", "P1"].max() < 1e-10
 
 
-def made_up(p1, *, net="dense", width=8, draws=9, depth=20, phi="relu"):
+def synthetic(p1, *, net="dense", width=8, draws=9, depth=20, phi="relu"):
     """Rows with ``p1[norm]`` at the last depth, rising from 0 at the first, and the rest in P2."""
     rows = []
     for (norm, last), draw, level in itertools.product(
@@ -257,7 +250,7 @@ THEOREMS = pd.DataFrame(
 
 
 def test_bound_table_counts_what_is_above():
-    rows = made_up({"LN": 0.0}, draws=2, depth=3)  # P - P1 = 1 throughout
+    rows = synthetic({"LN": 0.0}, draws=2, depth=3)  # P - P1 = 1 throughout
     (line,) = bound_table(rows).to_dict("records")
     assert line["cells"] == 6
     assert line["above the bound"] == 4, "at l = 1 the bound is 1"
@@ -270,35 +263,38 @@ def test_bound_table_counts_what_is_above():
 
 
 def test_equality_table():
-    rows = made_up({"LN": 0.0}, draws=2, depth=4, phi="identity")
+    rows = synthetic({"LN": 0.0}, draws=2, depth=4, phi="identity")
     rows["P2"] = RHO ** (rows["depth"] - 1.0) + np.where(rows["draw"] == 0, 0.02, -0.01)
     (line,) = equality_table(rows).to_dict("records")
     assert line["largest error"] == pytest.approx(0.015)
     assert line["of all draws"] == pytest.approx(0.02)
 
 
-def test_bound_is_judged_strictly_and_up_to_constants():
+def test_bound_is_judged_up_to_constants_and_says_what_is_above():
     def judged(**excess):
-        others = made_up({norm: p1 for norm, p1 in PAPER.items() if norm != "LN"}, width=16)
-        parts = [made_up({"LN": 0.0}, width=width) for width in (16, 8)]
+        others = synthetic({norm: p1 for norm, p1 in PAPER.items() if norm != "LN"}, width=16)
+        parts = [synthetic({"LN": 0.0}, width=width) for width in (16, 8)]
         for part, by in zip(parts, excess.values(), strict=True):
             part["P2"] = RHO ** (part["depth"] - 1.0) + by
-        found = judge(pd.concat([others, *parts], ignore_index=True))
-        return next(v for claim, v in found.items() if claim.startswith("Theorem 1"))
+        return bound.judge(Kind(pd.concat([others, *parts], ignore_index=True)))
 
-    assert judged(widest=-0.001, narrowest=0.1) == HOLDS
-    assert judged(widest=0.005, narrowest=0.1) == UP_TO
-    assert judged(widest=0.05, narrowest=0.1) == "holds in part"
-    assert judged(widest=0.2, narrowest=0.1) == FAILS
+    strictly = judged(widest=-0.001, narrowest=0.1)
+    assert strictly.verdict == HOLDS
+    assert strictly.numbers.startswith("0 of 180")
+    up_to_constants = judged(widest=0.005, narrowest=0.1)
+    assert up_to_constants.verdict == HOLDS
+    assert up_to_constants.numbers.startswith("180 of 180")
+    assert judged(widest=0.05, narrowest=0.1).verdict == "holds in part"
+    assert judged(widest=0.2, narrowest=0.1).verdict == FAILS
 
 
 def test_equality_is_judged_over_widths():
     def of(width, error):
-        rows = made_up({"LN": 0.0}, width=width, phi="identity", depth=4)
+        rows = synthetic({"LN": 0.0}, width=width, phi="identity", depth=4)
         return rows.assign(P2=RHO ** (rows["depth"] - 1.0) + error)
 
     def judged(*parts):
-        found = judge(pd.concat([made_up(PAPER), *parts], ignore_index=True))
+        found = judge(pd.concat([synthetic(PAPER), *parts], ignore_index=True))
         return next(v for claim, v in found.items() if claim.startswith("Proposition 6"))
 
     assert judged(of(8, 0.1), of(16, 0.005)) == HOLDS
@@ -307,25 +303,30 @@ def test_equality_is_judged_over_widths():
 
 
 def test_comparisons_are_exact_and_adjusted():
-    found = comparisons(made_up(PAPER), 20).set_index(["higher", "lower"])
+    found = comparisons(synthetic(PAPER), 20).set_index(["higher", "lower"])
     assert len(found) == 5
     assert found.loc[("LN", "LN+PN"), "p (Holm)"] == pytest.approx(5 * 2 / 2**9)
     assert found["draws"].eq("9 of 9").all()
-    upside_down = comparisons(made_up({**PAPER, "LN+PN": 0.97}), 20)
+    upside_down = comparisons(synthetic({**PAPER, "LN+PN": 0.97}), 20)
     assert upside_down.set_index(["higher", "lower"])["draws"]["LN", "LN+PN"] == "0 of 9"
 
 
 def test_distance_from_bn():
-    far = from_bn(made_up({"BN": 0.0, "LN": 0.5}, draws=1), 20)
+    far = from_bn(synthetic({"BN": 0.0, "LN": 0.5}, draws=1), 20)
     assert far.iloc[0].to_dict() == pytest.approx({"BN": 0.0, "LN": 0.5})
 
 
 def judge(rows, theorems=THEOREMS):
-    return {line.where + ": " + line.claim: line.verdict for line in verdicts(rows, theorems)}
+    """The verdict on each claim of which the rows of some kind speak."""
+    judged = [(claim, theorems) for claim in THEOREM_CLAIMS] + [(power, rows)]
+    for kind, part in rows.groupby("net"):
+        judged += [(claim, Kind(part)) for claim in (RESIDUAL if kind == "residual" else RANDOM)]
+    found = {f"{claim.where}: {claim.text}": claim.judge(sample) for claim, sample in judged}
+    return {name: finding.verdict for name, finding in found.items() if finding}
 
 
 def test_verdicts_on_rows_as_the_paper_has_them():
-    found = judge(made_up(PAPER))
+    found = judge(synthetic(PAPER))
     # P - P1 falls more slowly than rho^(l-1) in these rows
     wrong = {claim for claim, verdict in found.items() if verdict != HOLDS}
     assert len(found) == 8
@@ -333,7 +334,7 @@ def test_verdicts_on_rows_as_the_paper_has_them():
 
 
 def test_verdicts_on_rows_without_collapse():
-    found = judge(made_up({**PAPER, "LN": 0.01, "GN": 0.009, "LN+WS": 0.001}))
+    found = judge(synthetic({**PAPER, "LN": 0.01, "GN": 0.009, "LN+WS": 0.001}))
     cured = next(v for claim, v in found.items() if "resemble" in claim)
     lesser = next(v for claim, v in found.items() if "LN+WS" in claim)
     assert cured == lesser == FAILS
@@ -342,41 +343,40 @@ def test_verdicts_on_rows_without_collapse():
 
 
 def test_verdicts_on_residual_rows():
-    rows = made_up({**PAPER, "LN": 0.6, "GN": 0.5, "LN+WS": 0.03}, net="residual", depth=16)
-    rows = pd.concat([made_up(PAPER), rows], ignore_index=True)
+    rows = synthetic({**PAPER, "LN": 0.6, "GN": 0.5, "LN+WS": 0.03}, net="residual", depth=16)
+    rows = pd.concat([synthetic(PAPER), rows], ignore_index=True)
     assert [v for claim, v in judge(rows).items() if claim.startswith("Figure 6")] == [HOLDS, HOLDS]
     rows.loc[(rows["net"] == "residual") & (rows["norm"] == "LN+WS"), "P1"] = 0.5
     assert [v for claim, v in judge(rows).items() if "both keep" in claim] == ["holds in part"]
 
 
 def test_few_draws_are_no_verdict():
-    found = judge(made_up(PAPER, draws=3))
+    found = judge(synthetic(PAPER, draws=3))
     assert next(v for claim, v in found.items() if "resemble" in claim) == UNDECIDED
 
 
 def test_theorems_may_fail():
     broken = THEOREMS.assign(error=0.5)
-    found = judge(made_up(PAPER), broken)
+    found = judge(synthetic(PAPER), broken)
     assert {found[claim] for claim in found if claim.startswith(("Theorem 2", "Theorem 3"))} == {
         FAILS
     }
 
 
 def test_proposition_3_catches_a_power_that_is_not_1():
-    rows = made_up(PAPER)
+    rows = synthetic(PAPER)
     rows.loc[7, "P"] = 0.9
     found = judge(rows)
     assert next(v for claim, v in found.items() if claim.startswith("Proposition 3")) == FAILS
 
 
-def test_quick_form(tmp_path, monkeypatch, capsys):
+def test_quick_form(tmp_path, capsys):
     arguments = ["--quick", "--out", str(tmp_path)]
     said = run_quick("papers.proxynorm.random_nets", tmp_path)
-    assert "10 of 10 networks to go" in said
+    assert "10 of 10 to go" in said
     rows = pd.read_csv(tmp_path / "proxynorm_random_nets.csv")
-    jobs = [(net, draw) for net in study.QUICK.nets for draw in range(2)]
-    assert len(rows) == sum(len(study.wanted(*job)) for job in jobs)
-    assert rows[["P", "P1", "P2", "P3", "P4"]].notna().all(axis=None)
+    assert len(rows) == 2 * sum(len(net.sites) for net in study.QUICK)
+    assert rows[["P", "P1", "P2", "P3", "P4", "torch"]].notna().all(axis=None)
     text = (tmp_path / "proxynorm_random_nets.md").read_text()
     assert "Theorem 1" in text
     assert "python -m benchmarks.papers.proxynorm.random_nets --quick" in text
@@ -384,28 +384,34 @@ def test_quick_form(tmp_path, monkeypatch, capsys):
     for picture in ("theorem1", "power_conv", "power_dense", "power_residual"):
         assert f"proxynorm_random_nets_{picture}.png" in text
         assert (tmp_path / f"proxynorm_random_nets_{picture}.png").exists()
-    monkeypatch.setattr(sys, "argv", ["random_nets", *arguments, "--report"])
-    study.main()
-    assert "to go" not in capsys.readouterr().out
-    assert (tmp_path / "proxynorm_random_nets.md").read_text() == text
+    for again in ([], ["--report"]):
+        study.STUDY.main([*arguments, *again])
+        assert "to go" not in capsys.readouterr().out, "nothing is measured twice"
+        assert (tmp_path / "proxynorm_random_nets.md").read_text() == text
 
 
-def test_quick_results_are_not_written_over_the_full_ones(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["proxynorm_random_nets.py", "--quick"])
+def test_quick_results_are_not_written_over_the_full_ones():
     with pytest.raises(SystemExit, match="choose a folder"):
-        study.main()
+        study.STUDY.main(["--quick"])
 
 
-def test_normalisations_are_compared_over_draws(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(sys, "argv", ["random_nets", "--draws", "1", "--out", str(tmp_path)])
+def test_normalisations_are_compared_over_draws(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        study.main()
-    assert "--draws takes 2 or more, not 1" in capsys.readouterr().err
+        study.STUDY.main(["--draws", "1", "--out", str(tmp_path)])
+    assert "--draws: takes 2 or more, not 1" in capsys.readouterr().err
 
 
-def test_full_nets_are_looked_at_where_the_report_looks():
-    conv, dense = study.FULL.nets[:2]
-    depths = {int(row["depth"]) for row in study.wanted(conv, 0) if row["norm"] == "GN"}
-    assert {1, 5, 10, 20, 50, 100, 200} <= depths
-    bounded = [row for row in study.wanted(dense, 0) if row["norm"] == "LN"]
-    assert len(bounded) == 200
+def test_the_results_that_are_kept_are_those_of_the_full_study():
+    """Nothing is to go: the file has each row that a run would begin with."""
+    arguments = argparse.Namespace(quick=False, draws=None)
+    for experiment in study.STUDY.experiments:
+        rows = experiment.store(Path(study.__file__).parent / "results").read().astype(str)
+        wanted = [row for job in experiment.jobs(arguments) for row in job.wanted]
+        kept = set(rows[list(experiment.settings)].itertuples(index=False, name=None))
+        assert kept == {tuple(row[name] for name in experiment.settings) for row in wanted}
+
+
+def test_full_nets_are_measured_where_the_report_looks():
+    conv, dense = study.FULL[:2]
+    assert {1, 5, 10, 20, 50, 100, 200} <= {depth for norm, depth in conv.sites if norm == "GN"}
+    assert len([norm for norm, _ in dense.sites if norm == "LN"]) == 200

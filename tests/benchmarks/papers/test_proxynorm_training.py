@@ -1,8 +1,9 @@
-"""benchmarks/proxynorm_training: its nets against torch's own, its numbers against made-up rows."""
+"""papers/proxynorm/training: its nets against torch's own, its numbers against synthetic rows."""
 
 from __future__ import annotations
 
-import sys
+import argparse
+import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from sklearn import metrics
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.papers.proxynorm import training as proxynorm_training
+from benchmarks.papers.common.claims import FAILS, HOLDS
+from benchmarks.papers.proxynorm import training, training_runs
+from benchmarks.papers.proxynorm.training_claims import CLAIMS, matches
 from benchmarks.papers.proxynorm.training_nets import (
     NORMS,
     Masks,
@@ -34,26 +37,18 @@ from benchmarks.papers.proxynorm.training_numbers import (
     paired,
     paper_gains,
 )
-from benchmarks.papers.proxynorm.training_plain import ESTIMATOR_NORMS, make_estimator, train_plain
 from benchmarks.papers.proxynorm.training_runs import (
+    ESTIMATOR_NORMS,
     KEY,
+    RECIPES,
     Program,
     Recipe,
     SoftCrossEntropy,
     Split,
     load_split,
+    make_estimator,
     rate_factor,
     smoothed,
-    train,
-)
-from benchmarks.papers.proxynorm.training_verdicts import (
-    FAILS,
-    HOLDS,
-    IN_PART,
-    UNDECIDED,
-    judge,
-    matches,
-    verdict_of,
 )
 from combutab.activations import ProxyNorm
 from combutab.nn import Member, MLPSpec, NetworkSpec, StackedMLP
@@ -61,11 +56,12 @@ from tests.benchmarks.quick_forms import run_quick
 
 ROOT = Path(__file__).parents[3]
 DATA_HOME = ROOT.parent / "shared" / "data"
+RESULTS = Path(training.__file__).parent / "results"
 SHAPES = {
     "table": {"n_dense": 5, "groups": 2},
     "image": {"n_dense": 64, "groups": 4, "image": True},
 }
-SMALL = Recipe(n_train=64, n_test=50, epochs=2, width_image=8, blocks_image=1)
+SMALL = Recipe(8, 3, n_train=64, n_test=50, epochs=2)
 
 
 def generators(*seeds):
@@ -94,7 +90,7 @@ def test_a_stacked_map_is_each_members_own(image):
         own, weight = planes(x[m]), stack.weight[m]
         expected = F.conv2d(own, weight, padding=1) if image else F.linear(own, weight)
         torch.testing.assert_close(planes(y[m]), expected)
-    assert stack.weight.std().item() == pytest.approx(stack.fan_in**-0.5, rel=0.25)
+    assert stack.weight.std().item() == pytest.approx((27 if image else 3) ** -0.5, rel=0.25)
 
 
 def test_the_first_map_of_an_image_halves_its_sides():
@@ -228,8 +224,14 @@ def program(net="CNN", data="digits", norm="LN+PN", batch_size=16, seeds=(0, 1),
     return Program(net, data, norm, batch_size, seeds, recipe)
 
 
+def train(program):
+    """The rows as they are kept."""
+    job = training.job(program)
+    return [own | found for own, found in zip(job.wanted, job.run(), strict=True)]
+
+
 def test_the_sum_of_rates_does_not_depend_on_the_batch():
-    programs = [program(batch_size=b, recipe=Recipe()) for b in (8, 32, 128, 512)]
+    programs = [program(batch_size=b, recipe=RECIPES["CNN"]) for b in (8, 32, 128, 512)]
     assert [p.epochs for p in programs] == [6, 12, 24, 48]
     assert [p.steps for p in programs] == [768, 384, 192, 96]
     sums = [p.learning_rate * p.steps for p in programs]
@@ -262,8 +264,8 @@ def test_batches_must_be_full():
 
 def test_both_regularisations_see_the_same_rows(monkeypatch):
     """Without dropout and smoothing nothing else is left that tells them apart."""
-    monkeypatch.setattr("proxynorm_training_runs.DROPOUT", 0.0)
-    monkeypatch.setattr("proxynorm_training_runs.SMOOTHING", 0.0)
+    monkeypatch.setattr(training_runs, "DROPOUT", 0.0)
+    monkeypatch.setattr(training_runs, "SMOOTHING", 0.0)
     losses = [float(row["train_loss"]) for row in train(program())]
     assert losses[:2] == pytest.approx(losses[2:], rel=1e-4)
     assert abs(losses[0] - losses[1]) > 1e-3
@@ -296,7 +298,7 @@ def test_a_member_trains_as_if_alone():
 
 @pytest.mark.parametrize("norm", ESTIMATOR_NORMS)
 def test_the_estimators_networks(norm):
-    own = program("plain MLP", norm=norm)
+    own = program("plain MLP", norm=norm, recipe=RECIPES["plain MLP"])
     plain, extra = (make_estimator(own, kind, 3) for kind in ("plain", "extra"))
     assert (plain.dropout, extra.dropout) == (0.0, 0.02)
     assert (plain.label_smoothing, extra.label_smoothing) == (0.0, 0.1)
@@ -310,9 +312,9 @@ def test_the_estimators_networks(norm):
 def test_the_estimators_scores():
     if not DATA_HOME.is_dir():
         pytest.skip("needs ../shared/data")
-    recipe = Recipe(n_train=256, n_test=200, epochs=10, width_table=8, layers_plain=2)
+    recipe = Recipe(8, 2, 4e-3, n_train=256, n_test=200, epochs=10)
     own = Program("plain MLP", "california_housing", "LN+PN", 32, (0, 1), recipe, "relu", DATA_HOME)
-    rows = train_plain(own)
+    rows = train(own)
     assert [(row["regularisation"], row["seed"]) for row in rows] == [
         ("plain", "0"),
         ("plain", "1"),
@@ -331,14 +333,14 @@ def test_the_estimators_scores():
 
 
 def test_training_learns():
-    recipe = Recipe(n_train=512, epochs=30, width_image=8, blocks_image=1)
+    recipe = Recipe(8, 3, n_train=512, epochs=30)
     rows = train(program(norm="BN", batch_size=64, seeds=(0,), recipe=recipe))
     assert float(rows[0]["accuracy"]) > 0.85
     assert float(rows[0]["fit_accuracy"]) > 0.95
 
 
 def test_split_of_digits():
-    split = load_split("digits", Recipe())
+    split = load_split("digits", RECIPES["CNN"])
     assert split.X_train.shape == (1024, 64)
     assert 500 < len(split.y_test) <= 1797 - 1024
     assert split.X_train.mean().abs() < 1e-5
@@ -351,7 +353,7 @@ def test_unknown_data_and_too_few_rows():
     with pytest.raises(ValueError, match="'letters'"):
         load_split("letters", SMALL)
     with pytest.raises(ValueError, match="n_train=1797"):
-        load_split("digits", Recipe(n_train=1797))
+        load_split("digits", Recipe(8, 3, n_train=1797))
 
 
 def test_paired_differences():
@@ -363,22 +365,21 @@ def test_paired_differences():
     assert (paired([0.0, 0.0]).p, paired([0.1, 0.1]).p) == (1.0, 0.0)
 
 
-def test_words_and_matching():
+def test_outcomes_and_matching():
     def judged(mean, low, high, p):
-        return Difference(mean, low, high, p, 6)
+        return Difference(mean, low, high, p)
 
-    assert judged(0.01, 0.005, 0.02, 0.01).words == "higher"
-    assert judged(-0.01, -0.02, -0.005, 0.01).words == "lower"
-    assert judged(0.0, -0.009, 0.009, 0.5).words == "equal within a point"
-    assert judged(0.0, -0.009, 0.011, 0.5).words == "not told apart"
+    assert judged(0.01, 0.005, 0.02, 0.01).outcome == "higher"
+    assert judged(-0.01, -0.02, -0.005, 0.01).outcome == "lower"
+    assert judged(0.0, -0.009, 0.009, 0.5).outcome == "equal within a point"
+    assert judged(0.0, -0.009, 0.011, 0.5).outcome == "not significantly different"
     assert matches(judged(-0.004, -0.009, 0.001, 0.5)) is True
     assert matches(judged(-0.02, -0.03, -0.01, 0.01)) is False
     assert matches(judged(-0.02, -0.05, 0.01, 0.2)) is None
-    assert verdict_of([True, True]) == HOLDS
-    assert verdict_of([True, False]) == IN_PART
-    assert verdict_of([False, None]) == FAILS
-    assert verdict_of([None, None]) == UNDECIDED
-    assert [d.p for d in adjust([judged(0, 0, 0, 0.01), judged(0, 0, 0, 0.04)])] == [0.02, 0.04]
+    assert str(judged(-0.00001, -0.02, 0.0123, 0.0312)) == "+0.00 [-2.00, +1.23], p = 0.031"
+    assert -judged(0.01, 0.005, 0.02, 0.01) == judged(-0.01, -0.02, -0.005, 0.01)
+    found = adjust({"a": judged(0, 0, 0, 0.01), "b": judged(0, 0, 0, 0.04)})
+    assert {name: d.p for name, d in found.items()} == {"a": 0.02, "b": 0.04}
 
 
 # accuracy of each norm over that of LN, with extra regularisation, at batches 8 and 32
@@ -394,7 +395,7 @@ EFFECTS = {
 }
 
 
-def made_up(noise=0.001):
+def synthetic(noise=0.001):
     rng = np.random.default_rng(0)
     lines = []
     for seed in range(6):
@@ -411,28 +412,30 @@ def made_up(noise=0.001):
     return pd.DataFrame(lines, columns=[*names, "accuracy", "train_accuracy"])
 
 
-def test_contrasts_of_made_up_rows():
-    table = contrasts(made_up(), [("LN+PN", "LN"), ("BN+PN", "BN"), ("IN", "BN")])
-    assert table["pair"].unique().tolist() == ["LN+PN - LN", "BN+PN - BN"]
-    found = table.set_index(["pair", "batch_size"])["difference"]
+def test_contrasts_of_synthetic_rows():
+    found = contrasts(synthetic(), [("LN+PN", "LN"), ("BN+PN", "BN"), ("IN", "BN")])
+    assert list(dict.fromkeys(pair for pair, _ in found)) == ["LN+PN - LN", "BN+PN - BN"]
+    assert {size for _, size in found} == {8, 32, "all"}
     assert found["LN+PN - LN", "all"].mean == pytest.approx(0.0375, abs=0.002)
-    assert found["LN+PN - LN", 8].words == "higher"
-    assert found["BN+PN - BN", 8].words == "equal within a point"
-    own = by_setting(made_up(), ("LN+PN", "LN")).set_index(["data", "regularisation", "batch_size"])
+    assert found["LN+PN - LN", 8].outcome == "higher"
+    assert found["BN+PN - BN", 8].outcome == "equal within a point"
+    own = by_setting(synthetic(), ("LN+PN", "LN"))
     assert len(own) == 8
-    assert own["difference"]["a", "extra", 8].mean == pytest.approx(0.05, abs=0.003)
-    assert own["difference"]["a", "plain", 8].mean == pytest.approx(0.025, abs=0.003)
+    assert own["a", "extra", 8].mean == pytest.approx(0.05, abs=0.003)
+    assert own["a", "plain", 8].mean == pytest.approx(0.025, abs=0.003)
+    assert by_setting(synthetic(), ("IN", "BN")) == {}
 
 
-def test_changes_of_made_up_rows():
-    rows = made_up()
+def test_changes_of_synthetic_rows():
+    rows = synthetic()
     assert change_with_batch(rows, "LN", "BN").mean == pytest.approx(0.04, abs=0.002)
     found = change_with_regularisation(rows, "LN+PN", "LN")
     assert found.mean == pytest.approx(0.025, abs=0.002)
 
 
-def test_verdicts_of_made_up_rows():
-    judged = {claim.text: result.verdict for claim, result in judge(made_up())}
+def test_verdicts_of_synthetic_rows():
+    rows = synthetic()
+    judged = {claim.text: claim.judge(rows).verdict for claim in CLAIMS}
     expected = {
         "PN raises the accuracy of LN": HOLDS,
         "PN adds more to LN": HOLDS,
@@ -446,16 +449,13 @@ def test_verdicts_of_made_up_rows():
     }
     for start, verdict in expected.items():
         assert [v for text, v in judged.items() if text.startswith(start)] == [verdict], start
-    reversed_rows = made_up()
     swap = {"LN": "LN+PN", "LN+PN": "LN", "GN": "GN+PN", "GN+PN": "GN"}
-    reversed_rows["norm"] = reversed_rows["norm"].replace(swap)
-    verdicts = [result.verdict for _, result in judge(reversed_rows)]
+    reversed_rows = rows.assign(norm=rows["norm"].replace(swap))
+    verdicts = [claim.judge(reversed_rows).verdict for claim in CLAIMS]
     assert verdicts[0] == verdicts[-2] == FAILS
-    without = judge(made_up()[lambda t: t["norm"] != "BN"])
-    assert [result is None for _, result in without] == [False] * 3 + [True] * 5 + [False] * 2 + [
-        True
-    ]
-    assert all(result is None for _, result in judge(made_up()[lambda t: t["seed"] == 0]))
+    without = [claim.judge(rows[rows["norm"] != "BN"]) is None for claim in CLAIMS]
+    assert without == [False] * 3 + [True] * 5 + [False] * 2 + [True]
+    assert not any(claim.judge(rows[rows["seed"] == 0]) for claim in CLAIMS)
 
 
 def test_the_papers_cells():
@@ -471,12 +471,12 @@ def test_the_papers_cells():
     assert gains["RN101", "extra", "GN+PN - GN", 32] == pytest.approx(1.2)
 
 
-def test_quick_form(tmp_path, monkeypatch, capsys):
+def test_quick_form(tmp_path, capsys):
     if not DATA_HOME.is_dir():
         pytest.skip("needs ../shared/data")
     data = ["--data", "california_housing", "digits", "--data-home", str(DATA_HOME)]
     said = run_quick("papers.proxynorm.training", tmp_path, *data)
-    assert "42 of 42 programs to go" in said
+    assert "42 of 42 to go" in said
     rows = pd.read_csv(tmp_path / "proxynorm_training.csv")
     assert rows.groupby("net").size().to_dict() == {"CNN": 64, "MLP": 64, "plain MLP": 40}
     assert rows["accuracy"].between(0, 1).all()
@@ -485,13 +485,23 @@ def test_quick_form(tmp_path, monkeypatch, capsys):
     assert "PN adds nothing to BN" in page
     assert str(tmp_path) not in page
     assert (tmp_path / "proxynorm_training_train.png").stat().st_size > 10_000
-    arguments = ["--quick", "--out", str(tmp_path), *data]
-    monkeypatch.setattr(sys, "argv", ["proxynorm_training.py", *arguments])
-    proxynorm_training.main()
+    training.STUDY.main(["--quick", "--out", str(tmp_path), *data])
     assert "to go" not in capsys.readouterr().out, "nothing is trained twice"
 
 
-def test_quick_results_have_a_folder_of_their_own(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["proxynorm_training.py", "--quick"])
+def test_quick_results_have_a_folder_of_their_own():
     with pytest.raises(SystemExit, match="--out"):
-        proxynorm_training.main()
+        training.STUDY.main(["--quick"])
+
+
+def test_the_results_that_are_kept_are_those_of_the_full_study():
+    """Nothing is to go: the file has each row that a run would begin with."""
+    (experiment,) = training.STUDY.experiments
+    parser = argparse.ArgumentParser()
+    training.add_arguments(parser)
+    arguments = parser.parse_args([], argparse.Namespace(quick=False))
+    with open(RESULTS / "proxynorm_training.csv", newline="") as file:
+        kept = [[row[n] for n in experiment.settings] for row in csv.DictReader(file)]
+    wanted = [row for job in experiment.jobs(arguments) for row in job.wanted]
+    assert sorted(kept) == sorted([row[n] for n in experiment.settings] for row in wanted)
+    assert len(experiment.store(RESULTS).read()) == len(wanted)
