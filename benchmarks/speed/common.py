@@ -127,14 +127,19 @@ def block(table: pd.DataFrame, title: str = "", **options: Any) -> str:
 
 
 def write(
-    folder: Path | None, name: str, table: pd.DataFrame | pd.Series, *parts: str, **options: Any
+    folder: Path | None,
+    name: str,
+    table: pd.DataFrame | pd.Series,
+    *parts: str,
+    show: bool = True,
+    **options: Any,
 ) -> None:
     """Print the page's parts; where there is a folder, write them and the table as CSV."""
-    print(*parts, sep="\n", flush=True)
+    if show and parts:
+        print(*parts, sep="\n", flush=True)
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
         write_table(table, folder / f"{name}.csv", **options)
         if parts:
-            write_text(
-                folder / f"{name}.md", "\n".join([f"# {name}\n\n{describe_machine()}\n", *parts])
-            )
+            page = "\n".join([f"# {name}\n\n{describe_machine()}\n", *parts])
+            write_text(folder / f"{name}.md", page)
