@@ -27,8 +27,8 @@ def make(activation: str, device: torch.device, epochs: int, width: int) -> MLPC
     """The paper's network: six linear layers."""
     return MLPClassifier(
         hidden_layer_sizes=(width,) * N_HIDDEN, activation=activation, batch_size=BATCH,
-        max_iter=epochs, learning_rate_init=RATE, dropout=DROPOUT, n_iter_no_change=math.inf, random_state=0,
-        device=device,
+        max_iter=epochs, learning_rate_init=RATE, dropout=DROPOUT,
+        n_iter_no_change=math.inf, random_state=0, device=device,
     )  # fmt: skip
 
 
