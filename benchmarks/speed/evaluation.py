@@ -7,23 +7,20 @@ there are to learn from), of the whole evaluation with its page, whose size is t
     python -m benchmarks.speed.evaluation [--quick] [--data-home FOLDER]
         [--out benchmarks/speed/results]
 
---quick takes small made tables and needs no data set.
+--quick takes small synthetic tables and needs no data set.
 """
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
-from benchmarks.machine import describe_machine
-from benchmarks.outputs import write_table
+from benchmarks.speed.common import DATA_HOME, begin, wall, write
 from combutab import TVAE
 from combutab.datasets import load_openml
 from combutab.evaluation import detection, fidelity, ml_efficacy, privacy
@@ -47,19 +44,13 @@ def measure(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
     """Seconds of each call."""
     seconds = {}
     for name, call in calls.items():
-        started = time.perf_counter()
-        call()
-        seconds[name] = time.perf_counter() - started
+        seconds[name] = wall(call)
         print(f"{name:48}{seconds[name]:9.2f} s", flush=True)
     return seconds
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small made tables")
-    parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
-    parser.add_argument("--out", type=Path, help="folder for speed_evaluation.csv")
-    arguments = parser.parse_args()
+    arguments = begin(__doc__, "small synthetic tables", data_home=DATA_HOME)
     if arguments.quick:
         table, target, n_large, epochs = make_table(300, 4, 0), "c1", 500, 1
     else:
@@ -69,23 +60,21 @@ def main() -> None:
     train, test = train_test_split(table, test_size=0.2, random_state=0)
     rows = TVAE(epochs=epochs, random_state=0).fit(train).sample(len(train), random_state=0)
     large = [make_table(n_large, 20, seed) for seed in range(3)]
-    made = {"real_train": train, "synthetic": rows, "real_test": test, "target": target}
-
-    def learn(learner: str) -> Callable[[], Any]:
-        return lambda: ml_efficacy(**made, learners=[learner])
-
+    parts = {"real_train": train, "synthetic": rows, "real_test": test, "target": target}
     sources = {"synthetic": rows, "held-out": test}
     pages = []
-    print(describe_machine(), end="\n\n")
-    print(f"{len(train)} real, {len(rows)} synthetic, {len(test)} held-out rows")
+    print(f"\n{len(train)} real, {len(rows)} synthetic, {len(test)} held-out rows")
     seconds = measure(
         {
-            **{f"ml_efficacy, {learner}": learn(learner) for learner in LEARNERS},
+            **{
+                f"ml_efficacy, {learner}": partial(ml_efficacy, **parts, learners=[learner])
+                for learner in LEARNERS
+            },
             "fidelity": lambda: fidelity(real=train, synthetic=sources),
             "detection": lambda: detection(real=train, synthetic=sources),
             "privacy": lambda: privacy(real_train=train, holdout=test, synthetic=rows),
             "evaluate_synthetic and its page": lambda: pages.append(
-                render_report(evaluate_synthetic(**made))
+                render_report(evaluate_synthetic(**parts))
             ),
             f"privacy, {n_large} rows x 20 columns": lambda: privacy(
                 real_train=large[0], holdout=large[1], synthetic=large[2], n_jobs=2
@@ -94,10 +83,8 @@ def main() -> None:
     )
     size = len(pages[0].encode()) / 1024
     print(f"{'the page':48}{size:9.0f} KiB")
-    if arguments.out:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        found = pd.Series({**seconds, "page, KiB": size}, name="seconds").round(2)
-        write_table(found, arguments.out / "speed_evaluation.csv", index_label="what")
+    found = pd.Series({**seconds, "page, KiB": size}, name="seconds").round(2)
+    write(arguments.out, "speed_evaluation", found, index_label="what")
 
 
 if __name__ == "__main__":

@@ -14,17 +14,14 @@ The data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
-import statistics
 import subprocess
-import sys
-import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from typing import Any
 from unittest import mock
 
@@ -33,77 +30,64 @@ import pandas as pd
 import torch
 
 import combutab
-from benchmarks.machine import describe_machine
-from benchmarks.outputs import write_table, write_text
+from benchmarks.speed.clock import Clock
+from benchmarks.speed.common import (
+    DATA_HOME,
+    begin,
+    block,
+    call_apart,
+    forget_peak,
+    in_turns,
+    medians,
+    memory,
+    ratios,
+    wall,
+    write,
+)
 from combutab.datasets import load_openml
-from combutab.training import Callback
 
 DATA = ("california_housing", "PhishingWebsites")
 MODELS = ("CTGAN", "TVAE")
 NOISE, HIDDEN, BATCH, PAC = 128, (256, 256), 500, 10  # both packages' defaults
 ROWS, CATEGORIES = (10_000, 100_000, 1_000_000), (10, 1000, 100_000)
-GIB, CLEAR = 2**30, Path("/proc/self/clear_refs")
+GIB = 2**30
 
 
-@dataclass
-class Times:
-    """Seconds: of a fit before its first epoch, of each epoch, of a sample."""
-
-    before: list[float] = field(default_factory=list)
-    epochs: list[float] = field(default_factory=list)
-    sample: list[float] = field(default_factory=list)
-
-
-class Clock(Callback):
+class ProgressClock(Clock):
     """The moments at which epochs begin and end: as a callback, and as ctgan's progress bar."""
 
-    def __init__(self) -> None:
-        self.moments: list[float] = []
-
-    def _mark(self) -> None:
-        self.moments.append(time.perf_counter())
-
-    def on_train_begin(self, n_members: int, max_epochs: int) -> None:
-        self._mark()
-
-    def on_epoch_end(self, report: Any) -> bool:
-        self._mark()
-        return False
-
-    def progress_bar(self, iterable: Any, **_: Any) -> Clock:
+    def progress_bar(self, iterable: Any, **_: Any) -> ProgressClock:
         """In place of ``tqdm(iterable)``."""
         self.iterable = iterable
         return self
 
     def __iter__(self) -> Iterator[Any]:
-        self._mark()
+        self.mark()
         for item in self.iterable:
             yield item
-            self._mark()
+            self.mark()
 
     def set_description(self, *_: Any) -> None:
         """Nothing to show."""
 
 
-def fit(package: str, model: str, table: pd.DataFrame, epochs: int, seed: int = 0) -> Any:
-    """A fitted model; ``clock_`` has its moments, the first of them the fit's begin."""
-    clock = Clock()
-    clock.moments.append(time.perf_counter())
+def fit(
+    package: str, model: str, table: pd.DataFrame, epochs: int, seed: int = 0, device: str = "cpu"
+) -> tuple[Any, list[float]]:
+    """A fitted model and its moments, the first of them the fit's begin."""
+    clock = ProgressClock(torch.device(device))
+    clock.mark()
     if package == "combutab":
-        ours = getattr(combutab, model)(
-            epochs=epochs, activation="original", random_state=seed, device="cpu", callbacks=[clock]
-        )
-        ours.fit(table).clock_ = clock
-        return ours
+        settings = {"epochs": epochs, "activation": "original", "random_state": seed}
+        ours = getattr(combutab, model)(**settings, device=device, callbacks=[clock])
+        return ours.fit(table), clock.moments
     import ctgan
 
-    theirs = getattr(ctgan, model)(epochs=epochs, enable_gpu=False)
+    theirs = getattr(ctgan, model)(epochs=epochs, enable_gpu=device.startswith("cuda"))
     theirs.set_random_state(seed)
-    discrete = list(table.select_dtypes(object))
     with mock.patch(f"ctgan.synthesizers.{model.lower()}.tqdm", clock.progress_bar):
-        theirs.fit(table, discrete)
-    theirs.clock_ = clock
-    return theirs
+        theirs.fit(table, list(table.select_dtypes(object)))
+    return theirs, clock.moments
 
 
 def products(width: int, n_condition: int) -> Callable[[], None]:
@@ -147,7 +131,7 @@ def products(width: int, n_condition: int) -> Callable[[], None]:
 
 
 def load(name: str, quick: bool, data_home: str | None) -> pd.DataFrame:
-    """A data set without its missing values, which ctgan refuses; quick: a made one."""
+    """A data set without its missing values, which ctgan refuses; quick: a synthetic one."""
     if quick:
         return make_table(300, 4)
     data = load_openml(name, data_home=data_home)
@@ -169,47 +153,31 @@ def make_table(n_rows: int, n_columns: int, n_categories: int = 10) -> pd.DataFr
 
 def measure(name: str, table: pd.DataFrame, turns: int, n_sample: int) -> dict[str, Any]:
     """Medians for one data set, both packages and both models in turns."""
-    packages = ("combutab", "ctgan")
-    times = {(p, m): Times() for p in packages for m in MODELS}
-    alone: list[float] = []
-    for turn in range(turns):
-        for model in MODELS:
-            for package in packages:
-                epochs = 3 if package == "ctgan" else 6
-                fitted = fit(package, model, table, epochs, seed=turn)
-                moments = fitted.clock_.moments
-                seconds = times[package, model]
-                seconds.before.append(moments[1] - moments[0])
-                seconds.epochs += list(np.diff(moments[1:]))
-                started = time.perf_counter()
-                fitted.sample(n_sample)
-                seconds.sample.append(time.perf_counter() - started)
-                if (package, model) == ("combutab", "CTGAN"):
-                    layout = fitted.encoder_.layout_
-                    width = layout.n_values + sum(layout.sizes)
-                    n_condition = sum(
-                        size
-                        for size, span in zip(layout.sizes, layout.spans, strict=True)
-                        if span.kind == "category"
-                    )
-                    alone += _time(products(width, n_condition), 20)
-    n_steps = max(1, len(table) // BATCH)
+    times: dict[str, list[float]] = defaultdict(list)
+
+    def trial(package: str, model: str, seeds: Iterator[int]) -> None:
+        epochs = 3 if package == "ctgan" else 6
+        fitted, moments = fit(package, model, table, epochs, seed=next(seeds))
+        what = f"{package} {model}"
+        times[f"{what} before, s"].append(moments[1] - moments[0])
+        times[f"{what} epochs, s"] += np.diff(moments[1:]).tolist()
+        times[f"{what} sample, s"].append(wall(lambda: fitted.sample(n_sample)))
+        if (package, model) == ("combutab", "CTGAN"):
+            layout = fitted.encoder_.layout_
+            kinds = zip(layout.sizes, layout.spans, strict=True)
+            n_condition = sum(size for size, span in kinds if span.kind == "category")
+            run = products(layout.n_values + sum(layout.sizes), n_condition)
+            times["its products, ms"] += [1e3 * wall(run) for _ in range(20)][1:]
+
+    trials = [(package, model) for model in MODELS for package in ("combutab", "ctgan")]
+    in_turns({which: partial(trial, *which, count()) for which in trials}, turns, warm_up=0)
+    found = medians(times)
+    alone = found.pop("its products, ms")
+    order = sorted(found, key=lambda what: not what.startswith("combutab"))
     row: dict[str, Any] = {"data": name, "rows": len(table), "columns": table.shape[1]}
-    for (package, model), seconds in times.items():
-        for part in ("before", "epochs", "sample"):
-            row[f"{package} {model} {part}, s"] = statistics.median(getattr(seconds, part))
-    row["CTGAN step, ms"] = 1e3 * row["combutab CTGAN epochs, s"] / n_steps
-    row["its products, ms"] = 1e3 * statistics.median(alone)
-    return row
-
-
-def _time(run: Callable[[], None], repeats: int) -> list[float]:
-    seconds = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - started)
-    return seconds[1:]
+    row |= {what: found[what] for what in order}
+    row["CTGAN step, ms"] = 1e3 * row["combutab CTGAN epochs, s"] / max(1, len(table) // BATCH)
+    return row | {"its products, ms": alone}
 
 
 RATIOS = {
@@ -227,7 +195,7 @@ RATIOS = {
 
 @dataclass(frozen=True)
 class Case:
-    """One fit of a made table, of one epoch."""
+    """One fit of a synthetic table, of one epoch."""
 
     grows: str
     package: str
@@ -252,51 +220,37 @@ def cases(quick: bool) -> list[Case]:
     return found
 
 
-def run_case(case: Case) -> None:
-    """Fit in this process: memory before and at its peak, and the moments, to standard output."""
+def run_case(*case: Any) -> dict[str, Any]:
+    """Fit in this process: the moments, and by how much memory grows to its peak."""
     import resource
 
     warnings.filterwarnings("ignore")
-    table = make_table(case.n_rows, case.n_columns, case.n_categories)
-    fit(case.package, case.model, make_table(600, 2), 1)  # what is loaded once is no part of it
+    package, model, *shape = case
+    table = make_table(*shape)
+    fit(package, model, make_table(600, 2), 1)  # what is loaded once is no part of it
     resource.setrlimit(resource.RLIMIT_AS, (20 * GIB, 20 * GIB))
     gc.collect()
-    CLEAR.write_text("5")  # the peak so far is forgotten
+    forget_peak()
     before = memory("VmRSS")
-    moments = fit(case.package, case.model, table, 1).clock_.moments
-    print(json.dumps({"moments": moments, "peak": memory("VmHWM") - before}))
-
-
-def memory(field: str) -> float:
-    """Of this process on Linux, in MiB: resident now (VmRSS), or at its peak (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+    _, moments = fit(package, model, table, 1)
+    return {"moments": moments, "peak": memory("VmHWM") - before}
 
 
 def measure_case(case: Case, limit: float) -> dict[str, Any]:
     """Seconds before the epoch and in it, and the peak of memory over what there was before."""
     row: dict[str, Any] = {**vars(case), "before, s": np.nan, "epoch, s": np.nan}
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.speed.generators",
-        "--case",
-        json.dumps(vars(case)),
-    ]
+    row["peak, MiB"] = np.nan
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+        result = call_apart(run_case, *list(vars(case).values())[1:], timeout=limit)
     except subprocess.TimeoutExpired:
-        return row | {"peak, MiB": np.nan, "note": f"over {limit:.0f} s"}
-    if done.returncode:
-        error = (done.stderr.splitlines() or ["killed"])[-1]
-        known = "memory" in error.lower() or "alloc" in error.lower() or done.returncode < 0
-        return row | {"peak, MiB": np.nan, "note": "over 20 GiB" if known else error[:60]}
-    result = json.loads(done.stdout.splitlines()[-1])
+        return row | {"note": f"over {limit:.0f} s"}
+    except subprocess.CalledProcessError as failed:
+        error = (failed.stderr.splitlines() or ["killed"])[-1]
+        known = "memory" in error.lower() or "alloc" in error.lower() or failed.returncode < 0
+        return row | {"note": "over 20 GiB" if known else error[:60]}
     begun, trained, ended = result["moments"]
-    return row | {
-        "before, s": trained - begun, "epoch, s": ended - trained, "peak, MiB": result["peak"],
-        "note": "",
-    }  # fmt: skip
+    row |= {"before, s": trained - begun, "epoch, s": ended - trained}
+    return row | {"peak, MiB": result["peak"], "note": ""}
 
 
 def compare(growth: pd.DataFrame) -> pd.DataFrame:
@@ -311,52 +265,28 @@ def compare(growth: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="made tables, one turn")
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument(
-        "--parts", nargs="+", choices=("ratios", "growth"), default=["ratios", "growth"]
-    )
-    parser.add_argument(
-        "--limit", type=float, default=1800, help="seconds for a growing table's fit"
-    )
-    parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
-    parser.add_argument("--case", help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, help="folder for speed_generators*")
-    arguments = parser.parse_args()
-    if arguments.case:
-        run_case(Case(**json.loads(arguments.case)))
-        return
+    parts = {"nargs": "+", "choices": ("ratios", "growth"), "default": ["ratios", "growth"]}
+    limit = {"type": float, "default": 1800, "help": "seconds for a growing table's fit"}
+    options = {"turns": 5, "parts": parts, "limit": limit, "data_home": DATA_HOME}
+    arguments = begin(__doc__, "synthetic tables, one turn", **options)
     warnings.filterwarnings("ignore")
-    print(describe_machine(), flush=True)
     if "ratios" in arguments.parts:
         rows = []
         for name in DATA[:1] if arguments.quick else DATA:
             table = load(name, arguments.quick, arguments.data_home)
-            turns, n_sample = (1, 300) if arguments.quick else (arguments.turns, 100_000)
-            rows.append(measure(name, table, turns, n_sample))
+            rows.append(measure(name, table, arguments.turns, 300 if arguments.quick else 100_000))
         timings = pd.DataFrame(rows).set_index("data")
-        ratios = pd.DataFrame({n: timings[a] / timings[b] for n, (a, b) in RATIOS.items()})
-        pages = {"Ratios": ratios.round(2).T, "Medians": timings.round(4).T}
-        _write(arguments.out, "speed_generators", timings.join(ratios), pages)
+        compared = pd.DataFrame(ratios(timings, RATIOS))
+        pages = block(compared.round(2).T, "Ratios"), block(timings.round(4).T, "Medians")
+        write(arguments.out, "speed_generators", timings.join(compared), *pages)
     if "growth" in arguments.parts:
         grown = []
         for case in cases(arguments.quick):
             grown.append(measure_case(case, arguments.limit))
             print("  ".join(str(value) for value in grown[-1].values()), flush=True)
         table = pd.DataFrame(grown)
-        pages = {"Growth": compare(table).round(2)}
-        _write(arguments.out, "speed_generators_growth", table, pages)
-
-
-def _write(folder: Path | None, name: str, table: pd.DataFrame, pages: dict[str, Any]) -> None:
-    """Print the pages; write them, and the whole table, where there is a folder."""
-    text = "".join(f"\n## {t}\n\n```\n{page.to_string()}\n```\n" for t, page in pages.items())
-    print(text, flush=True)
-    if folder:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_table(table, folder / f"{name}.csv")
-        write_text(folder / f"{name}.md", f"# {name}\n\n{describe_machine()}\n{text}")
+        page = block(compare(table).round(2), "Growth")
+        write(arguments.out, "speed_generators_growth", table, page)
 
 
 if __name__ == "__main__":

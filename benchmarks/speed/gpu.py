@@ -14,17 +14,16 @@ Without a GPU it says so and ends with status 2; with status 1 if numbers disagr
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 import warnings
-from pathlib import Path
 
 import pandas as pd
 import torch
 
 from benchmarks.machine import describe_machine
-from benchmarks.outputs import write_table, write_text
+from benchmarks.papers.common.page import markdown_table
+from benchmarks.speed.common import parse, write
 from benchmarks.speed.gpu_parts import generators as gpu_generators
 from benchmarks.speed.gpu_parts import kernels as gpu_kernels
 from benchmarks.speed.gpu_parts import search as gpu_search
@@ -39,22 +38,19 @@ PARTS = {
 }
 
 
-def tables(lines: list[Line]) -> str:
-    """A page with a table for each part."""
-    text = f"# speed_gpu\n\n{describe_machine()}\n"
-    for part in dict.fromkeys(line.part for line in lines):
-        text += f"\n## {part}\n\n{PARTS[part].__doc__}\n"
-        text += "| what | way | value | share | target | difference from the CPU | |\n"
-        text += "|---|---|---:|---:|---:|---:|---|\n"
-        for line in lines:
-            if line.part == part:
-                cells = [
-                    line.what, line.way, f"{_number(line.value)} {line.unit}".strip(),
-                    _number(line.share), _number(line.target), _number(line.difference, "{:.0e}"),
-                    line.note,
-                ]  # fmt: skip
-                text += f"| {' | '.join(cells)} |\n"
-    return text
+def section(part: str, lines: list[Line]) -> str:
+    """A table of a part's lines, for the page."""
+    cells = [
+        [
+            line.what, line.way, f"{_number(line.value)} {line.unit}".strip(),
+            _number(line.share), _number(line.target), _number(line.difference, "{:.0e}"),
+            line.note,
+        ]
+        for line in lines
+        if line.part == part
+    ]  # fmt: skip
+    head = ["what", "way", "value", "share", "target", "difference from the CPU", ""]
+    return f"## {part}\n\n{PARTS[part].__doc__}\n{markdown_table(head, cells)}"
 
 
 def _number(value: float, form: str = "{:.3g}") -> str:
@@ -62,12 +58,8 @@ def _number(value: float, form: str = "{:.3g}") -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="tiny shapes")
-    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--out", type=Path, help="folder for speed_gpu.csv and speed_gpu.md")
-    arguments = parser.parse_args()
+    parts = {"nargs": "+", "choices": list(PARTS), "default": list(PARTS)}
+    arguments = parse(__doc__, "tiny shapes", parts=parts, device="cuda")
     device = torch.device(arguments.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         print("no GPU here: nothing is measured; --device cpu --quick runs the code on a CPU")
@@ -85,10 +77,9 @@ def main() -> None:
                 flush=True,
             )
         print(f"{part}: {time.perf_counter() - started:.0f} s\n", flush=True)
-        if arguments.out:  # part by part: a limit on the time leaves what was measured
-            arguments.out.mkdir(parents=True, exist_ok=True)
-            write_table(pd.DataFrame(lines), arguments.out / "speed_gpu.csv", index=False)
-            write_text(arguments.out / "speed_gpu.md", tables(lines))
+        # part by part: a limit on the time leaves what was measured
+        pages = [section(name, lines) for name in dict.fromkeys(line.part for line in lines)]
+        write(arguments.out, "speed_gpu", pd.DataFrame(lines), *pages, show=False, index=False)
     if not all(line.agrees for line in lines):
         sys.exit("numbers differ from the CPU's: see the lines without a value")
 

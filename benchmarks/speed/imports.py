@@ -8,16 +8,13 @@ printed. The first fit is that of a table of 200 rows and 8 columns, its ``impor
 
 from __future__ import annotations
 
-import argparse
-import statistics
 import subprocess
 import sys
-from pathlib import Path
+from functools import partial
 
 import pandas as pd
 
-from benchmarks.machine import describe_machine
-from benchmarks.outputs import write_table
+from benchmarks.speed.common import begin, in_turns, medians, ratios, write
 
 FIRST_FIT = """
 import warnings, numpy as np
@@ -60,29 +57,18 @@ def seconds(statement: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one interpreter each")
-    parser.add_argument("--repeats", type=int, default=11, help="fresh interpreters each")
-    parser.add_argument("--out", type=Path, help="folder for speed_import.csv")
-    arguments = parser.parse_args()
-    repeats = 1 if arguments.quick else arguments.repeats
-    times: dict[str, list[float]] = {name: [] for name in CONTENDERS}
-    for turn in range(repeats + (not arguments.quick)):
-        for name, statement in CONTENDERS.items():
-            elapsed = seconds(statement)
-            if turn or arguments.quick:  # the first fills the disk's cache
-                times[name].append(elapsed)
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    ratios = {name: medians[a] / medians[b] for name, (a, b) in RATIOS.items()}
-    print(describe_machine(), end="\n\n")
-    for name, median in medians.items():
+    arguments = begin(__doc__, "one interpreter each", repeats=11)
+    contenders = {name: partial(seconds, statement) for name, statement in CONTENDERS.items()}
+    # the first turn fills the disk's cache
+    times = in_turns(contenders, arguments.repeats, warm_up=int(not arguments.quick))
+    found = medians(times)
+    compared = ratios(found, RATIOS)
+    for name, median in found.items():
         print(f"{name:52}{median:6.2f} s  ({min(times[name]):.2f} to {max(times[name]):.2f})")
-    for name, ratio in ratios.items():
+    for name, ratio in compared.items():
         print(f"{name:52}{ratio:6.2f}")
-    if arguments.out:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        table = pd.Series({**medians, **ratios}, name="seconds")
-        write_table(table, arguments.out / "speed_import.csv", index_label="statement")
+    table = pd.Series({**found, **compared}, name="seconds")
+    write(arguments.out, "speed_import", table, index_label="statement")
 
 
 if __name__ == "__main__":

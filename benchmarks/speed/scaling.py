@@ -14,11 +14,6 @@ Points of dimensions that are not measured stay in the file.
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -26,9 +21,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from benchmarks.machine import describe_machine
-from benchmarks.outputs import write_figure, write_table, write_text
+from benchmarks.outputs import write_figure
+from benchmarks.speed.common import begin, block, call_apart, forget_peak, memory, wall, write
 from combutab import MLPClassifier, MLPRegressor
 
 SIZES = {
@@ -44,13 +40,12 @@ WHAT = {
     "categories": "categories of one text column, each at least twice in 2,000,000 rows, one epoch",
     "members": "members of one estimator, 5,000 rows of 10 columns, three epochs",
 }
-CLEAR = Path("/proc/self/clear_refs")
 LONG_ENOUGH = 1.0  # seconds: a shorter fit is repeated
 MEASURES = {"seconds": "seconds of a fit", "megabytes": "peak memory, MB"}
 
 
 def make_rows(n: int, quick: bool) -> tuple[Any, Any, dict[str, Any]]:
-    """Rows of numbers, filled in pieces so that making them takes no more memory than they do."""
+    """Rows of numbers, drawn in pieces so that this takes no more memory than they do."""
     rng = np.random.default_rng(0)
     X = np.empty((n, 20), dtype=np.float32)
     for start in range(0, n, 100_000):
@@ -88,12 +83,6 @@ MAKERS: dict[str, Callable[[int, bool], tuple[Any, Any, dict[str, Any]]]] = {
 }
 
 
-def memory(field: str) -> int:
-    """Bytes that this process holds (VmRSS), or held at most (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line for line in lines if line.startswith(field)).split()[1])
-
-
 def measure(dimension: str, size: int, quick: bool) -> dict[str, float]:
     """One point, in this process: seconds of a fit and its peak memory in MB."""
     warnings.filterwarnings("ignore", category=UserWarning)
@@ -102,28 +91,15 @@ def measure(dimension: str, size: int, quick: bool) -> dict[str, float]:
     small = pd.DataFrame({"x": np.arange(600.0), "few": few, "many": many})
     for kind in (MLPRegressor, MLPClassifier):
         kind(hidden_layer_sizes=(8,), max_iter=1, **settings).fit(small, small["x"] > 300)
-    before = memory("VmRSS") if CLEAR.exists() else 0
+    before = memory("VmRSS")
     X, y, parameters = MAKERS[dimension](size, quick)
-    if CLEAR.exists():
-        CLEAR.write_text("5")  # the peak is counted from here on
+    forget_peak()
     seconds: list[float] = []
-    megabytes = np.nan
     while not seconds or (sum(seconds) < LONG_ENOUGH and len(seconds) < 15 and not quick):
-        started = time.perf_counter()
-        MLPRegressor(**settings, **parameters).fit(X, y)
-        seconds.append(time.perf_counter() - started)
-        if CLEAR.exists() and len(seconds) == 1:
-            megabytes = (memory("VmHWM") - before) / 1e6
+        seconds.append(wall(lambda: MLPRegressor(**settings, **parameters).fit(X, y)))
+        if len(seconds) == 1:
+            megabytes = (memory("VmHWM") - before) * 2**20 / 1e6
     return {"seconds": float(np.median(seconds)), "megabytes": megabytes}
-
-
-def measure_apart(dimension: str, size: int, quick: bool) -> dict[str, float]:
-    """One point, in a new process."""
-    command = [sys.executable, "-m", "benchmarks.speed.scaling", "--point", dimension, str(size)]
-    done = subprocess.run(
-        command + ["--quick"] * quick, check=True, stdout=subprocess.PIPE, text=True
-    )
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def exponents(points: pd.DataFrame) -> pd.DataFrame:
@@ -144,10 +120,8 @@ def exponents(points: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("dimension")
 
 
-def plot(points: pd.DataFrame, slopes: pd.DataFrame) -> Any:
+def plot(points: pd.DataFrame, slopes: pd.DataFrame) -> Figure:
     """Seconds above, memory below, one column a dimension; dashed: linear growth."""
-    from matplotlib.figure import Figure
-
     dimensions = list(slopes.index)
     figure = Figure(figsize=(3.4 * len(dimensions), 6.2), layout="constrained")
     axes = figure.subplots(2, len(dimensions), squeeze=False)
@@ -170,43 +144,19 @@ def plot(points: pd.DataFrame, slopes: pd.DataFrame) -> Any:
     return figure
 
 
-def write(points: pd.DataFrame, slopes: pd.DataFrame, folder: Path) -> None:
-    """Write the points, a page and the figure."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_table(points, folder / "scaling.csv", index=False)
-    text = [f"# scaling\n\n{describe_machine()}\n"]
-    text.append("## Exponents\n\nSlope over the upper half of the range; 1 is linear.\n")
-    text.append(f"```\n{slopes.round(2).to_string()}\n```\n")
-    for dimension in slopes.index:
-        part = points[points["dimension"] == dimension].drop(columns="dimension")
-        table = part.to_string(index=False, float_format=lambda value: f"{value:.4g}")
-        text.append(f"## {dimension}\n\n{WHAT[dimension]}\n\n```\n{table}\n```\n")
-    write_text(folder / "scaling.md", "\n".join(text))
-    write_figure(plot(points, slopes), folder / "scaling.png", dpi=130)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two small sizes a dimension")
-    parser.add_argument("--dimensions", nargs="+", choices=list(SIZES), default=list(SIZES))
-    parser.add_argument("--out", type=Path, help="folder for scaling.csv, .md and .png")
-    parser.add_argument("--point", nargs=2, metavar=("DIMENSION", "SIZE"), help="of one process")
-    arguments = parser.parse_args()
-    if arguments.point:
-        dimension, size = arguments.point
-        print(json.dumps(measure(dimension, int(size), arguments.quick)))
-        return
-    print(describe_machine())
+    dimensions = {"nargs": "+", "choices": list(SIZES), "default": list(SIZES)}
+    arguments = begin(__doc__, "two small sizes a dimension", dimensions=dimensions)
     sizes = QUICK if arguments.quick else SIZES
     rows = []
     for dimension in arguments.dimensions:
         for size in sizes[dimension]:
-            point = measure_apart(dimension, size, arguments.quick)
+            point = call_apart(measure, dimension, size, arguments.quick)
             rows.append({"dimension": dimension, "size": size, **point})
             print(f"{dimension} {size}: {point['seconds']:.4g} s, {point['megabytes']:.4g} MB")
     points = pd.DataFrame(rows)
-    file = arguments.out / "scaling.csv" if arguments.out else None
-    if file is not None and file.exists():
+    file = (arguments.out or Path()) / "scaling.csv"
+    if arguments.out and file.exists():
         earlier = pd.read_csv(file)
         points = pd.concat([earlier[~earlier["dimension"].isin(arguments.dimensions)], points])
     order = {dimension: i for i, dimension in enumerate(SIZES)}
@@ -214,9 +164,15 @@ def main() -> None:
         ["dimension", "size"], key=lambda c: c.map(order) if c.name == "dimension" else c
     )
     slopes = exponents(points)
-    print("\nExponents:\n", slopes.round(2).to_string(), sep="")
+    pages = ["## Exponents\n\nSlope over the upper half of the range; 1 is linear.\n"]
+    pages.append(block(slopes.round(2)))
+    for dimension in slopes.index:
+        part = points[points["dimension"] == dimension].drop(columns="dimension")
+        pages.append(f"## {dimension}\n\n{WHAT[dimension]}\n")
+        pages.append(block(part, index=False, float_format=lambda value: f"{value:.4g}"))
+    write(arguments.out, "scaling", points, *pages, index=False)
     if arguments.out:
-        write(points, slopes, arguments.out)
+        write_figure(plot(points, slopes), arguments.out / "scaling.png", dpi=130)
 
 
 if __name__ == "__main__":

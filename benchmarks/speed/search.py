@@ -13,19 +13,15 @@ are ReLU with seven seeds.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import subprocess
-import sys
-import time
 import warnings
+from argparse import Namespace
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from joblib import cpu_count
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import make_classification, make_regression
@@ -33,38 +29,20 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier as SklearnClassifier
 from sklearn.neural_network import MLPRegressor as SklearnRegressor
 from sklearn.preprocessing import LabelEncoder, OneHotEncoder, StandardScaler, scale
-from torch import nn
 
-from benchmarks.machine import describe_machine
-from benchmarks.outputs import write_table
+from benchmarks.speed.common import DATA_HOME, begin, call_apart, in_turns, wall, write
+from benchmarks.speed.peers import BATCH, RATE, skorch_net
 from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV
-from combutab.activations import make_activation
 from combutab.datasets import load_openml
 
 ACTIVATIONS = ["relu", "elu", "selu", "swish", "nlrelu", "gelu", "combu"]
-FOLDS, HIDDEN, BATCH, RATE, DROPOUT = 5, (128, 128), 500, 5e-4, 0.1
+FOLDS, HIDDEN, DROPOUT = 5, (128, 128), 0.1
 DATA = {"diabetes": "classification", "boston": "regression"}
 Search = Callable[[], GridSearchCV]
 
 
-class Network(nn.Module):
-    """The same network for skorch."""
-
-    def __init__(self, n_inputs: int, n_outputs: int, activation: str) -> None:
-        super().__init__()
-        layers: list[nn.Module] = []
-        for width in HIDDEN:
-            layers += [nn.Linear(n_inputs, width), make_activation(activation, width)]
-            layers.append(nn.Dropout(DROPOUT))
-            n_inputs = width
-        self.layers = nn.Sequential(*layers, nn.Linear(n_inputs, n_outputs))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:  # (batch, n_inputs) -> (batch, n_outputs)
-        return self.layers(x)
-
-
 def load(name: str, quick: bool, data_home: str | None) -> tuple[pd.DataFrame, pd.Series]:
-    """One of the two sets; quick: a made one of 200 rows."""
+    """One of the two sets; quick: a synthetic one of 200 rows."""
     if quick:
         make = make_classification if DATA[name] == "classification" else make_regression
         X, y = make(200, 8, random_state=0)
@@ -94,15 +72,9 @@ def searches(name: str, X: pd.DataFrame, y: pd.Series, epochs: int) -> dict[str,
     grid = {"activation": ACTIVATIONS}
 
     def of_skorch() -> GridSearchCV:
-        from skorch import NeuralNetClassifier, NeuralNetRegressor
-
-        kind = NeuralNetClassifier if classify else NeuralNetRegressor
-        net = kind(
-            Network, module__n_inputs=matrix.shape[1], module__n_outputs=2 if classify else 1,
-            module__activation="relu", optimizer=torch.optim.Adam, lr=RATE, batch_size=BATCH,
-            max_epochs=epochs, train_split=None, iterator_train__shuffle=True, verbose=0,
-            **({"criterion": nn.CrossEntropyLoss} if classify else {}),
-        )  # fmt: skip
+        kind = "NeuralNetClassifier" if classify else "NeuralNetRegressor"
+        shape = matrix.shape[1], HIDDEN, 2 if classify else 1
+        net = skorch_net(kind, epochs, *shape, activation="relu", dropout=DROPOUT)
         labels = target.astype(np.int64) if classify else target[:, None]
         return GridSearchCV(net, {"module__activation": ACTIVATIONS}, **common).fit(matrix, labels)
 
@@ -119,80 +91,51 @@ def searches(name: str, X: pd.DataFrame, y: pd.Series, epochs: int) -> dict[str,
     }
 
 
-def run_one(arguments: argparse.Namespace) -> None:
-    """One search in this interpreter, twice; seconds and scores to standard output."""
+def run_one(
+    data: str, name: str, epochs: int, quick: bool, data_home: str | None
+) -> dict[str, list[float]]:
+    """One search in this interpreter, twice: seconds and scores."""
     warnings.filterwarnings("ignore")
-    X, y = load(arguments.data, arguments.quick, arguments.data_home)
-    search = searches(arguments.data, X, y, arguments.epochs)[arguments.one]
-    seconds, scores = [], []
-    for _ in range(2):
-        started = time.perf_counter()
-        scores = search().cv_results_["mean_test_score"].tolist()
-        seconds.append(time.perf_counter() - started)
-    print(json.dumps({"seconds": seconds, "scores": scores}))
+    search = searches(data, *load(data, quick, data_home), epochs)[name]
+    scores: list[float] = []
+
+    def run() -> None:
+        scores[:] = search().cv_results_["mean_test_score"]
+
+    return {"seconds": [wall(run) for _ in range(2)], "scores": scores}
 
 
-def measure(arguments: argparse.Namespace, data: str, names: list[str]) -> pd.DataFrame:
+def measure(arguments: Namespace, data: str, names: list[str]) -> pd.DataFrame:
     """Medians over the repeats, which take turns."""
-    found: dict[str, list[list[float]]] = {name: [] for name in names}
-    scores = {}
-    for _ in range(1 if arguments.quick else arguments.repeats):
-        for name in names:
-            command = [
-                sys.executable,
-                "-m",
-                "benchmarks.speed.search",
-                "--one",
-                name,
-                "--data",
-                data,
-            ]
-            command += ["--epochs", str(arguments.epochs), *["--quick"] * arguments.quick]
-            if arguments.data_home:
-                command += ["--data-home", arguments.data_home]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                sys.exit(f"{name} on {data} failed:\n{done.stderr}")
-            result = json.loads(done.stdout.splitlines()[-1])
-            found[name].append(result["seconds"])
-            scores[name] = np.array(result["scores"])
+    rest = arguments.epochs, arguments.quick, arguments.data_home
+    runs: dict[str, Callable[[], Any]] = {
+        name: partial(call_apart, run_one, data, name, *rest) for name in names
+    }
+    found = in_turns(runs, arguments.repeats, warm_up=0)
     rows = []
-    for name, seconds in found.items():
-        first, again = (statistics.median(s[i] for s in seconds) for i in (0, 1))
+    for name, results in found.items():
+        first, again = (statistics.median(r["seconds"][i] for r in results) for i in (0, 1))
         rows.append({"data": data, "search": name, "first": first, "again": again})
     table = pd.DataFrame(rows)
     for column in ("first", "again"):
         stacked = table[column].iloc[:2].min()  # the better of the two ways to run ours
         table[f"{column} / ours"] = table[column] / stacked
-    ours, same = scores[names[0]], scores[names[2]]
+    ours, same = (np.array(found[names[i]][-1]["scores"]) for i in (0, 2))
     table["largest difference of scores"] = [np.nan] * len(names)
     table.loc[2, "largest difference of scores"] = np.abs(ours - same).max()
     return table
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one made table, 3 epochs, one repeat")
-    parser.add_argument("--epochs", type=int, default=200)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
-    parser.add_argument("--data", default="diabetes", help=argparse.SUPPRESS)
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, help="folder for speed_search.csv")
-    arguments = parser.parse_args()
-    if arguments.one:
-        run_one(arguments)
-        return
+    options = {"epochs": 200, "repeats": 3, "data_home": DATA_HOME}
+    arguments = begin(__doc__, "one synthetic table, 3 epochs, one repeat", **options)
     arguments.epochs = 3 if arguments.quick else arguments.epochs
     names = list(searches("diabetes", *load("diabetes", True, None), 1))
     data = list(DATA)[:1] if arguments.quick else list(DATA)
     table = pd.concat([measure(arguments, name, names) for name in data], ignore_index=True)
-    print(describe_machine())
     print(f"\n7 candidates x {FOLDS} folds, {arguments.epochs} epochs, {cpu_count()} processes:\n")
     print(table.round(4).to_string(index=False, na_rep=""))
-    if arguments.out:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        write_table(table, arguments.out / "speed_search.csv", index=False)
+    write(arguments.out, "speed_search", table, index=False)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,13 @@ the measurement behind the stack size that ``combutab.estimators.fitting._jobs``
 
 from __future__ import annotations
 
-import argparse
-import statistics
-import time
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import torch
 
-from benchmarks.machine import describe_machine
-from benchmarks.outputs import write_table
+from benchmarks.speed.common import THREADS, begin, in_turns, medians, wall, write
 from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     MemberPlan,
@@ -38,7 +34,7 @@ STACKS = (1, 2, 4, 8, 16, 32, 64)
 
 
 def milliseconds(n_rows: int, n_columns: int, hidden: tuple[int, ...], n_members: int) -> float:
-    """Median milliseconds of one step, divided by the members."""
+    """Milliseconds of one step, divided by the members."""
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(n_rows, n_columns, generator=generator)
     members = [Member(i, "combu", 0.1) for i in range(n_members)]
@@ -51,34 +47,22 @@ def milliseconds(n_rows: int, n_columns: int, hidden: tuple[int, ...], n_members
         max_epochs=steps,
         n_iter_no_change=np.inf,
     )
-    seconds = []
-    for turn in range(4):
-        net = StackedMLP(MLPSpec(n_columns, hidden, 1), members)
-        started = time.perf_counter()
-        train_stack(net, Rows(X, X[:, :1]), plans, config)
-        if turn:
-            seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds) / steps / n_members * 1000
+    net = StackedMLP(MLPSpec(n_columns, hidden, 1), members)
+    seconds = wall(partial(train_stack, net, Rows(X, X[:, :1]), plans, config))
+    return seconds / steps / n_members * 1000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one tiny problem")
-    parser.add_argument("--threads", type=int, help="torch threads; default: as they are")
-    parser.add_argument("--out", type=Path, help="folder for speed_stack.csv")
-    arguments = parser.parse_args()
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
+    arguments = begin(__doc__, "one tiny problem", threads=THREADS)
     problems = {"quick": (20, 3, (4,))} if arguments.quick else PROBLEMS
     stacks = (1, 2) if arguments.quick else STACKS
-    table = pd.DataFrame(
-        {name: {m: milliseconds(*sizes, m) for m in stacks} for name, sizes in problems.items()}
-    ).rename_axis("members")
-    print(describe_machine())
+    found = {
+        name: medians(in_turns({m: partial(milliseconds, *sizes, m) for m in stacks}, 3))
+        for name, sizes in problems.items()
+    }
+    table = pd.DataFrame(found).rename_axis("members")
     print("\nMilliseconds of a step and member:\n", table.round(3).to_string(), sep="")
-    if arguments.out:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        write_table(table, arguments.out / "speed_stack.csv")
+    write(arguments.out, "speed_stack", table)
 
 
 if __name__ == "__main__":

@@ -14,15 +14,13 @@ turns in one process, on the same threads.
 
 from __future__ import annotations
 
-import argparse
 import json
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,9 +28,8 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.machine import describe_machine
-from benchmarks.outputs import write_table, write_text
-from benchmarks.speed.fit import IndexedCombU
+from benchmarks.speed.common import THREADS, begin, block, in_turns, wall, write
+from benchmarks.speed.peers import RATE, IndexedCombU, plain_network, relu
 from combutab.activations import ACTIVATIONS
 from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
@@ -44,10 +41,10 @@ from combutab.training import (
     train_stack,
 )
 
-DEPTH, RATE, DROPOUT = 6, 5e-4, 0.1
+DEPTH, DROPOUT = 6, 0.1
 ALIASES = {"swish", "sigmoid", "pln", "pls"}  # in ACTIVATIONS under another name as well
 PROXY = "layer norm + proxy norm, "
-FLOORS = ("floor", "products by torch", "products by onednn", "products, each layer's own")
+LAYERS = "products, each layer's own"
 GROUPED = {"pln-8": 1.8, "pls-8": 1.8, "la-silu": 1.8, "la-hardsilu": 1.8}
 NORMED = {f"{PROXY}relu": 2.1, f"{PROXY}combu": 2.1}
 # in units of the floor, by whether units drop out; ReLU's is plain torch's ReLU
@@ -69,38 +66,33 @@ class Size:
 Runs = Callable[[], None]  # ``size.steps`` steps
 
 
-LIBRARIES = ("torch", "onednn")
-
-
 def _one_dnn(x: Tensor, weight: Tensor) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise.default(x, weight, None, "none", [], "")
 
 
-def products_alone(size: Size) -> dict[str, dict[str, Runs]]:
+def products_alone(size: Size) -> dict[tuple[str, str], Runs]:
     """The three products of a layer, by each library, in memory that exists."""
     x, weight = torch.ones(size.batch, size.width), torch.ones(size.width, size.width)
     out, of_weight = torch.empty_like(x), torch.empty_like(weight)
-    kinds: dict[str, dict[str, Runs]] = {
-        "forward": {"torch": lambda: torch.mm(x, weight, out=out)},
-        "input": {"torch": lambda: torch.mm(x, weight.t(), out=out)},
-        "weight": {"torch": lambda: torch.mm(x.t(), x, out=of_weight)},
+    products: dict[tuple[str, str], Callable[[], object]] = {
+        ("forward", "torch"): lambda: torch.mm(x, weight, out=out),
+        ("input", "torch"): lambda: torch.mm(x, weight.t(), out=out),
+        ("weight", "torch"): lambda: torch.mm(x.t(), x, out=of_weight),
     }
     if torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        kinds["forward"]["onednn"] = lambda: _one_dnn(x, weight.t())
-        kinds["input"]["onednn"] = lambda: _one_dnn(x, weight)
-        kinds["weight"]["onednn"] = lambda: _one_dnn(x.t(), x.t())
+        products["forward", "onednn"] = lambda: _one_dnn(x, weight.t())
+        products["input", "onednn"] = lambda: _one_dnn(x, weight)
+        products["weight", "onednn"] = lambda: _one_dnn(x.t(), x.t())
+    repeats = size.steps * DEPTH
 
-    def repeated(product: Runs) -> Runs:
+    def repeated(product: Callable[[], object]) -> Runs:
         def run() -> None:
-            for _ in range(size.steps * DEPTH):
+            for _ in range(repeats):
                 product()
 
         return run
 
-    return {
-        kind: {library: repeated(product) for library, product in by.items()}
-        for kind, by in kinds.items()
-    }
+    return {key: repeated(product) for key, product in products.items()}
 
 
 def products_of_layers(size: Size) -> Runs:
@@ -130,12 +122,8 @@ def _data(size: Size) -> tuple[Tensor, Tensor]:
 def plain_torch(size: Size, activation: Callable[[int], nn.Module], dropout: float) -> Runs:
     """The usual loop: modules, autograd, Adam."""
     X, y = _data(size)
-    layers: list[nn.Module] = []
-    for _ in range(DEPTH - 1):
-        layers += [nn.Linear(size.width, size.width), activation(size.width)]
-        if dropout:
-            layers.append(nn.Dropout(dropout))
-    net = nn.Sequential(*layers, nn.Linear(size.width, size.width))
+    hidden = (size.width,) * (DEPTH - 1)
+    net = plain_network(size.width, hidden, size.width, activation, dropout)
     optimizer = torch.optim.Adam(net.parameters(), lr=RATE, fused=True)
 
     def run() -> None:
@@ -178,43 +166,34 @@ def contenders(dropout: float) -> dict[str, Callable[[Size], Runs]]:
     first = ["relu", *TARGETS[True]]
     names = [*first, *(n for n in ACTIVATIONS if n not in {*first, *ALIASES})]
     return {
-        "torch relu": lambda size: plain_torch(size, lambda width: nn.ReLU(), dropout),
+        "torch relu": lambda size: plain_torch(size, relu, dropout),
         "torch combu, paper's loop": lambda size: plain_torch(size, IndexedCombU, dropout),
         **{name: partial(ours, name=name, dropout=dropout) for name in names},
     }
 
 
-def _timed(run: Runs, size: Size) -> float:
-    started = time.perf_counter()
-    run()
-    return (time.perf_counter() - started) / size.steps * 1000
-
-
-def milliseconds(size: Size, turns: int) -> dict[str, list[float]]:
-    """Milliseconds of a step, a list over turns; all contenders take part in every turn.
+def milliseconds(size: Size, turns: int) -> tuple[dict[str, np.ndarray], dict[Any, np.ndarray]]:
+    """Milliseconds of a step, over turns: of the floors, and by contender and dropout.
 
     The floor takes each product by the library that is quickest for it in that turn.
     """
-    products, of_layers = products_alone(size), products_of_layers(size)
-    runs = {}
-    for dropout in (DROPOUT, 0.0):
-        for name, make in contenders(dropout).items():
-            runs[f"{name}|{dropout}"] = make(size)
-    taken: dict[str, list[float]] = {name: [] for name in (*FLOORS, *runs)}
-    for turn in range(turns + 1):
-        by_kind = {
-            kind: {library: _timed(run, size) for library, run in by.items()}
-            for kind, by in products.items()
-        }
-        found = {"floor": sum(min(by.values()) for by in by_kind.values())}
-        for library in LIBRARIES:
-            times = [by.get(library, np.nan) for by in by_kind.values()]
-            found[f"products by {library}"] = sum(times)
-        found[FLOORS[-1]] = _timed(of_layers, size)
-        found |= {name: _timed(run, size) for name, run in runs.items()}
-        for name, value in found.items() if turn else ():  # the first warms up
-            taken[name].append(value)
-    return taken
+    products = products_alone(size)
+    runs = {
+        (name, dropout): make(size)
+        for dropout in (DROPOUT, 0.0)
+        for name, make in contenders(dropout).items()
+    }
+    everyone = products | {LAYERS: products_of_layers(size)} | runs
+    found = in_turns({name: partial(wall, run) for name, run in everyone.items()}, turns)
+    taken = {name: 1000 / size.steps * np.array(seconds) for name, seconds in found.items()}
+    kinds = dict.fromkeys(kind for kind, _ in products)
+    fastest = [np.min([taken[key] for key in products if key[0] == kind], 0) for kind in kinds]
+    floors = {"floor": np.sum(fastest, 0)}
+    for library in ("torch", "onednn"):
+        each = [taken.get((kind, library), np.full(turns, np.nan)) for kind in kinds]
+        floors[f"products by {library}"] = np.sum(each, 0)
+    floors[LAYERS] = taken[LAYERS]
+    return floors, {name: taken[name] for name in runs}
 
 
 def peak_megabytes(make: Callable[[Size], Runs], size: Size) -> float:
@@ -240,30 +219,26 @@ def peak_megabytes(make: Callable[[Size], Runs], size: Size) -> float:
 
 def report(size: Size, turns: int) -> pd.DataFrame:
     """Ratios to the floor of the same turn, their quartiles, targets, and peak memory."""
-    taken = milliseconds(size, turns)
-    floor = np.array(taken["floor"])
-    rows = []
-    for name in FLOORS:
-        values = np.array(taken.pop(name))
+    floors, taken = milliseconds(size, turns)
+    rows: list[dict[str, object]] = []
+    for name, values in floors.items():
         row = {"contender": name, "milliseconds": np.median(values)}
-        rows.append(row | {"ratio": np.median(values / floor)})
-    for name, values in taken.items():
-        contender, dropout = name.split("|")
-        ratios = np.array(values) / floor
-        make = contenders(float(dropout))[contender]
-        target = TARGETS[float(dropout) > 0].get(contender, np.nan)
-        if contender == "relu":
-            target = np.median(np.array(taken[f"torch relu|{dropout}"]) / floor)
+        rows.append(row | {"ratio": np.median(values / floors["floor"])})
+    for (name, dropout), values in taken.items():
+        ratios = values / floors["floor"]
+        target = TARGETS[dropout > 0].get(name, np.nan)
+        if name == "relu":
+            target = np.median(taken["torch relu", dropout] / floors["floor"])
         rows.append(
             {
-                "contender": contender,
-                "dropout": float(dropout),
-                "milliseconds": statistics.median(values),
+                "contender": name,
+                "dropout": dropout,
+                "milliseconds": np.median(values),
                 "ratio": np.median(ratios),
                 "first_quartile": np.quantile(ratios, 0.25),
                 "third_quartile": np.quantile(ratios, 0.75),
                 "target": target,
-                "peak_mb": peak_megabytes(make, size),
+                "peak_mb": peak_megabytes(contenders(dropout)[name], size),
             }
         )
     return pd.DataFrame(rows)
@@ -281,32 +256,19 @@ def print_profile(name: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="tiny shapes, once")
-    parser.add_argument("--threads", type=int, help="torch threads; default: as they are")
-    parser.add_argument("--turns", type=int, default=9)
-    parser.add_argument("--profile", metavar="NAME", help="print the ops of this activation's step")
-    parser.add_argument("--out", type=Path, help="folder for speed_step.csv and speed_step.md")
-    arguments = parser.parse_args()
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
-    print(describe_machine())
+    op_times = {"metavar": "NAME", "help": "print the ops of this activation's step"}
+    arguments = begin(__doc__, "tiny shapes, once", threads=THREADS, turns=9, profile=op_times)
     if arguments.profile:
         print_profile(arguments.profile)
         return
     size = Size(16, 20, 2) if arguments.quick else Size()
-    table = report(size, 1 if arguments.quick else arguments.turns)
-    text = table.round(2).to_string(index=False, na_rep="")
-    print(f"\nA step in units of its matrix products, and its peak memory:\n{text}")
-    if arguments.out:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        write_table(table, arguments.out / "speed_step.csv", index=False)
-        about = (
-            f"{DEPTH} linear layers of {size.width}, batch {size.batch}; one step: median "
-            f"milliseconds, the median of its ratio to the floor with quartiles, MiB at the peak"
-        )
-        page = f"# speed_step\n\n{describe_machine()}\n\n{about}.\n\n```\n{text}\n```\n"
-        write_text(arguments.out / "speed_step.md", page)
+    table = report(size, arguments.turns)
+    about = (
+        f"{DEPTH} linear layers of {size.width}, batch {size.batch}; one step: median "
+        "milliseconds, the median of its ratio to the floor with quartiles, MiB at the peak.\n"
+    )
+    page = block(table.round(2), index=False, na_rep="")
+    write(arguments.out, "speed_step", table, about, page, index=False)
 
 
 if __name__ == "__main__":

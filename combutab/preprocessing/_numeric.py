@@ -193,7 +193,8 @@ def _between_groups(values: np.ndarray, ranks: np.ndarray, group: int) -> np.nda
 def _rounded(values: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """Values to about two digits of the spread: multiples of a power of two below 1/64 of it."""
     unit = np.exp2(np.where(spread > 0, np.maximum(np.frexp(spread)[1] - 7.0, -1074.0), -1074.0))
-    with np.errstate(over="ignore"):
+    # where denormal numbers are flushed the smallest unit is zero: values stay as they are
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         steps = values / unit
         return np.where(np.abs(steps) < 2.0**52, np.rint(steps) * unit, values)
 

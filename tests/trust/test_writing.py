@@ -435,9 +435,7 @@ TO_A_PLACE = {  # that whole_file or whole_files gave, by who writes to it
     "benchmarks/outputs.py": 4,
     "benchmarks/papers/combu/report.py": 1,  # to memory
     "benchmarks/papers/common/results.py": 2,  # one is the journal, which is only added to
-    "benchmarks/speed/generators.py": 1,  # these are no files: the peak of memory begins anew
-    "benchmarks/speed/predict.py": 1,
-    "benchmarks/speed/scaling.py": 1,
+    "benchmarks/speed/common.py": 1,  # this is no file: the peak of memory begins anew
 }
 
 

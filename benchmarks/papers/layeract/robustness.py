@@ -13,42 +13,36 @@ from __future__ import annotations
 import argparse
 import math
 import platform
-import sys
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from pathlib import Path
 
 import pandas as pd
-import torch
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GroupShuffleSplit
 
-import combutab
-from benchmarks.machine import describe_machine, processor
+from benchmarks.machine import processor
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.common.results import Row, Store
-from benchmarks.papers.layeract.robustness_numbers import ELEMENT_LEVEL, LAYER_LEVEL, OTHERS
-from benchmarks.papers.layeract.robustness_report import write_report
+from benchmarks.papers.common.command import Experiment, Job, Study
+from benchmarks.papers.common.results import Row
+from benchmarks.papers.layeract.robustness_numbers import ELEMENT_LEVEL, LAYER_LEVEL, NAME, OTHERS
+from benchmarks.papers.layeract.robustness_report import NORMS, write_page
 from combutab import MLPClassifier
 from combutab.estimators import FitTask, fit_stacked
 from combutab.evaluation import CORRUPTIONS, robustness
 
-NAME = "layeract_robustness"
 DATA = ("diabetes", "breast-w", "wdbc", "PhishingWebsites", "digits")
-NORMALIZATIONS = ("batch", "layer", "none")
 ACTIVATIONS = (*ELEMENT_LEVEL, *LAYER_LEVEL, *OTHERS)
 TEST_SIZE = 0.2
-SEVERITIES = (1, 3, 5)
 KEY = ("data", "normalization", "activation", "seed")
 SETTINGS = ("n_rows", "hidden", "epochs", "batch_size", "learning_rate_init", "severities")
-COLUMNS = (
-    *KEY,
+RESULTS = (
     *("clean", "corrupted", *CORRUPTIONS, *(f"severity_{level}" for level in range(1, 6))),
-    *("n_train", "n_test", "error", *SETTINGS, "combutab", "torch", "python", "cpu"),
+    *("n_train", "n_test", "error", "python", "cpu"),
 )
+Table = tuple[pd.DataFrame, pd.Series]
 
 
 @dataclass(frozen=True)
@@ -59,23 +53,23 @@ class Plan:
     epochs: int = 30
     batch_size: int = 64
     learning_rate_init: float = 1e-3
-    severities: tuple[int, ...] = SEVERITIES
+    severities: tuple[int, ...] = (1, 3, 5)
     n_rows: int = 2000
     n_seeds: int = 10
 
-    def settings(self, key: Sequence[object]) -> Row:
+    def settings(self, *key: object) -> Row:
         """What must be the same for a run to go on."""
-        values = {"hidden": self.hidden, "severities": self.severities}
-        text = {name: ",".join(map(str, value)) for name, value in values.items()}
-        for name in ("n_rows", "epochs", "batch_size", "learning_rate_init"):
-            text[name] = str(getattr(self, name))
-        return dict(zip(KEY, map(str, key), strict=True)) | text
+        values = dict(zip(KEY, key, strict=True)) | {name: getattr(self, name) for name in SETTINGS}
+        return {
+            name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            for name, value in values.items()
+        }
 
 
 QUICK = Plan(hidden=(16, 16), epochs=3, severities=(3,), n_rows=200, n_seeds=2)
 
 
-def load(data: str, n_rows: int, data_home: str | None) -> tuple[pd.DataFrame, pd.Series]:
+def load(data: str, n_rows: int, data_home: str | None) -> Table:
     """Features and target of a set, a random subset where it has more rows."""
     if data != "digits":
         return Source("openml", data, "classification", limit=n_rows, data_home=data_home).load()
@@ -84,9 +78,7 @@ def load(data: str, n_rows: int, data_home: str | None) -> tuple[pd.DataFrame, p
     return X.loc[kept].reset_index(drop=True), y.loc[kept].reset_index(drop=True)
 
 
-def split(
-    X: pd.DataFrame, y: pd.Series, seed: int
-) -> tuple[tuple[pd.DataFrame, pd.Series], tuple[pd.DataFrame, pd.Series]]:
+def split(X: pd.DataFrame, y: pd.Series, seed: int) -> tuple[Table, Table]:
     """Training and test rows of a seed; rows that are equal stay on one side."""
     groups = X.groupby(list(X.columns), dropna=False, observed=True, sort=False).ngroup()
     splitter = GroupShuffleSplit(1, test_size=TEST_SIZE, random_state=seed)
@@ -95,24 +87,20 @@ def split(
 
 
 def train_and_judge(
-    data: str,
-    normalization: str,
-    activations: Sequence[str],
-    seeds: Sequence[int],
-    plan: Plan,
-    data_home: str | None,
+    data: str, norm: str, activations: Sequence[str], plan: Plan, data_home: str | None
 ) -> list[Row]:
     """All activations and seeds of a set and normalisation: a stack that trains, then the scores.
 
     A seed is a split and the initial weights of its networks; the activations share them.
     """
+    warnings.filterwarnings("ignore", message="Got `batch_size`")
     X, y = load(data, plan.n_rows, data_home)
-    splits = {seed: split(X, y, seed) for seed in seeds}
+    splits = [split(X, y, seed) for seed in range(plan.n_seeds)]
     tasks = {
         (seed, activation): FitTask(
             MLPClassifier(
                 activation=activation,
-                normalization=normalization,
+                normalization=norm,
                 hidden_layer_sizes=plan.hidden,
                 max_iter=plan.epochs,
                 n_iter_no_change=math.inf,
@@ -124,26 +112,23 @@ def train_and_judge(
             *splits[seed][0],
             data_key=seed,
         )
-        for seed, activation in product(seeds, activations)
+        for seed, activation in product(range(plan.n_seeds), activations)
     }
     outcomes = dict(zip(tasks, fit_stacked(list(tasks.values())), strict=True))
-    rows = []
-    for seed in seeds:
-        (X_train, _), (X_test, y_test) = splits[seed]
+    rows = {}
+    for seed, ((X_train, _), (X_test, y_test)) in enumerate(splits):
         errors = {name: outcomes[seed, name].error for name in activations}
         fitted = {name: tasks[seed, name].estimator for name in activations if not errors[name]}
         found = _judge(fitted, X_train, X_test, y_test, plan.severities, seed)
-        for name in activations:
-            if errors[name] and not isinstance(errors[name], ValueError):
-                raise errors[name]
-            values = {"n_train": len(X_train), "n_test": len(X_test), **_versions()}
-            values["error"] = " ".join(str(errors[name] or "").split())
-            values |= {score: f"{value:.6g}" for score, value in found.get(name, {}).items()}
-            text = {column: str(value) for column, value in values.items()}
-            rows.append(
-                dict.fromkeys(COLUMNS, "") | text | plan.settings((data, normalization, name, seed))
-            )
-    return rows
+        for name, error in errors.items():
+            if error and not isinstance(error, ValueError):
+                raise error
+            row = dict.fromkeys(RESULTS, "")
+            row |= {score: f"{value:.6g}" for score, value in found.get(name, {}).items()}
+            row |= {"n_train": str(len(X_train)), "n_test": str(len(X_test))}
+            row |= {"python": platform.python_version(), "cpu": processor()}
+            rows[name, seed] = row | {"error": " ".join(str(error or "").split())}
+    return [rows[key] for key in product(activations, range(plan.n_seeds))]
 
 
 def _judge(
@@ -169,57 +154,32 @@ def _judge(
     return scores.to_dict("index")
 
 
-def _versions() -> Row:
-    return {
-        "combutab": combutab.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "cpu": processor(),
-    }
-
-
-def chunks(
-    missing: Sequence[tuple[str, str, str, int]],
-) -> Iterator[tuple[str, str, list[str], list[int]]]:
-    """What is not there yet, as stacks: a set, a normalisation, activations, seeds."""
-    table = pd.DataFrame(missing, columns=list(KEY))
-    for (data, normalization), part in table.groupby(["data", "normalization"], sort=False):
-        by_seed = part.groupby("seed", sort=False)["activation"].agg(tuple)
-        for activations, seeds in by_seed.groupby(by_seed, sort=False):
-            yield data, normalization, list(activations), list(seeds.index)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two sets of 200 rows, 4 activations")
-    parser.add_argument("--report", action="store_true", help="train nothing, write the report")
-    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
-    parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    arguments = parser.parse_args()
+def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+    """A stack for each set and normalisation."""
     plan, data, activations = Plan(), arguments.data, ACTIVATIONS
     if arguments.quick:
-        if arguments.out == parser.get_default("out"):
-            sys.exit("--quick writes no results of meaning: choose a folder for them with --out")
         plan, data, activations = QUICK, ["breast-w", "digits"], ("relu", "silu", *LAYER_LEVEL)
-    print(describe_machine(), flush=True)
-    store = Store(arguments.out / f"{NAME}.csv", COLUMNS, KEY)
-    keys = list(product(data, NORMALIZATIONS, activations, range(plan.n_seeds)))
-    if not arguments.report:
-        warnings.filterwarnings("ignore", message="Got `batch_size`")
-        with store.open([plan.settings(key) for key in keys]) as journal:
-            missing = [key for key in keys if not journal.has(plan.settings(key))]
-            if missing:
-                print(f"{len(missing)} of {len(keys)} networks to go", flush=True)
-            started, cpu = time.monotonic(), time.process_time()
-            for chunk in chunks(missing):
-                journal.add(train_and_judge(*chunk, plan, arguments.data_home))
-                minutes = (time.monotonic() - started) / 60
-                core = (time.process_time() - cpu) / 60
-                print(f"{chunk[0]}, {chunk[1]}: {minutes:.1f} min, {core:.1f} of CPU", flush=True)
-    words = [f"python benchmarks/{NAME}.py", *["--quick"] * arguments.quick]
-    write_report(store.read(), arguments.out, " ".join(words))
+    for name, norm in product(data, NORMS):
+        members = product(activations, range(plan.n_seeds))
+        wanted = [plan.settings(name, norm, activation, seed) for activation, seed in members]
+        run = partial(train_and_judge, name, norm, activations, plan, arguments.data_home)
+        yield Job(wanted, run, f"{name}, {NORMS[norm]}")
 
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
+
+
+STUDY = Study(
+    NAME,
+    "LayerAct: accuracies on clean and corrupted tables",
+    __doc__.splitlines()[0],
+    "benchmarks.papers.layeract.robustness",
+    [Experiment(NAME, (*KEY, *SETTINGS), RESULTS, jobs, KEY)],
+    write_page,
+    add_arguments,
+)
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

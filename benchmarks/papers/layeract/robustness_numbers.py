@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
+from benchmarks.papers.common.claims import Finding
 from combutab.evaluation import corrected_interval, corrected_resampled_ttest, holm, wilcoxon
 
+NAME, NOTHING = "layeract_robustness", "—"
 # The paper's activations: LReLU, SiLU, HardSiLU are its names for leaky_relu, silu, hardsilu
 ELEMENT_LEVEL = ("relu", "leaky_relu", "prelu", "silu", "hardsilu", "mish", "gelu", "elu")
 LAYER_LEVEL = ("la-silu", "la-hardsilu")
@@ -81,27 +84,21 @@ def compare(table: pd.DataFrame, activations: Sequence[str]) -> pd.DataFrame:
         as the paper's; ``p`` of the corrected resampled t-test, which allows for training sets
         that overlap; ``p_holm``, corrected for the others of the same row of a table.
     """
-    pieces = []
+    rows: list[dict[str, object]] = []
     n_train, n_test = table["n_train"].mean(), table["n_test"].mean()
-    for normalization in dict.fromkeys(table["normalization"]):
-        for data in (*dict.fromkeys(table["data"]), MEAN):
-            for score in SCORES:
-                wide = by_seed(table, score, data, normalization)
-                for name in (n for n in LAYER_LEVEL if n in wide):
-                    others = [o for o in activations if o in wide and o not in LAYER_LEVEL]
-                    part = pd.DataFrame(
-                        [_pair(wide[name], wide[other], n_train, n_test) for other in others]
-                    )
-                    part.insert(0, "other", others)
-                    key = (data, normalization, score, name)
-                    for i, column in enumerate(("data", "normalization", "score", "activation")):
-                        part.insert(i, column, key[i])
-                    part["p_holm"] = holm(part["p"])
-                    pieces.append(part)
-    return pd.concat(pieces, ignore_index=True)
+    sets = (*dict.fromkeys(table["data"]), MEAN)
+    for norm, data, score in product(dict.fromkeys(table["normalization"]), sets, SCORES):
+        wide = by_seed(table, score, data, norm)
+        for name in (n for n in LAYER_LEVEL if n in wide):
+            others = [o for o in activations if o in wide and o not in LAYER_LEVEL]
+            pairs = [_pair(wide[name], wide[other], n_train, n_test) for other in others]
+            key = {"data": data, "normalization": norm, "score": score, "activation": name}
+            for other, pair, p in zip(others, pairs, holm([x["p"] for x in pairs]), strict=True):
+                rows.append(key | {"other": other} | pair | {"p_holm": p})
+    return pd.DataFrame(rows)
 
 
-def _pair(a: pd.Series, b: pd.Series, n_train: float, n_test: float) -> dict[str, object]:
+def _pair(a: pd.Series, b: pd.Series, n_train: float, n_test: float) -> dict[str, float | str]:
     d = (a - b).to_numpy()
     interval = corrected_interval(d, n_train=n_train, n_test=n_test)
     spread = float(d.std(ddof=1))
@@ -127,13 +124,21 @@ def counts(tests: pd.DataFrame, p: str = "p_holm") -> tuple[list[str], list[str]
     )
 
 
-def verdict(n_better: int, n_worse: int, n: int) -> str:
-    """Whether "better than the others" holds, of n comparisons."""
-    if n_better == n:
-        return "holds"
-    if n_worse == n:
-        return "the opposite"
-    return "holds in part" if n_better > n_worse else "does not hold here"
+def listed(names: Sequence[str]) -> str:
+    """Names in a cell of a table."""
+    return ", ".join(names) or NOTHING
+
+
+def better_than_all(numbers: str, n_better: int, n_worse: int, n: int) -> Finding:
+    """Of "better than all n others"; better than more than it is worse than is a part of it."""
+    return Finding(numbers, [n_better == n, n_better > n_worse])
+
+
+def select(tests: pd.DataFrame, **values: object) -> pd.DataFrame:
+    """The rows with these values."""
+    for column, value in values.items():
+        tests = tests[tests[column] == value]
+    return tests
 
 
 def interactions(table: pd.DataFrame) -> pd.DataFrame:
@@ -144,26 +149,17 @@ def interactions(table: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     n_train, n_test = table["n_train"].mean(), table["n_test"].mean()
-    for (name, other), score in (
-        (pair, score) for score in SCORES[:2] for pair in COUNTERPARTS.items()
-    ):
+    for score, (name, other) in product(SCORES[:2], COUNTERPARTS.items()):
         advantage = {}
-        for normalization in dict.fromkeys(table["normalization"]):
-            wide = by_seed(table, score, MEAN, normalization)
+        for norm in dict.fromkeys(table["normalization"]):
+            wide = by_seed(table, score, MEAN, norm)
             if name in wide and other in wide:
-                advantage[normalization] = wide[name] - wide[other]
+                advantage[norm] = wide[name] - wide[other]
         for than in (n for n in advantage if n != "batch" and "batch" in advantage):
             a, b = advantage["batch"], advantage[than]
             test = corrected_resampled_ttest(a, b, n_train=n_train, n_test=n_test)
-            rows.append(
-                {
-                    "activation": name,
-                    "score": score,
-                    "than": than,
-                    "difference": (a - b).mean(),
-                    "p": test.pvalue,
-                }
-            )
+            row = {"activation": name, "score": score, "than": than}
+            rows.append(row | {"difference": (a - b).mean(), "p": test.pvalue})
     return pd.DataFrame(rows)
 
 

@@ -7,27 +7,22 @@ A layer's 512 inputs are drawn from N(mean, sd²) in the paper's four cases. Not
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+from argparse import Namespace
 
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 
-from benchmarks.machine import describe_machine
-from benchmarks.outputs import write_figure, write_table, write_text
-from benchmarks.papers.combu.report_text import markdown_table
+from benchmarks.outputs import write_table
+from benchmarks.papers.common.claims import Claim, Finding, claims_table
+from benchmarks.papers.common.command import Study
+from benchmarks.papers.common.page import Page
+from benchmarks.papers.layeract.robustness_numbers import COUNTERPARTS
 from combutab.activations import make_activation
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NAME = "layeract_shape"
 CASES = ((0.0, 1.0), (0.0, 5.0), (-5.0, 1.0), (5.0, 1.0))  # mean and sd, as the paper's panels
-COUNTERPARTS = {"la-silu": "silu", "la-hardsilu": "hardsilu"}
 WIDTH = 512
 SATURATED = 0.01  # a scale s below it, in a = y s
 
@@ -44,10 +39,8 @@ def layer_values(n_layers: int, width: int = WIDTH, seed: int = 0) -> pd.DataFra
             with torch.no_grad():
                 a = function(y)
             table = pd.DataFrame({"y": y.flatten().numpy(), "a": a.flatten().numpy()})
-            table.insert(0, "layer", np.repeat(np.arange(n_layers), width))
-            for i, (column, value) in enumerate({"function": name, "mean": mean, "sd": sd}.items()):
-                table.insert(i, column, value)
-            tables.append(table)
+            layer = np.repeat(np.arange(n_layers), width)
+            tables.append(table.assign(function=name, mean=mean, sd=sd, layer=layer))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -71,48 +64,48 @@ def summarise(values: pd.DataFrame) -> pd.DataFrame:
     return by_layer.groupby(keys, sort=False).mean().reset_index()
 
 
-def findings(shapes: pd.DataFrame) -> list[tuple[str, str, str]]:
-    """What the paper says of its figures, what is found, and the verdict."""
-    own = shapes[shapes["function"].isin(COUNTERPARTS)].set_index(["function", "mean", "sd"])
-    found = []
-    for name, other in COUNTERPARTS.items():
+def _claims(name: str, figure: str) -> list[Claim[pd.DataFrame]]:
+    other = COUNTERPARTS[name]
+
+    def negative(shapes: pd.DataFrame) -> Finding:
         bound = shapes.loc[shapes["function"] == other, "lowest"].min()
-        low = own.loc[(name, -5.0, 1.0), "lowest"]
-        found.append(
-            (
-                f"{name} gives large negative outputs where the mean is negative",
-                f"{low:.2f} at mean -5, where {other} never goes below {bound:.2f}",
-                _holds(low < bound - 1.0),
-            )
-        )
-        lows = [own.loc[(name, *case), "output_mean"] for case in CASES]
-        found.append(
-            (
-                f"{name}'s shape depends on mean and variance of the input",
-                "output means " + ", ".join(f"{value:.2f}" for value in lows),
-                _holds(np.ptp(lows) > 1.0),
-            )
-        )
-    share = own.loc[("la-hardsilu", 0.0, 5.0), "unsaturated_layers"]
-    found.append(
-        (
-            "no output of LA-HardSiLU saturates in the second case",
-            f"in {share:.0%} of the layers of {WIDTH} units; the same in the other cases, as the "
-            "scale sees standardised inputs alone",
-            "holds in part" if 0 < share < 1 else _holds(share == 1),
-        )
+        low = _cell(shapes, name, -5.0, 1.0)["lowest"]
+        numbers = f"{low:.2f} at mean -5, where {other} never goes below {bound:.2f}"
+        return Finding(numbers, [low < bound - 1.0])
+
+    def dependent(shapes: pd.DataFrame) -> Finding:
+        means = [_cell(shapes, name, *case)["output_mean"] for case in CASES]
+        numbers = "output means " + ", ".join(f"{value:.2f}" for value in means)
+        return Finding(numbers, [np.ptp(means) > 1.0])
+
+    return [
+        Claim(figure, f"{name} gives large negative outputs where the mean is negative", negative),
+        Claim(figure, f"{name}'s shape depends on mean and variance of the input", dependent),
+    ]
+
+
+def _unsaturated(shapes: pd.DataFrame) -> Finding:
+    share = _cell(shapes, "la-hardsilu", 0.0, 5.0)["unsaturated_layers"]
+    numbers = (
+        f"in {share:.0%} of the layers of {WIDTH} units; the same in the other cases, as the scale "
+        "sees standardised inputs alone"
     )
-    return found
+    return Finding(numbers, [share > 0, share == 1])
 
 
-def _holds(so: bool) -> str:
-    return "holds" if so else "does not hold"
+def _cell(shapes: pd.DataFrame, name: str, mean: float, sd: float) -> pd.Series:
+    return shapes.set_index(["function", "mean", "sd"]).loc[(name, mean, sd)]
+
+
+CLAIMS = [
+    *_claims("la-silu", "Figure 4"),
+    *_claims("la-hardsilu", "Figure 5"),
+    Claim("Figure 5", "no output of LA-HardSiLU saturates in the second case", _unsaturated),
+]
 
 
 def plot(values: pd.DataFrame) -> Figure:
     """A row a LayerAct function, a panel a case; its counterpart as a line."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(11.0, 5.4), layout="constrained")
     grid = figure.subplots(2, len(CASES), sharex="col")
     first = values[values["layer"] == 0]
@@ -132,62 +125,47 @@ def plot(values: pd.DataFrame) -> Figure:
     return figure
 
 
-def _page(shapes: pd.DataFrame, n_layers: int, command: str) -> Iterator[str]:
-    yield "# LayerAct: the shape of LA-SiLU and LA-HardSiLU"
-    yield f"`{command}`"
-    yield describe_machine()
-    yield (
-        f"{n_layers} layers of {WIDTH} inputs for each of the paper's four cases; the paper shows "
-        "one draw and prints no numbers."
-    )
-    yield "## Verdicts"
-    yield markdown_table(
-        ["the paper", "here", "verdict"],
-        findings(shapes),
-        left=3,
-    )
-    yield "## Shapes"
-    body = [
-        [
-            r.function,
-            f"N({r.mean:g}, {r.sd:g}²)",
-            f"{r.lowest:.2f}",
-            f"{r.highest:.2f}",
-            f"{r.output_mean:.2f}",
-            f"{r.negative:.1%}",
-            f"{r.saturated:.2%}",
-            f"{r.unsaturated_layers:.0%}",
-        ]
-        for r in shapes.itertuples()
-    ]
-    head = ["", "inputs", "lowest", "highest", "mean", "negative", "saturated"]
-    yield "Means over the layers; saturated: scales below 0.01.\n\n" + markdown_table(
-        [*head, "layers without a saturated unit"], body, left=2
-    )
-    yield f"![Figures 4 (above) and 5 (below)]({NAME}.png)"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="3 layers instead of 200")
-    parser.add_argument("--report", action="store_true", help="the same: nothing is trained")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    arguments = parser.parse_args()
-    if arguments.quick and arguments.out == parser.get_default("out"):
-        sys.exit("--quick writes no results of meaning: choose a folder for them with --out")
-    print(describe_machine(), flush=True)
+def write_page(page: Page, arguments: Namespace) -> None:
+    """Draw the inputs, fill the page, and write the shapes beside it as CSV."""
     n_layers = 3 if arguments.quick else 200
     values = layer_values(n_layers)
     shapes = summarise(values)
     arguments.out.mkdir(parents=True, exist_ok=True)
     write_table(shapes.round(5), arguments.out / f"{NAME}.csv", index=False, lineterminator="\n")
-    write_figure(plot(values), arguments.out / f"{NAME}.png", dpi=110)
-    command = f"python benchmarks/{NAME}.py" + " --quick" * arguments.quick
-    text = "\n\n".join(_page(shapes, n_layers, command)) + "\n"
-    write_text(arguments.out / f"{NAME}.md", text)
-    for words, here, verdict in findings(shapes):
-        print(f"{words}: {verdict}; {here}")
+    page.text(
+        f"{n_layers} layers of {WIDTH} inputs for each of the paper's four cases; the paper shows "
+        "one draw and prints no numbers."
+    )
+    page.heading("Verdicts")
+    page.text(claims_table(CLAIMS, {"here": shapes}))
+    page.heading("Shapes")
+    page.text("Means over the layers; saturated: scales below 0.01.")
+    head = ["", "inputs", "lowest", "highest", "mean", "negative", "saturated"]
+    page.table(
+        [*head, "layers without a saturated unit"],
+        [
+            [
+                r.function,
+                f"N({r.mean:g}, {r.sd:g}²)",
+                *(f"{value:.2f}" for value in (r.lowest, r.highest, r.output_mean)),
+                f"{r.negative:.1%}",
+                f"{r.saturated:.2%}",
+                f"{r.unsaturated_layers:.0%}",
+            ]
+            for r in shapes.itertuples()
+        ],
+    )
+    page.figure(plot(values), "Figures 4 (above) and 5 (below)")
 
+
+STUDY = Study(
+    NAME,
+    "LayerAct: the shape of LA-SiLU and LA-HardSiLU",
+    __doc__.splitlines()[0],
+    "benchmarks.papers.layeract.shape",
+    [],
+    write_page,
+)
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -14,8 +14,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from benchmarks.speed.fit import IndexedCombU
-from benchmarks.speed.gpu_parts.timing import Line, Run, difference, in_turns
+from benchmarks.speed.gpu_parts.timing import Line, Run, difference, median_phases
+from benchmarks.speed.peers import IndexedCombU
 from combutab.activations import PLN, CombU, LASiLU, ProxyNorm
 
 SHAPE, QUICK_SHAPE, CHECKED_ROWS = (65_536, 1024), (64, 32), 1000
@@ -39,7 +39,7 @@ def measure(device: torch.device, quick: bool) -> Iterator[Line]:
             torch.randn(shape, device=device, generator=generator).to(dtype) for _ in range(2)
         )
         n_bytes = x.numel() * x.element_size()
-        seconds = in_turns({"copy": _copy(x)}, device, 3 if quick else 30)["copy"][0]
+        seconds = median_phases({"copy": _copy(x)}, device, 3 if quick else 30)["copy"][0]
         peak = 2 * n_bytes / seconds
         name = str(dtype).removeprefix("torch.")
         yield Line("kernels", f"copy, {name}", "torch", peak / 1e9, "GB/s")
@@ -47,7 +47,7 @@ def measure(device: torch.device, quick: bool) -> Iterator[Line]:
             modules = ways(activation, shape[1], device, "eager" if quick else "inductor")
             wrong = {way: differs(module, x, grad) for way, module in modules.items()}
             runs = {way: _there_and_back(module, x, grad) for way, module in modules.items()}
-            medians = in_turns(runs, device, 3 if quick else 30)
+            medians = median_phases(runs, device, 3 if quick else 30)
             for way, both in medians.items():
                 for direction, tensors, time in zip(
                     ("forward", "backward", "both"), (2, 3, 5), (*both, sum(both)), strict=True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
@@ -12,62 +11,36 @@ import numpy as np
 import torch
 from sklearn.datasets import make_classification
 from sklearn.model_selection import StratifiedKFold
-from torch import nn
 
-from benchmarks.speed.gpu_parts.timing import Line, compiling, synchronize
+from benchmarks.speed.clock import synchronize
+from benchmarks.speed.common import wall
+from benchmarks.speed.gpu_parts.timing import Line, compiling
+from benchmarks.speed.peers import BATCH, RATE, skorch_net
 from combutab import MLPClassifier, StackedGridSearchCV
-from combutab.activations import make_activation
 
 ACTIVATIONS = ["relu", "elu", "selu", "silu", "nlrelu", "gelu", "combu"]
-FOLDS, SEEDS, BATCH, RATE, DROPOUT = 5, 5, 500, 5e-4, 0.1
+FOLDS, SEEDS, DROPOUT, N_HIDDEN = 5, 5, 0.1, 5
 TARGET, TOLERANCE = 30.0, 1e-2
 
 
 def make(activation: str, device: torch.device, epochs: int, width: int) -> MLPClassifier:
     """The paper's network: six linear layers."""
     return MLPClassifier(
-        hidden_layer_sizes=(width,) * 5, activation=activation, batch_size=BATCH, max_iter=epochs,
-        learning_rate_init=RATE, dropout=DROPOUT, n_iter_no_change=math.inf, random_state=0,
-        device=device,
+        hidden_layer_sizes=(width,) * N_HIDDEN, activation=activation, batch_size=BATCH,
+        max_iter=epochs, learning_rate_init=RATE, dropout=DROPOUT,
+        n_iter_no_change=math.inf, random_state=0, device=device,
     )  # fmt: skip
-
-
-class Network(nn.Module):
-    """The same for skorch."""
-
-    def __init__(self, n_inputs: int, width: int, activation: str) -> None:
-        super().__init__()
-        layers: list[nn.Module] = []
-        for _ in range(5):
-            layers += [nn.Linear(n_inputs, width), make_activation(activation, width)]
-            layers.append(nn.Dropout(DROPOUT))
-            n_inputs = width
-        self.layers = nn.Sequential(*layers, nn.Linear(n_inputs, 2))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:  # (batch, n_inputs) -> (batch, 2)
-        return self.layers(x)
-
-
-def skorch_fit(activation: str, X: np.ndarray, y: np.ndarray, device: torch.device, epochs: int,
-               width: int) -> None:  # fmt: skip
-    """One fit by skorch."""
-    from skorch import NeuralNetClassifier
-
-    NeuralNetClassifier(
-        Network, module__n_inputs=X.shape[1], module__width=width, module__activation=activation,
-        criterion=nn.CrossEntropyLoss, optimizer=torch.optim.Adam, lr=RATE, batch_size=BATCH,
-        max_epochs=epochs, train_split=None, iterator_train__shuffle=True, verbose=0,
-        device=str(device),
-    ).fit(X, y)  # fmt: skip
 
 
 def timed(run: Callable[[], object], device: torch.device) -> float:
     """Seconds on the wall."""
+
+    def run_all() -> None:
+        run()
+        synchronize(device)
+
     synchronize(device)
-    started = time.perf_counter()
-    run()
-    synchronize(device)
-    return time.perf_counter() - started
+    return wall(run_all)
 
 
 def measure(device: torch.device, quick: bool) -> Iterator[Line]:
@@ -113,9 +86,10 @@ def measure(device: torch.device, quick: bool) -> Iterator[Line]:
         "one fit at a time, compiled": lambda a: one(a, True),
     }
     if find_spec("skorch"):
-        singles["skorch, one fit at a time"] = lambda a: skorch_fit(
-            a, X[rows], y[rows], device, epochs, width
-        )
+        shape = X.shape[1], (width,) * N_HIDDEN, 2
+        singles["skorch, one fit at a time"] = lambda a: skorch_net(
+            "NeuralNetClassifier", epochs, *shape, device=device, activation=a, dropout=DROPOUT
+        ).fit(X[rows], y[rows])
     else:
         yield Line("search", what, "skorch, one fit at a time", math.nan, "s",
                    note="skorch is not installed")  # fmt: skip

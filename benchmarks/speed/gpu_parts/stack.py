@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import math
 import statistics
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,9 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.speed.gpu_parts.timing import Line, compiling, in_turns, synchronize, tf32
+from benchmarks.speed.clock import Clock
+from benchmarks.speed.gpu_parts.timing import Line, compiling, median_phases, tf32
 from combutab import MLPRegressor
-from combutab.training import Callback
 
 TARGET, SINGLE_TARGET = 0.5, 150e-6  # of the products' rate; seconds of one network's step
 WIDTH, LAYERS = 256, 6  # linear layers of WIDTH x WIDTH, and one to a single output
@@ -53,22 +52,6 @@ class Case:
         """Of the matrix products of one step; the first layer's input needs no gradient."""
         square = 2 * self.batch * self.width**2 * (3 * LAYERS - 1)
         return self.members * (square + 3 * 2 * self.batch * self.width)
-
-
-class Clock(Callback):
-    """The moments at which epochs end."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device, self.moments = device, [0.0]
-
-    def on_train_begin(self, n_members: int, max_epochs: int) -> None:
-        synchronize(self.device)
-        self.moments = [time.perf_counter()]
-
-    def on_epoch_end(self, report: Any) -> bool:
-        synchronize(self.device)
-        self.moments.append(time.perf_counter())
-        return False
 
 
 def train(case: Case, device: torch.device) -> tuple[float, np.ndarray, str]:
@@ -123,7 +106,7 @@ def products(case: Case, device: torch.device, repeats: int) -> float:
         mark()
 
     with tf32(case.products == "tf32"):
-        seconds = in_turns({"bmm": run}, device, repeats)["bmm"][0]
+        seconds = median_phases({"bmm": run}, device, repeats)["bmm"][0]
     return 3 * 2 * case.members * case.batch * case.width**2 / seconds
 
 

@@ -1,4 +1,4 @@
-"""What the parts of speed_gpu.py share: their lines of results, and a device's clock."""
+"""What the parts of speed.gpu share: their lines of results, and a device's clock."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import torch
 
+from benchmarks.speed.common import in_turns
 from combutab.training import compiled
 
 Run = Callable[[Callable[[], None]], object]  # given a function that marks the end of a phase
@@ -43,16 +45,7 @@ class Line:
         if self.agrees:
             return self
         note = f"differs from the CPU by {self.difference:.1e}, over {self.tolerance:.0e}"
-        return Line(
-            self.part, self.what, self.way, math.nan, self.unit, math.nan, self.target,
-            self.difference, self.tolerance, note,
-        )  # fmt: skip
-
-
-def synchronize(device: torch.device) -> None:
-    """Wait for all that was queued."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+        return replace(self, value=math.nan, share=math.nan, note=note)
 
 
 def phases(run: Run, device: torch.device, head_start: bool = True) -> list[float]:
@@ -80,14 +73,11 @@ def phases(run: Run, device: torch.device, head_start: bool = True) -> list[floa
     return [a.elapsed_time(b) / 1e3 for a, b in pairwise(events)]
 
 
-def in_turns(runs: Mapping[str, Run], device: torch.device, repeats: int) -> dict[str, list[float]]:
+def median_phases(
+    runs: Mapping[str, Run], device: torch.device, repeats: int
+) -> dict[str, list[float]]:
     """Median seconds of each phase of each run; the first three turns are a warm-up."""
-    found: dict[str, list[list[float]]] = {name: [] for name in runs}
-    for turn in range(repeats + 3):
-        for name, run in runs.items():
-            seconds = phases(run, device)
-            if turn >= 3:
-                found[name].append(seconds)
+    found = in_turns({n: partial(phases, run, device) for n, run in runs.items()}, repeats, 3)
     return {
         name: [statistics.median(phase) for phase in zip(*seconds, strict=True)]
         for name, seconds in found.items()

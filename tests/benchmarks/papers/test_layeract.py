@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +9,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from benchmarks.papers.common.claims import FAILS, HOLDS, IN_PART
 from benchmarks.papers.layeract import robustness as robustness_study
 from benchmarks.papers.layeract import robustness_numbers as numbers
+from benchmarks.papers.layeract import robustness_report
 from benchmarks.papers.layeract import shape as shape_study
 from benchmarks.papers.layeract import statistics as statistics_study
-from benchmarks.papers.layeract import statistics_report as statistics_report
-from benchmarks.papers.layeract.robustness_figure import plot_differences
-from benchmarks.papers.layeract.robustness_report import in_words
 
 ROOT = Path(__file__).parents[3]
 DATA_HOME = ROOT.parent / "shared" / "data"
@@ -26,15 +24,14 @@ SEEDS = 10
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path, capsys):
+def run(tmp_path, capsys):
     def run(study, *arguments):
-        command = [study.__name__, "--quick", "--out", str(tmp_path), *arguments]
-        monkeypatch.setattr(sys, "argv", command)
-        study.main()
+        study.main(["--quick", "--out", str(tmp_path), *arguments])
         said = capsys.readouterr().out
         assert "torch" in said, "the machine is described"
-        text = (tmp_path / f"{study.NAME}.md").read_text()
-        assert f"python benchmarks/{study.NAME}.py --quick" in text
+        text = (tmp_path / f"{study.name}.md").read_text()
+        assert f"python -m {study.module} --quick" in text
+        assert text in said
         assert str(tmp_path) not in text
         assert "nan" not in text
         return said, text
@@ -132,17 +129,10 @@ def test_gains_are_found_with_the_correction_for_overlap():
 
 @pytest.mark.parametrize(
     ("better", "worse", "expected"),
-    [
-        (8, 0, "holds"),
-        (3, 1, "holds in part"),
-        (0, 0, "does not hold here"),
-        (2, 2, "does not hold here"),
-        (0, 2, "does not hold here"),
-        (0, 8, "the opposite"),
-    ],
+    [(8, 0, HOLDS), (3, 1, IN_PART), (0, 0, FAILS), (2, 2, FAILS), (0, 2, FAILS), (0, 8, FAILS)],
 )
 def test_verdicts(better, worse, expected):
-    assert numbers.verdict(better, worse, 8) == expected
+    assert numbers.better_than_all("", better, worse, 8).verdict == expected
 
 
 def test_an_advantage_that_batch_norm_brings_is_told_from_one_that_it_does_not():
@@ -182,31 +172,31 @@ def test_the_papers_tables():
     assert not_significant.tolist() == [5, 5, 4]
 
 
-def test_the_papers_claims_in_words():
+def test_the_papers_claims():
     gains = {"relu": 0.0, "silu": 0.01, "la-silu": 0.03, "la-hardsilu": -0.02}
     rows = accuracies(gains, normalizations=("batch", "layer", "none"))
     tests = numbers.compare(numbers.scored(rows), list(gains))
-    *lines, _, _, where, _ = in_words(tests)
-    assert [line.rpartition(": ")[2] for line in lines] == [
-        *("holds.", "holds.", "the opposite.", "holds.", "holds."),
-    ]
-    assert "better than 2 and worse than 0 of 2" in lines[0]
-    assert "worse than 2 of 2" in lines[2]
-    assert where.endswith(
-        "la-silu is better than all, corrupted, batch norm: a, b by the paper's uncorrected test; "
-        "a, b by the corrected one."
-    )
-    *lines, _, _, where, _ = in_words(tests.assign(p_holm=1.0))
-    assert {line.rpartition(": ")[2] for line in lines} == {"does not hold here."}
-    assert where.endswith("test; none by the corrected one.")
-    assert len(in_words(tests[tests["normalization"] == "batch"])) == 3 + 4
+    over_silu, over_relu, *over_all = robustness_report.CLAIMS
+    printed = [claim for claim in over_all if claim.where.startswith("Table")]
+    found = [claim.judge(tests) for claim in (over_silu, over_relu, *printed)]
+    assert [f.verdict for f in found] == [HOLDS, HOLDS, HOLDS, HOLDS, FAILS]
+    assert found[0].numbers.startswith("+2.0")
+    assert "the paper's +0.52" in found[0].numbers
+    assert "better than relu, silu, worse than — of 2; uncorrected 2/0" in found[2].numbers
+    assert "better than —, worse than relu, silu of 2; uncorrected 0/2" in found[4].numbers
+    unsure = tests.assign(p_holm=1.0)
+    assert {c.judge(unsure).verdict for c in robustness_report.CLAIMS} == {FAILS}
+    batch = numbers.select(tests, normalization="batch")
+    judged = [claim for claim in robustness_report.CLAIMS if claim.judge(batch)]
+    assert len(judged) == 2 * 3
+    assert over_silu not in judged
 
 
 def test_the_figure_has_a_panel_for_each_function_and_score():
     gains = {"relu": 0.0, "silu": 0.0, "la-silu": 0.01, "la-hardsilu": 0.0}
     rows = accuracies(gains, normalizations=("batch", "none"))
     tests = numbers.compare(numbers.scored(rows), list(gains))
-    figure = plot_differences(tests)
+    figure = robustness_report.plot_differences(tests)
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == [
         f"{name}, {score}" for name in numbers.LAYER_LEVEL for score in ("clean", "corrupted")
@@ -228,19 +218,11 @@ def test_equal_rows_stay_on_one_side():
         pd.testing.assert_series_equal(y_train, X_train["a"] % 2, check_names=False)
 
 
-def test_what_is_missing_comes_in_stacks():
-    there = {("d", "batch", "relu", 0), ("d", "batch", "silu", 1)}
-    keys = [("d", "batch", a, s) for a in ("relu", "silu") for s in (0, 1)]
-    found = list(robustness_study.chunks([key for key in keys if key not in there]))
-    assert sorted(found) == [("d", "batch", ["relu"], [1]), ("d", "batch", ["silu"], [0])]
-    assert list(robustness_study.chunks(keys)) == [("d", "batch", ["relu", "silu"], [0, 1])]
-
-
 def test_quick_robustness(run, tmp_path):
     if not DATA_HOME.is_dir():
         pytest.skip("needs ../shared/data")
-    said, text = run(robustness_study, "--data-home", str(DATA_HOME))
-    assert "48 of 48 networks to go" in said
+    said, text = run(robustness_study.STUDY, "--data-home", str(DATA_HOME))
+    assert "layeract_robustness: 6 of 6 to go" in said
     rows = pd.read_csv(tmp_path / "layeract_robustness.csv")
     assert rows["error"].isna().all()
     assert rows.groupby(["data", "normalization"]).size().tolist() == [8] * 6
@@ -252,12 +234,12 @@ def test_quick_robustness(run, tmp_path):
     assert len(tests) == 3 * 3 * 3 * 2 * 2
     assert "## Verdicts" in text
     assert (tmp_path / "layeract_robustness.png").exists()
-    some = rows[(rows["activation"] != "silu") | (rows["data"] == "digits")]
+    some = rows[(rows["activation"] != "silu") | (rows["data"] == "digits")]  # three stacks lack it
     some.to_csv(tmp_path / "layeract_robustness.csv", index=False)
-    again, _ = run(robustness_study, "--data-home", str(DATA_HOME))
-    assert "6 of 48 networks to go" in again, "nothing is trained twice"
-    assert len(pd.read_csv(tmp_path / "layeract_robustness.csv")) == 48
-    last, _ = run(robustness_study, "--report")
+    again, _ = run(robustness_study.STUDY, "--data-home", str(DATA_HOME))
+    assert "3 of 6 to go" in again, "nothing is trained twice"
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "layeract_robustness.csv"), rows)
+    last, _ = run(robustness_study.STUDY, "--report")
     assert "to go" not in last
 
 
@@ -266,7 +248,7 @@ def test_quick_robustness(run, tmp_path):
 
 def test_what_is_recorded_of_a_network():
     plan = statistics_study.Plan(width=16, epochs=(2,), n_seeds=1, n_rows=200)
-    nets, (X, y) = statistics_study.train(["relu"], 2, plan)
+    nets, (X, y) = statistics_study.train(["relu"], 2, plan, 1)
     net = nets["relu", 0]
     values, stats_, before = statistics_study.describe(net, X, y)
     given = net.encoder_.transform(X) @ net.coefs_[0] + net.intercepts_[0]
@@ -295,22 +277,23 @@ def test_a_statistic_that_is_smaller_in_every_seed_is_found():
             for seed, noise in enumerate(0.01 * rng.standard_normal(SEEDS))
         ]
     )
-    table = statistics_report.smaller(rows, "la-silu", "x", 2).set_index("other")
+    table = statistics_study.smaller(rows, "la-silu", "x", 2).set_index("other")
     assert table["ratio"].round(2).to_dict() == {"relu": 0.5, "silu": 1.0, "elu": 2.0}
     assert (table.loc[["relu", "elu"], "p_holm"] < 1e-6).all()
     assert table.loc["silu", "p_holm"] > 0.01
-    less, more, ratios, verdict = statistics_report.judge(rows, "la-silu", "x", 2)
-    assert (less, more) == ("relu", "elu")
-    assert ratios == "0.50 to 2.00"
-    assert verdict == "does not hold here"
-    without = rows[rows["activation"] != "elu"]
-    assert statistics_report.judge(without, "la-silu", "x", 2)[3] == "holds in part"
-    alone = rows[rows["activation"].isin(["relu", "la-silu"])]
-    assert statistics_report.judge(alone, "la-silu", "x", 2)[0::3] == ("all", "holds")
+    claim = statistics_study.smaller_than_all("", "", "la-silu", "x", last=True)
+    found = claim.judge(rows)
+    assert found.numbers == "smaller than relu; larger than elu; ratio 0.50 to 2.00"
+    assert found.verdict == FAILS
+    assert claim.judge(rows[rows["activation"] != "elu"]).verdict == IN_PART
+    alone = claim.judge(rows[rows["activation"].isin(["relu", "la-silu"])])
+    assert alone.numbers.startswith("smaller than all; larger than —")
+    assert alone.verdict == HOLDS
+    assert claim.judge(rows[rows["activation"] != "la-silu"]) is None
 
 
 def test_quick_statistics(run, tmp_path):
-    _, text = run(statistics_study)
+    _, text = run(statistics_study.STUDY)
     rows = pd.read_csv(tmp_path / "layeract_statistics.csv")
     assert rows.groupby(["activation", "epoch"]).size().tolist() == [3] * 8
     # noise at the activation is the same for all, so its input fluctuates alike: Figure 7
@@ -318,7 +301,7 @@ def test_quick_statistics(run, tmp_path):
     pictures = {path.name for path in tmp_path.glob("*.png")}
     assert len(pictures) == 6
     assert all(name in text for name in pictures)
-    _, again = run(statistics_study, "--report")
+    _, again = run(statistics_study.STUDY, "--report")
     assert again == text
 
 
@@ -341,16 +324,18 @@ def test_shapes_are_those_of_the_definition():
 
 
 def test_findings_follow_the_numbers():
+    def verdicts(shapes):
+        return [claim.judge(shapes).verdict for claim in shape_study.CLAIMS]
+
     shapes = shape_study.summarise(shape_study.layer_values(5))
-    assert [verdict for *_, verdict in shape_study.findings(shapes)][:4] == ["holds"] * 4
+    assert verdicts(shapes)[:4] == [HOLDS] * 4
     flat = shapes.assign(output_mean=0.0, lowest=0.0, unsaturated_layers=0.0)
-    assert {verdict for *_, verdict in shape_study.findings(flat)} == {"does not hold"}
-    some = shape_study.findings(shapes.assign(unsaturated_layers=0.4))
-    assert some[-1][-1] == "holds in part"
+    assert set(verdicts(flat)) == {FAILS}
+    assert verdicts(shapes.assign(unsaturated_layers=0.4))[-1] == IN_PART
 
 
 def test_quick_shape(run, tmp_path):
-    said, text = run(shape_study)
+    said, text = run(shape_study.STUDY)
     assert "la-silu gives large negative outputs" in said
     assert "N(-5, 1²)" in text
     assert (tmp_path / "layeract_shape.png").exists()
