@@ -1,6 +1,7 @@
 """From tables to the arrays of a network, and back."""
 
 from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
+from combutab.preprocessing._kinds import ColumnKind, column_kind
 from combutab.preprocessing._moments import Moments, RunningMoments, binary_unit
 from combutab.preprocessing._odd_columns import OddColumn, odd_columns
 from combutab.preprocessing._parquet import ParquetTable, RowGroup
@@ -19,6 +20,7 @@ from combutab.preprocessing.modes import (
 
 __all__ = [
     "CategoryColumn",
+    "ColumnKind",
     "EncodedTable",
     "IdentifierColumn",
     "Identifiers",
@@ -35,6 +37,7 @@ __all__ = [
     "Span",
     "TableEncoder",
     "binary_unit",
+    "column_kind",
     "find_identifiers",
     "infer_task",
     "odd_columns",

@@ -14,7 +14,8 @@ from sklearn.utils.validation import validate_data
 
 from combutab.preprocessing._blocks import ArrayBlock, Block, ColumnsBlock, SparseBlock
 from combutab.preprocessing._categories import Factors, factorize
-from combutab.preprocessing._columns import Kind, infer_kind, narrow, raise_complex, to_float
+from combutab.preprocessing._columns import encoded_kind, narrow, raise_complex, to_float
+from combutab.preprocessing._kinds import ColumnKind
 
 
 class Table(ABC):
@@ -33,11 +34,11 @@ class Table(ABC):
     def column(self, j: int) -> pd.Series:
         """Column j, not copied where its storage allows."""
 
-    def kind(self, j: int, categorical: bool | None) -> Kind:
-        """How column j is to be encoded; see `infer_kind`."""
-        return infer_kind(self.column(j), categorical, self.label(j))
+    def kind(self, j: int, categorical: bool | None) -> ColumnKind:
+        """How column j is to be encoded; see `encoded_kind`."""
+        return encoded_kind(self.column(j), categorical, self.label(j))
 
-    def block(self, columns: Sequence[int], kinds: Sequence[Kind]) -> Block:
+    def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
         """The named columns as numbers."""
         arrays = [to_float(self.column(j), kinds[j], self.label(j)) for j in columns]
         return ColumnsBlock(arrays, self.n_rows, self._labels(columns))
@@ -116,12 +117,12 @@ class ArrayTable(Table):
             return pd.Series(values.astype(object), dtype=object)
         return pd.Series(values, copy=False)
 
-    def kind(self, j: int, categorical: bool | None) -> Kind:
+    def kind(self, j: int, categorical: bool | None) -> ColumnKind:
         if self.numeric and not categorical:
-            return "bool" if self.array.dtype.kind == "b" else "number"
+            return ColumnKind.BOOL if self.array.dtype.kind == "b" else ColumnKind.NUMBER
         return super().kind(j, categorical)
 
-    def block(self, columns: Sequence[int], kinds: Sequence[Kind]) -> Block:
+    def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
         if not self.numeric or any(kinds[j] not in ("number", "bool") for j in columns):
             return super().block(columns, kinds)
         whole = len(columns) == self.n_columns
@@ -147,12 +148,12 @@ class SparseTable(Table):
     def column(self, j: int) -> pd.Series:
         return pd.Series(self.matrix[:, [j]].toarray().ravel())
 
-    def kind(self, j: int, categorical: bool | None) -> Kind:
+    def kind(self, j: int, categorical: bool | None) -> ColumnKind:
         if categorical:
-            return "category"
-        return "bool" if self.matrix.dtype.kind == "b" else "number"
+            return ColumnKind.CATEGORY
+        return ColumnKind.BOOL if self.matrix.dtype.kind == "b" else ColumnKind.NUMBER
 
-    def block(self, columns: Sequence[int], kinds: Sequence[Kind]) -> Block:
+    def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
         if any(kinds[j] not in ("number", "bool") for j in columns):
             return super().block(columns, kinds)
         whole = len(columns) == self.n_columns

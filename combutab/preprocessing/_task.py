@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
+
+from combutab.preprocessing._kinds import ColumnKind, column_kind
 
 _MAX_CLASSES = 20
 _MAX_SHARE = 0.05
@@ -79,17 +80,14 @@ def _column_task(column: pd.Series) -> Task:
     column = column.dropna()
     if len(column) == 0:
         raise ValueError("y has no values to infer a task from; give the task")
-    dtype: Any = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype) or types.is_bool_dtype(dtype):
+    kind = column_kind(column)
+    if kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
+        raise ValueError(
+            f"y holds dates or times ({column.dtype}); convert it to numbers, for example days, "
+            "first"
+        )
+    if kind != ColumnKind.NUMBER:
         return "classification"
-    if not types.is_numeric_dtype(dtype):
-        inferred = types.infer_dtype(column.to_numpy(dtype=object))
-        if inferred.startswith(("date", "timedelta")):
-            raise ValueError(
-                f"y holds dates or times ({dtype}); convert it to numbers, for example days, first"
-            )
-        if inferred not in ("integer", "floating", "mixed-integer-float", "decimal"):
-            return "classification"
     values, counts = np.unique(column.to_numpy(dtype=np.float64), return_counts=True)
     if not np.isfinite(values).all() or (values != np.round(values)).any():
         return "regression"

@@ -12,8 +12,8 @@ import pandas as pd
 from combutab.evaluation.synthetic._alignment_values import (
     categories_of,
     floats,
+    held_kind,
     is_single_precision,
-    nature,
     reads_as_dates,
     seconds,
     times,
@@ -138,15 +138,15 @@ def align_tables(
 
 def _lead(values: Mapping[str, pd.Series], reference: str) -> str:
     """What the column is in the reference, or in the first table where it has a value."""
-    first = nature(values[reference])
-    others = (nature(column) for column in values.values())
+    first = held_kind(values[reference])
+    others = (held_kind(column) for column in values.values())
     return first if first != "empty" else next((each for each in others if each != "empty"), first)
 
 
 def _as_numbers(
     values: Mapping[str, pd.Series], column: Hashable, lead: str
 ) -> dict[str, np.ndarray]:
-    convert = {"datetime": times, "duration": seconds}.get(lead, floats)
+    convert = {"datetime": times, "timedelta": seconds}.get(lead, floats)
     made = {name: convert(each, f"column {column!r} of {name}") for name, each in values.items()}
     if any(map(is_single_precision, values.values())):
         for name, each in values.items():
@@ -156,7 +156,7 @@ def _as_numbers(
 
 
 def _kind(values: Mapping[str, pd.Series], lead: str) -> Kind:
-    if lead in ("number", "duration"):
+    if lead in ("number", "timedelta"):
         return "number"
     if lead == "datetime" or (lead == "text" and all(map(reads_as_dates, values.values()))):
         return "datetime"

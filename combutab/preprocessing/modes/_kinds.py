@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
 
+from combutab.preprocessing._kinds import ColumnKind, column_kind
 from combutab.preprocessing.modes._identifiers import Identifiers, find_identifiers, new_identifiers
 from combutab.preprocessing.modes._numbers import Format, fit_format
 from combutab.preprocessing.modes._tables import TableSchema, discrete_mask
@@ -74,6 +74,5 @@ def _is_constant(format: Format, column: pd.Series) -> bool:
 
 def _is_free(column: pd.Series) -> bool:
     """Whether a column is discrete without being listed: truth values, or missing ones only."""
-    if types.is_bool_dtype(column.dtype) or types.infer_dtype(column, skipna=True) == "boolean":
-        return True
-    return bool(column.isna().all())
+    is_bool = column_kind(column, of_categories=True) == ColumnKind.BOOL
+    return is_bool or bool(column.isna().all())
