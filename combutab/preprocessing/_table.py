@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 from combutab.preprocessing._blocks import ArrayBlock, Block, ColumnsBlock, SparseBlock
 from combutab.preprocessing._categories import Factors, factorize
 from combutab.preprocessing._columns import encoded_kind, narrow, raise_complex, to_float
+from combutab.preprocessing._frames import as_pandas, is_polars, polars_column
 from combutab.preprocessing._kinds import ColumnKind
 
 
@@ -70,32 +71,7 @@ class PolarsTable(Table):
         self.frame = frame
 
     def column(self, j: int) -> pd.Series:
-        import polars as pl
-
-        series = self.frame.to_series(j)
-        dtype = series.dtype
-        if dtype == pl.Null:
-            return pd.Series(np.full(self.n_rows, None), dtype=object)
-        if dtype.is_decimal():
-            series = series.cast(pl.Float64)
-        elif dtype == pl.Date:
-            series = series.cast(pl.Datetime("us"))
-        elif dtype == pl.Time:
-            series = series.cast(pl.Duration("ns"))
-        elif dtype in (pl.Categorical, pl.Enum):
-            series = series.cast(pl.String)
-        elif dtype == pl.Datetime and dtype.time_zone is not None:
-            utc = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-            return pd.Series(utc.to_numpy()).dt.tz_localize("UTC")
-        if series.dtype == pl.Boolean and series.null_count():
-            values = series.fill_null(False).to_numpy()
-            return pd.Series(pd.arrays.BooleanArray(values, series.is_null().to_numpy()))
-        if series.dtype.is_integer() and series.null_count():
-            values = series.fill_null(0).to_numpy()
-            return pd.Series(pd.arrays.IntegerArray(values.copy(), series.is_null().to_numpy()))
-        if series.dtype.is_numeric() or series.dtype.is_temporal() or series.dtype == pl.Boolean:
-            return pd.Series(series.to_numpy())
-        return pd.Series(_objects(series.to_list()), dtype=object)
+        return polars_column(self.frame.to_series(j))
 
 
 class ArrayTable(Table):
@@ -184,7 +160,7 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Table:
         _check_unique(X.columns)
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         table = _frame_table(X)
-    elif _is_polars(X):
+    elif _is_polars_frame(X):
         # Its header stands for it: which frames have names depends on scikit-learn's version.
         header = pd.DataFrame(columns=list(X.columns))
         validate_data(estimator, header, skip_check_array=True, reset=reset)
@@ -213,10 +189,8 @@ def _frame_table(frame: pd.DataFrame) -> Table:
 
 def _known_container(X: Any) -> Any:
     """Bring what is neither a DataFrame, an array nor a sparse matrix to one of those."""
-    if isinstance(X, pd.DataFrame | pd.Series) or scipy.sparse.issparse(X) or _is_polars(X):
+    if isinstance(X, pd.DataFrame | pd.Series) or scipy.sparse.issparse(X) or _is_polars_frame(X):
         return X
-    if type(X).__module__.startswith("polars") and hasattr(X, "collect"):
-        raise TypeError(f"X is a lazy polars frame ({type(X).__name__}); call .collect() on it")
     if isinstance(X, list | tuple):
         array = np.asarray(X)
         # numpy would turn the numbers of a row that holds text into text
@@ -229,13 +203,11 @@ def _known_container(X: Any) -> Any:
         raise ValueError(
             "X is a structured array, whose columns are fields; pass pandas.DataFrame(X) instead"
         )
-    if not isinstance(X, np.ndarray) and hasattr(X, "to_pandas"):
-        return X.to_pandas()
-    return X
+    return as_pandas(X)
 
 
-def _is_polars(X: Any) -> bool:
-    return type(X).__module__.startswith("polars") and hasattr(X, "height")
+def _is_polars_frame(X: Any) -> bool:
+    return is_polars(X) and hasattr(X, "height")
 
 
 def _check_unique(columns: pd.Index) -> None:
@@ -253,9 +225,3 @@ def _check_not_empty(table: Table, name: str) -> None:
                 f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by "
                 f"{name}."
             )
-
-
-def _objects(values: list[Any]) -> np.ndarray:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array

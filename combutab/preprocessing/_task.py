@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from combutab.preprocessing._frames import as_pandas
 from combutab.preprocessing._kinds import ColumnKind, column_kind
 
 _MAX_CLASSES = 20
@@ -57,10 +58,7 @@ def infer_task(y: Any) -> Task:
     >>> infer_task([21.5, 18.0, 30.2])
     'regression'
     """
-    if type(y).__module__.startswith("polars"):  # its to_pandas would need pyarrow
-        y = pd.DataFrame(y.to_dict(as_series=False)) if hasattr(y, "width") else y.to_list()
-    elif hasattr(y, "to_pandas"):
-        y = y.to_pandas()
+    y = as_pandas(y, "y")
     if isinstance(y, pd.DataFrame):
         columns = [y.iloc[:, j] for j in range(y.shape[1])]
     elif isinstance(y, pd.Series | pd.Index):

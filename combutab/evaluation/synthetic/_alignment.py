@@ -18,6 +18,7 @@ from combutab.evaluation.synthetic._alignment_values import (
     seconds,
     times,
 )
+from combutab.preprocessing import as_pandas
 
 Kind = Literal["number", "category", "datetime"]
 
@@ -186,12 +187,7 @@ class _Table:
 
 
 def _read(table: Any, name: str) -> _Table:
-    if type(table).__module__.startswith("polars"):
-        if hasattr(table, "collect"):
-            raise TypeError(f"{name} is a lazy polars frame; call .collect() on it")
-        table = _from_polars(table)
-    elif not isinstance(table, pd.DataFrame) and hasattr(table, "to_pandas"):
-        table = table.to_pandas()
+    table = as_pandas(table, name)
     if isinstance(table, pd.DataFrame):
         if not table.columns.is_unique:
             twice = list(dict.fromkeys(table.columns[table.columns.duplicated()].tolist()))
@@ -222,27 +218,6 @@ def _from_array(table: Any, name: str) -> pd.DataFrame:
         array = np.where(np.ma.getmaskarray(array), missing, array.data)
     frame = pd.DataFrame(array)
     return frame.infer_objects() if array.dtype == object else frame
-
-
-def _from_polars(table: Any) -> pd.DataFrame:
-    import polars as pl
-
-    columns: dict[str, Any] = {}
-    for series in table.get_columns():
-        dtype = series.dtype
-        if dtype == pl.Datetime and dtype.time_zone is not None:
-            series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        if dtype.is_decimal() or (dtype.is_integer() and series.null_count()):
-            series = series.cast(pl.Float64)
-        elif dtype in (pl.Categorical, pl.Enum):
-            series = series.cast(pl.String)
-        dtype = series.dtype
-        plain = dtype.is_numeric() or dtype in (pl.Date, pl.Datetime, pl.Duration)
-        if plain or (dtype == pl.Boolean and not series.null_count()):
-            columns[series.name] = series.to_numpy()
-        else:
-            columns[series.name] = pd.Series(series.to_list(), dtype=object)
-    return pd.DataFrame(columns)
 
 
 # ---- columns -----------------------------------------------------------------------------------

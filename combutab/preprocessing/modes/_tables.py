@@ -13,7 +13,7 @@ import pandas as pd
 import scipy.sparse
 
 from combutab.preprocessing._columns import raise_complex
-from combutab.preprocessing._table import PolarsTable
+from combutab.preprocessing._frames import as_pandas
 
 _IDENTIFIER = 40  # characters of those that are made, at most
 
@@ -117,13 +117,7 @@ def read_columns(X: Any) -> tuple[TableSchema, list[pd.Series]]:
     ValueError, TypeError
         If it is no table, is empty, or has duplicate names.
     """
-    if type(X).__module__.startswith("polars"):
-        if hasattr(X, "collect"):
-            raise TypeError("X is a lazy polars frame; call .collect() on it")
-        if hasattr(X, "height"):
-            table = PolarsTable(X)
-            schema = TableSchema(pd.Index(list(X.columns)), None)
-            return _not_empty(schema, [table.column(j) for j in range(table.n_columns)])
+    X = as_pandas(X)
     if isinstance(X, pd.DataFrame):
         twice = list(dict.fromkeys(X.columns[X.columns.duplicated()]))
         if twice:
