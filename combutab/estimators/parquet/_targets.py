@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.utils.multiclass import check_classification_targets
 
 from combutab.estimators.fitting import as_numbers, check_weights, weights_of_classes
-from combutab.preprocessing import RunningMoments
+from combutab.preprocessing import ColumnKind, RunningMoments
 
 if TYPE_CHECKING:
     from combutab.estimators._classifier import MLPClassifier
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class TargetLearner(Protocol):
     """Takes a target part by part; then the estimator can encode it."""
 
-    kinds: str
-    """Of numpy dtypes that a target may have, "C" for text and categories."""
+    kinds: tuple[ColumnKind, ...]
+    """The kinds of column that a target may be; text is a category."""
     single: bool
-    """Whether there can be one target only."""
+    """True where there can be one target only."""
 
     def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
         """Take complete targets, (n, n_targets), their weights, and which rows train."""
@@ -48,7 +48,8 @@ def _factor(y: pd.Series) -> tuple[np.ndarray, np.ndarray]:
 class LabelCounts:
     """The classes of a classifier's column, and how many training rows each has."""
 
-    kinds, single = "biufC", True
+    kinds: tuple[ColumnKind, ...] = (ColumnKind.BOOL, ColumnKind.NUMBER, ColumnKind.CATEGORY)
+    single = True
 
     def __init__(self, estimator: MLPClassifier) -> None:
         self._estimator = estimator
@@ -108,7 +109,8 @@ class LabelCounts:
 class TargetMoments:
     """Means and standard deviations of a regressor's targets."""
 
-    kinds, single = "biuf", False
+    kinds: tuple[ColumnKind, ...] = (ColumnKind.BOOL, ColumnKind.NUMBER)
+    single = False
 
     def __init__(self, estimator: MLPRegressor) -> None:
         self._estimator = estimator
