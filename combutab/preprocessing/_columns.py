@@ -1,4 +1,4 @@
-"""How a TableEncoder takes a column: its kind, and its values as floats."""
+"""The kind of a column to a TableEncoder, and its values as floats."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class TableLearner:
             )
 
     def scaler(self, min_frequency: float) -> NumericScaler:
-        """How to scale the numeric columns."""
+        """Give the scaler of the numeric columns."""
         stats, weight = self._moments.result(), None
         columns: list[np.ndarray] = [np.empty(0)] * len(self._numeric)
         if self._sample is not None:

@@ -88,7 +88,7 @@ class OddColumn:
 
 
 def odd_columns(table: pd.DataFrame) -> list[OddColumn]:
-    """What a person may not have meant: columns that were read as something else than they seem.
+    """Find columns that were read as something else than they seem.
 
     Found are numbers that are text because of a decimal comma, commas between thousands, a sign of
     money or percent, a few words or a mark for missing values among them; dates that are text;
@@ -175,7 +175,7 @@ def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColu
 
 
 def _stands_apart(code: int, others: np.ndarray) -> bool:
-    """Whether a number lies outside of the others: below zero alone, or farther than they reach."""
+    """Tell whether a number lies far from the others: below zero alone, or beyond their range."""
     if len(others) < 2:
         return False
     if code < -100 and others[0] >= 0:

@@ -40,7 +40,7 @@ _TRUTHS = ("constant", "unscaled", "missing")  # of the scaler's arrays
 
 @dataclass(frozen=True)
 class EncoderState:
-    """What `TableEncoder.from_state` needs."""
+    """The state of a fitted TableEncoder."""
 
     parameters: dict[str, Any]
     kinds: tuple[ColumnKind, ...]
@@ -75,7 +75,7 @@ def encoder_state(encoder: TableEncoder) -> tuple[dict[str, np.ndarray], dict[st
 
 
 def decoder_state(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> EncoderState:
-    """What `encoder_state` wrote, read back."""
+    """Read what `encoder_state` wrote."""
     if meta.get("format") != _FORMAT:
         raise ValueError(
             f"the encoder's state has format {meta.get('format')!r}, this version reads "

@@ -28,7 +28,7 @@ class Table(ABC):
         self.n_columns = n_columns
 
     def label(self, j: int) -> str:
-        """How an error names column j."""
+        """Name column j as errors do."""
         return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
 
     @abstractmethod
@@ -36,7 +36,7 @@ class Table(ABC):
         """Column j, not copied where its storage allows."""
 
     def kind(self, j: int, categorical: bool | None) -> ColumnKind:
-        """How column j is to be encoded; see `encoded_kind`."""
+        """Decide which kind column j is encoded as; see `encoded_kind`."""
         return encoded_kind(self.column(j), categorical, self.label(j))
 
     def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:

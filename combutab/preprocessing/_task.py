@@ -1,4 +1,4 @@
-"""Whether a target asks for classification or regression."""
+"""Tell from a target whether to classify or to regress."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _CALL = re.compile(r"[=@＝＠\t\r]|[-+－＋].*[(|!]")
 
 @dataclass
 class Forms:
-    """How a file writes what it says, by the names of its columns as text.
+    """The format of the values of a file, by the names of its columns as text.
 
     ``dates`` has the form of each column of dates that a text file writes otherwise than pandas,
     or a Parquet file without a time of day; ``truth`` the words for false and true. ``sep`` and
@@ -45,7 +45,7 @@ class Forms:
     guarded: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """What ``from_json`` takes."""
+        """Convert to what ``from_json`` takes."""
         return asdict(self)
 
     @classmethod
@@ -107,7 +107,7 @@ def read_file(path: Path, reading: Reading = _USUAL) -> tuple[pd.DataFrame, Form
 
 
 def _loses_form(column: pd.Series) -> bool:
-    """Whether pandas may have read a column so that its text cannot be told from it."""
+    """Tell whether pandas may have read a column so that its text is lost."""
     whole = types.is_float_dtype(column.dtype) and column.isna().any()
     return bool(not types.is_float_dtype(column.dtype) or whole)
 

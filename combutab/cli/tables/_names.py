@@ -11,7 +11,7 @@ from combutab.cli._console import UserError
 
 
 def find_columns(option: str, texts: Sequence[str], columns: Iterable[Any]) -> list[Any]:
-    """The columns that an option names: one, or several separated by commas, each time it is given.
+    """Find the columns that an option names: one, or several separated by commas, each time.
 
     A name may be a pattern, as of files: ``*`` for all, ``street_*`` for some.
 
@@ -38,7 +38,7 @@ def find_columns(option: str, texts: Sequence[str], columns: Iterable[Any]) -> l
 
 
 def instead(name: str, known: Iterable[object], n: int = 8) -> str:
-    """What the user may have meant by a name, or some of those that there are.
+    """Suggest the names that the user may have meant, or some of those that there are.
 
     >>> instead("Pariss", ["Paris", "Rome"])
     "did you mean 'Paris'?"

@@ -1,4 +1,4 @@
-"""How a table's file is to be read, and what its odd columns are taken for."""
+"""The format in which a table's file is read, and hints on its odd columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Reading:
-    """How a text file writes its table."""
+    """The format of a text file that holds a table."""
 
     sep: str | None = None
     decimal: str = "."
@@ -42,7 +42,7 @@ class Reading:
 
     @classmethod
     def of(cls, sep: str | None, decimal: str, encoding: str) -> Reading:
-        """From the words of the command line, where a tab is hard to write."""
+        """Take the options of the command line, where a tab is hard to write."""
         tabs: dict[str | None, str] = {"tab": "\t", "\\t": "\t"}
         return cls(tabs.get(sep, sep), decimal, encoding)
 

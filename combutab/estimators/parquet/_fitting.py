@@ -35,7 +35,7 @@ class StreamedMLP(BaseMLP):
 
     @abstractmethod
     def _target_learner(self) -> TargetLearner:
-        """What learns a target that comes in parts."""
+        """Build what learns a target that comes in parts."""
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_parquet(
@@ -228,7 +228,7 @@ def _features(
 def _check_targets(
     table: ParquetTable, targets: list[str], learner: TargetLearner, *, weighted: bool
 ) -> None:
-    """What is known of the target without reading it."""
+    """Check what is known of the target without reading it."""
     if learner.single and len(targets) > 1:
         raise ValueError(f"a classifier learns one target column, got target={targets}")
     for name in targets:

@@ -20,7 +20,7 @@ _IDENTIFIER = 40  # characters of those that are made, at most
 
 @dataclass(frozen=True, eq=False)
 class TableSchema:
-    """What is remembered of a table as a whole.
+    """The columns' names, and the dtype of an array.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class TableSchema:
         return self.names.tolist()
 
     def label(self, j: int) -> str:
-        """How an error names column j."""
+        """Name column j as errors do."""
         return f"column {self.keys[j]!r}"
 
     def position(self, name: Any) -> int:
@@ -85,8 +85,8 @@ class TableSchema:
             raise ValueError(
                 "the columns are not those of the fitted table: "
                 + "; ".join(
-                    f"{words} {these}"
-                    for words, these in (("missing are", absent), ("unknown are", added))
+                    f"{what} {these}"
+                    for what, these in (("missing are", absent), ("unknown are", added))
                     if these
                 )
             )
@@ -177,7 +177,7 @@ def discrete_mask(
 
 
 def unknown_names(unknown: Sequence[Any], known: Iterable[Any]) -> str:
-    """What an error says of names that the table lacks, with those that it may have meant.
+    """Write what an error says of names that the table lacks, with the nearest that it has.
 
     Examples
     --------
