@@ -1,6 +1,6 @@
 """Tables to train on: from files, formulas, the AI Feynman equations and OpenML."""
 
-from combutab.datasets._files import TableError, read_table, split_target
+from combutab.datasets._files import TableError, read_cells, read_table, split_target
 from combutab.datasets.formulas import (
     FORMULAS,
     list_feynman,
@@ -20,6 +20,7 @@ __all__ = [
     "load_openml",
     "make_formula",
     "parse_formula",
+    "read_cells",
     "read_table",
     "split_target",
 ]

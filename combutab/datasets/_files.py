@@ -7,9 +7,10 @@ import gzip
 import io
 import zlib
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -95,6 +96,54 @@ def read_table(
     if table.empty:
         raise TableError(f"{path} has a header and no rows")
     return table
+
+
+def read_cells(
+    path: str | PathLike[str],
+    columns: Sequence[int] | None = None,
+    *,
+    encoding: str = "utf-8",
+    sep: str | None = None,
+    only_empty: bool = False,
+) -> pd.DataFrame:
+    """Read cells of a text file that `read_table` takes, as they are written.
+
+    Parameters
+    ----------
+    path, encoding, sep
+        As `read_table` takes them.
+    columns : sequence of int, optional
+        Positions, by default all.
+    only_empty : bool, default=False
+        Whether empty cells alone are missing, where a mark such as ``NA`` may be a category.
+
+    Returns
+    -------
+    DataFrame of text, NaN where a cell is missing
+
+    Raises
+    ------
+    TableError
+        The file cannot be read, or it is no text file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "small.csv"
+    ...     _ = path.write_text("zip,city\\n00501,NA\\n")
+    ...     read_cells(path, only_empty=True)
+         zip city
+    0  00501   NA
+    """
+    path = Path(path)
+    extension = _extension(path)
+    if extension not in _SEPARATORS:
+        raise TableError(f"{path} is no text file: its cells have types")
+    separator = _separator(sep, _SEPARATORS[extension])
+    data = _read_bytes(path, unzip=extension.endswith(".gz"))
+    missing: dict[str, Any] = {"keep_default_na": False, "na_values": [""]} if only_empty else {}
+    return _parse(path, data, separator, encoding, dtype=str, usecols=columns, **missing)
 
 
 def split_target(table: pd.DataFrame, target: Hashable) -> tuple[pd.DataFrame, pd.Series]:
@@ -199,14 +248,13 @@ def _parse_text(
     if not text.strip():
         raise TableError(f"{path} is empty")
     _check_rows(path, text, separator)
+    return _parse(path, data, separator, encoding, decimal=decimal, low_memory=False)
+
+
+def _parse(path: Path, data: bytes, separator: str, encoding: str, **options: Any) -> pd.DataFrame:
     try:
         return pd.read_csv(
-            io.BytesIO(data),
-            sep=separator,
-            decimal=decimal,
-            index_col=False,
-            low_memory=False,
-            encoding=encoding,
+            io.BytesIO(data), sep=separator, index_col=False, encoding=encoding, **options
         )
     except ValueError as error:  # pandas' ParserError and EmptyDataError are ValueErrors
         raise TableError(f"cannot parse {path}: {' '.join(str(error).split())}") from error

@@ -1,6 +1,8 @@
 """From tables to the arrays of a network, and back."""
 
 from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
+from combutab.preprocessing._frames import as_pandas
+from combutab.preprocessing._kinds import ColumnKind, column_kind
 from combutab.preprocessing._moments import Moments, RunningMoments, binary_unit
 from combutab.preprocessing._odd_columns import OddColumn, odd_columns
 from combutab.preprocessing._parquet import ParquetTable, RowGroup
@@ -19,6 +21,7 @@ from combutab.preprocessing.modes import (
 
 __all__ = [
     "CategoryColumn",
+    "ColumnKind",
     "EncodedTable",
     "IdentifierColumn",
     "Identifiers",
@@ -34,7 +37,9 @@ __all__ = [
     "RunningMoments",
     "Span",
     "TableEncoder",
+    "as_pandas",
     "binary_unit",
+    "column_kind",
     "find_identifiers",
     "infer_task",
     "odd_columns",

@@ -21,7 +21,7 @@ class Block(Protocol):
     centred: bool
     """Whether scaling may subtract a centre (not for sparse input, whose zeros stay zeros)."""
     label: Callable[[int], str]
-    """How an error names column j."""
+    """Name column j as errors do."""
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Rows as a new float64 array of shape (stop - start, n_columns)."""

@@ -31,7 +31,7 @@ class Factors:
 
 @dataclass(frozen=True)
 class CategoryMap:
-    """What is remembered of one categorical column.
+    """The categories of one column, as an encoder keeps them.
 
     One-hot: key i is 1 in column i of the span, the rare ones, if the fit saw any, in the column
     after them, missing, if the fit saw it, in the last one. An unseen value counts as a rare one,
@@ -70,7 +70,7 @@ class CategoryMap:
 
 
 class CategoryCounts:
-    """How often each category of a column occurs, over the parts that were added."""
+    """Count the categories of a column over the parts that are added."""
 
     def __init__(self) -> None:
         self.seen: dict[Key, int] = {}
@@ -102,14 +102,14 @@ class CategoryCounts:
 
 
 def count_categories(factors: Factors) -> CategoryCounts:
-    """How often each category occurs in a column of which all rows are here."""
+    """Count the categories of a column of which all rows are here."""
     counts = CategoryCounts()
     counts.add(factors)
     return counts
 
 
 def fewest_rows(min_frequency: float, n_rows: int) -> int:
-    """How many rows a value must have to be kept: a number of them, or a share of them all.
+    """Find how many rows a value must have to be kept, from a number or a share of all rows.
 
     Examples
     --------

@@ -1,37 +1,21 @@
-"""What a column means (number, bool, datetime, timedelta, category) and its values as floats."""
+"""The kind of a column to a TableEncoder, and its values as floats."""
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import numbers
-from typing import Any, Literal
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
 from pandas.api import types
 
-Kind = Literal["number", "bool", "datetime", "timedelta", "category"]
+from combutab.preprocessing._kinds import ColumnKind, column_kind
 
-# What pandas.api.types.infer_dtype answers for object columns; the rest are categories.
-_OBJECT_KINDS: dict[str, Kind] = {
-    "integer": "number",
-    "floating": "number",
-    "mixed-integer-float": "number",
-    "decimal": "number",
-    "boolean": "bool",
-    "datetime": "datetime",
-    "datetime64": "datetime",
-    "date": "datetime",
-    "timedelta": "timedelta",
-    "timedelta64": "timedelta",
-}
 _MISSING_TEXTS = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>", "nat"})
 _BOOL_TEXTS = {"true": 1.0, "false": 0.0}
 
 
-def infer_kind(column: pd.Series, categorical: bool | None, label: str) -> Kind:
-    """Decide how a column is encoded.
+def encoded_kind(column: pd.Series, categorical: bool | None, label: str) -> ColumnKind:
+    """Decide which kind a column is encoded as: text, as all that is no number, as a category.
 
     Parameters
     ----------
@@ -44,63 +28,23 @@ def infer_kind(column: pd.Series, categorical: bool | None, label: str) -> Kind:
     Examples
     --------
     >>> import pandas as pd
-    >>> infer_kind(pd.Series([1, "a"], dtype=object), None, "column 0")
+    >>> str(encoded_kind(pd.Series(["1", "2"]), None, "column 0"))
     'category'
-    >>> infer_kind(pd.Series([1, 2.5], dtype=object), None, "column 0")
+    >>> str(encoded_kind(pd.Series(["1", "2"]), False, "column 0"))
     'number'
     """
     if categorical:
-        return "category"
-    dtype: Any = column.dtype
-    if isinstance(dtype, pd.SparseDtype):
-        dtype = dtype.subtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        if categorical is None:
-            return "category"
-        return infer_kind(pd.Series(dtype.categories), False, label)
-    if isinstance(dtype, pd.PeriodDtype):
-        return "datetime"
-    if isinstance(dtype, pd.IntervalDtype):
-        return _category_or_number(categorical)
-    if types.is_bool_dtype(dtype):
-        return "bool"
-    if types.is_numeric_dtype(dtype):
-        if dtype.kind == "c":
-            raise_complex(label)
-        return "number"
-    if dtype.kind == "M":
-        return "datetime"
-    if dtype.kind == "m":
-        return "timedelta"
-    if dtype.kind == "O":
-        return _infer_object_kind(column, categorical, label)
-    return _category_or_number(categorical)
-
-
-def _infer_object_kind(column: pd.Series, categorical: bool | None, label: str) -> Kind:
-    values = column.to_numpy(dtype=object)
-    inferred = types.infer_dtype(values, skipna=True)
-    if inferred == "complex":
+        return ColumnKind.CATEGORY
+    kind = column_kind(column, of_categories=categorical is False)
+    if kind == ColumnKind.COMPLEX:
         raise_complex(label)
-    if inferred in _OBJECT_KINDS:
-        return _OBJECT_KINDS[inferred]
-    if inferred.startswith("mixed"):
-        present = values[~pd.isna(values)]
-        if all(isinstance(value, numbers.Real | decimal.Decimal) for value in present):
-            return "number"
-        if all(isinstance(value, datetime.date) for value in present):
-            return "datetime"
-        if any(isinstance(value, complex) for value in present):
-            raise_complex(label)
-    return _category_or_number(categorical)
+    if kind in (ColumnKind.TEXT, ColumnKind.EMPTY, ColumnKind.CATEGORY):
+        # A column that the user says is not a category is parsed as numbers, or refused there.
+        return ColumnKind.CATEGORY if categorical is None else ColumnKind.NUMBER
+    return kind
 
 
-def _category_or_number(categorical: bool | None) -> Kind:
-    # A column that the user says is not a category is parsed as numbers, or refused there.
-    return "category" if categorical is None else "number"
-
-
-def raise_complex(label: str) -> None:
+def raise_complex(label: str) -> NoReturn:
     """Raise scikit-learn's error for complex data."""
     raise ValueError(
         f"Complex data not supported: {label} holds complex numbers; give their real and imaginary "
@@ -108,7 +52,7 @@ def raise_complex(label: str) -> None:
     )
 
 
-def to_float(column: pd.Series, kind: Kind, label: str) -> np.ndarray:
+def to_float(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
     """A column's values as real numbers, NaN where missing; not copied where they already are.
 
     Datetimes are seconds since 1970-01-01 UTC (a naive one is read as UTC), timedeltas are
@@ -157,15 +101,15 @@ def narrow(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _parse_numbers(column: pd.Series, kind: Kind, label: str) -> np.ndarray:
+def _parse_numbers(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
     values = column.to_numpy(dtype=object)
-    inferred = types.infer_dtype(values, skipna=True)
-    if column.dtype.kind in "Mm" or _OBJECT_KINDS.get(inferred) in ("datetime", "timedelta"):
+    held = column_kind(column)
+    if held in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
         raise ValueError(
             f"{label} holds numbers, got dates or times such as {_first(values)!r}; convert them "
             "to numbers, or fit on a table where the column has this dtype"
         )
-    if inferred == "complex":
+    if held == ColumnKind.COMPLEX:
         raise_complex(label)
     result = np.full(len(values), np.nan)
     present = ~pd.isna(values)
@@ -191,6 +135,7 @@ def _parse_numbers(column: pd.Series, kind: Kind, label: str) -> np.ndarray:
 
 
 def _datetime_seconds(column: pd.Series, label: str) -> np.ndarray:
+    column = column.infer_objects()
     dtype: Any = column.dtype
     if isinstance(dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()

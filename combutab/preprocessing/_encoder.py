@@ -23,7 +23,7 @@ from combutab.preprocessing._categories import (
     count_categories,
     fewest_rows,
 )
-from combutab.preprocessing._columns import Kind
+from combutab.preprocessing._kinds import ColumnKind
 from combutab.preprocessing._learner import TableLearner
 from combutab.preprocessing._numeric import NumericScaler, apply_numeric, fit_numeric
 from combutab.preprocessing._selection import categorical_mask
@@ -225,7 +225,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         (array([2.]), array([1.]))
         """
         reader, learner = self if owner is None else owner, None
-        kinds: tuple[Kind, ...] = ()
+        kinds: tuple[ColumnKind, ...] = ()
         for X, weight in batches:
             table = read_table(reader, X, reset=learner is None)
             if learner is None:
@@ -308,7 +308,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if hasattr(owner, "feature_names_in_"):
             self.feature_names_in_ = owner.feature_names_in_
 
-    def _kinds(self, table: Table) -> tuple[Kind, ...]:
+    def _kinds(self, table: Table) -> tuple[ColumnKind, ...]:
         mask = categorical_mask(self.categorical_features, table.names, table.n_columns)
         return tuple(
             table.kind(j, None if mask is None else bool(mask[j])) for j in range(table.n_columns)
@@ -347,7 +347,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return maps
 
     def _remember(
-        self, kinds: Sequence[Kind], scaler: NumericScaler, maps: tuple[CategoryMap, ...]
+        self, kinds: Sequence[ColumnKind], scaler: NumericScaler, maps: tuple[CategoryMap, ...]
     ) -> None:
         self.kinds_ = tuple(kinds)
         self.numeric_scaler_ = scaler

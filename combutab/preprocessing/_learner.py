@@ -8,7 +8,7 @@ import numpy as np
 
 from combutab.preprocessing._blocks import Block, ColumnsBlock, pieces
 from combutab.preprocessing._categories import CategoryCounts
-from combutab.preprocessing._columns import Kind
+from combutab.preprocessing._kinds import ColumnKind
 from combutab.preprocessing._moments import Moments, RunningMoments
 from combutab.preprocessing._numeric import Method, NumericScaler, make_scaler
 from combutab.preprocessing._table import Table
@@ -60,7 +60,7 @@ class TableLearner:
     ----------
     labels : sequence of str
         How errors name the columns.
-    kinds : sequence of Kind
+    kinds : sequence of ColumnKind
     method : Method
     n_sample : int
         Rows from which "quantile" and "robust" take their quantiles.
@@ -73,7 +73,7 @@ class TableLearner:
     def __init__(
         self,
         labels: Sequence[str],
-        kinds: Sequence[Kind],
+        kinds: Sequence[ColumnKind],
         method: Method,
         n_sample: int,
         max_distinct: int | None = None,
@@ -118,7 +118,7 @@ class TableLearner:
             )
 
     def scaler(self, min_frequency: float) -> NumericScaler:
-        """How to scale the numeric columns."""
+        """Give the scaler of the numeric columns."""
         stats, weight = self._moments.result(), None
         columns: list[np.ndarray] = [np.empty(0)] * len(self._numeric)
         if self._sample is not None:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
 
+from combutab.preprocessing._kinds import ColumnKind, column_kind
 from combutab.preprocessing.modes import find_identifiers
 
 _MOST = 0.9  # of the values are numbers, or dates
@@ -88,7 +88,7 @@ class OddColumn:
 
 
 def odd_columns(table: pd.DataFrame) -> list[OddColumn]:
-    """What a person may not have meant: columns that were read as something else than they seem.
+    """Find columns that were read as something else than they seem.
 
     Found are numbers that are text because of a decimal comma, commas between thousands, a sign of
     money or percent, a few words or a mark for missing values among them; dates that are text;
@@ -139,7 +139,7 @@ def _odd(name: Any, column: pd.Series) -> Iterator[OddColumn]:
     if present.empty:
         yield OddColumn(name, "empty", "nothing", "because no row has a value")
         return
-    if types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
+    if column_kind(column, by_dtype=True) == ColumnKind.NUMBER:
         yield from _odd_numbers(name, present, len(column))
     elif _is_text(column):
         yield from _odd_text(name, present)
@@ -149,20 +149,16 @@ def _odd(name: Any, column: pd.Series) -> Iterator[OddColumn]:
 
 
 def _is_text(column: pd.Series) -> bool:
-    if isinstance(column.dtype, pd.CategoricalDtype):  # somebody has said what it is
-        return False
-    inferred = types.infer_dtype(column, skipna=True)
-    if inferred in ("mixed", "mixed-integer"):  # as an Excel file may have it
+    kind = column_kind(column)
+    if kind == ColumnKind.CATEGORY and column.dtype == object:  # as an Excel file may have it
         return all(type(value) in (str, int, float) for value in column.dropna())
-    return inferred == "string"
+    return kind == ColumnKind.TEXT
 
 
 # ---- numbers -----------------------------------------------------------------------------------
 
 
 def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColumn]:
-    if types.is_complex_dtype(present.dtype):
-        return
     x = present.to_numpy(dtype=np.float64)
     unnamed = not str(name).strip() or re.fullmatch(r"Unnamed: \d+", str(name)) is not None
     if unnamed and len(x) == n_rows and x[0] in (0, 1) and (np.diff(x) == 1).all():
@@ -179,7 +175,7 @@ def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColu
 
 
 def _stands_apart(code: int, others: np.ndarray) -> bool:
-    """Whether a number lies outside of the others: below zero alone, or farther than they reach."""
+    """Tell whether a number lies far from the others: below zero alone, or beyond their range."""
     if len(others) < 2:
         return False
     if code < -100 and others[0] >= 0:

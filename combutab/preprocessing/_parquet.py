@@ -10,6 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from combutab.preprocessing._kinds import ColumnKind, column_kind
+
 _BUFFER = 1 << 16  # bytes of a column that are read at a time
 # What a column's reader holds: a page of (usually) 1 MB, compressed and not, and a dictionary.
 _PAGES = 7 << 19
@@ -111,22 +113,9 @@ class ParquetTable:
         """The column's Arrow type."""
         return self._schema.field(column).type
 
-    def dtype_kind(self, column: str) -> str:
-        """One letter for what a column holds: numpy's for numbers, truth values and times.
-
-        "C" stands for text and categories, "O" for what has no place in a table.
-        """
-        types, type_ = _arrow()[0].types, self.type_of(column)
-        tests = (
-            ("b", types.is_boolean),
-            ("i", types.is_integer),
-            ("f", types.is_floating),
-            ("f", types.is_decimal),
-            ("M", types.is_temporal),
-            ("O", types.is_nested),
-            ("O", types.is_null),
-        )
-        return next((kind for kind, test in tests if test(type_)), "C")
+    def kind(self, column: str) -> ColumnKind:
+        """Tell what kind of thing a column holds; text is a category."""
+        return column_kind(self.header([column])[column])
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """Refuse columns that are not there, or whose type no column of a table can have."""
@@ -144,46 +133,34 @@ class ParquetTable:
                     "value; leave it out, or write it as columns of those"
                 )
 
-    def n_missing(self, column: str) -> int:
-        """Missing values of a column that the files' own statistics know of."""
-        missing = 0
-        for file, metadata in self._metadata.items():
-            place = self._place(file, column)
+    def _parts(self, column: str) -> Iterator[Any]:
+        """The metadata of a column in each row group."""
+        for metadata in self._metadata.values():
+            paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+            place = paths.index(column)
             for index in range(metadata.num_row_groups):
-                statistics = metadata.row_group(index).column(place).statistics
-                if statistics is not None and statistics.has_null_count:
-                    missing += statistics.null_count
-        return missing
+                yield metadata.row_group(index).column(place)
 
-    def _place(self, file: Path, column: str) -> int:
-        metadata = self._metadata[file]
-        names = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-        return names[column]
+    def n_missing(self, column: str) -> int:
+        """Count the missing values of a column that the files' own statistics know of."""
+        statistics = (part.statistics for part in self._parts(column))
+        return sum(each.null_count for each in statistics if each and each.has_null_count)
 
     def reader_bytes(self, columns: Sequence[str]) -> int:
-        """About how much memory it takes to have one row group open, whatever is read of it."""
-        largest = 0
-        for file, metadata in self._metadata.items():
-            places = [self._place(file, column) for column in columns]
-            for index in range(metadata.num_row_groups):
-                group = metadata.row_group(index)
-                held = (group.column(i).total_uncompressed_size for i in places)
-                largest = max(largest, sum(min(7 * size // 4, _PAGES) + _BUFFER for size in held))
-        return largest
+        """Estimate the memory that it takes to have one row group open, whatever is read of it."""
+        return max(
+            sum(min(7 * part.total_uncompressed_size // 4, _PAGES) + _BUFFER for part in group)
+            for group in zip(*map(self._parts, columns), strict=True)
+        )
 
     def row_bytes(self, columns: Sequence[str]) -> int:
-        """About how much memory a row takes while it is made a DataFrame's."""
+        """Estimate the memory that a row takes while it becomes a DataFrame's."""
         size = 0.0
         for column in columns:
-            type_ = self.type_of(column)
             try:
-                size += 3 * type_.bit_width / 8
+                size += 3 * self.type_of(column).bit_width / 8
             except ValueError:  # text: what the files hold, and codes
-                whole = sum(
-                    metadata.row_group(i).column(self._place(file, column)).total_uncompressed_size
-                    for file, metadata in self._metadata.items()
-                    for i in range(metadata.num_row_groups)
-                )
+                whole = sum(part.total_uncompressed_size for part in self._parts(column))
                 size += 3 * (whole / self.n_rows) + 100
         return int(size) + 1
 
@@ -208,7 +185,8 @@ class ParquetTable:
         pa, _, pq = _arrow()
         for group in self.groups if groups is None else groups:
             first = group.first_row
-            # With a buffer, and not read ahead, a column of any length takes little memory.
+            # With a buffer, and not read ahead, a column of any length takes little memory; the
+            # fragments of a pyarrow.dataset decode a row group at once, whatever its size.
             metadata = self._metadata[group.path]
             with pq.ParquetFile(
                 group.path, metadata=metadata, buffer_size=_BUFFER, pre_buffer=False
@@ -262,7 +240,7 @@ def _frame(table: Any) -> pd.DataFrame:
 
 
 def _is_fixed(types: Any, type_: Any) -> bool:
-    """Whether values become numbers, dates or categories without an object each."""
+    """Tell whether values become numbers, dates or categories without an object each."""
     return (
         types.is_dictionary(type_)
         or types.is_boolean(type_)

@@ -1,4 +1,4 @@
-"""Which columns the user calls categorical."""
+"""The columns that the user calls categorical."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from combutab._fields import check_fields, choice, kind, nullable, optional, pair, several, whole
 from combutab.preprocessing._categories import CategoryMap, Key
-from combutab.preprocessing._columns import Kind
+from combutab.preprocessing._kinds import ColumnKind
 from combutab.preprocessing._numeric import Method, NumericScaler
 from combutab.preprocessing.modes import read_duration, read_moment, read_number
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from combutab.preprocessing._encoder import TableEncoder
 
 _FORMAT = 1
+_ENCODED = ("number", "bool", "datetime", "timedelta", "category")
 _STATE = {
     "format": choice(_FORMAT),
     "parameters": kind(dict),
     "scaling": choice(*get_args(Method)),
-    "kinds": several(choice(*get_args(Kind)), 1),
+    "kinds": several(choice(*_ENCODED), 1),
     "feature_names": nullable(several(kind(str))),
     "categories": several(kind(dict)),
 }
@@ -39,10 +40,10 @@ _TRUTHS = ("constant", "unscaled", "missing")  # of the scaler's arrays
 
 @dataclass(frozen=True)
 class EncoderState:
-    """What `TableEncoder.from_state` needs."""
+    """The state of a fitted TableEncoder."""
 
     parameters: dict[str, Any]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ColumnKind, ...]
     feature_names: list[str] | None
     scaler: NumericScaler
     category_maps: tuple[CategoryMap, ...]
@@ -57,7 +58,7 @@ def encoder_state(encoder: TableEncoder) -> tuple[dict[str, np.ndarray], dict[st
         "format": _FORMAT,
         "parameters": {k: _plain(v) for k, v in encoder.get_params(deep=False).items()},
         "scaling": scaler.method,
-        "kinds": list(encoder.kinds_),
+        "kinds": list(map(str, encoder.kinds_)),
         "feature_names": None if names is None else [str(name) for name in names],
         "categories": [
             {
@@ -74,7 +75,7 @@ def encoder_state(encoder: TableEncoder) -> tuple[dict[str, np.ndarray], dict[st
 
 
 def decoder_state(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> EncoderState:
-    """What `encoder_state` wrote, read back."""
+    """Read what `encoder_state` wrote."""
     if meta.get("format") != _FORMAT:
         raise ValueError(
             f"the encoder's state has format {meta.get('format')!r}, this version reads "
@@ -105,7 +106,7 @@ def decoder_state(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Encode
     _refuse_unlike(meta, scaler_arrays, maps, len(arrays))
     return EncoderState(
         parameters=dict(meta["parameters"]),
-        kinds=tuple(meta["kinds"]),
+        kinds=tuple(map(ColumnKind, meta["kinds"])),
         feature_names=meta["feature_names"],
         scaler=NumericScaler(method=meta["scaling"], **scaler_arrays),
         category_maps=maps,

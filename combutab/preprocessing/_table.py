@@ -14,7 +14,9 @@ from sklearn.utils.validation import validate_data
 
 from combutab.preprocessing._blocks import ArrayBlock, Block, ColumnsBlock, SparseBlock
 from combutab.preprocessing._categories import Factors, factorize
-from combutab.preprocessing._columns import Kind, infer_kind, narrow, raise_complex, to_float
+from combutab.preprocessing._columns import encoded_kind, narrow, raise_complex, to_float
+from combutab.preprocessing._frames import as_pandas, is_polars, polars_column
+from combutab.preprocessing._kinds import ColumnKind
 
 
 class Table(ABC):
@@ -26,18 +28,18 @@ class Table(ABC):
         self.n_columns = n_columns
 
     def label(self, j: int) -> str:
-        """How an error names column j."""
+        """Name column j as errors do."""
         return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
 
     @abstractmethod
     def column(self, j: int) -> pd.Series:
         """Column j, not copied where its storage allows."""
 
-    def kind(self, j: int, categorical: bool | None) -> Kind:
-        """How column j is to be encoded; see `infer_kind`."""
-        return infer_kind(self.column(j), categorical, self.label(j))
+    def kind(self, j: int, categorical: bool | None) -> ColumnKind:
+        """Decide which kind column j is encoded as; see `encoded_kind`."""
+        return encoded_kind(self.column(j), categorical, self.label(j))
 
-    def block(self, columns: Sequence[int], kinds: Sequence[Kind]) -> Block:
+    def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
         """The named columns as numbers."""
         arrays = [to_float(self.column(j), kinds[j], self.label(j)) for j in columns]
         return ColumnsBlock(arrays, self.n_rows, self._labels(columns))
@@ -69,32 +71,7 @@ class PolarsTable(Table):
         self.frame = frame
 
     def column(self, j: int) -> pd.Series:
-        import polars as pl
-
-        series = self.frame.to_series(j)
-        dtype = series.dtype
-        if dtype == pl.Null:
-            return pd.Series(np.full(self.n_rows, None), dtype=object)
-        if dtype.is_decimal():
-            series = series.cast(pl.Float64)
-        elif dtype == pl.Date:
-            series = series.cast(pl.Datetime("us"))
-        elif dtype == pl.Time:
-            series = series.cast(pl.Duration("ns"))
-        elif dtype in (pl.Categorical, pl.Enum):
-            series = series.cast(pl.String)
-        elif dtype == pl.Datetime and dtype.time_zone is not None:
-            utc = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-            return pd.Series(utc.to_numpy()).dt.tz_localize("UTC")
-        if series.dtype == pl.Boolean and series.null_count():
-            values = series.fill_null(False).to_numpy()
-            return pd.Series(pd.arrays.BooleanArray(values, series.is_null().to_numpy()))
-        if series.dtype.is_integer() and series.null_count():
-            values = series.fill_null(0).to_numpy()
-            return pd.Series(pd.arrays.IntegerArray(values.copy(), series.is_null().to_numpy()))
-        if series.dtype.is_numeric() or series.dtype.is_temporal() or series.dtype == pl.Boolean:
-            return pd.Series(series.to_numpy())
-        return pd.Series(_objects(series.to_list()), dtype=object)
+        return polars_column(self.frame.to_series(j))
 
 
 class ArrayTable(Table):
@@ -116,12 +93,12 @@ class ArrayTable(Table):
             return pd.Series(values.astype(object), dtype=object)
         return pd.Series(values, copy=False)
 
-    def kind(self, j: int, categorical: bool | None) -> Kind:
+    def kind(self, j: int, categorical: bool | None) -> ColumnKind:
         if self.numeric and not categorical:
-            return "bool" if self.array.dtype.kind == "b" else "number"
+            return ColumnKind.BOOL if self.array.dtype.kind == "b" else ColumnKind.NUMBER
         return super().kind(j, categorical)
 
-    def block(self, columns: Sequence[int], kinds: Sequence[Kind]) -> Block:
+    def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
         if not self.numeric or any(kinds[j] not in ("number", "bool") for j in columns):
             return super().block(columns, kinds)
         whole = len(columns) == self.n_columns
@@ -147,12 +124,12 @@ class SparseTable(Table):
     def column(self, j: int) -> pd.Series:
         return pd.Series(self.matrix[:, [j]].toarray().ravel())
 
-    def kind(self, j: int, categorical: bool | None) -> Kind:
+    def kind(self, j: int, categorical: bool | None) -> ColumnKind:
         if categorical:
-            return "category"
-        return "bool" if self.matrix.dtype.kind == "b" else "number"
+            return ColumnKind.CATEGORY
+        return ColumnKind.BOOL if self.matrix.dtype.kind == "b" else ColumnKind.NUMBER
 
-    def block(self, columns: Sequence[int], kinds: Sequence[Kind]) -> Block:
+    def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
         if any(kinds[j] not in ("number", "bool") for j in columns):
             return super().block(columns, kinds)
         whole = len(columns) == self.n_columns
@@ -183,7 +160,7 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Table:
         _check_unique(X.columns)
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         table = _frame_table(X)
-    elif _is_polars(X):
+    elif _is_polars_frame(X):
         # Its header stands for it: which frames have names depends on scikit-learn's version.
         header = pd.DataFrame(columns=list(X.columns))
         validate_data(estimator, header, skip_check_array=True, reset=reset)
@@ -212,10 +189,8 @@ def _frame_table(frame: pd.DataFrame) -> Table:
 
 def _known_container(X: Any) -> Any:
     """Bring what is neither a DataFrame, an array nor a sparse matrix to one of those."""
-    if isinstance(X, pd.DataFrame | pd.Series) or scipy.sparse.issparse(X) or _is_polars(X):
+    if isinstance(X, pd.DataFrame | pd.Series) or scipy.sparse.issparse(X) or _is_polars_frame(X):
         return X
-    if type(X).__module__.startswith("polars") and hasattr(X, "collect"):
-        raise TypeError(f"X is a lazy polars frame ({type(X).__name__}); call .collect() on it")
     if isinstance(X, list | tuple):
         array = np.asarray(X)
         # numpy would turn the numbers of a row that holds text into text
@@ -228,13 +203,11 @@ def _known_container(X: Any) -> Any:
         raise ValueError(
             "X is a structured array, whose columns are fields; pass pandas.DataFrame(X) instead"
         )
-    if not isinstance(X, np.ndarray) and hasattr(X, "to_pandas"):
-        return X.to_pandas()
-    return X
+    return as_pandas(X)
 
 
-def _is_polars(X: Any) -> bool:
-    return type(X).__module__.startswith("polars") and hasattr(X, "height")
+def _is_polars_frame(X: Any) -> bool:
+    return is_polars(X) and hasattr(X, "height")
 
 
 def _check_unique(columns: pd.Index) -> None:
@@ -252,9 +225,3 @@ def _check_not_empty(table: Table, name: str) -> None:
                 f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by "
                 f"{name}."
             )
-
-
-def _objects(values: list[Any]) -> np.ndarray:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array

@@ -1,4 +1,4 @@
-"""Whether a target asks for classification or regression."""
+"""Tell from a target whether to classify or to regress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
+
+from combutab.preprocessing._frames import as_pandas
+from combutab.preprocessing._kinds import ColumnKind, column_kind
 
 _MAX_CLASSES = 20
 _MAX_SHARE = 0.05
@@ -56,10 +58,7 @@ def infer_task(y: Any) -> Task:
     >>> infer_task([21.5, 18.0, 30.2])
     'regression'
     """
-    if type(y).__module__.startswith("polars"):  # its to_pandas would need pyarrow
-        y = pd.DataFrame(y.to_dict(as_series=False)) if hasattr(y, "width") else y.to_list()
-    elif hasattr(y, "to_pandas"):
-        y = y.to_pandas()
+    y = as_pandas(y, "y")
     if isinstance(y, pd.DataFrame):
         columns = [y.iloc[:, j] for j in range(y.shape[1])]
     elif isinstance(y, pd.Series | pd.Index):
@@ -79,17 +78,14 @@ def _column_task(column: pd.Series) -> Task:
     column = column.dropna()
     if len(column) == 0:
         raise ValueError("y has no values to infer a task from; give the task")
-    dtype: Any = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype) or types.is_bool_dtype(dtype):
+    kind = column_kind(column)
+    if kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
+        raise ValueError(
+            f"y holds dates or times ({column.dtype}); convert it to numbers, for example days, "
+            "first"
+        )
+    if kind != ColumnKind.NUMBER:
         return "classification"
-    if not types.is_numeric_dtype(dtype):
-        inferred = types.infer_dtype(column.to_numpy(dtype=object))
-        if inferred.startswith(("date", "timedelta")):
-            raise ValueError(
-                f"y holds dates or times ({dtype}); convert it to numbers, for example days, first"
-            )
-        if inferred not in ("integer", "floating", "mixed-integer-float", "decimal"):
-            return "classification"
     values, counts = np.unique(column.to_numpy(dtype=np.float64), return_counts=True)
     if not np.isfinite(values).all() or (values != np.round(values)).any():
         return "regression"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from combutab.datasets import TableError, read_table, split_target
+from combutab.datasets import TableError, read_cells, read_table, split_target
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -232,3 +232,16 @@ def test_a_bad_target_gets_one_clear_line(table, target, says):
     with pytest.raises(TableError, match=says) as caught:
         split_target(table, target)
     assert "\n" not in str(caught.value)
+
+
+def test_cells_are_read_as_they_are_written(tmp_path):
+    data = "\ufeffzip\tn\tday\n00501\t1.50\tNA\n\t 2\t5.1.2024\n"
+    path = write(tmp_path, "t.tsv.gz", gzip.compress(data.encode()))
+    cells = read_cells(path)
+    assert list(cells) == ["zip", "n", "day"]
+    assert cells["zip"][0] == "00501"
+    assert cells["n"].tolist() == ["1.50", " 2"]
+    assert cells.isna().to_numpy().tolist() == [[False, False, True], [True, False, False]]
+    assert read_cells(path, [2], only_empty=True)["day"].tolist() == ["NA", "5.1.2024"]
+    with pytest.raises(TableError, match="no text file"):
+        read_cells(write(tmp_path, "t.xlsx", "x"))

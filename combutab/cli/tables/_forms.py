@@ -13,7 +13,8 @@ import pandas as pd
 from pandas.api import types
 
 from combutab.cli._console import UserError
-from combutab.cli.tables._reading import Reading
+from combutab.cli.tables._reading import ZERO_FIRST, Reading
+from combutab.preprocessing import ColumnKind, column_kind
 
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 _DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
@@ -29,7 +30,7 @@ _CALL = re.compile(r"[=@＝＠\t\r]|[-+－＋].*[(|!]")
 
 @dataclass
 class Forms:
-    """How a file writes what it says, by the names of its columns as text.
+    """The format of the values of a file, by the names of its columns as text.
 
     ``dates`` has the form of each column of dates that a text file writes otherwise than pandas,
     or a Parquet file without a time of day; ``truth`` the words for false and true. ``sep`` and
@@ -44,7 +45,7 @@ class Forms:
     guarded: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """What ``from_json`` takes."""
+        """Convert to what ``from_json`` takes."""
         return asdict(self)
 
     @classmethod
@@ -96,42 +97,42 @@ def read_file(path: Path, reading: Reading = _USUAL) -> tuple[pd.DataFrame, Form
     plain = [j for j in range(table.shape[1]) if _loses_form(table.iloc[:, j])]
     if not plain:
         return table, forms
-    text = reading.words(path, plain)
+    text = reading.cells(path, plain)
     columns = {j: table.iloc[:, j] for j in range(table.shape[1])}
-    for j, (name, words) in zip(plain, text.items(), strict=True):
-        columns[j] = _in_form(columns[j], words, str(name), forms)
+    for j, (name, cells) in zip(plain, text.items(), strict=True):
+        columns[j] = _in_form(columns[j], cells, str(name), forms)
     recognised = pd.DataFrame(columns)
     recognised.columns = table.columns
     return recognised, forms
 
 
 def _loses_form(column: pd.Series) -> bool:
-    """Whether pandas may have read a column so that its text cannot be told from it."""
+    """Tell whether pandas may have read a column so that its text is lost."""
     whole = types.is_float_dtype(column.dtype) and column.isna().any()
     return bool(not types.is_float_dtype(column.dtype) or whole)
 
 
-def _in_form(column: pd.Series, words: pd.Series, name: str, forms: Forms) -> pd.Series:
-    """A column as its words say, in the table's dtype or a better one; notes its form."""
-    present = words.dropna().drop_duplicates().str.strip()
+def _in_form(column: pd.Series, cells: pd.Series, name: str, forms: Forms) -> pd.Series:
+    """Read a column as its cells say, in the table's dtype or a better one; notes its form."""
+    present = cells.dropna().drop_duplicates().str.strip()
     if present.empty:
         return column
-    if types.infer_dtype(column, skipna=True) == "boolean":
-        truth = {word.casefold(): word for word in present}
+    if column_kind(column) == ColumnKind.BOOL:
+        truth = {cell.casefold(): cell for cell in present}
         forms.truth[name] = [truth.get("false", "False"), truth.get("true", "True")]
         return column
     if types.is_numeric_dtype(column.dtype):
-        if present.str.contains(r"^[+-]?0\d", regex=True).any():
-            return words
+        if present.str.contains(ZERO_FIRST, regex=True).any():
+            return cells
         if types.is_float_dtype(column.dtype) and present.str.fullmatch(r"[+-]?\d+").all():
             try:
-                return words.astype("Int64")
+                return cells.astype("Int64")
             except (TypeError, ValueError, OverflowError):  # beyond 64 bits
                 return column
         return column
     for form in _forms_of_dates(present):
         forms.dates[name] = form
-        return pd.to_datetime(words.str.strip(), format=form)
+        return pd.to_datetime(cells.str.strip(), format=form)
     return column
 
 

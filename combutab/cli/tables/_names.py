@@ -11,7 +11,7 @@ from combutab.cli._console import UserError
 
 
 def find_columns(option: str, texts: Sequence[str], columns: Iterable[Any]) -> list[Any]:
-    """The columns that an option names: one, or several separated by commas, each time it is given.
+    """Find the columns that an option names: one, or several separated by commas, each time.
 
     A name may be a pattern, as of files: ``*`` for all, ``street_*`` for some.
 

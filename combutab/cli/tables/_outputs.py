@@ -1,4 +1,4 @@
-"""Whether results can be written, asked before they are computed."""
+"""Checks that results can be written, before they are computed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check_file(path: Path, **others: Path) -> None:
 
 
 def check_file_with_folder(path: Path, **others: Path) -> None:
-    """As `check_file`, of a file whose folder may have to be made."""
+    """Find out the same as `check_file` of a file whose folder may have to be made."""
     _check_place(path, others)
     check_folder(path.parent)
 
@@ -83,5 +83,5 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def cannot_write(place: Path, error: OSError) -> UserError:
-    """What to raise where the system refused to write."""
+    """Build the error to raise where the system refused to write."""
     return UserError(f"cannot write to {place}: {error.strerror or error}")

@@ -1,4 +1,4 @@
-"""How a table's file is to be read, and what its odd columns are taken for."""
+"""The format in which a table's file is read, and hints on its odd columns."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pandas as pd
 from pandas.api import types
 
 from combutab.cli._console import note
-from combutab.datasets import TableError, read_table
+from combutab.datasets import TableError, read_cells, read_table
 from combutab.preprocessing import OddColumn, odd_columns
 
+ZERO_FIRST = r"^\s*[+-]?0\d"  # of a number, which loses the zero
 _SHOWN = 5  # columns that a line names
 _REMEDIES = {
     "header": "add a line with the names of the columns",
@@ -33,7 +34,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Reading:
-    """How a text file writes its table."""
+    """The format of a text file that holds a table."""
 
     sep: str | None = None
     decimal: str = "."
@@ -41,7 +42,7 @@ class Reading:
 
     @classmethod
     def of(cls, sep: str | None, decimal: str, encoding: str) -> Reading:
-        """From the words of the command line, where a tab is hard to write."""
+        """Take the options of the command line, where a tab is hard to write."""
         tabs: dict[str | None, str] = {"tab": "\t", "\\t": "\t"}
         return cls(tabs.get(sep, sep), decimal, encoding)
 
@@ -57,17 +58,9 @@ class Reading:
         except ImportError as error:  # the message says how to install what is missing
             raise TableError(str(error)) from error
 
-    def words(self, path: Path, columns: list[int]) -> pd.DataFrame:
-        """Some columns of a text file as text."""
-        sep = "\t" if ".tsv" in path.name.lower() else ","
-        return pd.read_csv(
-            path,
-            sep=self.sep or sep,
-            encoding=self.encoding,
-            dtype=str,
-            usecols=columns,
-            index_col=False,
-        )
+    def cells(self, path: Path, columns: list[int]) -> pd.DataFrame:
+        """Some columns of a text file as they are written."""
+        return read_cells(path, columns, sep=self.sep, encoding=self.encoding)
 
 
 def tell_of_odd_columns(
@@ -116,8 +109,8 @@ def lost_zeros(table: pd.DataFrame, path: Path, reading: Reading) -> dict[Any, s
     if not whole or not path.name.lower().endswith((".csv", ".tsv", ".csv.gz", ".tsv.gz")):
         return {}
     found = {}
-    for name, words in reading.words(path, whole).items():
-        zeros = words[words.str.contains(r"^\s*[+-]?0\d", regex=True, na=False)]
+    for name, cells in reading.cells(path, whole).items():
+        zeros = cells[cells.str.contains(ZERO_FIRST, regex=True, na=False)]
         if len(zeros):
             found[name] = str(zeros.iloc[0])
     return found

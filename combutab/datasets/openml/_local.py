@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from combutab.datasets._files import read_table
+from combutab.datasets._files import read_cells, read_table
 from combutab.datasets.formulas import DATA_HOME_VARIABLE
 
 
@@ -42,14 +42,7 @@ def read_local(path: Path) -> tuple[pd.DataFrame, list[str]]:
     refuses a broken file.
     """
     parsed = read_table(path)
-    raw = pd.read_csv(
-        path,
-        dtype=str,
-        keep_default_na=False,
-        na_values=[""],
-        index_col=False,
-        encoding="utf-8-sig",
-    )
+    raw = read_cells(path, only_empty=True)
     nominal = []
     for name, column in parsed.items():
         is_number = pd.api.types.is_numeric_dtype(column) and column.dtype != bool

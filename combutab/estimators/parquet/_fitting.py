@@ -22,7 +22,7 @@ from combutab.estimators.fitting import Prepared, train_streamed
 from combutab.estimators.parquet._memory import RowCosts, parse_bytes, plan_memory, rows_read
 from combutab.estimators.parquet._rows import ParquetRows, Source
 from combutab.estimators.parquet._targets import TargetLearner
-from combutab.preprocessing import ParquetTable
+from combutab.preprocessing import ColumnKind, ParquetTable
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -36,7 +36,7 @@ class StreamedMLP(BaseMLP):
 
     @abstractmethod
     def _target_learner(self) -> TargetLearner:
-        """What learns a target that comes in parts."""
+        """Build what learns a target that comes in parts."""
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_parquet(
@@ -219,7 +219,7 @@ def _features(
     if not targets or not features:
         what = "target" if not targets else "column beside the target: nothing to learn from"
         raise ValueError(f"there is no {what}; the table's columns are {table.columns}")
-    if weight is not None and table.dtype_kind(weight) not in "biuf":
+    if weight is not None and table.kind(weight) not in (ColumnKind.BOOL, ColumnKind.NUMBER):
         raise ValueError(
             f"sample_weight={weight!r} is a column of type {table.type_of(weight)}, not of numbers"
         )
@@ -229,11 +229,11 @@ def _features(
 def _check_targets(
     table: ParquetTable, targets: list[str], learner: TargetLearner, *, weighted: bool
 ) -> None:
-    """What is known of the target without reading it."""
+    """Check what is known of the target without reading it."""
     if learner.single and len(targets) > 1:
         raise ValueError(f"a classifier learns one target column, got target={targets}")
     for name in targets:
-        if table.dtype_kind(name) not in learner.kinds:
+        if table.kind(name) not in learner.kinds:
             raise ValueError(
                 f"the target {name!r} is of type {table.type_of(name)}, which this estimator "
                 "cannot learn; MLPRegressor takes numbers, MLPClassifier labels"

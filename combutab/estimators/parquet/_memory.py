@@ -1,4 +1,4 @@
-"""How a memory limit is shared out among what a streamed fit holds."""
+"""The shares of a memory limit that the parts of a streamed fit get."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class RowCosts:
     """Bytes that rows take."""
 
     open_group: int
-    """Of a row group that is being read, whatever is read of it."""
+    """Bytes of an open row group, whatever is read of it."""
     read: int
-    """Of a row while it is read."""
+    """Bytes of a row while it is read."""
     encoded: int = 0
-    """Of a row as the network takes it."""
+    """Bytes of a row as the network takes it."""
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What a limit allows; all counts are of rows but the lanes."""
+    """The plan that a limit allows; all counts are of rows but the lanes."""
 
     read: int
     """Rows read at a time."""
@@ -67,7 +67,7 @@ class MemoryPlan:
 
 
 def rows_read(limit: int, costs: RowCosts) -> int:
-    """How many rows to read at a time from one row group at a time.
+    """Find how many rows to read at a time from one row group at a time.
 
     Raises
     ------

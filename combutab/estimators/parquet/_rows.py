@@ -178,7 +178,7 @@ class ParquetRows:
 
 
 def _empty(part: Rows, n_rows: int) -> Rows:
-    """Room for rows like those of a part."""
+    """Allocate rows like those of a part."""
     return part.each(lambda tensor: tensor.new_empty(n_rows, *tensor.shape[1:]))
 
 

@@ -1,4 +1,4 @@
-"""What a target that comes in parts teaches: classes and their counts, or means and deviations."""
+"""Targets that come in parts: classes and their counts, or means and deviations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.utils.multiclass import check_classification_targets
 
 from combutab.estimators.fitting import as_numbers, check_weights, weights_of_classes
-from combutab.preprocessing import RunningMoments
+from combutab.preprocessing import ColumnKind, RunningMoments
 
 if TYPE_CHECKING:
     from combutab.estimators._classifier import MLPClassifier
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class TargetLearner(Protocol):
     """Takes a target part by part; then the estimator can encode it."""
 
-    kinds: str
-    """Of numpy dtypes that a target may have, "C" for text and categories."""
+    kinds: tuple[ColumnKind, ...]
+    """The kinds of column that a target may be; text is a category."""
     single: bool
-    """Whether there can be one target only."""
+    """True where there can be one target only."""
 
     def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
         """Take complete targets, (n, n_targets), their weights, and which rows train."""
@@ -38,17 +38,18 @@ class TargetLearner(Protocol):
 
 
 def _factor(y: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct labels, not all of which need occur, and each row's place among them."""
+    """Distinct labels, not all of which need occur, and each row's code, its place among them."""
     if isinstance(y.dtype, pd.CategoricalDtype):
         return np.asarray(y.cat.categories), y.cat.codes.to_numpy(np.int64)
-    labels, places = np.unique(y.to_numpy(), return_inverse=True)
-    return labels, places
+    labels, codes = np.unique(y.to_numpy(), return_inverse=True)
+    return labels, codes
 
 
 class LabelCounts:
     """The classes of a classifier's column, and how many training rows each has."""
 
-    kinds, single = "biufC", True
+    kinds: tuple[ColumnKind, ...] = (ColumnKind.BOOL, ColumnKind.NUMBER, ColumnKind.CATEGORY)
+    single = True
 
     def __init__(self, estimator: MLPClassifier) -> None:
         self._estimator = estimator
@@ -57,10 +58,10 @@ class LabelCounts:
 
     def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
         """Take complete targets, (n, 1), and which rows train."""
-        labels, places = _factor(y.iloc[:, 0])
+        labels, codes = _factor(y.iloc[:, 0])
         check_classification_targets(labels)
-        occurs = np.bincount(places, minlength=len(labels)) > 0
-        counts = np.bincount(places[trains], minlength=len(labels))
+        occurs = np.bincount(codes, minlength=len(labels)) > 0
+        counts = np.bincount(codes[trains], minlength=len(labels))
         for label, count in zip(labels[occurs].tolist(), counts[occurs].tolist(), strict=True):
             self._counts[label] = self._counts.get(label, 0) + count
 
@@ -85,13 +86,13 @@ class LabelCounts:
 
     def encode(self, y: pd.DataFrame) -> np.ndarray:
         """Labels -> (n,) class numbers, or (n, 1) floats for two classes."""
-        labels, places = _factor(y.iloc[:, 0])
+        labels, codes = _factor(y.iloc[:, 0])
         classes = self._estimator.classes_
         known = np.isin(labels, classes)
         numbers = np.searchsorted(classes, labels[known])
         table = np.zeros(len(labels), dtype=np.int64)  # labels of no row stay 0
         table[known] = numbers
-        target = table[places]
+        target = table[codes]
         return target if len(classes) > 2 else target.astype(np.float64)[:, None]
 
     def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
@@ -108,7 +109,8 @@ class LabelCounts:
 class TargetMoments:
     """Means and standard deviations of a regressor's targets."""
 
-    kinds, single = "biuf", False
+    kinds: tuple[ColumnKind, ...] = (ColumnKind.BOOL, ColumnKind.NUMBER)
+    single = False
 
     def __init__(self, estimator: MLPRegressor) -> None:
         self._estimator = estimator

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
+
+from combutab.preprocessing import ColumnKind, column_kind
 
 Kind = Literal["number", "category", "time"]
 
@@ -73,12 +74,10 @@ def read_columns(reference: pd.DataFrame, categorical: Iterable[Hashable]) -> di
 
 
 def _kind(column: pd.Series) -> Kind:
-    dtype: Any = column.dtype
-    if getattr(dtype, "kind", "O") in "Mm" or isinstance(dtype, pd.PeriodDtype):
+    kind = column_kind(column, by_dtype=True)  # the values are put back in the dtype that was
+    if kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
         return "time"
-    if types.is_bool_dtype(dtype) or not types.is_numeric_dtype(dtype):
-        return "category"
-    return "number"
+    return "number" if kind == ColumnKind.NUMBER else "category"
 
 
 def numbers_of(column: pd.Series) -> np.ndarray:

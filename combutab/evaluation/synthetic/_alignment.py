@@ -12,12 +12,13 @@ import pandas as pd
 from combutab.evaluation.synthetic._alignment_values import (
     categories_of,
     floats,
+    held_kind,
     is_single_precision,
-    nature,
     reads_as_dates,
     seconds,
     times,
 )
+from combutab.preprocessing import as_pandas
 
 Kind = Literal["number", "category", "datetime"]
 
@@ -138,15 +139,15 @@ def align_tables(
 
 def _lead(values: Mapping[str, pd.Series], reference: str) -> str:
     """What the column is in the reference, or in the first table where it has a value."""
-    first = nature(values[reference])
-    others = (nature(column) for column in values.values())
+    first = held_kind(values[reference])
+    others = (held_kind(column) for column in values.values())
     return first if first != "empty" else next((each for each in others if each != "empty"), first)
 
 
 def _as_numbers(
     values: Mapping[str, pd.Series], column: Hashable, lead: str
 ) -> dict[str, np.ndarray]:
-    convert = {"datetime": times, "duration": seconds}.get(lead, floats)
+    convert = {"datetime": times, "timedelta": seconds}.get(lead, floats)
     made = {name: convert(each, f"column {column!r} of {name}") for name, each in values.items()}
     if any(map(is_single_precision, values.values())):
         for name, each in values.items():
@@ -156,7 +157,7 @@ def _as_numbers(
 
 
 def _kind(values: Mapping[str, pd.Series], lead: str) -> Kind:
-    if lead in ("number", "duration"):
+    if lead in ("number", "timedelta"):
         return "number"
     if lead == "datetime" or (lead == "text" and all(map(reads_as_dates, values.values()))):
         return "datetime"
@@ -186,12 +187,7 @@ class _Table:
 
 
 def _read(table: Any, name: str) -> _Table:
-    if type(table).__module__.startswith("polars"):
-        if hasattr(table, "collect"):
-            raise TypeError(f"{name} is a lazy polars frame; call .collect() on it")
-        table = _from_polars(table)
-    elif not isinstance(table, pd.DataFrame) and hasattr(table, "to_pandas"):
-        table = table.to_pandas()
+    table = as_pandas(table, name)
     if isinstance(table, pd.DataFrame):
         if not table.columns.is_unique:
             twice = list(dict.fromkeys(table.columns[table.columns.duplicated()].tolist()))
@@ -222,27 +218,6 @@ def _from_array(table: Any, name: str) -> pd.DataFrame:
         array = np.where(np.ma.getmaskarray(array), missing, array.data)
     frame = pd.DataFrame(array)
     return frame.infer_objects() if array.dtype == object else frame
-
-
-def _from_polars(table: Any) -> pd.DataFrame:
-    import polars as pl
-
-    columns: dict[str, Any] = {}
-    for series in table.get_columns():
-        dtype = series.dtype
-        if dtype == pl.Datetime and dtype.time_zone is not None:
-            series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        if dtype.is_decimal() or (dtype.is_integer() and series.null_count()):
-            series = series.cast(pl.Float64)
-        elif dtype in (pl.Categorical, pl.Enum):
-            series = series.cast(pl.String)
-        dtype = series.dtype
-        plain = dtype.is_numeric() or dtype in (pl.Date, pl.Datetime, pl.Duration)
-        if plain or (dtype == pl.Boolean and not series.null_count()):
-            columns[series.name] = series.to_numpy()
-        else:
-            columns[series.name] = pd.Series(series.to_list(), dtype=object)
-    return pd.DataFrame(columns)
 
 
 # ---- columns -----------------------------------------------------------------------------------

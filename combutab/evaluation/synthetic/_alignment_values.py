@@ -5,57 +5,37 @@ from __future__ import annotations
 import decimal
 import numbers
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas.api import types
 
-Nature = Literal["empty", "number", "bool", "datetime", "duration", "category", "text"]
+from combutab.preprocessing import ColumnKind, column_kind
 
-# What pandas.api.types.infer_dtype answers for Python's objects.
-_OBJECTS: dict[str, Nature] = {
-    "integer": "number",
-    "floating": "number",
-    "mixed-integer-float": "number",
-    "decimal": "number",
-    "boolean": "bool",
-    "datetime": "datetime",
-    "datetime64": "datetime",
-    "date": "datetime",
-    "period": "datetime",
-    "timedelta": "duration",
-    "timedelta64": "duration",
-    "string": "text",
-}
 _MISSING_TEXTS = {"", "nan", "na", "n/a", "null", "none", "<na>", "nat"}
 _ISO_DATE = r"\s*\d{4}-\d{2}-\d{2}(?:[T ].*)?\s*"
 
 
-def nature(column: pd.Series) -> Nature:
-    """What a column holds by its dtype, and by its values if the dtype is open.
+def held_kind(column: pd.Series) -> ColumnKind:
+    """Tell the kind of a column; one without a value is empty, since another table may tell.
+
+    Raises
+    ------
+    ValueError
+        If it holds complex numbers.
 
     Examples
     --------
-    >>> nature(pd.Series([1, 2.5, None], dtype=object)), nature(pd.Series([1, "a"]))
-    ('number', 'category')
+    >>> str(held_kind(pd.Series([None, 2.5]))), str(held_kind(pd.Series([None, np.nan])))
+    ('number', 'empty')
     """
-    dtype: Any = column.dtype
     if column.isna().all():
-        return "empty"
-    if isinstance(dtype, pd.CategoricalDtype | pd.IntervalDtype):
-        return "category"
-    if types.is_complex_dtype(dtype):
+        return ColumnKind.EMPTY
+    kind = column_kind(column)
+    if kind == ColumnKind.COMPLEX:
         raise ValueError(f"column {column.name!r} holds complex numbers; make it two columns")
-    if types.is_bool_dtype(dtype):
-        return "bool"
-    if types.is_numeric_dtype(dtype):
-        return "number"
-    if isinstance(dtype, pd.PeriodDtype) or dtype.kind == "M":
-        return "datetime"
-    if dtype.kind == "m":
-        return "duration"
-    return _OBJECTS.get(types.infer_dtype(column.to_numpy(dtype=object), skipna=True), "category")
+    return kind
 
 
 def is_single_precision(column: pd.Series) -> bool:
@@ -66,7 +46,7 @@ def is_single_precision(column: pd.Series) -> bool:
 
 def reads_as_dates(column: pd.Series) -> bool:
     """Whether a column is empty, of datetimes, or of text that is ISO 8601 dates alone."""
-    found = nature(column)
+    found = held_kind(column)
     if found != "text":
         return found in ("empty", "datetime")
     texts = pd.Series(column.dropna().unique(), dtype=object)
@@ -88,8 +68,8 @@ def floats(column: pd.Series, label: str) -> np.ndarray:
     ValueError
         A value is no number or infinite; the error has the column, as `label` names it.
     """
-    found = nature(column)
-    if found in ("datetime", "duration"):
+    found = held_kind(column)
+    if found in ("datetime", "timedelta"):
         raise _unreadable(label, "numbers", column.dropna().iloc[0])
     if types.is_numeric_dtype(column.dtype) or types.is_bool_dtype(column.dtype):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -104,7 +84,7 @@ def seconds(column: pd.Series, label: str) -> np.ndarray:
     """Durations as float64 seconds, NaN where missing; the errors are those of `floats`."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
         return column.to_numpy() / np.timedelta64(1, "s")
-    if nature(column) in ("number", "bool", "datetime"):  # of a number the unit is not known
+    if held_kind(column) in ("number", "bool", "datetime"):  # of a number the unit is not known
         raise _unreadable(label, "durations", column.dropna().iloc[0])
     return _by_value(column, _duration, np.nan, "durations", label).astype(np.float64)
 
@@ -116,7 +96,7 @@ def times(column: pd.Series, label: str) -> np.ndarray:
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "M":
         return column.to_numpy().astype("datetime64[us]")
-    if nature(column) in ("number", "bool", "duration"):
+    if held_kind(column) in ("number", "bool", "timedelta"):
         raise _unreadable(label, "dates", column.dropna().iloc[0])
     values = _by_value(column, _time, np.datetime64("NaT"), "dates", label)
     return values.astype("datetime64[us]")

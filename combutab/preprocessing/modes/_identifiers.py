@@ -70,7 +70,7 @@ class Identifiers:
 
 
 def find_identifiers(column: pd.Series, *, min_frequency: float = 5) -> Identifiers | None:
-    """What could stand for a column's values if they are identifiers; None where they are none.
+    """Find what may replace a column's identifiers; None where its values are none.
 
     Identifiers are, in at least 50 rows,
 
@@ -116,7 +116,7 @@ def find_identifiers(column: pd.Series, *, min_frequency: float = 5) -> Identifi
 
 
 def new_identifiers(column: pd.Series, label: str) -> Identifiers:
-    """What is to stand for a column's values, which are identifiers in any case.
+    """Find what replaces the values of a column that is known to hold identifiers.
 
     Raises
     ------

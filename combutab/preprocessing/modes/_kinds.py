@@ -1,4 +1,4 @@
-"""Which columns of a table are numbers to a ModeEncoder, which categories, which identifiers."""
+"""The columns that are numbers, categories or identifiers to a ModeEncoder."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
 
+from combutab.preprocessing._kinds import ColumnKind, column_kind
 from combutab.preprocessing.modes._identifiers import Identifiers, find_identifiers, new_identifiers
 from combutab.preprocessing.modes._numbers import Format, fit_format
 from combutab.preprocessing.modes._tables import TableSchema, discrete_mask
@@ -17,7 +17,7 @@ from combutab.preprocessing.modes._tables import TableSchema, discrete_mask
 def choose_identifiers(
     listed: Any, schema: TableSchema, columns: Sequence[pd.Series], fewest: int
 ) -> dict[int, Identifiers]:
-    """What is made in the place of the identifiers of some columns, by position.
+    """Choose the columns of identifiers, and what replaces them, by position.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def choose_formats(
     fewest: int,
     identifiers: Container[int],
 ) -> list[Format | None]:
-    """How each continuous column holds numbers, None for those that become categories.
+    """Choose the number format of each continuous column, None for those that become categories.
 
     Raises
     ------
@@ -73,7 +73,6 @@ def _is_constant(format: Format, column: pd.Series) -> bool:
 
 
 def _is_free(column: pd.Series) -> bool:
-    """Whether a column is discrete without being listed: truth values, or missing ones only."""
-    if types.is_bool_dtype(column.dtype) or types.infer_dtype(column, skipna=True) == "boolean":
-        return True
-    return bool(column.isna().all())
+    """Tell whether a column is discrete without being listed: of truth values, or without any."""
+    is_bool = column_kind(column, of_categories=True) == ColumnKind.BOOL
+    return is_bool or bool(column.isna().all())

@@ -1,4 +1,4 @@
-"""What a row of a generator's network is: values, then one-hot spans."""
+"""The layout of a row of a generator's network: values, then one-hot spans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from combutab.preprocessing.modes._columns import Column, NumberColumn
 
 @dataclass(frozen=True)
 class RowSpan:
-    """What one one-hot span of a row says.
+    """The meaning of a one-hot span of a row.
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ class Mixture:
     sds: np.ndarray
 
     def posterior(self, x: np.ndarray) -> np.ndarray:
-        """How probable each mode is for each value: (n,) -> (n, n_modes), rows of sum 1."""
+        """Compute each mode's probability for each value: (n,) -> (n, n_modes), rows of sum 1."""
         log = -0.5 * ((x[:, None] - self.means) / self.sds) ** 2 + np.log(self.weights / self.sds)
         log -= log.max(axis=1, keepdims=True)
         np.exp(log, out=log)
@@ -69,12 +69,12 @@ class Mixture:
         return np.clip((x - self.means[codes]) / (4 * self.sds[codes]), -1.0, 1.0)
 
     def _holds(self, x: np.ndarray) -> np.ndarray:
-        """Whether each mode scales each value without clipping it: (n,) -> (n, n_modes)."""
+        """Tell which modes scale which values without clipping: (n,) -> (n, n_modes)."""
         holds: np.ndarray = np.abs(x[:, None] - self.means) < 4 * self.sds
         return holds
 
     def unscale(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """What `scale` was given, where it did not clip."""
+        """Invert `scale`, where it did not clip."""
         return np.clip(values, -1.0, 1.0) * (4 * self.sds[codes]) + self.means[codes]
 
 

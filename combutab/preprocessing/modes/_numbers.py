@@ -44,7 +44,7 @@ class TickFormat:
         return offsets.astype(np.float64), missing
 
     def write(self, x: np.ndarray, missing: np.ndarray) -> pd.Series:
-        """What `read` was given, with all numbers brought to the grid and the bounds."""
+        """Invert `read`, with all numbers brought to the grid and the bounds."""
         width = self.high - self.low
         zone = _zone(self.dtype)
         step = 1 if zone else self.step
@@ -81,7 +81,7 @@ class FloatFormat:
         return np.ldexp(x, -self.exponent) - np.ldexp(self.low, -self.exponent), missing
 
     def write(self, x: np.ndarray, missing: np.ndarray) -> pd.Series:
-        """What `read` was given, with all numbers brought to the decimals and the bounds."""
+        """Invert `read`, with all numbers brought to the decimals and the bounds."""
         x = np.clip(
             x, 0.0, np.ldexp(self.high, -self.exponent) - np.ldexp(self.low, -self.exponent)
         )
@@ -96,7 +96,7 @@ Format = TickFormat | FloatFormat
 
 
 def fit_format(column: pd.Series, label: str, fewest: int = 1) -> Format | None:
-    """How a column's values are numbers; None where they are not (text, truth values, categories).
+    """Find a column's number format; None for text, truth values and categories.
 
     An object column counts as numbers if all that is in it are. Bounds that fewer rows than
     `fewest` share are others, as `find_bounds` has them.

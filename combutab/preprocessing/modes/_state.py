@@ -109,7 +109,7 @@ def write_state(
 def read_state(
     arrays: dict[str, np.ndarray], meta: dict[str, Any]
 ) -> tuple[dict[str, Any], TableSchema, list[Column]]:
-    """What `write_state` was given."""
+    """Read what `write_state` wrote."""
     if meta.get("format") != _FORMAT:
         raise ValueError(
             f"the encoder's state has format {meta.get('format')!r}, this version reads "

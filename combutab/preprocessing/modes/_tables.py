@@ -13,14 +13,14 @@ import scipy.sparse
 
 from combutab._suggestions import no_column
 from combutab.preprocessing._columns import raise_complex
-from combutab.preprocessing._table import PolarsTable
+from combutab.preprocessing._frames import as_pandas
 
 _IDENTIFIER = 40  # characters of those that are made, at most
 
 
 @dataclass(frozen=True, eq=False)
 class TableSchema:
-    """What is remembered of a table as a whole.
+    """The columns' names, and the dtype of an array.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class TableSchema:
         return self.names.tolist()
 
     def label(self, j: int) -> str:
-        """How an error names column j."""
+        """Name column j as errors do."""
         return f"column {self.keys[j]!r}"
 
     def position(self, name: Any) -> int:
@@ -85,8 +85,8 @@ class TableSchema:
             raise ValueError(
                 "the columns are not those of the fitted table: "
                 + "; ".join(
-                    f"{words} {these}"
-                    for words, these in (("missing are", absent), ("unknown are", added))
+                    f"{what} {these}"
+                    for what, these in (("missing are", absent), ("unknown are", added))
                     if these
                 )
             )
@@ -117,13 +117,7 @@ def read_columns(X: Any) -> tuple[TableSchema, list[pd.Series]]:
     ValueError, TypeError
         If it is no table, is empty, or has duplicate names.
     """
-    if type(X).__module__.startswith("polars"):
-        if hasattr(X, "collect"):
-            raise TypeError("X is a lazy polars frame; call .collect() on it")
-        if hasattr(X, "height"):
-            table = PolarsTable(X)
-            schema = TableSchema(pd.Index(list(X.columns)), None)
-            return _not_empty(schema, [table.column(j) for j in range(table.n_columns)])
+    X = as_pandas(X)
     if isinstance(X, pd.DataFrame):
         twice = list(dict.fromkeys(X.columns[X.columns.duplicated()]))
         if twice:

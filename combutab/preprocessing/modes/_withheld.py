@@ -1,4 +1,4 @@
-"""What a ModeEncoder does not keep, or keeps of single rows, in words."""
+"""Sentences on the values that a ModeEncoder does not keep, or keeps of single rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refuse_unknown(names: Sequence[Any], columns: Sequence[Column], fewest: int)
 
 
 def describe_withheld(names: Sequence[Any], columns: Sequence[Column]) -> list[str]:
-    """What whoever fits an encoder should know of the values that it keeps and does not keep.
+    """Describe the values that an encoder does not keep, or keeps although they are private.
 
     Parameters
     ----------

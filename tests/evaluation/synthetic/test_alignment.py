@@ -268,6 +268,7 @@ def test_polars_frames():
             ).dt.replace_time_zone("Europe/Zurich"),
             "l": [datetime.timedelta(seconds=5), None, datetime.timedelta(days=1)],
             "n": [None, None, None],
+            "o": [datetime.time(1), None, datetime.time(3)],
         }
     )
     pandas = pd.DataFrame(
@@ -281,6 +282,7 @@ def test_polars_frames():
             "t": ["2020-01-01T11:00", None, "2020-12-31T23:00"],
             "l": [5.0, None, 86400.0],
             "n": [None, None, None],
+            "o": pd.to_timedelta(["1h", None, "3h"]),
         }
     )
     pandas["l"] = pd.to_timedelta(pandas["l"], unit="s")
