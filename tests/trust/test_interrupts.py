@@ -46,13 +46,15 @@ def make(cls, epochs, **params):
 
 
 @contextmanager
-def ctrl_c_after(seconds):
-    """Send this process a real SIGINT after so long, if what is in here still goes on."""
+def ctrl_c_after(seconds, file=None):
+    """Send this process a real SIGINT, if what is in here still goes on: so long after the file."""
     if threading.current_thread() is not threading.main_thread():
         pytest.skip("Ctrl-C is the main thread's")
     pid, over = os.getpid(), threading.Event()
 
     def send():
+        while file is not None and not Path(file).exists() and not over.wait(0.01):
+            pass
         if not over.wait(seconds):
             os.kill(pid, signal.SIGINT)
 
@@ -269,7 +271,8 @@ def test_ctrl_c_at_any_moment_of_the_command(folder, capsys):
             if path.name != "t.csv":
                 path.unlink()
         arguments = [*SYNTH, "--epochs", "100000", "--save", "model", "--checkpoint", "training"]
-        with ctrl_c_after(RNG.uniform(0, 1) if k else 6.0):  # once amid the training
+        amid_training = {} if k else {"file": "training"}  # once for sure
+        with ctrl_c_after(RNG.uniform(0, 1), **amid_training):
             assert main(arguments) == 130
         err = capsys.readouterr().err
         there = set(os.listdir()) - {"t.csv"}
