@@ -353,7 +353,7 @@ ARGUMENTS = ["compare", "noise.csv", "--target", "y", "--seeds", "1", "--epochs"
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
-    """A folder of a command that is through: the same again prints its table, and trains no more."""
+    """A folder of a command that is through: the same again prints its table without training."""
     place = tmp_path_factory.mktemp("compared")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
