@@ -151,6 +151,7 @@ def state():
 import sklearn, pandas, scipy.stats, sklearn.model_selection, safetensors, joblib
 before, others = state(), loaded()
 from combutab import *
+import combutab.model_selection, combutab.plotting
 assert state() == before
 print(*loaded() - others)
 """

@@ -245,7 +245,7 @@ def synth(
 
     Ctrl-C ends the training and writes what it has learned, beside files that are there.
     """
-    _run("_synth", "synth", locals())
+    _run("synth._synth", "synth", locals())
 
 
 def sample(
@@ -263,7 +263,7 @@ def sample(
 
     The same rows, conditions and seed as there give the same table as there.
     """
-    _run("_synth", "sample", locals())
+    _run("synth._synth", "sample", locals())
 
 
 def evaluate(
