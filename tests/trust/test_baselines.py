@@ -142,7 +142,7 @@ def test_guesses_are_the_best_of_scikit_learns_dummies_by_metric():
                 .predict(X[test]),
                 average="macro",
             )
-            for seed in range(400)
+            for seed in range(100)
         ]
         # the mean of twenty draws; always the most frequent class has less
         assert row["f1"] == pytest.approx(np.mean(expected), abs=4 * np.std(expected) / 20**0.5)
