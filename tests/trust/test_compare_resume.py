@@ -85,8 +85,9 @@ def journal(tmp_path_factory):
 # ---- in Python -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
-@pytest.mark.parametrize("at", [0.5, 3.0, 9.5, 17.0])
+@pytest.mark.parametrize(
+    ("n_jobs", "at"), [(None, 0.5), (None, 3.0), (None, 9.5), (None, 17.0), (2, 0.5), (2, 9.5)]
+)
 def test_an_interrupted_comparison_goes_on_with_the_same_results(tmp_path, whole, n_jobs, at):
     def interrupt(done):
         if done >= at:
