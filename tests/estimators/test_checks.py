@@ -24,7 +24,7 @@ SETTINGS = [
     (MLPRegressor, SHORT, WEIGHTS_AS_COPIES),
     (
         MLPClassifier,
-        {"normalization": "batch", "batch_size": 5, "max_iter": 20, "learning_rate_init": 0.005},
+        {"normalization": "batch", "batch_size": 5, "max_iter": 8, "learning_rate_init": 0.01},
         WEIGHTS_AS_COPIES,
     ),
     (
