@@ -1,8 +1,6 @@
 """The command as a whole: its help, its exit codes, and what importing it costs."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -47,17 +45,3 @@ def test_every_option_is_explained(capsys, command, options):
     out = capsys.readouterr().out
     for option in options.split():
         assert re.search(rf"--{option} [<\w|> ]+? +\S", out), option
-
-
-def test_importing_the_library_leaves_the_commands_libraries_alone():
-    # pandas may import pyarrow, and scikit-learn rich, of their own accord
-    code = """if True:
-        import sys
-        import pandas, scipy.stats, sklearn.model_selection, torch
-        before = set(sys.modules)
-        import combutab, combutab.model_selection, combutab.plotting
-        new = {name.split(".")[0] for name in set(sys.modules) - before}
-        print(sorted(new & {"typer", "rich", "matplotlib", "pyarrow"}))
-    """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

@@ -15,15 +15,16 @@ WEIGHTS_AS_COPIES = {
     "check_sample_weight_equivalence_on_sparse_data",
 }
 EXACT = {"dropout": 0.0, "precision": "float64", "max_iter": 20}
+SHORT = {"max_iter": 30, "learning_rate_init": 0.01}  # all else by default
 # Where a check asks for a score after few epochs, the rate or the batches are such as reach it.
 SETTINGS = [
     (MLPClassifier, EXACT, set()),
     (MLPRegressor, EXACT, set()),
-    (MLPClassifier, {}, WEIGHTS_AS_COPIES),
-    (MLPRegressor, {}, WEIGHTS_AS_COPIES),
+    (MLPClassifier, SHORT, WEIGHTS_AS_COPIES),
+    (MLPRegressor, SHORT, WEIGHTS_AS_COPIES),
     (
         MLPClassifier,
-        {"normalization": "batch", "batch_size": 5, "max_iter": 20, "learning_rate_init": 0.005},
+        {"normalization": "batch", "batch_size": 5, "max_iter": 8, "learning_rate_init": 0.01},
         WEIGHTS_AS_COPIES,
     ),
     (
@@ -45,8 +46,7 @@ def _name(check):
 
 
 def _setting(cls, parameters):
-    words = ",".join(f"{n}={v}" for n, v in parameters.items()) or "default"
-    return f"{cls.__name__}({words})"
+    return f"{cls.__name__}({','.join(f'{n}={v}' for n, v in parameters.items())})"
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

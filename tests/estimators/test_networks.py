@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -134,41 +130,3 @@ def test_files_of_before_networks_had_kinds_still_load(tmp_path):
     write_tensors(tmp_path / "old", "combutab", json.dumps(header), old)
     again = MLPClassifier.load(tmp_path / "old")
     assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-
-
-WRONG_HOOK = """
-from combutab import MLPRegressor
-from combutab.nn import MLPSpec
-from combutab.training import Loss
-
-
-class Wrong(MLPRegressor):
-    def _make_spec(self, n_rows: int) -> tuple[int, ...]:
-        return self._hidden_layer_sizes(n_rows)
-
-    def _loss(self) -> str:
-        return self.loss
-
-
-class Right(MLPRegressor):
-    def _make_spec(self, n_rows: int) -> MLPSpec:
-        return MLPSpec(self.encoder_.n_dense_, (4,), self._n_raw_outputs())
-
-    def _loss(self) -> Loss:
-        return super()._loss()
-"""
-
-
-@pytest.mark.slow
-def test_the_type_checker_refuses_a_wrong_hook(tmp_path):
-    pytest.importorskip("mypy")
-    path = tmp_path / "wrong_hook.py"
-    path.write_text(textwrap.dedent(WRONG_HOOK))
-    root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "mypy", str(path)]
-    told = subprocess.run(command, capture_output=True, text=True, cwd=root).stdout
-    errors = [line.split(": error: ")[1] for line in told.splitlines() if ": error: " in line]
-    words = 'Return type "{}" of "{}" incompatible with return type "{}"'
-    assert errors[0].startswith(words.format("tuple[int, ...]", "_make_spec", "NetworkSpec")), told
-    assert errors[1].startswith(words.format("str", "_loss", "Loss")), told
-    assert {line.split(":")[1] for line in told.splitlines()[:-1]} == {"8", "11"}, told

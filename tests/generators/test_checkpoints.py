@@ -78,7 +78,7 @@ DRIVER = """
 import sys
 import numpy as np, pandas as pd
 from combutab import CTGAN
-from combutab.generators import _checkpoints
+from combutab.generators.training import _checkpoints
 _checkpoints._SECONDS = 0.0
 rng = np.random.default_rng(0)
 table = pd.DataFrame({"x": rng.normal(size=120), "kind": rng.choice(["a", "b"], 120)})

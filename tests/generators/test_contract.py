@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -220,53 +217,3 @@ def test_a_hook_that_lacks_is_named():
 
     with pytest.raises(TypeError, match=r"abstract method.*_draw"):
         Lacking()
-
-
-WRONG = """
-from collections.abc import Sequence
-
-from combutab.generators.gan._ctgan import CTGAN
-from combutab.generators.gan._training import GANShape
-from combutab.generators._records import GeneratorPlan, Rates, RowsAsked, RowsDrawn, TableRows
-from combutab.generators.vae._tvae import TVAE
-from combutab.generators.vae._training import VAETraining
-from combutab.nn import RowSpans, StackedGenerator
-
-
-class Right(TVAE):
-    def _rates(self) -> dict[str, Rates]:
-        return {"decoder": Rates(1e-3)}
-
-
-class Wrong(TVAE):
-    def _rates(self) -> dict[str, float]:  # wrong
-        return {"decoder": 1e-3}
-
-    def _make_shape(self) -> GANShape:  # wrong
-        return GANShape.of(self, ())
-
-    def _draw(
-        self, network: StackedGenerator, spans: RowSpans, asked: RowsAsked  # wrong
-    ) -> RowsDrawn:
-        return RowsDrawn(network(asked.condition), asked.condition, asked.condition)
-
-
-class Another(CTGAN):
-    def _training(  # wrong
-        self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
-    ) -> VAETraining:
-        raise NotImplementedError
-"""
-
-
-@pytest.mark.slow
-def test_a_wrong_hook_fails_the_type_check(tmp_path):
-    pytest.importorskip("mypy")
-    path = tmp_path / "wrong.py"
-    path.write_text(WRONG)
-    root = Path(__file__).parents[2]  # its pyproject.toml, wherever combutab is installed
-    command = [sys.executable, "-m", "mypy", str(path), "--cache-dir", str(tmp_path)]
-    out = subprocess.run(command, capture_output=True, text=True, cwd=root).stdout
-    found = {int(line.split(":")[1]) for line in out.splitlines() if ": error:" in line}
-    wrong = {i for i, line in enumerate(WRONG.splitlines(), 1) if "# wrong" in line}
-    assert found == wrong, out

@@ -284,7 +284,7 @@ def test_derivatives(name):
         lambda x: spans.cross_entropy_all(x, codes),
     ):
         assert gradcheck(function, raw)
-        assert gradgradcheck(function, raw)
+        assert gradgradcheck(function, raw, fast_mode=True)
 
 
 def test_derivatives_with_spans_of_unlike_sizes():
@@ -292,7 +292,7 @@ def test_derivatives_with_spans_of_unlike_sizes():
     raw = draw(4, spans.width).requires_grad_()
     span, code = torch.tensor([3, 0, 2, 1]), torch.tensor([66, 1, 0, 2])
     assert gradcheck(lambda x: spans.cross_entropy(x, span, code), raw)
-    assert gradgradcheck(lambda x: spans.cross_entropy(x, span, code), raw)
+    assert gradgradcheck(lambda x: spans.cross_entropy(x, span, code), raw, fast_mode=True)
     (grad,) = torch.autograd.grad(spans.cross_entropy(raw, span, code).sum(), raw)
     chosen = torch.zeros(4, spans.width, dtype=torch.bool)
     for row, (at, size) in enumerate([(72, 67), (1, 2), (6, 66), (3, 3)]):

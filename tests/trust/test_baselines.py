@@ -27,6 +27,7 @@ from combutab.reports import render_report
 BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
 SMALL = {"seeds": 1, "folds": 5, "refit": False, "activations": ["relu", "combu"]}
 SMALL |= {"hidden": [32], "epochs": 40, "estimator_params": {"learning_rate_init": 0.01}}
+QUICK = SMALL | {"baselines": ["guess", "linear"]}  # boosting takes longer than all else
 COLUMNS = ["baseline", "mean", "low", "high", "p", "distinguishable", "n_resamples", "test"]
 
 
@@ -47,8 +48,10 @@ def first(found):
 # ---- known truths --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(2 * BUDGET))
-@pytest.mark.parametrize("metric", ["accuracy", "f1", "log_loss", "roc_auc"])
+@pytest.mark.parametrize(
+    ("seed", "metric"),
+    [*enumerate(["accuracy", "f1", "log_loss", "roc_auc"] * BUDGET)],
+)
 def test_nothing_wins_where_there_is_nothing_to_learn(seed, metric):
     found = compare_activations(*noise(seed), **SMALL, metric=metric)
     assert found.winner is None
@@ -61,7 +64,7 @@ def test_nothing_wins_where_there_is_nothing_to_learn(seed, metric):
 def test_nothing_wins_in_a_regression_on_noise(metric):
     X = normal(240, 4)
     y = np.random.default_rng(9).standard_t(2, size=240)  # with heavy tails
-    found = compare_activations(X, y, **SMALL, metric=metric)
+    found = compare_activations(X, y, **QUICK, metric=metric)
     assert found.winner is None
     assert first(found).startswith("No activation beats guessing: the guess (always the me")
 
@@ -113,7 +116,7 @@ def test_nothing_to_learn_is_refused(y, says):
 def test_heavy_tails_do_not_hide_a_signal_from_the_guess_by_mae():
     X = normal(500, 3)
     y = 5 * X[:, 0] + np.random.default_rng(2).standard_t(2, size=500)
-    found = compare_activations(X, y, **SMALL, metric="mae")
+    found = compare_activations(X, y, **QUICK, metric="mae")
     assert found.winner is not None
     assert (found.summary["mean"] < found.baselines.set_index("baseline")["mean"]["guess"]).all()
 
@@ -140,7 +143,7 @@ def test_guesses_are_the_best_of_scikit_learns_dummies_by_metric():
                 .predict(X[test]),
                 average="macro",
             )
-            for seed in range(400)
+            for seed in range(100)
         ]
         # the mean of twenty draws; always the most frequent class has less
         assert row["f1"] == pytest.approx(np.mean(expected), abs=4 * np.std(expected) / 20**0.5)
@@ -175,8 +178,8 @@ def test_the_linear_model_gets_the_networks_columns(task):
     )
     y = (X["a"].fillna(0) + (X["b"] == "x") + 0.1 * generator.normal(size=300)).to_numpy()
     y = np.where(y > 0.5, "yes", "no") if task == "classification" else y
-    found = compare_activations(X, y, **SMALL)
-    plan = plan_comparison(X, y, **{k: v for k, v in SMALL.items() if k != "refit"})
+    found = compare_activations(X, y, **QUICK)
+    plan = plan_comparison(X, y, **{k: v for k, v in QUICK.items() if k != "refit"})
     train, test = plan.splits[1]
     encoder = TableEncoder(max_onehot=10_000)  # one-hot for all that fit saw twice
     A = encoder.fit_transform(X.iloc[train]).astype(float)
@@ -235,7 +238,7 @@ def test_the_guess_is_tested_as_activations_are():
 def test_a_test_that_cannot_find_anything_says_so():
     """Of five folds Wilcoxon's p is never below 0.0625."""
     X = normal(200, 2)
-    found = compare_activations(X, X[:, 0] > 0, **SMALL, test="wilcoxon")
+    found = compare_activations(X, X[:, 0] > 0, **QUICK, test="wilcoxon")
     assert found.winner is None
     assert "over 5 resamples the Wilcoxon test cannot tell any of 2 from a guess" in first(found)
 
@@ -249,7 +252,7 @@ def test_networks_of_one_answer_are_named():
     activations = {"dead": lambda width: nn.Threshold(float("inf"), 0.0), "relu": "relu"}
     X = normal(200, 3)
     for y, what in ((X[:, 0] > 0.6, "the same class"), (X[:, 0], "nearly the same number")):
-        found = compare_activations(X, y, **SMALL | {"activations": activations})
+        found = compare_activations(X, y, **QUICK | {"activations": activations})
         constant = found.results.groupby("activation")["constant"].sum()
         assert constant.to_dict() == {"dead": 5, "relu": 0}
         assert f"Networks of dead (5 of 5) answer {what} for every row" in found.sentences
@@ -260,7 +263,7 @@ def test_networks_of_one_answer_are_named():
 def test_an_interval_without_length_is_not_shown_as_certainty(tmp_path):
     X, y = normal(200, 2), np.array(["no"] * 140 + ["yes"] * 60)
     found = compare_activations(
-        X, y, **SMALL | {"epochs": 1, "estimator_params": {"learning_rate_init": 1e-6}}
+        X, y, **QUICK | {"epochs": 1, "estimator_params": {"learning_rate_init": 1e-6}}
     )
     (guess,) = found.baselines.query("baseline == 'guess'").itertuples()
     assert guess.low == guess.mean == guess.high == 0.7
@@ -333,11 +336,15 @@ def test_the_picture_has_the_baselines_and_keeps_activations_apart():
     assert (inside >= 0).all()
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
+def write_noise(place):
     X, y = noise(0)
     frame = pd.DataFrame(X, columns=list("abcd")).assign(y=np.where(y, "yes", "no"))
-    frame.to_csv(tmp_path / "noise.csv", index=False)
+    frame.to_csv(place / "noise.csv", index=False)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    write_noise(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -345,8 +352,20 @@ def folder(tmp_path, monkeypatch):
 ARGUMENTS = ["compare", "noise.csv", "--target", "y", "--seeds", "1", "--epochs", "3"]
 
 
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """A folder of a command that is through: the same again prints its table without training."""
+    place = tmp_path_factory.mktemp("compared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        write_noise(place)
+        assert main([*ARGUMENTS, "--hidden", "8", "--report", "r.html"]) == 0
+    return place
+
+
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
-def test_tables_and_sentences_fit(folder, capsys, monkeypatch, columns):
+def test_tables_and_sentences_fit(compared, capsys, monkeypatch, columns):
+    monkeypatch.chdir(compared)
     monkeypatch.setenv("COLUMNS", str(columns))
     assert main([*ARGUMENTS, "--hidden", "8", "--report", "r.html"]) == 0
     out = capsys.readouterr().out
@@ -359,7 +378,7 @@ def test_tables_and_sentences_fit(folder, capsys, monkeypatch, columns):
         assert re.search(r"told +beats", out)
         assert " to " in rows["la-hardsilu"]
     # words are whole: what is printed is the page's sentences
-    page = (folder / "r.html").read_text("utf-8")
+    page = (compared / "r.html").read_text("utf-8")
     words = " ".join(out.split())
     sentence = re.search(r'<p class="sentence">(.*?)</p>', page)[1].replace("&#39;", "'")
     assert sentence in words

@@ -106,8 +106,7 @@ def expected():
     }
 
 
-@pytest.mark.parametrize("own", [None, 2])
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize(("n_jobs", "own"), [(1, 2), (2, None)])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_backend_finds_what_grid_search_finds(backend, n_jobs, own, expected):
     winners = set()

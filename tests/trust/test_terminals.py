@@ -191,55 +191,70 @@ def lines(shown):
     return [line for line in re.split(r"[\r\n]+", _CONTROL.sub("", shown)) if line.strip()]
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
-def test_a_bar_fits_its_terminal(columns, tmp_path):
-    code = """
-import time
+def sections(shown, widths):
+    """What a program that says ``===== 40`` before each width has shown at each."""
+    _, *rest = re.split(r"===== (\d+)\s*", shown)
+    found = dict(zip(map(int, rest[::2]), map(lines, rest[1::2]), strict=True))
+    assert list(found) == list(widths)
+    return found
+
+
+def test_a_bar_fits_its_terminal(tmp_path):
+    code = f"""
+import os, time
 import numpy as np
 from combutab.training import EpochReport, ProgressBar
-bar = ProgressBar("CTGAN x 12")
-bar.on_train_begin(1, 300)
-time.sleep(0.3)
-for epoch in (1, 2, 150):
-    losses = {"Generator": np.array([-1.2345]), "Discriminator": np.array([0.0123])}
-    bar.on_epoch_end(EpochReport(epoch, 300, (0,), losses["Generator"], np.array([0.5]),
-                                 np.array([0.1]), 20.0 * epoch, losses))
+for columns in {WIDTHS}:
+    print("=====", columns, flush=True)
+    os.environ["COLUMNS"] = str(columns)
+    bar = ProgressBar("CTGAN x 12")
+    bar.on_train_begin(1, 300)
     time.sleep(0.3)
-bar.on_train_end()
+    for epoch in (1, 2, 150):
+        losses = {{"Generator": np.array([-1.2345]), "Discriminator": np.array([0.0123])}}
+        bar.on_epoch_end(EpochReport(epoch, 300, (0,), losses["Generator"], np.array([0.5]),
+                                     np.array([0.1]), 20.0 * epoch, losses))
+        time.sleep(0.3)
+    bar.on_train_end()
 """
-    code_, shown = on_terminal(code, columns, tmp_path)
-    assert code_ == 0, shown
-    shown = lines(shown)
-    assert max(map(cell_len, shown)) <= columns
-    assert any("0:00 so far" in line for line in shown)
-    assert any("1/300" in line and "1:39:40 left" in line for line in shown)
-    assert all(line.startswith("CTGAN x 12 ") for line in shown)
-    # all losses where there is room, and whole ones everywhere
-    last = shown[-1]
-    assert ("Discriminator 0.0123" in last) == (columns >= 80)
-    assert ("Generator -1.23" in last) == (columns >= 60)
-    assert "…" not in last
+    status, text = on_terminal(code, WIDTHS[0], tmp_path)
+    assert status == 0, text
+    for columns, shown in sections(text, WIDTHS).items():
+        assert max(map(cell_len, shown)) <= columns
+        assert any("0:00 so far" in line for line in shown)
+        assert any("1/300" in line and "1:39:40 left" in line for line in shown)
+        assert all(line.startswith("CTGAN x 12 ") for line in shown)
+        # all losses where there is room, and whole ones everywhere
+        last = shown[-1]
+        assert ("Discriminator 0.0123" in last) == (columns >= 80)
+        assert ("Generator -1.23" in last) == (columns >= 60)
+        assert "…" not in last
 
 
-@pytest.mark.parametrize("columns", WIDTHS if LONG else WIDTHS[:2])
-def test_the_commands_fit_their_terminal(columns, tmp_path):
+def test_the_commands_fit_their_terminal(tmp_path):
     table().assign(price="0,125", n=range(60)).to_csv(tmp_path / "data.csv", index=False)
+    widths = WIDTHS if LONG else WIDTHS[:2]
     synth = ["synth", "data.csv", "-o", "made.csv", "--epochs", "2", "--save", "generator.model"]
     sample = ["sample", "generator.model", "-o", "more.csv", "--rows", "20"]
     wrong = ["sample", "generator.model", "-o", "more.csv", "--condition", "word=c"]
     evaluate = ["evaluate", "data.csv", "made.csv", "--drop", "n", "-o", "report.html"]
     code = f"""
+import os
 from combutab.cli import main
-assert [main(each) for each in {[synth, sample, wrong, evaluate]!r}] == [0, 0, 2, 0]
+for columns in {widths}:
+    print("=====", columns, flush=True)
+    os.environ["COLUMNS"] = str(columns)
+    assert [main(each) for each in {[synth, sample, wrong, evaluate]!r}] == [0, 0, 2, 0]
 """
-    status, shown = on_terminal(code, columns, tmp_path)
-    assert status == 0, shown
-    long = [line for line in lines(shown) if cell_len(line) > columns]
-    assert not long, long
-    text = " ".join(lines(shown))  # no word was broken
-    for words in ("Wrote 60 rows to made.csv", "'word' has no value 'c'", "report.html"):
-        assert words in re.sub(r"\s+", " ", text)
-    assert "Traceback" not in shown
+    status, text = on_terminal(code, widths[0], tmp_path)
+    assert status == 0, text
+    assert "Traceback" not in text
+    for columns, shown in sections(text, widths).items():
+        long = [line for line in shown if cell_len(line) > columns]
+        assert not long, long
+        joined = re.sub(r"\s+", " ", " ".join(shown))  # no word was broken
+        for words in ("Wrote 60 rows to made.csv", "'word' has no value 'c'", "report.html"):
+            assert words in joined
 
 
 @pytest.mark.parametrize("columns", [20, 40, 60])

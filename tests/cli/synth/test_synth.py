@@ -4,8 +4,6 @@ import gzip
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -331,13 +329,3 @@ def test_an_interrupted_fit_is_an_interrupted_command(folder, capsys, monkeypatc
     )
     assert capsys.readouterr() == ("", says)
     assert sorted(os.listdir(folder)) == ["model", "out.csv", "people.csv"]
-
-
-def test_piped_output_has_no_bar(folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "combutab", "synth", "people.csv", "-o", "out.csv", *QUICK],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert (done.stdout, done.stderr) == ("", "")

@@ -1,0 +1,87 @@
+"""A hook of a contract that is of another type fails the type check, and no other does."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]  # its pyproject.toml, wherever combutab is installed
+HOOKS = {
+    "generators": """
+from collections.abc import Sequence
+
+from combutab.generators.gan._ctgan import CTGAN
+from combutab.generators.gan._training import GANShape
+from combutab.generators._records import GeneratorPlan, Rates, RowsAsked, RowsDrawn, TableRows
+from combutab.generators.vae._tvae import TVAE
+from combutab.generators.vae._training import VAETraining
+from combutab.nn import RowSpans, StackedGenerator
+
+
+class Right(TVAE):
+    def _rates(self) -> dict[str, Rates]:
+        return {"decoder": Rates(1e-3)}
+
+
+class Wrong(TVAE):
+    def _rates(self) -> dict[str, float]:  # wrong
+        return {"decoder": 1e-3}
+
+    def _make_shape(self) -> GANShape:  # wrong
+        return GANShape.of(self, ())
+
+    def _draw(
+        self, network: StackedGenerator, spans: RowSpans, asked: RowsAsked  # wrong
+    ) -> RowsDrawn:
+        return RowsDrawn(network(asked.condition), asked.condition, asked.condition)
+
+
+class Another(CTGAN):
+    def _training(  # wrong
+        self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
+    ) -> VAETraining:
+        raise NotImplementedError
+""",
+    "estimators": """
+from combutab import MLPRegressor
+from combutab.nn import MLPSpec
+from combutab.training import Loss
+
+
+class Wrong(MLPRegressor):
+    def _make_spec(self, n_rows: int) -> tuple[int, ...]:  # wrong
+        return self._hidden_layer_sizes(n_rows)
+
+    def _loss(self) -> str:  # wrong
+        return self.loss
+
+
+class Right(MLPRegressor):
+    def _make_spec(self, n_rows: int) -> MLPSpec:
+        return MLPSpec(self.encoder_.n_dense_, (4,), self._n_raw_outputs())
+
+    def _loss(self) -> Loss:
+        return super()._loss()
+""",
+}
+
+
+@pytest.mark.slow
+def test_wrong_hooks_fail_the_type_check(tmp_path):
+    """In one run, and in the checkout's cache: most of the time goes into the libraries' types."""
+    pytest.importorskip("mypy")
+    for name, code in HOOKS.items():
+        (tmp_path / f"{name}.py").write_text(code.strip())
+    command = [sys.executable, "-m", "mypy", *(str(tmp_path / f"{name}.py") for name in HOOKS)]
+    out = subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout
+    errors = [line.split(":", 2) for line in out.splitlines() if ": error:" in line]
+    found = {(Path(path).stem, int(number)) for path, number, _ in errors}
+    wrong = {
+        (name, number)
+        for name, code in HOOKS.items()
+        for number, line in enumerate(code.strip().splitlines(), 1)
+        if "# wrong" in line
+    }
+    assert found == wrong, out
+    assert all(" incompatible with " in what for _, _, what in errors), out
