@@ -73,8 +73,6 @@ def nemenyi(
 ) -> NemenyiResult:
     """Friedman's test of mean ranks, and Nemenyi's test of all pairs.
 
-    Needs scikit-posthocs: ``pip install 'combutab[stats]'``.
-
     Parameters
     ----------
     scores : DataFrame of shape (n_data_sets, n_models)
@@ -91,8 +89,6 @@ def nemenyi(
 
     Raises
     ------
-    ImportError
-        scikit-posthocs is not installed.
     ValueError
         Scores are missing, there are too few rows or columns, or two columns share a name.
 
@@ -123,30 +119,23 @@ def nemenyi(
     >>> round(result.critical_difference, 2), result.cliques
     (1.35, (('combu', 'relu'), ('relu', 'tanh')))
     """
-    try:
-        from scikit_posthocs import posthoc_nemenyi_friedman
-    except ImportError as error:
-        raise ImportError(
-            "Nemenyi's test needs scikit-posthocs: pip install 'combutab[stats]'"
-        ) from error
     check_alpha(alpha)
     if not scores.columns.is_unique:
         repeated = scores.columns[scores.columns.duplicated()].unique().tolist()
         raise ValueError(f"scores must have one column a model, got several of {repeated}")
     test = friedman(scores)
     ranks = mean_ranks(scores, greater_is_better=greater_is_better)
-    order = np.argsort(ranks.to_numpy(), kind="stable")
-    ranks = ranks.iloc[order]
+    ranks = ranks.iloc[np.argsort(ranks.to_numpy(), kind="stable")]
     names, values = ranks.index, ranks.to_numpy()
-    p = posthoc_nemenyi_friedman(scores.to_numpy(dtype=np.float64)).to_numpy()
+    apart = np.abs(values[:, None] - values)
+    p = stats.studentized_range.sf(apart / _scale(len(names), len(scores)), len(names), math.inf)
     critical = critical_difference(len(names), len(scores), alpha)
-    alike = np.abs(values[:, None] - values) <= critical
     return NemenyiResult(
         mean_ranks=ranks,
         friedman=test,
         critical_difference=critical,
-        p=pd.DataFrame(p[np.ix_(order, order)], index=names, columns=names),
-        cliques=maximal_cliques(pd.DataFrame(alike, index=names, columns=names)),
+        p=pd.DataFrame(p, index=names, columns=names),
+        cliques=maximal_cliques(pd.DataFrame(apart <= critical, index=names, columns=names)),
         alpha=alpha,
         n_rows=len(scores),
         rows=_what_rows_are(scores.index),
@@ -154,10 +143,14 @@ def nemenyi(
 
 
 def critical_difference(n_models: int, n_rows: int, alpha: float) -> float:
-    """Difference of two mean ranks that Nemenyi's test finds at the level ``alpha``."""
-    # The studentised range of independent normal variables, whose differences have variance 2
-    quantile = float(stats.studentized_range.isf(alpha, n_models, math.inf)) / math.sqrt(2.0)
-    return quantile * math.sqrt(n_models * (n_models + 1) / (6.0 * n_rows))
+    """Return the difference of two mean ranks that Nemenyi's test finds at the level ``alpha``."""
+    quantile = float(stats.studentized_range.isf(alpha, n_models, math.inf))
+    return quantile * _scale(n_models, n_rows)
+
+
+def _scale(n_models: int, n_rows: int) -> float:
+    """Return the standard deviation of each of the normal variables whose range mean ranks have."""
+    return math.sqrt(n_models * (n_models + 1) / (12.0 * n_rows))
 
 
 def plural(word: str) -> str:
