@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _STYLE = "page.css"
 # What names and values may hold, and would do something in a terminal or to the reading order
 _CONTROL = re.compile(
-    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff\\ufffe\\uffff]"
 )
 
 
@@ -33,7 +33,18 @@ def render(template: str, **values: Any) -> str:
         The page, with its style in it; control characters are shown as Python writes them.
     """
     page = _environment().get_template(template).render(values)
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], page)
+    return without_control(page)
+
+
+def without_control(text: str) -> str:
+    """Show control characters as Python writes them.
+
+    Examples
+    --------
+    >>> without_control("red" + chr(27))
+    'red\\x1b'
+    """
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 @cache

@@ -13,7 +13,7 @@ from combutab.evaluation import interval_words
 from combutab.model_selection import GUESSES, METRICS, ActivationComparison
 from combutab.reports._page import render
 from combutab.reports._versions import versions
-from combutab.reports.comparison._chart import ROW, WIDTH, dot_plot
+from combutab.reports.comparison._picture import dot_plot
 
 _MEANINGS = {
     "accuracy": "The share of test rows whose class is predicted right.",
@@ -28,6 +28,7 @@ _MEANINGS = {
     "mse": "The mean squared error of the predictions; large errors weigh most.",
 }
 _TESTS = {"corrected-t": "corrected resampled t-test", "wilcoxon": "Wilcoxon's signed-rank test"}
+_VERDICTS = {True: "significantly different", False: "not significantly different"}
 _SETTINGS = {
     "folds": "Folds",
     "seeds": "Seeds",
@@ -59,15 +60,7 @@ def comparison_page(found: ActivationComparison) -> str:
         guessed="p_guess" in found.summary,
         baselines=_baselines(found),
         guess=GUESSES[found.metric],
-        chart=dot_plot(
-            found.results,
-            found.summary,
-            found.metric,
-            found.baselines,
-            found.baseline_results,
-        ),
-        width=WIDTH,
-        row=ROW,
+        picture=dot_plot(found),
         folds=_folds(found),
         other=_other(found),
         made=_made(found),
@@ -94,7 +87,7 @@ def _summary(found: ActivationComparison) -> list[dict[str, Any]]:
     summary = found.summary
     digits = _decimals(summary["mean"])
     for place, (_, line) in enumerate(summary.iterrows()):
-        apart = "told apart" if line["distinguishable"] else "not told apart"
+        differs = _VERDICTS[bool(line["distinguishable"])]
         best = "the best" if found.winner else "the best, no winner"
         rows.append(
             {
@@ -102,7 +95,7 @@ def _summary(found: ActivationComparison) -> list[dict[str, Any]]:
                 **_mean(line, digits),
                 "mean_rank": f"{line['mean_rank']:.2f}",
                 "p": "–" if place == 0 else _p(float(line["p"])),
-                "verdict": best if place == 0 else apart,
+                "verdict": best if place == 0 else differs,
                 "guess": "yes" if line.get("beats_guess") else "no",
             }
         )
@@ -116,13 +109,12 @@ def _mean(line: pd.Series, digits: int) -> dict[str, str]:
 
 def _baselines(found: ActivationComparison) -> list[dict[str, str]]:
     digits = _decimals(found.summary["mean"])
-    verdicts = {True: "told apart", False: "not told apart"}
     return [
         {
             "name": str(line["baseline"]),
             **_mean(line, digits),
             "p": _p(float(line["p"])),
-            "verdict": verdicts[bool(line["distinguishable"])],
+            "verdict": _VERDICTS[bool(line["distinguishable"])],
         }
         for _, line in found.baselines.iterrows()
     ]
