@@ -25,7 +25,7 @@ class NemenyiResult:
     friedman : Significance (statistic, pvalue)
         Of the hypothesis that no model differs from any other.
     critical_difference : float
-        Two models whose mean ranks differ by more are told apart.
+        Two models whose mean ranks differ by more are significantly different.
     p : DataFrame of shape (n_models, n_models), in the order of ``mean_ranks``
         Nemenyi's p-values, adjusted for all pairs; 1 on the diagonal.
     cliques : tuple of tuples
@@ -60,7 +60,7 @@ class NemenyiResult:
 
     @property
     def n_rows_needed(self) -> int:
-        """Rows below which no two models are told apart, even if all rows rank them alike."""
+        """Rows below which no two models differ significantly, even if all rank them alike."""
         # n equal rows: mean ranks 1 to k, Friedman's statistic n (k - 1), of k - 1 degrees
         widest = len(self.mean_ranks) - 1
         for_nemenyi = (critical_difference(widest + 1, 1, self.alpha) / widest) ** 2
