@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from combutab.evaluation.stats._cliques import Clique, maximal_cliques
 from combutab.evaluation.stats._ranks import check_alpha, mean_ranks
 from combutab.evaluation.stats._significance import Significance, friedman
+
+Clique = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +153,41 @@ def critical_difference(n_models: int, n_rows: int, alpha: float) -> float:
 def _scale(n_models: int, n_rows: int) -> float:
     """Return the standard deviation of each of the normal variables whose range mean ranks have."""
     return math.sqrt(n_models * (n_models + 1) / (12.0 * n_rows))
+
+
+def maximal_cliques(alike: pd.DataFrame) -> tuple[Clique, ...]:
+    """Return all groups of two or more that are alike pair by pair and cannot be enlarged.
+
+    Parameters
+    ----------
+    alike : DataFrame of bool, shape (n, n), symmetric
+        The diagonal does not matter.
+
+    Returns
+    -------
+    tuple of tuples of labels, members and groups in the order of the labels
+
+    References
+    ----------
+    C. Bron and J. Kerbosch, "Algorithm 457: finding all cliques of an undirected graph",
+    Communications of the ACM 16, 1973.
+    """
+    neighbours = [set(np.flatnonzero(row)) - {i} for i, row in enumerate(alike.to_numpy())]
+    found: list[list[int]] = []
+
+    def grow(clique: set[int], candidates: set[int], seen: set[int]) -> None:
+        if not candidates and not seen:
+            found.append(sorted(clique))
+            return
+        # Of a pivot and its neighbours, a group without the pivot holds a stranger to it
+        pivot = max(candidates | seen, key=lambda i: len(neighbours[i] & candidates))
+        for i in sorted(candidates - neighbours[pivot]):
+            grow(clique | {i}, candidates & neighbours[i], seen & neighbours[i])
+            candidates, seen = candidates - {i}, seen | {i}
+
+    grow(set(), set(range(len(alike))), set())
+    labels = list(alike.index)
+    return tuple(tuple(labels[i] for i in clique) for clique in sorted(found) if len(clique) > 1)
 
 
 def plural(word: str) -> str:

@@ -8,8 +8,7 @@ from operator import itemgetter
 
 import pandas as pd
 
-from combutab.evaluation.stats._cliques import Clique, maximal_cliques
-from combutab.evaluation.stats._nemenyi import NemenyiResult, plural
+from combutab.evaluation.stats._nemenyi import Clique, NemenyiResult, maximal_cliques, plural
 
 _ROUNDING = 1e-12  # of a score, in units of its size: ends no further apart are the same
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from combutab.reports.charts._axes import Axis, label, make_axis
-from combutab.reports.charts._labels import shortened
 from combutab.reports.charts._shown import shown_values
 
 WIDTH, HEIGHT = 320, 110  # of a histogram's drawing area, in SVG units
@@ -18,6 +19,13 @@ _CATEGORIES = 8  # bars of categories; the others are one more
 _NAMES = 122  # units that a category's name may take
 _MASS = 0.05  # share of the rows, in either table, from which one number is a bar of its own
 _MASSES = 6  # such bars, at most
+# Advances of letters at 12 pixels, at most, in DejaVu Sans: the widest of the fonts of a page
+_NARROW = dict.fromkeys("fijlrtIJ .,:;'\"|!/\\()[]-`_*", 6.1)
+_WIDE = dict.fromkeys("w#+<=>^~&ABCDGHKNOQRUVXZ", 10.2)
+_WIDEST = dict.fromkeys("mMW@%…", 12.0)
+_ADVANCES = _NARROW | _WIDE | _WIDEST
+_HEAD = 0.6  # of the room, for a name's start
+_OTHERS, _FULL = 7.7, 15.0  # letters and digits; signs as wide as high, such as 中
 
 
 @dataclass(frozen=True)
@@ -141,6 +149,35 @@ def category_bars(
     return Bars(bars, max(max(bar.real, bar.made) for bar in bars), _told(bars))
 
 
+def text_width(text: str) -> float:
+    """How wide a text of 12 pixels is at most, in pixels.
+
+    Examples
+    --------
+    >>> text_width("relu") < text_width("RELU") < text_width("WWWW")
+    True
+    """
+    return sum(map(_advance, text))
+
+
+def shortened(name: str, room: float) -> str:
+    """As much of a name as has room, at 12 pixels, with an ellipsis for its middle.
+
+    Names of columns often begin alike; their ends tell them apart.
+
+    Examples
+    --------
+    >>> shortened("median_income", 110), shortened("median_house_value", 110)
+    ('median_income', 'median_…value')
+    """
+    if text_width(name) <= room:
+        return name
+    room -= _advance("…")
+    head = _start(name, _HEAD * room)
+    tail = _start(name[::-1], room - text_width(head))[::-1]
+    return f"{head}…{tail}"
+
+
 # ---- parts -------------------------------------------------------------------------------------
 
 
@@ -225,3 +262,16 @@ def _shares(column: pd.Series) -> pd.Series:
         [(True, "(missing)") if pd.isna(name) else (False, str(name)) for name in counts.index]
     )
     return counts.groupby(level=[0, 1], sort=False).sum()
+
+
+def _start(name: str, room: float) -> str:
+    widths = accumulate(map(_advance, name))
+    return name[: sum(width <= room for width in widths)]
+
+
+def _advance(letter: str) -> float:
+    if letter in _ADVANCES:
+        return _ADVANCES[letter]
+    if letter.isascii() or unicodedata.category(letter) in {"Ll", "Mn"}:
+        return _OTHERS
+    return _FULL

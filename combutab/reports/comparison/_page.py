@@ -11,8 +11,7 @@ import pandas as pd
 from combutab._version import __version__
 from combutab.evaluation import interval_words
 from combutab.model_selection import GUESSES, METRICS, ActivationComparison
-from combutab.reports._page import render
-from combutab.reports._versions import versions
+from combutab.reports._page import render, versions
 from combutab.reports.comparison._picture import dot_plot
 
 _MEANINGS = {

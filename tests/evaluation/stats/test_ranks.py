@@ -256,7 +256,9 @@ def test_sentences_are_made_from_the_numbers():
     assert lines[1].startswith(
         "Not significantly different from combu at the 5 % level: gelu (p = 0."
     )
-    assert lines[2].startswith("Significantly different from combu at the 5 % level: relu (p = 0.01")
+    assert lines[2].startswith(
+        "Significantly different from combu at the 5 % level: relu (p = 0.01"
+    )
     assert len(lines) == 3
 
 
