@@ -124,7 +124,7 @@ def test_shapes_tell_what_colours_do(browser, page):
         """const form = (use) => document.querySelector(use.getAttribute("href")).getAttribute("d");
         const marks = (colour) => [...document.querySelectorAll("svg[role=img] use")].filter(
             (each) => each.getAttribute("style").includes(`stroke: var(${colour})`)).map(form);
-        return ["--real", "--made"].map(marks);"""
+        return ["--real", "--synthetic"].map(marks);"""
     )
     assert [len(each) for each in forms] == [2 + 1, 1 + 1]  # activations, and the legend
     circles, diamonds = forms
@@ -172,7 +172,7 @@ def _put(text):
         ("contrast", "svg text { ", "svg text { opacity: .4; ", "text"),
         ("contrast", 'class="fixed">', 'class="fixed"><rect width="99" height="99"/>', "text"),
         ("contrast", "stroke: var(--real)", "stroke: var(--line)", "path.null"),
-        ("contrast", "--made: #ff9d57", "--made: #5c2a00", "path.null"),
+        ("contrast", "--synthetic: #ff9d57", "--synthetic: #5c2a00", "path.null"),
         ("tables", "<caption>", "<caption hidden></caption><caption>", "no caption"),
         ("tables", ' scope="row"', "", "no scope"),
         ("tables", "<thead><tr>", "<thead><tr><th scope='col'>", "cells"),

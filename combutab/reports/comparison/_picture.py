@@ -25,7 +25,7 @@ _SVG, _HREF = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}hre
 _GRID = "var(--line)"
 _COLOURS = {  # of the figure, as the page has them: light, dark and printed
     "#0072b2": "var(--real)",
-    "#d55e00": "var(--made)",
+    "#d55e00": "var(--synthetic)",
     "#000000": "var(--soft)",
     "#4c4c4c": "var(--soft)",
     "#737373": "var(--soft)",

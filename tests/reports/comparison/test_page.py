@@ -191,7 +191,7 @@ def test_marks_stand_where_their_numbers_are(classified):
     rows = [float(texts[name].get("y")) for name in summary["activation"]]
     apart = summary["distinguishable"].to_numpy()
     assert apart.tolist() == [False, False, True]
-    for colour, chosen in (("--real", ~apart), ("--made", apart)):
+    for colour, chosen in (("--real", ~apart), ("--synthetic", apart)):
         means = marks_of(svg, colour)[: chosen.sum()]  # below are those of the legend
         np.testing.assert_allclose(
             means[:, 0] * slope + start, summary["mean"][chosen].astype(float), atol=1e-6

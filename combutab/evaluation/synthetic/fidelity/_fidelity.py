@@ -220,12 +220,12 @@ def _sdmetrics_reports(tables: AlignedTables, name: str) -> Iterator[Measured]:
         ) from error
     columns = {str(j): {"sdtype": _SDTYPES[kind]} for j, kind in enumerate(tables.kinds.values())}
     metadata = {"tables": {"table": {"columns": columns}}}
-    real, made = ({"table": _plain(tables[each])} for each in ("real", name))
+    real, synthetic = ({"table": _plain(tables[each])} for each in ("real", name))
     for total, kind in (("quality", QualityReport), ("diagnostic", DiagnosticReport)):
         report = kind()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of constant columns and of its own libraries
-            report.generate(real, made, metadata, verbose=False)
+            report.generate(real, synthetic, metadata, verbose=False)
             parts = report.get_properties()
         yield Measured(total, float(report.get_score()))
         for part, score in zip(parts["Property"], parts["Score"], strict=True):

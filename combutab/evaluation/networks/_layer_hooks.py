@@ -187,9 +187,9 @@ def _known(name: Any, named: Mapping[str, nn.Module]) -> str:
 
 @torch.no_grad()
 def run(
-    network: nn.Module, arguments: tuple[Tensor, ...], taps: Mapping[str, nn.Module], see: See
+    network: nn.Module, arguments: tuple[Tensor, ...], hooked: Mapping[str, nn.Module], see: See
 ) -> None:
-    """One forward pass in evaluation mode, with ``see`` at each call of a tapped module.
+    """One forward pass in evaluation mode, with ``see`` at each call of a hooked module.
 
     A module that is called several times in a pass is named ``relu``, ``relu[2]``, ``relu[3]``.
     """
@@ -221,7 +221,7 @@ def run(
     handles = []
     try:
         network.eval()
-        for name, module in taps.items():
+        for name, module in hooked.items():
             handles.append(module.register_forward_pre_hook(observer(before(name))))
             handles.append(module.register_forward_hook(observer(after(name))))
         network(*arguments)
