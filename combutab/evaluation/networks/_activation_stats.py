@@ -1,4 +1,4 @@
-"""What the activations of a network do: means of units, saturation, dead units, fluctuation."""
+"""Statistics of a network's activations: means of units, saturation, dead units, fluctuation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAPERS_NOISES: tuple[Noise, ...] = ((0.0, 0.5), (1.0, 0.5))  # of LayerAct's Fig
 
 @dataclass(frozen=True, eq=False)
 class ActivationStats:
-    """What `activation_stats` found, as tidy tables; ``member`` counts the networks of an ensemble.
+    """Result of `activation_stats`, as tidy tables; ``member`` counts the networks of an ensemble.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What passes through the layers of a network, seen by forward hooks."""
+"""Read what passes through the layers of a network, by forward hooks."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def _tensor(value: Any, name: str, what: str) -> Tensor:
 
 
 def by_unit(values: Tensor, name: str, dim: int | None, *, members: bool) -> Tensor:
-    """What a layer gives as (members, rows, units, positions), float64.
+    """Return a layer's output as (members, rows, units, positions), float64.
 
     Raises
     ------

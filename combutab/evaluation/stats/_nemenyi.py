@@ -18,7 +18,7 @@ Clique = tuple[Hashable, ...]
 
 @dataclass(frozen=True, eq=False)
 class NemenyiResult:
-    """What `nemenyi` found; `summarise_nemenyi` says it in words.
+    """Result of `nemenyi`; `summarise_nemenyi` says it in words.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class NemenyiResult:
 
     @property
     def differ(self) -> bool:
-        """Whether Friedman's test finds that the models differ."""
+        """Say whether Friedman's test finds that the models differ."""
         return self.friedman.pvalue < self.alpha
 
     @property

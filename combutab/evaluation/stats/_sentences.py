@@ -1,4 +1,4 @@
-"""What the tests found, in sentences made from the numbers."""
+"""Say in sentences what the tests found, from the numbers."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
 
 
 def interval_words(low: float, high: float, decimals: int | None = None) -> str | None:
-    """Both ends of an interval, with as many digits as tell them apart.
+    """Say both ends of an interval, with as many digits as show that they differ.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ _WIDER = 3.0  # times the activations' own range: further off, baselines would s
 
 @dataclass(frozen=True, eq=False)
 class ActivationComparison:
-    """What `compare_activations` found.
+    """Result of `compare_activations`.
 
     Attributes
     ----------

@@ -78,7 +78,7 @@ def judge(
 def sentences(
     plan: ComparisonPlan, summary: pd.DataFrame, results: pd.DataFrame, baselines: pd.DataFrame
 ) -> list[str]:
-    """The summary in words, the verdict first."""
+    """Say the summary in sentences, the verdict first."""
     first, *others = summarise(summary, score=METRICS[plan.task][plan.metric].label).splitlines()
     guess = baselines[baselines["baseline"] == "guess"]
     lines = [first]

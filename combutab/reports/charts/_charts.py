@@ -1,4 +1,4 @@
-"""What the charts of a page show: shares of values, as coordinates and words."""
+"""Charts of a page: shares of values, as coordinates and words; names as far as there is room."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Bars:
 def histogram(
     real: pd.Series, synthetic: pd.Series, others: Sequence[pd.Series] = (), *, least: int
 ) -> Histogram | None:
-    """Of numbers or datetimes; None if there are too few of them.
+    """Draw the shares of numbers or datetimes; None if there are too few of them.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def histogram(
 def category_bars(
     real: pd.Series, synthetic: pd.Series, others: Sequence[pd.Series] = (), *, least: int
 ) -> Bars | None:
-    """Of a column of categories, as `histogram`; None if no category may be named.
+    """Draw the shares of categories, as `histogram`; None if no category may be named.
 
     Missing values are one of them. Those that cannot be named are one more, as are those that there
     is no room for.
@@ -150,7 +150,7 @@ def category_bars(
 
 
 def text_width(text: str) -> float:
-    """How wide a text of 12 pixels is at most, in pixels.
+    """Return the width that a text of 12 pixels has at most, in pixels.
 
     Examples
     --------
@@ -161,9 +161,9 @@ def text_width(text: str) -> float:
 
 
 def shortened(name: str, room: float) -> str:
-    """As much of a name as has room, at 12 pixels, with an ellipsis for its middle.
+    """Shorten a name of 12 pixels to a width, with an ellipsis for its middle.
 
-    Names of columns often begin alike; their ends tell them apart.
+    Names of columns often begin alike and differ in their ends.
 
     Examples
     --------

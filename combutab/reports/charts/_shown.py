@@ -1,4 +1,4 @@
-"""Which values of a table a page may show: those that enough rows have."""
+"""Choose the values of a table that a page may show: those that enough rows have."""
 
 from __future__ import annotations
 

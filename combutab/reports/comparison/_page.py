@@ -41,7 +41,7 @@ _SETTINGS = {
 
 
 def comparison_page(found: ActivationComparison) -> str:
-    """One self-contained HTML page of what was found."""
+    """Render one self-contained HTML page of what was found."""
     return render(
         "comparison.html",
         version=__version__,
@@ -69,7 +69,7 @@ def comparison_page(found: ActivationComparison) -> str:
 
 
 def _facts(found: ActivationComparison) -> list[tuple[str, str]]:
-    """What was compared, for the head of the page."""
+    """List what was compared, for the head of the page."""
     first = found.results.iloc[0]
     names = found.results["activation"].nunique()
     return [

@@ -111,7 +111,7 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
 
 
 def _facts(found: SyntheticEvaluation) -> list[tuple[str, str]]:
-    """What was compared, for the head of the page."""
+    """List what was compared, for the head of the page."""
     tables = [("real", found.train), ("synthetic", found.synthetic), ("test", found.test)]
     roles = {
         "real": "Real rows, learned from",

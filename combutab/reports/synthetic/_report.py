@@ -40,7 +40,7 @@ Task = Literal["classification", "regression"]
 
 @dataclass(frozen=True, eq=False)
 class SyntheticEvaluation:
-    """What is known of a synthetic table: the evaluators' tables, and what they come to.
+    """Result of `evaluate_synthetic`: the evaluators' tables, and what they come to.
 
     Attributes
     ----------

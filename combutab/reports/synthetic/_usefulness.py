@@ -1,4 +1,4 @@
-"""Whether learners get from synthetic rows what they get from real ones."""
+"""Judge whether learners get from synthetic rows what they get from real ones."""
 
 from __future__ import annotations
 

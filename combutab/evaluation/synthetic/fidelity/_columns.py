@@ -31,7 +31,7 @@ def numbers_of(column: pd.Series) -> np.ndarray:
 
 
 def codes_of(column: pd.Series) -> np.ndarray:
-    """Of the categories, int64; -1 where missing."""
+    """Return the codes of the categories, int64; -1 where missing."""
     return column.cat.codes.to_numpy(np.int64)
 
 
@@ -109,7 +109,7 @@ def missing_values(tables: AlignedTables, name: str) -> Iterator[Measured]:
 def _values(
     tables: AlignedTables, name: str
 ) -> Iterator[tuple[Hashable, Kind, np.ndarray, np.ndarray]]:
-    """Of each column, what is not missing of the real table and of the other."""
+    """Yield each column with its present values in the real table and in the other."""
     for column, kind in tables.kinds.items():
         real, synthetic = (_present(tables[each][column], kind) for each in ("real", name))
         yield column, kind, real, synthetic

@@ -1,4 +1,4 @@
-"""Whether a synthetic table gives away the rows that its generator learned from."""
+"""Privacy: does a synthetic table give away the rows that its generator learned from?"""
 
 from __future__ import annotations
 
