@@ -47,7 +47,7 @@ def without_control(text: str) -> str:
     Examples
     --------
     >>> without_control("red" + chr(27))
-    'red\\x1b'
+    'red\\\\x1b'
     """
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
