@@ -56,7 +56,14 @@ ALLOWED = {
     "generators": _NETS,
     "model_selection": {"estimators", "evaluation", "_whole_files", *_NETS},
     "plotting": {"model_selection", "estimators", "generators", "evaluation", "datasets", *_NETS},
-    "reports": {"model_selection", "evaluation", "preprocessing", "_whole_files", "_version"},
+    "reports": {
+        "plotting",
+        "model_selection",
+        "evaluation",
+        "preprocessing",
+        "_whole_files",
+        "_version",
+    },
     "cli": {
         *(
             "reports",

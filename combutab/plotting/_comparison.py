@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-_NOT_TOLD_APART, _TOLD_APART = "#0072B2", "#D55E00"  # Okabe and Ito's blue and vermilion
+_NOT_DIFFERENT, _DIFFERENT = "#0072B2", "#D55E00"  # Okabe and Ito's blue and vermilion
 _BASELINE = "0.3"
 _ROW = 0.36  # inches an activation
 _SPREAD = 0.13  # rows that the dots of a row are spread over, up and down
@@ -26,8 +26,8 @@ _FIRST_BAR, _BAR_ROW, _BRACKET, _TOP = 0.55, 0.45, -1.6, -2.7  # label rows
 def plot_comparison(comparison: ActivationComparison) -> Figure:
     """Draw what `compare_activations` found: means with intervals, and the folds as dots.
 
-    The best activation is on top. Those that cannot be told apart from it are filled blue
-    circles, those that can are open vermilion diamonds: the shape says it without the colour.
+    The best activation is on top. Those not significantly different from it are filled
+    blue circles, the others open vermilion diamonds: the shape says it without the colour.
     The baselines are grey squares below; one that is far from all activations is an arrow at the
     edge with its number, so that the activations stay apart.
 
@@ -64,7 +64,7 @@ def plot_comparison(comparison: ActivationComparison) -> Figure:
     offsets = np.linspace(-_SPREAD, _SPREAD, n_folds)
     for row, (_, line) in enumerate(summary.iterrows()):
         apart = bool(line["distinguishable"])
-        color = _TOLD_APART if apart else _NOT_TOLD_APART
+        color = _DIFFERENT if apart else _NOT_DIFFERENT
         scores = folds[line["activation"]].to_numpy()
         axes.scatter(
             scores, row + offsets, s=20, color="0.45", edgecolors="white", linewidths=0.6, zorder=5
@@ -80,7 +80,7 @@ def plot_comparison(comparison: ActivationComparison) -> Figure:
             markeredgewidth=1.6,
             zorder=4,
         )
-    axes.axvline(summary["mean"].iloc[0], color="0.8", linewidth=0.8, linestyle="--", zorder=1)
+    axes.axvline(summary["mean"].iloc[0], color="0.45", linewidth=0.8, linestyle="--", zorder=1)
     if not baselines.empty:
         _draw_baselines(axes, comparison, offsets)
     axes.set_yticks(range(len(names)), names, parse_math=False)
@@ -98,8 +98,8 @@ def plot_comparison(comparison: ActivationComparison) -> Figure:
         parse_math=False,  # a data set may be called price_$
     )
     keys = [
-        _key(_NOT_TOLD_APART, "o", _NOT_TOLD_APART, "not told apart from the best"),
-        _key(_TOLD_APART, "D", "white", "told apart (p < 0.05)"),
+        _key(_NOT_DIFFERENT, "o", _NOT_DIFFERENT, "not significantly different from the best"),
+        _key(_DIFFERENT, "D", "white", "significantly different (p < 0.05)"),
         _key("0.45", ".", "0.45", "one fold", linestyle=""),
     ]
     if not baselines.empty:
@@ -107,7 +107,7 @@ def plot_comparison(comparison: ActivationComparison) -> Figure:
     figure.legend(
         handles=keys,
         loc="outside lower center",
-        ncols=len(keys),
+        ncols=2,
         frameon=False,
         fontsize=9,
     )
@@ -163,8 +163,8 @@ def _draw_baselines(axes: Any, comparison: ActivationComparison, offsets: np.nda
 def plot_critical_difference(result: NemenyiResult) -> Figure:
     """Draw a critical-difference diagram: models along their mean ranks, the best on the left.
 
-    A blue bar joins models that cannot be told apart; where Friedman's test finds no difference,
-    one bar joins all.
+    A blue bar joins models that are not significantly different; where Friedman's test finds no
+    difference, one bar joins all.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def plot_critical_difference(result: NemenyiResult) -> Figure:
     left, right = 0.85, max(k, 1 + result.critical_difference) + 0.15
     for (low, high), level in zip(bars, levels, strict=True):
         row = _FIRST_BAR + _BAR_ROW * level
-        axes.hlines(row, low, high, color=_NOT_TOLD_APART, linewidth=4, zorder=3)
+        axes.hlines(row, low, high, color=_NOT_DIFFERENT, linewidth=4, zorder=3)
     for i, (label, rank) in enumerate(zip(labels, ranks, strict=True)):
         at_left = i < (k + 1) // 2
         row = first_label + (i if at_left else k - 1 - i)  # outer ones on top: no lines cross
@@ -246,8 +246,8 @@ def plot_critical_difference(result: NemenyiResult) -> Figure:
     )
     if bars:
         test = "Nemenyi" if result.differ else "Friedman"
-        label = f"not told apart ({test}'s test, {100 * result.alpha:g} % level)"
-        key = _key(_NOT_TOLD_APART, "", _NOT_TOLD_APART, label)
+        label = f"not significantly different ({test}'s test, {100 * result.alpha:g} % level)"
+        key = _key(_NOT_DIFFERENT, "", _NOT_DIFFERENT, label)
         key.set_linewidth(4)
         figure.legend(handles=[key], loc="outside lower center", frameon=False, fontsize=9)
     return figure

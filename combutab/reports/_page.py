@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from functools import cache
 from importlib import resources
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+
+from combutab._version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _STYLE = "page.css"
+_LIBRARIES = ("torch", "scikit-learn", "pandas", "numpy")
 # What names and values may hold, and would do something in a terminal or to the reading order
 _CONTROL = re.compile(
-    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff\\ufffe\\uffff]"
 )
 
 
@@ -33,7 +38,18 @@ def render(template: str, **values: Any) -> str:
         The page, with its style in it; control characters are shown as Python writes them.
     """
     page = _environment().get_template(template).render(values)
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], page)
+    return without_control(page)
+
+
+def without_control(text: str) -> str:
+    """Show control characters as Python writes them.
+
+    Examples
+    --------
+    >>> without_control("red" + chr(27))
+    'red\\\\x1b'
+    """
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 @cache
@@ -83,3 +99,15 @@ def number(value: float, digits: int = 3) -> str:
     if size < 5 * 10.0 ** -(digits + 1):
         return f"{value:.{digits}g}"
     return f"{value:.{digits}f}"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of combutab, of the libraries that results depend on, and of Python.
+
+    Examples
+    --------
+    >>> list(versions())
+    ['combutab', 'torch', 'scikit-learn', 'pandas', 'numpy', 'Python']
+    """
+    libraries = {name: version(name) for name in _LIBRARIES}
+    return {"combutab": __version__, **libraries, "Python": platform.python_version()}

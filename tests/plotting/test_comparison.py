@@ -79,7 +79,11 @@ def test_labels(comparison):
     assert axes.get_ylabel() == "activation"
     assert axes.get_title(loc="left") == "price_$ of $x: 4 folds x 2 seeds, 3 epochs"
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend == ["not told apart from the best", "told apart (p < 0.05)", "one fold"]
+    assert legend == [
+        "not significantly different from the best",
+        "significantly different (p < 0.05)",
+        "one fold",
+    ]
 
 
 def assert_all_inside(figure):
@@ -187,7 +191,7 @@ def test_one_bar_where_friedman_finds_nothing():
     assert (left, right) == pytest.approx((1.75, 2.25), abs=0.05)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
-        "not told apart (Friedman's test, 5 % level)"
+        "not significantly different (Friedman's test, 5 % level)"
     ]
     assert (
         figure.get_suptitle()
@@ -195,7 +199,7 @@ def test_one_bar_where_friedman_finds_nothing():
     )
 
 
-def test_no_bar_and_no_legend_where_all_are_told_apart():
+def test_no_bar_and_no_legend_where_all_differ_significantly():
     result = nemenyi(ranked(*[[1, 2, 3]] * 12))
     figure = plot_critical_difference(result)
     assert bars(figure.axes[0]) == []

@@ -62,14 +62,14 @@ function figures() {
     const frame = picture.getBoundingClientRect();
     if (!seen(picture) || frame.width < 40 || frame.height < 20)
       wrong.push(`${called} is not seen: ${frame.width} x ${frame.height}`);
-    const shapes = all("path, rect, circle", picture).map((each) => each.getBoundingClientRect());
+    const shapes = all("path, rect, circle, use", picture).map((each) => each.getBoundingClientRect());
     if (!shapes.some((box) => box.width > 0 || box.height > 0)) wrong.push(`${called} is empty`);
     const words = all("text", picture).map((each) => [each, each.getBoundingClientRect()]);
     for (const [each, box] of words)
       if (box.left < frame.left - 1 || box.right > frame.right + 1 ||
           box.top < frame.top - 1 || box.bottom > frame.bottom + 1)
         wrong.push(`${called} cuts off ${brief(each.textContent)}`);
-    const marks = all("rect, circle", picture).map((each) => each.getBoundingClientRect());
+    const marks = all("rect, circle, use", picture).map((each) => each.getBoundingClientRect());
     for (const [each, p] of words)
       if (marks.some((q) => Math.min(p.right, q.right) - Math.max(p.left, q.left) > 1 &&
                             Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 3))
@@ -171,8 +171,8 @@ function faint(least) {
 function faintMarks(least) {
   const wrong = new Set();
   const ground = luminance(rgba(getComputedStyle(document.body).backgroundColor));
-  for (const each of all("svg path, svg rect, svg circle")) {
-    if (each.matches(".grid, .cell, [fill-opacity]")) continue;
+  for (const each of all("svg path, svg rect, svg circle, svg use")) {
+    if (each.matches(".grid, .cell, [fill-opacity], defs *")) continue;
     const style = getComputedStyle(each);
     const ratios = [style.fill, style.stroke].map(rgba).filter((ink) => ink[3] === 1).map((ink) => {
       const [a, b] = [luminance(ink), ground].sort((p, q) => q - p);

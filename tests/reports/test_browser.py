@@ -53,7 +53,9 @@ def evaluated(n_columns, **options):
 
 def compared():
     X, y = load_iris(return_X_y=True, as_frame=True)
-    silent = nn.Threshold(float("inf"), 0.0)  # learns nothing: told apart from those that do
+    silent = nn.Threshold(
+        float("inf"), 0.0
+    )  # learns nothing: significantly different from those that do
     return compare_activations(
         X,
         y,
@@ -117,16 +119,17 @@ def test_a_page_of_50_columns_is_under_5_mb(page):
 
 def test_shapes_tell_what_colours_do(browser, page):
     browser.open(page("comparison"))
-    # the means' circles are larger than the folds'; baselines beyond the axis are triangles
-    shapes = browser.ask(
-        """const within = "svg[role=img] ";
-        const closed = [`path[d$="z"]`, `path[d$="h10v10h-10z"]`, `path[d$="v-12z"]`];
-        return [...closed, `circle[r="5.5"]`].map(
-            (each) => document.querySelectorAll(within + each).length);"""
+    # curves make circles, straight lines diamonds; the verdict is told by the one or the other
+    forms = browser.ask(
+        """const form = (use) => document.querySelector(use.getAttribute("href")).getAttribute("d");
+        const marks = (colour) => [...document.querySelectorAll("svg[role=img] use")].filter(
+            (each) => each.getAttribute("style").includes(`stroke: var(${colour})`)).map(form);
+        return ["--real", "--synthetic"].map(marks);"""
     )
-    closed, squares, triangles, circles = shapes
-    assert squares + triangles == 3  # guess, linear, boosting
-    assert (closed - squares - triangles, circles) == (1, 2)  # diamonds
+    assert [len(each) for each in forms] == [2 + 1, 1 + 1]  # activations, and the legend
+    circles, diamonds = forms
+    assert all("C" in each for each in circles)
+    assert not any("C" in each for each in diamonds)
 
 
 # ---- the checks find what is wrong -----------------------------------------------------------
@@ -152,10 +155,15 @@ def _put(text):
         ("figures", 'class="fixed"', 'style="opacity:0"', "is not seen"),
         ("figures", "<desc>", "<metadata>", "no description"),
         ("figures", 'role="img"', "", "neither"),
-        ("figures", 'viewBox="0 0 5', 'viewBox="20 0 5', "cuts off"),
-        ("figures", 'text-anchor="end"', 'text-anchor="start"', "cuts off"),
-        ("figures", '<text x="0"', '<text x="9">aaaaa</text><text x="0"', "lies on"),
-        ("figures", '<text x="0"', '<text x="150"', "lies on a mark"),
+        ("figures", 'viewBox="-', 'viewBox="9', "cuts off"),
+        ("figures", "text-anchor: end", "text-anchor: start; font-size: 90px", "cuts off"),
+        (
+            "figures",
+            "<title>Sc",
+            '<text x="9" y="40">aa</text><text x="9" y="40">b</text><title>Sc',
+            "lies on",
+        ),
+        ("figures", "text-anchor: end", "text-anchor: start; font-size: 30px", "lies on a mark"),
         ("width", ".scroll { overflow-x: auto;", ".scroll {", "wide"),
         ("dark_mode", "(prefers-color-scheme: dark)", "(max-width: 1px)", "dark: bright"),
         ("contrast", "--soft: #4d5764", "--soft: #8d97a4", "(light)"),
@@ -163,8 +171,8 @@ def _put(text):
         ("contrast", "--text: #000000", "--text: #999999", "(printed)"),
         ("contrast", "svg text { ", "svg text { opacity: .4; ", "text"),
         ("contrast", 'class="fixed">', 'class="fixed"><rect width="99" height="99"/>', "text"),
-        ("contrast", "stroke:var(--real)", "stroke:var(--line)", "path.null"),
-        ("contrast", "--made: #ff9d57", "--made: #5c2a00", "path.null"),
+        ("contrast", "stroke: var(--real)", "stroke: var(--line)", "path.null"),
+        ("contrast", "--synthetic: #ff9d57", "--synthetic: #5c2a00", "path.null"),
         ("tables", "<caption>", "<caption hidden></caption><caption>", "no caption"),
         ("tables", ' scope="row"', "", "no scope"),
         ("tables", "<thead><tr>", "<thead><tr><th scope='col'>", "cells"),

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from combutab.evaluation.networks._activation_stats import PAPERS_NOISES, Look, Noise
-from combutab.evaluation.networks._layer_taps import open_stack
+from combutab.evaluation.networks._layer_hooks import open_stack
 from combutab.training import Callback, EpochReport, Rows, TrainableNetwork
 
 

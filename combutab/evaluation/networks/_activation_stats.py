@@ -1,4 +1,4 @@
-"""What the activations of a network do: means of units, saturation, dead units, fluctuation."""
+"""Statistics of a network's activations: means of units, saturation, dead units, fluctuation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from combutab._random import Purpose, derive
 from combutab._random_state import seed_from
-from combutab.evaluation.networks._layer_taps import (
+from combutab.evaluation.networks._layer_hooks import (
     ACTIVATION_KINDS,
     Layers,
     Opened,
@@ -32,7 +32,7 @@ PAPERS_NOISES: tuple[Noise, ...] = ((0.0, 0.5), (1.0, 0.5))  # of LayerAct's Fig
 
 @dataclass(frozen=True, eq=False)
 class ActivationStats:
-    """What `activation_stats` found, as tidy tables; ``member`` counts the networks of an ensemble.
+    """Result of `activation_stats`, as tidy tables; ``member`` counts the networks of an ensemble.
 
     Attributes
     ----------
@@ -180,8 +180,8 @@ class Look:
         self, opened: Opened, layers: Layers = None, dim: int | None = None
     ) -> ActivationStats:
         """Let the batches through."""
-        taps = choose(opened, layers, ACTIVATION_KINDS)
-        if not taps:
+        hooked = choose(opened, layers, ACTIVATION_KINDS)
+        if not hooked:
             raise ValueError(
                 "the network has no activation modules; name layers by layers=, and use modules "
                 "such as nn.ReLU for functions such as F.relu, which cannot be seen"
@@ -189,9 +189,9 @@ class Look:
         noises = [(float(mean), float(sd)) for mean, sd in self.noises]
         watch = _Watch(opened, dim, noises, self.noise_at, self.seed, self.scale_tol)
         for arguments in opened.batches:
-            watch.batch(arguments, taps)
+            watch.batch(arguments, hooked)
         if not watch.found:
-            raise ValueError(f"X gave no rows to the layers {list(taps)}")
+            raise ValueError(f"X gave no rows to the layers {list(hooked)}")
         return watch.result(self.dead_tol)
 
 
@@ -238,7 +238,7 @@ class _Watch:
             for k in range(len(noises))
         ]
 
-    def batch(self, arguments: tuple[Tensor, ...], taps: dict[str, nn.Module]) -> None:
+    def batch(self, arguments: tuple[Tensor, ...], hooked: dict[str, nn.Module]) -> None:
         """Take in one batch: a clean pass, and for noise at the input one a noise."""
         clean: dict[str, tuple[Tensor, Tensor]] = {}
         opened = self.opened
@@ -259,7 +259,7 @@ class _Watch:
                 again = module.forward(noisy.clone())  # the hooks are not to see this call
                 self._fluctuate(name, k, (y, a), (noisy, again))
 
-        run(opened.network, arguments, taps, see)
+        run(opened.network, arguments, hooked, see)
         if self.noise_at == "layer":
             return
         for k in range(len(self.noises)):
@@ -268,7 +268,7 @@ class _Watch:
                 self._fluctuate(name, k, clean[name], (given, gives))
 
             first, *rest = arguments
-            run(opened.network, (first + self._noise(k, first), *rest), taps, compare)
+            run(opened.network, (first + self._noise(k, first), *rest), hooked, compare)
 
     def _by_unit(self, values: Tensor, name: str) -> Tensor:
         return by_unit(values, name, self.dim, members=bool(self.opened.members))

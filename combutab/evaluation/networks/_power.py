@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pandas as pd
 from torch import Tensor, nn
 
-from combutab.evaluation.networks._layer_taps import (
+from combutab.evaluation.networks._layer_hooks import (
     ACTIVATION_KINDS,
     NORM_KINDS,
     Layers,
@@ -98,10 +98,10 @@ def power_decomposition(
     if at not in (None, "input", "output"):
         raise ValueError(f"at must be 'input' or 'output', got {at!r}")
     opened = open_model(model, X, batch_size)
-    taps = choose(opened, layers, NORM_KINDS)
-    if not taps:
-        taps, at = choose(opened, None, ACTIVATION_KINDS), at or "input"
-    _check_found(taps, "normalisation or activation")
+    hooked = choose(opened, layers, NORM_KINDS)
+    if not hooked:
+        hooked, at = choose(opened, None, ACTIVATION_KINDS), at or "input"
+    _check_found(hooked, "normalisation or activation")
     found: dict[str, _Power] = {}
 
     def see(name: str, _: nn.Module, given: Tensor, gives: Tensor) -> None:
@@ -110,7 +110,7 @@ def power_decomposition(
         found.setdefault(name, _Power()).add(units)
 
     for arguments in opened.batches:
-        run(opened.network, arguments, taps, see)
+        run(opened.network, arguments, hooked, see)
     return _table({name: power.terms() for name, power in found.items()}, per_channel)
 
 
@@ -164,8 +164,8 @@ def channelwise_linearity(
     1       0      1     -        1           0.0  2.5
     """
     opened = open_model(model, X, batch_size)
-    taps = choose(opened, layers, ACTIVATION_KINDS)
-    _check_found(taps, "activation")
+    hooked = choose(opened, layers, ACTIVATION_KINDS)
+    _check_found(hooked, "activation")
     found: dict[str, _Products] = {}
 
     def see(name: str, _: nn.Module, given: Tensor, gives: Tensor) -> None:
@@ -179,7 +179,7 @@ def channelwise_linearity(
         found.setdefault(name, _Products()).add(y, z)
 
     for arguments in opened.batches:
-        run(opened.network, arguments, taps, see)
+        run(opened.network, arguments, hooked, see)
     table = _table({name: sums.terms() for name, sums in found.items()}, per_channel)
     table.insert(len(table.columns) - 2, "nonlinearity", table["residual"] / table["P"])
     return table.drop(columns="residual")
@@ -229,8 +229,8 @@ class _Products:
         return {"residual": (zz - explained).clamp_min(0), "P": zz}
 
 
-def _check_found(taps: dict[str, nn.Module], what: str) -> None:
-    if not taps:
+def _check_found(hooked: dict[str, nn.Module], what: str) -> None:
+    if not hooked:
         raise ValueError(
             f"the network has no {what} modules; name layers by layers=, and use modules such as "
             "nn.ReLU for functions such as F.relu, which cannot be seen"

@@ -29,7 +29,7 @@ _PROBE = 16  # rows that show whether an estimator takes a corrupted table at al
 
 @dataclass(frozen=True, eq=False)
 class Robustness:
-    """What `robustness` found.
+    """Result of `robustness`.
 
     Attributes
     ----------

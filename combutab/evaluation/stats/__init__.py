@@ -12,19 +12,19 @@ from combutab.evaluation.stats._intervals import (
 from combutab.evaluation.stats._nemenyi import NemenyiResult, nemenyi
 from combutab.evaluation.stats._pairs import compare_pairs
 from combutab.evaluation.stats._ranks import compare_with_best, mean_ranks
+from combutab.evaluation.stats._sentences import (
+    interval_words,
+    p_words,
+    summarise,
+    summarise_nemenyi,
+    summarise_pairs,
+)
 from combutab.evaluation.stats._significance import (
     Significance,
     corrected_resampled_ttest,
     friedman,
     holm,
     wilcoxon,
-)
-from combutab.evaluation.stats._words import (
-    interval_words,
-    p_words,
-    summarise,
-    summarise_nemenyi,
-    summarise_pairs,
 )
 
 __all__ = [

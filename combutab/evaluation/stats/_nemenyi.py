@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from combutab.evaluation.stats._cliques import Clique, maximal_cliques
 from combutab.evaluation.stats._ranks import check_alpha, mean_ranks
 from combutab.evaluation.stats._significance import Significance, friedman
+
+Clique = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class NemenyiResult:
-    """What `nemenyi` found; `summarise_nemenyi` says it in words.
+    """Result of `nemenyi`; `summarise_nemenyi` says it in words.
 
     Attributes
     ----------
@@ -25,7 +27,7 @@ class NemenyiResult:
     friedman : Significance (statistic, pvalue)
         Of the hypothesis that no model differs from any other.
     critical_difference : float
-        Two models whose mean ranks differ by more are told apart.
+        Two models whose mean ranks differ by more are significantly different.
     p : DataFrame of shape (n_models, n_models), in the order of ``mean_ranks``
         Nemenyi's p-values, adjusted for all pairs; 1 on the diagonal.
     cliques : tuple of tuples
@@ -50,7 +52,7 @@ class NemenyiResult:
 
     @property
     def differ(self) -> bool:
-        """Whether Friedman's test finds that the models differ."""
+        """Say whether Friedman's test finds that the models differ."""
         return self.friedman.pvalue < self.alpha
 
     @property
@@ -60,7 +62,7 @@ class NemenyiResult:
 
     @property
     def n_rows_needed(self) -> int:
-        """Rows below which no two models are told apart, even if all rows rank them alike."""
+        """Rows below which no two models differ significantly, even if all rank them alike."""
         # n equal rows: mean ranks 1 to k, Friedman's statistic n (k - 1), of k - 1 degrees
         widest = len(self.mean_ranks) - 1
         for_nemenyi = (critical_difference(widest + 1, 1, self.alpha) / widest) ** 2
@@ -72,8 +74,6 @@ def nemenyi(
     scores: pd.DataFrame, *, greater_is_better: bool = True, alpha: float = 0.05
 ) -> NemenyiResult:
     """Friedman's test of mean ranks, and Nemenyi's test of all pairs.
-
-    Needs scikit-posthocs: ``pip install 'combutab[stats]'``.
 
     Parameters
     ----------
@@ -91,8 +91,6 @@ def nemenyi(
 
     Raises
     ------
-    ImportError
-        scikit-posthocs is not installed.
     ValueError
         Scores are missing, there are too few rows or columns, or two columns share a name.
 
@@ -123,30 +121,23 @@ def nemenyi(
     >>> round(result.critical_difference, 2), result.cliques
     (1.35, (('combu', 'relu'), ('relu', 'tanh')))
     """
-    try:
-        from scikit_posthocs import posthoc_nemenyi_friedman
-    except ImportError as error:
-        raise ImportError(
-            "Nemenyi's test needs scikit-posthocs: pip install 'combutab[stats]'"
-        ) from error
     check_alpha(alpha)
     if not scores.columns.is_unique:
         repeated = scores.columns[scores.columns.duplicated()].unique().tolist()
         raise ValueError(f"scores must have one column a model, got several of {repeated}")
     test = friedman(scores)
     ranks = mean_ranks(scores, greater_is_better=greater_is_better)
-    order = np.argsort(ranks.to_numpy(), kind="stable")
-    ranks = ranks.iloc[order]
+    ranks = ranks.iloc[np.argsort(ranks.to_numpy(), kind="stable")]
     names, values = ranks.index, ranks.to_numpy()
-    p = posthoc_nemenyi_friedman(scores.to_numpy(dtype=np.float64)).to_numpy()
+    apart = np.abs(values[:, None] - values)
+    p = stats.studentized_range.sf(apart / _scale(len(names), len(scores)), len(names), math.inf)
     critical = critical_difference(len(names), len(scores), alpha)
-    alike = np.abs(values[:, None] - values) <= critical
     return NemenyiResult(
         mean_ranks=ranks,
         friedman=test,
         critical_difference=critical,
-        p=pd.DataFrame(p[np.ix_(order, order)], index=names, columns=names),
-        cliques=maximal_cliques(pd.DataFrame(alike, index=names, columns=names)),
+        p=pd.DataFrame(p, index=names, columns=names),
+        cliques=maximal_cliques(pd.DataFrame(apart <= critical, index=names, columns=names)),
         alpha=alpha,
         n_rows=len(scores),
         rows=_what_rows_are(scores.index),
@@ -154,10 +145,49 @@ def nemenyi(
 
 
 def critical_difference(n_models: int, n_rows: int, alpha: float) -> float:
-    """Difference of two mean ranks that Nemenyi's test finds at the level ``alpha``."""
-    # The studentised range of independent normal variables, whose differences have variance 2
-    quantile = float(stats.studentized_range.isf(alpha, n_models, math.inf)) / math.sqrt(2.0)
-    return quantile * math.sqrt(n_models * (n_models + 1) / (6.0 * n_rows))
+    """Return the difference of two mean ranks that Nemenyi's test finds at the level ``alpha``."""
+    quantile = float(stats.studentized_range.isf(alpha, n_models, math.inf))
+    return quantile * _scale(n_models, n_rows)
+
+
+def _scale(n_models: int, n_rows: int) -> float:
+    """Return the standard deviation of each of the normal variables whose range mean ranks have."""
+    return math.sqrt(n_models * (n_models + 1) / (12.0 * n_rows))
+
+
+def maximal_cliques(alike: pd.DataFrame) -> tuple[Clique, ...]:
+    """Return all groups of two or more that are alike pair by pair and cannot be enlarged.
+
+    Parameters
+    ----------
+    alike : DataFrame of bool, shape (n, n), symmetric
+        The diagonal does not matter.
+
+    Returns
+    -------
+    tuple of tuples of labels, members and groups in the order of the labels
+
+    References
+    ----------
+    C. Bron and J. Kerbosch, "Algorithm 457: finding all cliques of an undirected graph",
+    Communications of the ACM 16, 1973.
+    """
+    neighbours = [set(np.flatnonzero(row)) - {i} for i, row in enumerate(alike.to_numpy())]
+    found: list[list[int]] = []
+
+    def grow(clique: set[int], candidates: set[int], seen: set[int]) -> None:
+        if not candidates and not seen:
+            found.append(sorted(clique))
+            return
+        # Of a pivot and its neighbours, a group without the pivot holds a stranger to it
+        pivot = max(candidates | seen, key=lambda i: len(neighbours[i] & candidates))
+        for i in sorted(candidates - neighbours[pivot]):
+            grow(clique | {i}, candidates & neighbours[i], seen & neighbours[i])
+            candidates, seen = candidates - {i}, seen | {i}
+
+    grow(set(), set(range(len(alike))), set())
+    labels = list(alike.index)
+    return tuple(tuple(labels[i] for i in clique) for clique in sorted(found) if len(clique) > 1)
 
 
 def plural(word: str) -> str:

@@ -1,4 +1,4 @@
-"""Which models are best, and which cannot be told apart from the best."""
+"""Mean ranks, and all models beside the best: which are not significantly different from it."""
 
 from __future__ import annotations
 

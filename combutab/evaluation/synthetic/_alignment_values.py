@@ -39,13 +39,13 @@ def held_kind(column: pd.Series) -> ColumnKind:
 
 
 def is_single_precision(column: pd.Series) -> bool:
-    """Whether a column holds floats of 32 bits or fewer."""
+    """Say whether a column holds floats of 32 bits or fewer."""
     dtype: Any = column.dtype
     return bool(types.is_float_dtype(dtype) and dtype.itemsize <= 4)
 
 
 def reads_as_dates(column: pd.Series) -> bool:
-    """Whether a column is empty, of datetimes, or of text that is ISO 8601 dates alone."""
+    """Say whether a column is empty, datetimes, or text that is ISO 8601 dates alone."""
     found = held_kind(column)
     if found != "text":
         return found in ("empty", "datetime")

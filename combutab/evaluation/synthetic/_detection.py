@@ -1,4 +1,4 @@
-"""Whether a classifier can tell a synthetic table from the real one."""
+"""Detection: a classifier tries to tell a synthetic table from the real one."""
 
 from __future__ import annotations
 

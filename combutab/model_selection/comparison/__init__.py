@@ -5,7 +5,7 @@ Uses the estimators and evaluation; the pages and the command use what it found.
 
 from combutab.model_selection.comparison._baselines import GUESSES
 from combutab.model_selection.comparison._compare import compare_activations, run_comparison
-from combutab.model_selection.comparison._found import ActivationComparison
+from combutab.model_selection.comparison._found import ActivationComparison, shown_range
 from combutab.model_selection.comparison._journal import checkpoint_differences
 from combutab.model_selection.comparison._plan import (
     BASELINES,
@@ -14,7 +14,6 @@ from combutab.model_selection.comparison._plan import (
     ComparisonPlan,
     plan_comparison,
 )
-from combutab.model_selection.comparison._range import shown_range
 
 __all__ = [
     "BASELINES",

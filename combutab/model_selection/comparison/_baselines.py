@@ -65,7 +65,7 @@ def _unit(plan: ComparisonPlan) -> float:
 
 
 def _guess(plan: ComparisonPlan, fold: int) -> dict[str, float]:
-    """Of each metric the score of the guess that is right for it."""
+    """Return the score of each metric by the guess that is right for it."""
     train, test = plan.splits[fold]
     X, y = np.zeros((len(train), 1)), plan.y[train]
     unit = _unit(plan)

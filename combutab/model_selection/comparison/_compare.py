@@ -1,4 +1,4 @@
-"""Which activation is best on a table, and is the difference real?"""
+"""Compare activations on a table: which is best, and is the difference real?"""
 
 from __future__ import annotations
 

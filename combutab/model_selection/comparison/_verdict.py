@@ -78,7 +78,7 @@ def judge(
 def sentences(
     plan: ComparisonPlan, summary: pd.DataFrame, results: pd.DataFrame, baselines: pd.DataFrame
 ) -> list[str]:
-    """The summary in words, the verdict first."""
+    """Say the summary in sentences, the verdict first."""
     first, *others = summarise(summary, score=METRICS[plan.task][plan.metric].label).splitlines()
     guess = baselines[baselines["baseline"] == "guess"]
     lines = [first]
@@ -103,7 +103,8 @@ def _beside_guess(
     if plan.test == "wilcoxon" and n * 2.0 ** (1 - k) >= _ALPHA:
         why = f"over {k} resamples the Wilcoxon test cannot tell any of {n} from a guess"
     elif best["mean"] != mean and (best["mean"] > mean) == _greater(plan):
-        why = f"{best['activation']} cannot be told apart from it ({p_words(best['p_guess'])})"
+        p = p_words(best["p_guess"])
+        why = f"{best['activation']} is not significantly different from it ({p})"
     else:
         why = f"{best['activation']} has {best['mean']:.4g}"
     return [
@@ -131,7 +132,7 @@ def _beside_learners(
     lines = []
     for rows, verdict in (
         (learners[apart & better], f"Better than {best['activation']}"),
-        (learners[~apart], f"Baselines not told apart from {best['activation']}"),
+        (learners[~apart], f"Baselines not significantly different from {best['activation']}"),
         (learners[apart & ~better], f"Worse than {best['activation']}"),
     ):
         named = [

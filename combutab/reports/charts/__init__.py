@@ -3,8 +3,14 @@
 Used by the pages of reports.
 """
 
-from combutab.reports.charts._charts import Bars, Histogram, category_bars, histogram
-from combutab.reports.charts._labels import shortened, text_width
+from combutab.reports.charts._charts import (
+    Bars,
+    Histogram,
+    category_bars,
+    histogram,
+    shortened,
+    text_width,
+)
 from combutab.reports.charts._shown import is_identifier, least_rows
 
 __all__ = [

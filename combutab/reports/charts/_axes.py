@@ -28,7 +28,7 @@ class Axis:
         return np.histogram(inside, self.edges)[0]
 
     def tells(self, *columns: np.ndarray) -> bool:
-        """Whether no bin holds two different values, so that the bins hide no difference."""
+        """Say whether no bin holds two different values, so that the bins hide no difference."""
         values = np.unique(np.concatenate(columns))
         if len(values) > len(self.edges) + 1:  # before all are looked at
             return False

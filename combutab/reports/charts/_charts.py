@@ -1,16 +1,17 @@
-"""What the charts of a page show: shares of values, as coordinates and words."""
+"""Charts of a page: shares of values, as coordinates and words; names as far as there is room."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from combutab.reports.charts._axes import Axis, label, make_axis
-from combutab.reports.charts._labels import shortened
 from combutab.reports.charts._shown import shown_values
 
 WIDTH, HEIGHT = 320, 110  # of a histogram's drawing area, in SVG units
@@ -18,6 +19,13 @@ _CATEGORIES = 8  # bars of categories; the others are one more
 _NAMES = 122  # units that a category's name may take
 _MASS = 0.05  # share of the rows, in either table, from which one number is a bar of its own
 _MASSES = 6  # such bars, at most
+# Advances of letters at 12 pixels, at most, in DejaVu Sans: the widest of the fonts of a page
+_NARROW = dict.fromkeys("fijlrtIJ .,:;'\"|!/\\()[]-`_*", 6.1)
+_WIDE = dict.fromkeys("w#+<=>^~&ABCDGHKNOQRUVXZ", 10.2)
+_WIDEST = dict.fromkeys("mMW@%…", 12.0)
+_ADVANCES = _NARROW | _WIDE | _WIDEST
+_HEAD = 0.6  # of the room, for a name's start
+_OTHERS, _FULL = 7.7, 15.0  # letters and digits; signs as wide as high, such as 中
 
 
 @dataclass(frozen=True)
@@ -27,7 +35,7 @@ class Bar:
     name: str
     short: str
     real: float
-    made: float
+    synthetic: float
 
 
 @dataclass(frozen=True)
@@ -35,21 +43,21 @@ class Histogram:
     """Real and synthetic shares of one column's numbers.
 
     ``bars`` are of single values that many rows have, and of all others together; ``real`` and
-    ``made``, of the others, are SVG paths in an area of `WIDTH` x `HEIGHT`, "" where there are too
-    few; ``ticks`` are positions along it and what stands there; ``words`` say the same without the
-    picture.
+    ``synthetic``, of the others, are SVG paths in an area of `WIDTH` x `HEIGHT`, "" where there
+    are too few; ``ticks`` are positions along it and what stands there; ``words`` say the same
+    without the picture.
     """
 
     bars: list[Bar]
     real: str
-    made: str
+    synthetic: str
     ticks: list[tuple[float, str]]
     words: str
 
     @property
     def largest(self) -> float:
         """The longest bar."""
-        return max((max(bar.real, bar.made) for bar in self.bars), default=1.0)
+        return max((max(bar.real, bar.synthetic) for bar in self.bars), default=1.0)
 
 
 @dataclass(frozen=True)
@@ -62,13 +70,13 @@ class Bars:
 
 
 def histogram(
-    real: pd.Series, made: pd.Series, others: Sequence[pd.Series] = (), *, least: int
+    real: pd.Series, synthetic: pd.Series, others: Sequence[pd.Series] = (), *, least: int
 ) -> Histogram | None:
-    """Of numbers or datetimes; None if there are too few of them.
+    """Draw the shares of numbers or datetimes; None if there are too few of them.
 
     Parameters
     ----------
-    real, made : Series
+    real, synthetic : Series
         What is drawn.
     others : sequence of Series
         The column of other real tables, whose rows count as well.
@@ -83,7 +91,7 @@ def histogram(
     counted in the first and the last bin.
     """
     dates = real.dtype.kind == "M"
-    a, b = (_numbers(column) for column in (real, made))
+    a, b = (_numbers(column) for column in (real, synthetic))
     if len(a) < 2 * least or not len(b):
         return None
     axis = make_axis(a, least, dates=dates)
@@ -92,7 +100,7 @@ def histogram(
     named = _masses(a, b, [_numbers(column) for column in others], least)
     if not len(named):
         return None if axis is None else _outlined(a, b, axis, least)
-    n_real, n_made = len(a), len(b)
+    n_real, n_synthetic = len(a), len(b)
     bars = [
         Bar(name, name, float((a == value).mean()), float((b == value).mean()))
         for value in named
@@ -101,7 +109,7 @@ def histogram(
     a, b = a[~np.isin(a, named)], b[~np.isin(b, named)]
     if len(a) or len(b):
         rest = "all other values"
-        bars.append(Bar(rest, rest, len(a) / n_real, len(b) / n_made))
+        bars.append(Bar(rest, rest, len(a) / n_real, len(b) / n_synthetic))
     axis = make_axis(a, least, dates=dates) if len(b) else None
     drawn = Histogram([], "", "", [], "") if axis is None else _outlined(a, b, axis, least)
     words = [_told(bars)] + [f"of the others, {drawn.words}"] * bool(drawn.words)
@@ -109,19 +117,19 @@ def histogram(
 
 
 def category_bars(
-    real: pd.Series, made: pd.Series, others: Sequence[pd.Series] = (), *, least: int
+    real: pd.Series, synthetic: pd.Series, others: Sequence[pd.Series] = (), *, least: int
 ) -> Bars | None:
-    """Of a column of categories, as `histogram`; None if no category may be named.
+    """Draw the shares of categories, as `histogram`; None if no category may be named.
 
     Missing values are one of them. Those that cannot be named are one more, as are those that there
     is no room for.
     """
-    if not len(real) or not len(made):
+    if not len(real) or not len(synthetic):
         return None
-    named = {str(value) for value in shown_values([real, *others], made, least)}
-    p, q = (_shares(column) for column in (real, made))
-    table = pd.DataFrame({"real": p, "made": q}).fillna(0.0)
-    table = table.sort_values(["real", "made"], ascending=False, kind="stable")
+    named = {str(value) for value in shown_values([real, *others], synthetic, least)}
+    p, q = (_shares(column) for column in (real, synthetic))
+    table = pd.DataFrame({"real": p, "synthetic": q}).fillna(0.0)
+    table = table.sort_values(["real", "synthetic"], ascending=False, kind="stable")
     may = np.array([missing or name in named for missing, name in table.index])
     if not may.any():
         return None
@@ -130,15 +138,44 @@ def category_bars(
         rest = pd.concat([shown.iloc[_CATEGORIES:], rest])
         shown = shown.iloc[:_CATEGORIES]
     bars = [
-        Bar(name, shortened(name, _NAMES), float(real_share), float(made_share))
-        for (_, name), real_share, made_share in zip(
-            shown.index.tolist(), shown["real"], shown["made"], strict=True
+        Bar(name, shortened(name, _NAMES), float(real_share), float(synthetic_share))
+        for (_, name), real_share, synthetic_share in zip(
+            shown.index.tolist(), shown["real"], shown["synthetic"], strict=True
         )
     ]
     if len(rest):
         other = f"other ({len(rest):,} {'value' if len(rest) == 1 else 'values'})"
-        bars.append(Bar(other, other, float(rest["real"].sum()), float(rest["made"].sum())))
-    return Bars(bars, max(max(bar.real, bar.made) for bar in bars), _told(bars))
+        bars.append(Bar(other, other, float(rest["real"].sum()), float(rest["synthetic"].sum())))
+    return Bars(bars, max(max(bar.real, bar.synthetic) for bar in bars), _told(bars))
+
+
+def text_width(text: str) -> float:
+    """Return the width that a text of 12 pixels has at most, in pixels.
+
+    Examples
+    --------
+    >>> text_width("relu") < text_width("RELU") < text_width("WWWW")
+    True
+    """
+    return sum(map(_advance, text))
+
+
+def shortened(name: str, room: float) -> str:
+    """Shorten a name of 12 pixels to a width, with an ellipsis for its middle.
+
+    Names of columns often begin alike and differ in their ends.
+
+    Examples
+    --------
+    >>> shortened("median_income", 110), shortened("median_house_value", 110)
+    ('median_income', 'median_…value')
+    """
+    if text_width(name) <= room:
+        return name
+    room -= _advance("…")
+    head = _start(name, _HEAD * room)
+    tail = _start(name[::-1], room - text_width(head))[::-1]
+    return f"{head}…{tail}"
 
 
 # ---- parts -------------------------------------------------------------------------------------
@@ -161,21 +198,21 @@ def _masses(a: np.ndarray, b: np.ndarray, others: list[np.ndarray], least: int) 
 def _outlined(a: np.ndarray, b: np.ndarray, axis: Axis, least: int) -> Histogram:
     """Both outlines, with bins of too few real rows taken together with others."""
     edges = axis.edges
-    counts, made = axis.counts(a), axis.counts(b)
+    counts, synthetic = axis.counts(a), axis.counts(b)
     starts = _groups(counts, least)
     ends = np.append(starts[1:], len(counts))
     heights = [
-        np.add.reduceat(each, starts) / each.sum() / (ends - starts) for each in (counts, made)
+        np.add.reduceat(each, starts) / each.sum() / (ends - starts) for each in (counts, synthetic)
     ]
     top = max(each.max() for each in heights)
     along = (edges - edges[0]) / (edges[-1] - edges[0]) * WIDTH
     x = np.append(along[starts], along[-1])
-    real_path, made_path = (_steps(x, each / top * HEIGHT) for each in heights)
+    real_path, synthetic_path = (_steps(x, each / top * HEIGHT) for each in heights)
     places = [
         (float((at - edges[0]) / (edges[-1] - edges[0]) * WIDTH), text) for at, text in axis.ticks
     ]
     words = f"real: {axis.summary(a, least)}; synthetic: {axis.summary(b, least)}"
-    return Histogram([], f"{real_path}Z", made_path, places, words)
+    return Histogram([], f"{real_path}Z", synthetic_path, places, words)
 
 
 def _groups(counts: np.ndarray, least: int) -> np.ndarray:
@@ -199,7 +236,9 @@ def _exact(value: float, *, dates: bool) -> str:
 
 
 def _told(bars: Sequence[Bar]) -> str:
-    return "; ".join(f"{bar.name}: {bar.real:.1%} real, {bar.made:.1%} synthetic" for bar in bars)
+    return "; ".join(
+        f"{bar.name}: {bar.real:.1%} real, {bar.synthetic:.1%} synthetic" for bar in bars
+    )
 
 
 def _numbers(column: pd.Series) -> np.ndarray:
@@ -225,3 +264,16 @@ def _shares(column: pd.Series) -> pd.Series:
         [(True, "(missing)") if pd.isna(name) else (False, str(name)) for name in counts.index]
     )
     return counts.groupby(level=[0, 1], sort=False).sum()
+
+
+def _start(name: str, room: float) -> str:
+    widths = accumulate(map(_advance, name))
+    return name[: sum(width <= room for width in widths)]
+
+
+def _advance(letter: str) -> float:
+    if letter in _ADVANCES:
+        return _ADVANCES[letter]
+    if letter.isascii() or unicodedata.category(letter) in {"Ll", "Mn"}:
+        return _OTHERS
+    return _FULL

@@ -1,4 +1,4 @@
-"""Which values of a table a page may show: those that enough rows have."""
+"""Choose the values of a table that a page may show: those that enough rows have."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def least_rows(min_frequency: float, n_rows: int) -> int:
     )
 
 
-def shown_values(real: Sequence[pd.Series], made: pd.Series, least: int) -> pd.Index:
+def shown_values(real: Sequence[pd.Series], synthetic: pd.Series, least: int) -> pd.Index:
     """The values that are no one's own.
 
     Parameters
     ----------
     real : sequence of Series
         A column of all real tables.
-    made : Series
+    synthetic : Series
         Of the synthetic one.
     least : int
         Real rows that must have a value. One that no real row has needs as many synthetic rows.
     """
     known = pd.concat([column.dropna().astype(object) for column in real]).value_counts()
-    invented = made.dropna().astype(object).value_counts()
+    invented = synthetic.dropna().astype(object).value_counts()
     invented = invented[~invented.index.isin(known.index)]
     return pd.Index([*known.index[known >= least], *invented.index[invented >= least]])
 

@@ -11,9 +11,8 @@ import pandas as pd
 from combutab._version import __version__
 from combutab.evaluation import interval_words
 from combutab.model_selection import GUESSES, METRICS, ActivationComparison
-from combutab.reports._page import render
-from combutab.reports._versions import versions
-from combutab.reports.comparison._chart import ROW, WIDTH, dot_plot
+from combutab.reports._page import render, versions
+from combutab.reports.comparison._picture import dot_plot
 
 _MEANINGS = {
     "accuracy": "The share of test rows whose class is predicted right.",
@@ -28,6 +27,7 @@ _MEANINGS = {
     "mse": "The mean squared error of the predictions; large errors weigh most.",
 }
 _TESTS = {"corrected-t": "corrected resampled t-test", "wilcoxon": "Wilcoxon's signed-rank test"}
+_VERDICTS = {True: "significantly different", False: "not significantly different"}
 _SETTINGS = {
     "folds": "Folds",
     "seeds": "Seeds",
@@ -41,7 +41,7 @@ _SETTINGS = {
 
 
 def comparison_page(found: ActivationComparison) -> str:
-    """One self-contained HTML page of what was found."""
+    """Render one self-contained HTML page of what was found."""
     return render(
         "comparison.html",
         version=__version__,
@@ -59,15 +59,7 @@ def comparison_page(found: ActivationComparison) -> str:
         guessed="p_guess" in found.summary,
         baselines=_baselines(found),
         guess=GUESSES[found.metric],
-        chart=dot_plot(
-            found.results,
-            found.summary,
-            found.metric,
-            found.baselines,
-            found.baseline_results,
-        ),
-        width=WIDTH,
-        row=ROW,
+        picture=dot_plot(found),
         folds=_folds(found),
         other=_other(found),
         made=_made(found),
@@ -77,7 +69,7 @@ def comparison_page(found: ActivationComparison) -> str:
 
 
 def _facts(found: ActivationComparison) -> list[tuple[str, str]]:
-    """What was compared, for the head of the page."""
+    """List what was compared, for the head of the page."""
     first = found.results.iloc[0]
     names = found.results["activation"].nunique()
     return [
@@ -94,7 +86,7 @@ def _summary(found: ActivationComparison) -> list[dict[str, Any]]:
     summary = found.summary
     digits = _decimals(summary["mean"])
     for place, (_, line) in enumerate(summary.iterrows()):
-        apart = "told apart" if line["distinguishable"] else "not told apart"
+        differs = _VERDICTS[bool(line["distinguishable"])]
         best = "the best" if found.winner else "the best, no winner"
         rows.append(
             {
@@ -102,7 +94,7 @@ def _summary(found: ActivationComparison) -> list[dict[str, Any]]:
                 **_mean(line, digits),
                 "mean_rank": f"{line['mean_rank']:.2f}",
                 "p": "–" if place == 0 else _p(float(line["p"])),
-                "verdict": best if place == 0 else apart,
+                "verdict": best if place == 0 else differs,
                 "guess": "yes" if line.get("beats_guess") else "no",
             }
         )
@@ -116,13 +108,12 @@ def _mean(line: pd.Series, digits: int) -> dict[str, str]:
 
 def _baselines(found: ActivationComparison) -> list[dict[str, str]]:
     digits = _decimals(found.summary["mean"])
-    verdicts = {True: "told apart", False: "not told apart"}
     return [
         {
             "name": str(line["baseline"]),
             **_mean(line, digits),
             "p": _p(float(line["p"])),
-            "verdict": verdicts[bool(line["distinguishable"])],
+            "verdict": _VERDICTS[bool(line["distinguishable"])],
         }
         for _, line in found.baselines.iterrows()
     ]

@@ -35,7 +35,7 @@ class Copies:
 
     @property
     def by_chance(self) -> bool:
-        """Whether chance explains them."""
+        """Say whether chance explains the copies."""
         return self.pvalue >= RARE
 
 

@@ -1,4 +1,4 @@
-"""Whether the rows that a generator learned from show through."""
+"""Judge whether the rows that a generator learned from show through."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a synthetic table looks like the real one."""
+"""Judge whether a synthetic table looks like the real one."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
 
 
 def _facts(found: SyntheticEvaluation) -> list[tuple[str, str]]:
-    """What was compared, for the head of the page."""
+    """List what was compared, for the head of the page."""
     tables = [("real", found.train), ("synthetic", found.synthetic), ("test", found.test)]
     roles = {
         "real": "Real rows, learned from",
@@ -151,7 +151,7 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
     rows: dict[tuple[str, str], dict[str, Any]] = {}  # by learner and metric
     for each in found.efficacy.to_dict("records"):
         row = rows.setdefault((each["learner"], each["metric"]), {})
-        row["real" if each["source"] == "real" else "made"] = each["mean"]
+        row["real" if each["source"] == "real" else "synthetic"] = each["mean"]
         row["gap"] = each["gap"]  # of the last, the synthetic rows
     scores = [
         {
@@ -164,8 +164,10 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
     ]
     main = "r2" if found.task == "regression" else "accuracy"
     shown = [each for each in scores if each["metric"] == main]
-    bars = [(each["learner"], each["real"], each["made"]) for each in shown]
-    words = "; ".join(f"{name}: real {real:.3f}, synthetic {made:.3f}" for name, real, made in bars)
+    bars = [(each["learner"], each["real"], each["synthetic"]) for each in shown]
+    words = "; ".join(
+        f"{name}: real {real:.3f}, synthetic {synthetic:.3f}" for name, real, synthetic in bars
+    )
     notes = list(dict.fromkeys(note for note in found.efficacy["note"] if note))
     return {
         "main": _METRICS[main],
@@ -184,14 +186,14 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
 def _values(found: SyntheticEvaluation, *measures: str) -> list[dict[Hashable, Any]]:
     """The fidelity rows of some measures, worst first, with the held-out rows' value beside."""
     table = found.fidelity[found.fidelity["measure"].isin(measures)]
-    made, held = (
+    synthetic, held = (
         table[table["source"] == source].to_dict("records") for source in (SYNTHETIC, HELD_OUT)
     )
     keys = ("measure", "column", "other_column")
     scores = {tuple(row[key] for key in keys): row["mean"] for row in held}
-    for row in made:
+    for row in synthetic:
         row["held_out"] = scores.get(tuple(row[key] for key in keys), np.nan)
-    return sorted(made, key=lambda row: (np.isnan(row["mean"]), row["mean"]))
+    return sorted(synthetic, key=lambda row: (np.isnan(row["mean"]), row["mean"]))
 
 
 def _columns(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> list[_Column]:
@@ -209,14 +211,14 @@ def _chart(
     found: SyntheticEvaluation, column: Hashable, identifiers: Collection[Hashable]
 ) -> tuple[Histogram | Bars | None, str]:
     """The chart, or why there is none."""
-    real, made = found.train[column], found.synthetic[column]
-    if not real.count() or not made.count():
+    real, synthetic = found.train[column], found.synthetic[column]
+    if not real.count() or not synthetic.count():
         return None, f"No {'synthetic' if real.count() else 'real'} row has a value."
     if column in identifiers:
         return None, "Identifier, not shown: hardly any rows share a value."
     draw: Any = category_bars if found.kinds[column] == "category" else histogram
     others = [] if found.test is None else [found.test[column]]
-    chart = draw(real, made, others, least=found.least_rows)
+    chart = draw(real, synthetic, others, least=found.least_rows)
     return chart, "" if chart else f"Not shown: too few values that {found.least_rows} rows share."
 
 
@@ -255,9 +257,9 @@ def _heat(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> dict
         "labels": labels,
         "room": 12 + round(max(map(text_width, labels))),  # beside the maps, in SVG units
         "real": _cells(maps[0]),
-        "made": _cells(maps[1]),
+        "synthetic": _cells(maps[1]),
         "real_words": _strongest(maps[0], names),
-        "made_words": _strongest(maps[1], names),
+        "synthetic_words": _strongest(maps[1], names),
         "left_out": max(left_out, 0),
         "shown": len(columns),
     }

@@ -19,15 +19,14 @@ from combutab.evaluation import (
     ml_efficacy,
     privacy,
 )
-from combutab.reports._versions import versions
+from combutab.reports._page import versions
 from combutab.reports.charts import least_rows
-from combutab.reports.synthetic._chance import share_by_chance
 from combutab.reports.synthetic._copies import count_copies, count_values
 from combutab.reports.synthetic._disclosure import judge_privacy
 from combutab.reports.synthetic._likeness import judge_likeness
 from combutab.reports.synthetic._usefulness import judge_usefulness
 from combutab.reports.synthetic._verdict import HELD_OUT, SYNTHETIC, Finding
-from combutab.reports.synthetic._yardsticks import measure_yardsticks
+from combutab.reports.synthetic._yardsticks import measure_yardsticks, share_by_chance
 
 _NAMES = {"real": "real table", "synthetic": "synthetic table", "test": "held-out real table"}
 _SET_ASIDE = 0.2  # of the real rows, for learners to be tested on where there are no others
@@ -41,7 +40,7 @@ Task = Literal["classification", "regression"]
 
 @dataclass(frozen=True, eq=False)
 class SyntheticEvaluation:
-    """What is known of a synthetic table: the evaluators' tables, and what they come to.
+    """Result of `evaluate_synthetic`: the evaluators' tables, and what they come to.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Whether learners get from synthetic rows what they get from real ones."""
+"""Judge whether learners get from synthetic rows what they get from real ones."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Skill:
     metric: str
     learner: str
     real: float
-    made: float
+    synthetic: float
     guess: float
     error: float  # standard error of the first
     gap_error: float  # and of its distance to the second
@@ -71,7 +71,7 @@ class _Skill:
     @property
     def kept(self) -> float:
         """The share of the skill that is kept: below 0 of what is worse than guessing."""
-        return (self.made - self.guess) / self.over_guessing
+        return (self.synthetic - self.guess) / self.over_guessing
 
     @property
     def off(self) -> float:
@@ -133,7 +133,8 @@ def judge_usefulness(
     rough = f", give or take {points(off)}" if off > _ROUGH else ""
     sentence = (
         f"he synthetic rows keep {share} of what the real rows teach about {name}{rough}: after "
-        f"learning from them, {learner} {synthetic.format(skill.told(skill.made), rows=rows)}; "
+        f"learning from them, {learner} "
+        f"{synthetic.format(skill.told(skill.synthetic), rows=rows)}; "
         f"after learning from the real rows, {real.format(skill.told(skill.real))}; {guessing}."
     )
     sentence = f"Not known, with so few rows: t{sentence}" if level == "unknown" else f"T{sentence}"
@@ -161,19 +162,19 @@ def _best_by(efficacy: pd.DataFrame, metric: str, guess: float, n: float) -> _Sk
     table = efficacy[efficacy["metric"] == metric]
     real = table[table["source"] == "real"]
     best = real.iloc[int(real["mean"].fillna(-math.inf).argmax())]
-    made = table[(table["source"] == SYNTHETIC) & (table["learner"] == best["learner"])].iloc[0]
+    taught = table[(table["source"] == SYNTHETIC) & (table["learner"] == best["learner"])].iloc[0]
     score = float(best["mean"])
     error = _standard_error(metric, score, n)
     return _Skill(
         metric,
         str(best["learner"]),
         score,
-        float(made["mean"]),
+        float(taught["mean"]),
         guess,
         max(error, float(np.nan_to_num(best["se"]))),
         # of scores that are equal in a few rows, the difference is not certain either
-        max(error if n < FEW else 0.0, float(np.nan_to_num(made["gap_se"]))),
-        str(made["note"]),
+        max(error if n < FEW else 0.0, float(np.nan_to_num(taught["gap_se"]))),
+        str(taught["note"]),
     )
 
 

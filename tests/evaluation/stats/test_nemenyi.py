@@ -2,14 +2,13 @@
 
 import itertools
 import math
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import integrate, stats
 
 from combutab.evaluation import mean_ranks, nemenyi, summarise_nemenyi
 
@@ -99,6 +98,17 @@ def test_friedman_and_p_values_against_scipy():
     assert result.p.index.tolist() == result.p.columns.tolist() == result.mean_ranks.index.tolist()
 
 
+def test_p_values_against_integrals_of_the_normal_range():
+    # P(range of k > q) = 1 - k int phi(z) (Phi(z) - Phi(z - q))^(k - 1) dz
+    result = nemenyi(DEMSAR)
+    for a, b in itertools.combinations(DEMSAR, 2):
+        q = abs(result.mean_ranks[a] - result.mean_ranks[b]) / math.sqrt(4 * 5 / (12 * 14))
+        z = np.linspace(-9.0, 9.0 + q, 20_001)
+        within = stats.norm.cdf(z) - stats.norm.cdf(z - q)
+        expected = 1.0 - 4 * integrate.trapezoid(stats.norm.pdf(z) * within**3, z)
+        assert result.p.loc[a, b] == pytest.approx(expected, rel=1e-6)
+
+
 def test_ranks_with_ties_by_hand():
     # Ranks 1 2 3 4, 1.5 1.5 3 4, 1 3 3 3 and 2.5 2.5 2.5 2.5
     scores = ranked([1, 2, 3, 4], [1, 1, 3, 4], [1, 2, 2, 2], [7, 7, 7, 7])
@@ -158,12 +168,12 @@ def test_groups_p_values_and_critical_difference_agree(rows, alpha):
 @example(k=3, alpha=0.049)  # where Friedman's test needs a row more than Nemenyi's
 @given(k=st.integers(3, 14), alpha=st.sampled_from([0.001, 0.01, 0.05, 0.1]))
 def test_rows_needed_are_the_fewest_that_tell_the_best_from_the_worst(k, alpha):
-    def told_apart(n):
+    def differ(n):
         result = nemenyi(ranked(*[range(k)] * n, names="abcdefghijklmn"), alpha=alpha)
         return result.differ and result.p.iloc[0, -1] < alpha
 
     needed = nemenyi(ranked(*[range(k)] * 2, names="abcdefghijklmn"), alpha=alpha).n_rows_needed
-    assert needed == next(n for n in itertools.count(2) if told_apart(n))
+    assert needed == next(n for n in itertools.count(2) if differ(n))
 
 
 @pytest.mark.parametrize(
@@ -185,20 +195,14 @@ def test_bad_input(scores, arguments, says):
         nemenyi(scores, **arguments)
 
 
-def test_without_scikit_posthocs_the_error_says_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scikit_posthocs", None)
-    with pytest.raises(ImportError, match=r"pip install 'combutab\[stats\]'"):
-        nemenyi(DEMSAR)
-
-
 # --- sentences --------------------------------------------------------------------------------
 
 
 def test_sentences_of_demsar_s_example():
     assert summarise_nemenyi(nemenyi(DEMSAR, alpha=0.10)).splitlines()[1:] == [
         "Mean ranks, 1 is the best: m+cf 1.96, m 2.00, cf 2.89, C4.5 3.14.",
-        "By Nemenyi's test (critical difference 1.12 ranks, 10 % level) these cannot be told "
-        "apart: m+cf, m and cf; cf and C4.5.",
+        "By Nemenyi's test (critical difference 1.12 ranks, 10 % level) these are not "
+        "significantly different: m+cf, m and cf; cf and C4.5.",
         "m+cf and m rank better than C4.5.",
     ]
 
@@ -210,8 +214,8 @@ def test_friedman_finds_a_difference_that_nemenyi_cannot_place():
     first, _, last = text.splitlines()
     assert first == f"Friedman's test over 14 data sets: the 4 algorithms differ (p = {p:.2g})."
     assert last == (
-        "By Nemenyi's test (critical difference 1.25 ranks, 5 % level) no algorithm can be told "
-        "apart from any other: which of them differ is left open."
+        "By Nemenyi's test (critical difference 1.25 ranks, 5 % level) no algorithm is "
+        "significantly different from any other: which of them differ is left open."
     )
 
 
@@ -222,7 +226,7 @@ def test_friedman_finds_nothing():
         "Friedman's test over 4 data sets finds no difference between the 3 activations "
         "(p = 0.78).",
         "Mean ranks, 1 is the best: a 1.75, b 2.00, c 2.25.",
-        "No activation can be told apart from any other.",
+        "No activation is significantly different from any other.",
     ]
     assert result.not_told_apart == (("a", "b", "c"),)
 
@@ -243,15 +247,15 @@ def test_nemenyi_s_pairs_do_not_count_where_friedman_finds_nothing():
     assert len(result.cliques) == 2
     assert [sorted(group) for group in result.not_told_apart] == [list("abcdefg")]
     assert summarise_nemenyi(result).splitlines()[2:] == [
-        "No activation can be told apart from any other."
+        "No activation is significantly different from any other."
     ]
 
 
-def test_everyone_told_apart():
+def test_everyone_differs_significantly():
     text = summarise_nemenyi(nemenyi(ranked(*[[2, 1, 3]] * 12)))
     assert text.splitlines()[2:] == [
-        "By Nemenyi's test (critical difference 0.96 ranks, 5 % level) every activation can be "
-        "told apart from every other.",
+        "By Nemenyi's test (critical difference 0.96 ranks, 5 % level) every activation is "
+        "significantly different from every other.",
         "b ranks better than a and c.",
         "a ranks better than c.",
     ]
@@ -261,8 +265,8 @@ def test_everyone_told_apart():
 def test_too_few_rows_to_find_anything(k, n, said):
     text = summarise_nemenyi(nemenyi(ranked(*[range(k)] * n)))
     sentence = (
-        f"With {n} data sets no two of {k} activations can be told apart, even if all ranked them "
-        "alike: at least 3 are needed."
+        f"With {n} data sets no two of {k} activations can differ significantly, even if all "
+        "ranked them alike: at least 3 are needed."
     )
     assert (sentence in text.splitlines()) == said
     assert ("With" in text) == said

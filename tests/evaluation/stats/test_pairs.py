@@ -194,9 +194,9 @@ def found(p, p_wilcoxon=None, n_resamples=30, alpha=0.05, group="activation"):
 def test_sentences_are_made_from_the_numbers():
     pairs = found({"a b": 0.7, "a c": 0.06, "a d": 0.01, "b c": 0.2, "b d": 1e-9, "c d": 0.4})
     assert summarise_pairs(pairs, score="accuracy").splitlines() == [
-        "2 of 6 pairs of activations can be told apart in accuracy over 30 resamples "
+        "2 of 6 pairs of activations are significantly different in accuracy over 30 resamples "
         "(corrected t-test, Holm-adjusted, 5 % level).",
-        "These cannot be told apart: a, b and c; c and d.",
+        "These are not significantly different: a, b and c; c and d.",
         "a is better than d (accuracy +0.25, p = 0.01).",
         "b is better than d (accuracy +0.25, p < 0.0001).",
     ]
@@ -205,7 +205,9 @@ def test_sentences_are_made_from_the_numbers():
 def test_groups_need_not_lie_along_a_line():
     # a and c are alike, though b between them differs from both
     pairs = found({"a b": 0.01, "a c": 0.6, "a d": 0.2, "b c": 0.02, "b d": 0.3, "c d": 0.01})
-    assert "These cannot be told apart: a and c; a and d; b and d." in summarise_pairs(pairs)
+    assert "These are not significantly different: a and c; a and d; b and d." in summarise_pairs(
+        pairs
+    )
 
 
 def test_several_losers_share_a_sentence():
@@ -218,7 +220,7 @@ def test_several_losers_share_a_sentence():
 def test_nothing_found():
     pairs = found({"a b": 0.3, "a c": 0.06, "b c": 1.0}, group="loss_function")
     assert summarise_pairs(pairs, score="r2").splitlines() == [
-        "No loss function can be told apart from any other in r2 over 30 resamples "
+        "No loss function is significantly different from any other in r2 over 30 resamples "
         "(corrected t-test, Holm-adjusted, 5 % level).",
         "The smallest p-value is that of a and c (p = 0.06).",
     ]
@@ -226,7 +228,7 @@ def test_nothing_found():
 
 def test_everything_found():
     lines = summarise_pairs(found({"a b": 0.03, "a c": 0.01, "b c": 0.04})).splitlines()
-    assert lines[0].startswith("3 of 3 pairs of activations can be told apart")
+    assert lines[0].startswith("3 of 3 pairs of activations are significantly different")
     assert [line[:16] for line in lines[1:]] == ["a is better than", "b is better than"]
 
 
@@ -259,7 +261,7 @@ def test_groups_are_the_largest_that_are_alike_pair_by_pair(apart):
     text = summarise_pairs(
         found({" ".join(pair): 0.01 if v else 0.5 for pair, v in verdicts.items()})
     )
-    said = re.search("These cannot be told apart: (.*)[.]\n", text).group(1)
+    said = re.search("These are not significantly different: (.*)[.]\n", text).group(1)
     alike = [
         set(group)
         for size in range(2, 7)

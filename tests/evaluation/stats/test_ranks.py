@@ -253,8 +253,12 @@ def test_sentences_are_made_from_the_numbers():
     lines = text.splitlines()
     assert lines[0].startswith("combu has the best mean accuracy: 0.908 (95 % interval 0.8")
     assert lines[0].endswith("over 5 resamples.")
-    assert lines[1].startswith("Cannot be told apart from combu at the 5 % level: gelu (p = 0.")
-    assert lines[2].startswith("Distinguishable from combu at the 5 % level: relu (p = 0.01")
+    assert lines[1].startswith(
+        "Not significantly different from combu at the 5 % level: gelu (p = 0."
+    )
+    assert lines[2].startswith(
+        "Significantly different from combu at the 5 % level: relu (p = 0.01"
+    )
     assert len(lines) == 3
 
 
@@ -289,7 +293,7 @@ def test_no_spread_is_not_said_to_be_certainty():
     table = compare_with_best(tidy({"a": [0.7] * 3, "b": [0.6] * 3}), **SIZES)
     assert summarise(table).splitlines() == [
         "a has the best mean score: 0.7, the same in all 3 resamples.",
-        "Distinguishable from a at the 5 % level: b (by the same in every resample).",
+        "Significantly different from a at the 5 % level: b (by the same in every resample).",
     ]
     # means over seeds, which differ in their last digit
     same = tidy({"a": [0.1 + 0.2 + 0.4, 0.7, 0.4 + 0.2 + 0.1]})

@@ -11,16 +11,16 @@ from combutab.reports.charts import _charts
 from combutab.reports.charts._charts import HEIGHT, WIDTH
 
 
-def histogram(real, made, others=(), least=1):
-    return _charts.histogram(real, made, others, least=least)
+def histogram(real, synthetic, others=(), least=1):
+    return _charts.histogram(real, synthetic, others, least=least)
 
 
-def category_bars(real, made, others=(), least=1):
-    return _charts.category_bars(real, made, others, least=least)
+def category_bars(real, synthetic, others=(), least=1):
+    return _charts.category_bars(real, synthetic, others, least=least)
 
 
 def shares(chart):
-    return {bar.name: (round(bar.real, 3), round(bar.made, 3)) for bar in chart.bars}
+    return {bar.name: (round(bar.real, 3), round(bar.synthetic, 3)) for bar in chart.bars}
 
 
 def heights(path):
@@ -31,10 +31,10 @@ def heights(path):
 
 def test_a_histogram_has_the_shares_of_both_columns():
     real = pd.Series([0.0, 0.0, 0.0, 1.0, 2.0, 2.0])
-    made = pd.Series([0.0, 1.0, 1.0, 2.0])
-    chart = histogram(real, made)
+    synthetic = pd.Series([0.0, 1.0, 1.0, 2.0])
+    chart = histogram(real, synthetic)
     a, edges = heights(chart.real)
-    b, _ = heights(chart.made)
+    b, _ = heights(chart.synthetic)
     assert a / HEIGHT == pytest.approx([1.0, 1 / 3, 2 / 3], abs=1e-3)  # the tallest is 1/2
     assert b / HEIGHT == pytest.approx([0.5, 1.0, 0.5], abs=1e-3)
     assert edges == pytest.approx([WIDTH / 3, 2 * WIDTH / 3, WIDTH], abs=0.1)
@@ -50,8 +50,8 @@ def test_a_bin_holds_as_many_whole_numbers_as_another():
 
 def test_outliers_are_counted_at_the_edge():
     real = pd.Series(np.linspace(0.0, 1.0, 1001))
-    made = pd.Series(1e9 + np.arange(30.0))
-    b, _ = heights(histogram(real, made).made)
+    synthetic = pd.Series(1e9 + np.arange(30.0))
+    b, _ = heights(histogram(real, synthetic).synthetic)
     assert b[-1] == HEIGHT
     assert (b[:-1] == 0.0).all()
 
@@ -71,7 +71,7 @@ def test_an_axis_of_dates_has_dates():
 def test_a_constant_column_is_one_bar(values):
     chart = histogram(pd.Series(values), pd.Series(values))
     assert shares(chart) == {f"{values[0]:g}": (1.0, 1.0)}
-    assert (chart.real, chart.made) == ("", "")
+    assert (chart.real, chart.synthetic) == ("", "")
 
 
 def test_zeros_are_a_bar_of_their_own():
@@ -79,8 +79,8 @@ def test_zeros_are_a_bar_of_their_own():
     rng = np.random.default_rng(0)
     some = np.exp(rng.normal(5, 1, 1000))
     real = pd.Series(np.where(np.arange(1000) < 920, 0.0, some))
-    made = pd.Series(np.where(np.arange(1000) < 250, 0.0, rng.random(1000)))
-    chart = histogram(real, made, least=5)
+    synthetic = pd.Series(np.where(np.arange(1000) < 250, 0.0, rng.random(1000)))
+    chart = histogram(real, synthetic, least=5)
     assert shares(chart) == {"0": (0.92, 0.25), "all other values": (0.08, 0.75)}
     assert chart.words.startswith("0: 92.0% real, 25.0% synthetic; all other values: 8.0% real")
     assert chart.real  # of the other values
@@ -105,13 +105,15 @@ def test_what_looks_alike_scores_alike(kind, other):
             }[name]
         )
 
-    real, made = column(kind, 0), column(other, 1)
-    chart = histogram(real, made, least=5)
-    drawn = [(bar.real, bar.made) for bar in chart.bars if bar.name != "all other values"]
-    rest = next(((b.real, b.made) for b in chart.bars if b.name == "all other values"), (1.0, 1.0))
+    real, synthetic = column(kind, 0), column(other, 1)
+    chart = histogram(real, synthetic, least=5)
+    drawn = [(bar.real, bar.synthetic) for bar in chart.bars if bar.name != "all other values"]
+    rest = next(
+        ((b.real, b.synthetic) for b in chart.bars if b.name == "all other values"), (1.0, 1.0)
+    )
     if chart.real:
         outlines = []
-        for path, share in zip((chart.real, chart.made), rest, strict=True):
+        for path, share in zip((chart.real, chart.synthetic), rest, strict=True):
             height, right = heights(path)
             area = height * np.diff(np.append(0.0, right))
             outlines.append(share * area / area.sum())
@@ -122,8 +124,8 @@ def test_what_looks_alike_scores_alike(kind, other):
         drawn.append(rest)
     drawn = np.array(drawn)
     shown = np.abs(drawn[:, 0] - drawn[:, 1]).sum() / 2
-    values = np.sort(np.concatenate([real, made]))
-    cdfs = [np.searchsorted(np.sort(each), values, side="right") / n for each in (real, made)]
+    values = np.sort(np.concatenate([real, synthetic]))
+    cdfs = [np.searchsorted(np.sort(each), values, side="right") / n for each in (real, synthetic)]
     scored = np.abs(cdfs[0] - cdfs[1]).max()
     hidden = drawn.min(axis=1)[len(chart.bars) :].max(initial=0.0)  # in a bin both have rows in
     assert scored <= shown + hidden + 0.02
@@ -135,12 +137,12 @@ def test_no_values_no_chart():
 
 def test_bars_are_of_the_most_frequent_categories_and_the_others():
     real = pd.Series(pd.Categorical([f"c{min(i, 20 - i)}" for i in range(20)]))
-    made = pd.Series(pd.Categorical(["c1", "new", None, "c2"]))
-    chart = category_bars(real, made)
+    synthetic = pd.Series(pd.Categorical(["c1", "new", None, "c2"]))
+    chart = category_bars(real, synthetic)
     assert len(chart.bars) == 9
     assert chart.bars[-1].name == "other (5 values)"
     assert sum(bar.real for bar in chart.bars) == pytest.approx(1.0)
-    assert sum(bar.made for bar in chart.bars) == pytest.approx(1.0)
+    assert sum(bar.synthetic for bar in chart.bars) == pytest.approx(1.0)
 
 
 def test_missing_values_are_a_category():
@@ -164,9 +166,9 @@ def test_long_names_are_cut_in_the_picture_alone():
 
 def test_categories_of_few_rows_are_one_bar():
     real = pd.Series(["Rome"] * 20 + ["Oslo"] * 4 + ["Anna's house"])
-    made = pd.Series(["Rome"] * 10 + ["Anna's house"] * 9 + ["Atlantis"] * 6)
+    synthetic = pd.Series(["Rome"] * 10 + ["Anna's house"] * 9 + ["Atlantis"] * 6)
     held_out = pd.Series(["Oslo", "secret"])
-    chart = category_bars(real, made, [held_out], least=5)
+    chart = category_bars(real, synthetic, [held_out], least=5)
     # Oslo has five rows with those held out; no one is from Atlantis; one row alone has a house
     assert shares(chart) == {
         "Rome": (0.8, 0.4),
@@ -175,7 +177,7 @@ def test_categories_of_few_rows_are_one_bar():
         "other (1 value)": (0.04, 0.36),
     }
     assert "house" not in repr(chart)
-    assert list(shares(category_bars(real[20:], made, least=5))) == [
+    assert list(shares(category_bars(real[20:], synthetic, least=5))) == [
         "Rome",
         "Atlantis",
         "other (2 values)",

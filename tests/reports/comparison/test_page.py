@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +13,7 @@ from torch import nn
 
 from combutab.model_selection import compare_activations
 from combutab.reports import render_report, write_report
-from combutab.reports.comparison._chart import dot_plot
+from combutab.reports.charts import text_width
 
 SMALL = {"seeds": 2, "folds": 4, "hidden": [16], "refit": False}
 SMALL["estimator_params"] = {"learning_rate_init": 0.01}
@@ -20,7 +21,9 @@ SMALL["estimator_params"] = {"learning_rate_init": 0.01}
 
 @pytest.fixture(scope="module")
 def classified():
-    silent = nn.Threshold(float("inf"), 0.0)  # learns nothing: told apart from those that do
+    silent = nn.Threshold(
+        float("inf"), 0.0
+    )  # learns nothing: significantly different from those that do
     activations = {"relu": "relu", "silent": lambda width: silent, "combu & co": "combu"}
     return compare_activations(
         *load_iris(return_X_y=True), **SMALL, activations=activations, epochs=20, name="iris"
@@ -79,10 +82,10 @@ def test_the_summary_is_shown_the_best_first(classified):
     wanted = summary[["mean", "low", "high", "mean_rank"]].to_numpy()
     np.testing.assert_allclose(numbers, wanted, atol=0.00501)
     np.testing.assert_allclose(np.array(numbers)[:, :3], wanted[:, :3], atol=0.0000501)
-    apart = {"silent": "told apart"}
+    apart = {"silent": "significantly different"}
     verdicts = [
         "the best",
-        *(apart.get(name, "not told apart") for name in summary["activation"][1:]),
+        *(apart.get(name, "not significantly different") for name in summary["activation"][1:]),
     ]
     assert [row[5] for row in rows] == verdicts
     assert rows[0][4] == "–"
@@ -162,87 +165,112 @@ def test_what_is_no_report(classified, tmp_path):
 # ---- the picture -----------------------------------------------------------------------------
 
 
+def picture(found):
+    (svg,) = [each for each in elements(render_report(found), "svg") if each.get("role")]
+    return svg
+
+
+def marks_of(svg, colour):
+    """Centres of the marks that are filled or lined with a colour of the page, from the top."""
+    uses = [each for each in svg.iter("use") if f"{colour})" in each.get("style", "")]
+    places = np.array([[float(each.get(axis)) for axis in "xy"] for each in uses])
+    return places[np.argsort(places[:, 1], kind="stable")]
+
+
 def test_marks_stand_where_their_numbers_are(classified):
     """Ticks give the scale: positions of all marks are read off against it."""
-    plot = dot_plot(classified.results, classified.summary, "accuracy")
-    places, labels = zip(*plot.ticks, strict=True)
-    slope, start = np.polyfit(places, np.array(labels, dtype=float), 1)
+    svg = picture(replace(classified, baselines=pd.DataFrame()))
+    texts = {each.text: each for each in svg.iter("text")}
+    ticks = {
+        float(text): float(each.get("x"))
+        for text, each in texts.items()
+        if re.fullmatch(r"[\d.]+", text)
+    }
+    slope, start = np.polyfit(list(ticks.values()), list(ticks), 1)
+    summary = classified.summary
+    rows = [float(texts[name].get("y")) for name in summary["activation"]]
+    apart = summary["distinguishable"].to_numpy()
+    assert apart.tolist() == [False, False, True]
+    for colour, chosen in (("--real", ~apart), ("--synthetic", apart)):
+        means = marks_of(svg, colour)[: chosen.sum()]  # below are those of the legend
+        np.testing.assert_allclose(
+            means[:, 0] * slope + start, summary["mean"][chosen].astype(float), atol=1e-6
+        )
+        np.testing.assert_allclose(means[:, 1], np.array(rows)[chosen], atol=5)
+        lines = [
+            [float(n) for n in re.findall(r"[\d.]+", each.get("d"))]
+            for each in svg.iter("path")
+            if f"stroke: var({colour})" in each.get("style", "") and not each.get("id")
+        ]
+        ends = np.array(lines[: chosen.sum()])[:, [0, 2]] * slope + start
+        np.testing.assert_allclose(ends, summary.loc[chosen, ["low", "high"]], atol=1e-6)
     folds = classified.results.pivot_table(index="activation", columns="fold", values="accuracy")
-    for marks, (_, line) in zip(plot.rows, classified.summary.iterrows(), strict=True):
-        found = np.array([marks.mean, marks.low, marks.high]) * slope + start
-        np.testing.assert_allclose(found, line[["mean", "low", "high"]].astype(float), atol=1e-9)
-        dots = np.array([x for x, _ in marks.folds]) * slope + start
-        np.testing.assert_allclose(dots, folds.loc[line["activation"]], atol=1e-9)
-        assert marks.apart == (line["activation"] == "silent")
-
-
-def test_the_picture_holds_the_marks(classified):
-    (picture,) = [each for each in elements(render_report(classified), "svg") if each.get("role")]
-    _, _, width, height = map(float, picture.get("viewBox").split())
-    assert float(picture.get("width")) == width
-    circles = [
-        [float(each.get(part)) for part in ("cx", "cy", "r")] for each in picture.iter("circle")
+    dots = [
+        each
+        for each in svg.iter("use")
+        if "fill: var(--soft); stroke: var(--page)" in each.get("style")
     ]
-    n_near = sum(not marks.beyond for marks in chart(classified).rows[3:])
-    assert sorted(r for _, _, r in circles) == [3.0] * 4 * (3 + n_near) + [5.5] * 2
-    assert all(r <= x <= width - r and r <= y <= height - r for x, y, r in circles)
-    names = [each.text for each in picture.iter("text") if each.get("x") == "0"]
+    dots = np.array([float(each.get("x")) for each in dots]).reshape(3, 4) * slope + start
+    np.testing.assert_allclose(dots, folds.loc[summary["activation"]], atol=1e-6)
+
+
+def test_the_picture_is_text_and_marks_in_the_colours_of_the_page(classified):
+    svg = picture(classified)
+    left, top, width, height = map(float, svg.get("viewBox").split())
+    places = [
+        (float(e.get("x")), float(e.get("y"))) for tag in ("use", "text") for e in svg.iter(tag)
+    ]
+    assert all(left <= x <= left + width and top <= y <= top + height for x, y in places)
+    names = [each.text for each in svg.iter("text") if "end" in each.get("style")]
     below = classified.baselines["baseline"].tolist()
-    assert names == [*classified.summary["activation"], *below]
-    described = picture.find("desc").text
+    assert names[: 3 + len(below)] == [*classified.summary["activation"], *below]
+    assert not re.search("#[0-9a-f]{6}|font-family", render_report(classified).split("</style>")[1])
+    assert svg.find("title").text == "Scores of the activations: accuracy (higher is better)"
+    described = svg.find("desc").text
     apart = classified.baselines["distinguishable"].sum()
-    assert described.count("told apart from the best") == 1 + apart
+    assert described.count("significantly different from the best") == 1 + apart
     assert f"silent: mean {classified.summary['mean'].iloc[-1]:.4g}" in described
+    assert "combu & co: mean" in described
 
 
-def chart(found):
-    frames = found.results, found.summary, found.metric
-    return dot_plot(*frames, found.baselines, found.baseline_results)
+def renamed(found, name):
+    """The comparison with another name for relu."""
+    frames = {
+        which: getattr(found, which).replace({"activation": {"relu": name}})
+        for which in ("results", "summary")
+    }
+    return replace(found, **frames)
 
 
-def made_up(scores):
-    """Results and summary of activations whose folds have these scores."""
-    records = [
-        {"activation": name, "fold": fold, "score": value}
-        for name, values in scores.items()
-        for fold, value in enumerate(values)
-    ]
-    summary = pd.DataFrame(
-        {
-            "activation": list(scores),
-            "mean": [np.mean(values) for values in scores.values()],
-            "low": [min(values) for values in scores.values()],
-            "high": [max(values) for values in scores.values()],
-            "distinguishable": False,
-        }
-    )
-    return pd.DataFrame(records), summary
+def test_the_same_comparison_gives_the_same_page(classified):
+    assert render_report(classified) == render_report(replace(classified))
+
+
+def test_a_page_does_not_depend_on_the_reader_s_matplotlib_settings(classified):
+    expected = render_report(classified)
+    with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "path", "axes.facecolor": "red"}):
+        assert render_report(classified) == expected
+        assert matplotlib.rcParams["font.size"] == 30
 
 
 @pytest.mark.parametrize(
-    ("values", "labels"),
+    ("name", "shown"),
     [
-        ([0.0, 1.0], ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
-        ([-0.3, 0.5], ["-0.2", "0.0", "0.2", "0.4"]),
-        ([0.5, 0.5], ["0.48", "0.49", "0.50", "0.51", "0.52"]),
-        ([0.0, 0.0], ["-0.4", "-0.2", "0.0", "0.2", "0.4"]),
-        ([0.9993, 0.9999], ["0.9993", "0.9994", "0.9995", "0.9996", "0.9997", "0.9998", "0.9999"]),
-        ([0.0, 2.5e9], ["0", "5e+08", "1e+09", "1.5e+09", "2e+09", "2.5e+09"]),
-        ([0.0, 6e-9], ["0", "1e-09", "2e-09", "3e-09", "4e-09", "5e-09", "6e-09"]),
-        ([0.0, 34_000.0], ["0", "10,000", "20,000", "30,000"]),
+        ("a" * 60, "a{10,16}…a{6,10}"),
+        ("$x^2$ </svg><b>", re.escape("$x^2$ </svg><b>")),
+        ("#0072b2; fill: #123456", re.escape("#0072b2; fil…#123456")),
+        ("\x1b[2J\ufffe\udfffa\n b", re.escape("\\x1b[2J\\ufffe\\udfffa b")),
+        ("中文列名" * 5, "[中文列名]{4,6}…[中文列名]{2,5}"),
     ],
 )
-def test_ticks_are_round_numbers_within_the_axis(values, labels):
-    plot = dot_plot(*made_up({"a": values}), "score")
-    assert [label for _, label in plot.ticks] == labels
-    places = [x for x, _ in plot.ticks]
-    assert plot.left < places[0] < places[-1] < plot.left + 420
-    np.testing.assert_allclose(np.diff(places), places[1] - places[0])
-
-
-def test_long_names_have_room_and_an_end():
-    plot = dot_plot(*made_up({"a" * 60: [0.1, 0.2], "b": [0.1, 0.3]}), "score")
-    assert re.fullmatch(r"a{8,12}…a{4,8}", plot.rows[0].name)
-    short = dot_plot(*made_up({"b": [0.1, 0.3]}), "score")
-    assert plot.left > 100 > 30 > short.left
-    assert "a" * 60 in plot.words
+def test_names_are_short_text_that_does_nothing(regressed, name, shown):
+    svg = picture(renamed(regressed, name))
+    texts = [each.text for each in svg.iter("text") if "end" in each.get("style")]
+    assert [text for text in texts if re.fullmatch(shown, text)], texts
+    assert (
+        name.translate({27: "\\x1b", 0xFFFE: "\\ufffe", 0xDFFF: "\\udfff"}) in svg.find("desc").text
+    )
+    for each in svg.iter("text"):  # wide letters are no reason to be cut off
+        if "end" in each.get("style"):
+            needed = text_width(each.text) * 10 / 12
+            assert float(svg.get("viewBox").split()[0]) <= float(each.get("x")) - needed + 1e-6

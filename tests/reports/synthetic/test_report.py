@@ -9,8 +9,8 @@ import pytest
 
 from combutab.evaluation import align_tables, detection, fidelity, ml_efficacy, privacy
 from combutab.reports import evaluate_synthetic
-from combutab.reports.synthetic._chance import share_by_chance
 from combutab.reports.synthetic._copies import count_copies
+from combutab.reports.synthetic._yardsticks import share_by_chance
 
 QUICK = {"learners": ["linear", "hist_gradient_boosting"]}
 

@@ -172,7 +172,7 @@ def _seeded(learner: Any, random_state: int) -> Any:
 
 
 def takes_tables(learner: Any) -> bool:
-    """Whether an estimator is given tables as they are, rather than encoded arrays."""
+    """Say whether an estimator is given tables as they are, rather than encoded arrays."""
     from sklearn.pipeline import Pipeline
     from sklearn.utils import get_tags
 

@@ -31,7 +31,7 @@ def numbers_of(column: pd.Series) -> np.ndarray:
 
 
 def codes_of(column: pd.Series) -> np.ndarray:
-    """Of the categories, int64; -1 where missing."""
+    """Return the codes of the categories, int64; -1 where missing."""
     return column.cat.codes.to_numpy(np.int64)
 
 
@@ -94,12 +94,12 @@ def missing_values(tables: AlignedTables, name: str) -> Iterator[Measured]:
     columns = [column for column, has in zip(tables.kinds, holes, strict=True) if has]
     if not columns:
         return
-    real, made = tables["real"][columns].isna(), tables[name][columns].isna()
+    real, synthetic = tables["real"][columns].isna(), tables[name][columns].isna()
     for column in columns:
         yield Measured(
-            "missing_share", 1.0 - abs(real[column].mean() - made[column].mean()), column
+            "missing_share", 1.0 - abs(real[column].mean() - synthetic[column].mean()), column
         )
-    both = np.packbits(np.concatenate([real, made]), axis=1)
+    both = np.packbits(np.concatenate([real, synthetic]), axis=1)
     _, patterns = np.unique(both, axis=0, return_inverse=True)
     patterns = patterns.ravel()  # numpy 2.0 has it as a column
     variation = total_variation(patterns[: len(real)], patterns[len(real) :])
@@ -109,10 +109,10 @@ def missing_values(tables: AlignedTables, name: str) -> Iterator[Measured]:
 def _values(
     tables: AlignedTables, name: str
 ) -> Iterator[tuple[Hashable, Kind, np.ndarray, np.ndarray]]:
-    """Of each column, what is not missing of the real table and of the other."""
+    """Yield each column with its present values in the real table and in the other."""
     for column, kind in tables.kinds.items():
-        real, made = (_present(tables[each][column], kind) for each in ("real", name))
-        yield column, kind, real, made
+        real, synthetic = (_present(tables[each][column], kind) for each in ("real", name))
+        yield column, kind, real, synthetic
 
 
 def _present(column: pd.Series, kind: Kind) -> np.ndarray:
@@ -124,15 +124,15 @@ def _score(
     measure: str,
     column: Hashable,
     real: np.ndarray,
-    made: np.ndarray,
+    synthetic: np.ndarray,
     compare: Callable[[np.ndarray, np.ndarray], float],
     worst: float = 0.0,
 ) -> Measured:
     if not len(real):
         return Measured(measure, np.nan, column, note="no real values")
-    if not len(made):
+    if not len(synthetic):
         return Measured(measure, worst, column, note="no synthetic values")
-    return Measured(measure, compare(real, made), column)
+    return Measured(measure, compare(real, synthetic), column)
 
 
 def _ks_complement(a: np.ndarray, b: np.ndarray) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,12 +21,12 @@ from combutab.evaluation.synthetic.fidelity._columns import (
     shapes,
 )
 from combutab.evaluation.synthetic.fidelity._pairs import pair_trends
-from combutab.evaluation.synthetic.fidelity._sdmetrics import sdmetrics_reports
 from combutab.evaluation.synthetic.fidelity._support import support
 
 _COLUMNS = ["aspect", "measure", "column", "other_column", "source"]
 _COLUMNS += ["mean", "sd", "n_tables", "greater_is_better", "note"]
 _DISTANCES = {"wasserstein"}  # 0 is best; all other measures are scores from 0 to 1
+_SDTYPES = {"number": "numerical", "category": "categorical", "datetime": "datetime"}
 Aspects = dict[str, Callable[[AlignedTables, str], Iterator[Measured]]]
 
 
@@ -144,7 +145,7 @@ def fidelity(
         ),
     }
     if sdmetrics:
-        aspects["sdmetrics"] = sdmetrics_reports
+        aspects["sdmetrics"] = _sdmetrics_reports
     return _measure(real, synthetic, categorical, aspects)
 
 
@@ -207,6 +208,39 @@ def _measure(
         position = _COLUMNS.index(name)
         table[name] = pd.Series([row[position] for row in rows], dtype=object)
     return table
+
+
+def _sdmetrics_reports(tables: AlignedTables, name: str) -> Iterator[Measured]:
+    """Yield the scores of SDMetrics' QualityReport and DiagnosticReport, and of their parts."""
+    try:
+        from sdmetrics.reports import DiagnosticReport, QualityReport
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "the reports of SDMetrics need it: pip install 'combutab[sdv]', or leave "
+            "sdmetrics=False"
+        ) from error
+    columns = {str(j): {"sdtype": _SDTYPES[kind]} for j, kind in enumerate(tables.kinds.values())}
+    metadata = {"tables": {"table": {"columns": columns}}}
+    real, synthetic = ({"table": _plain(tables[each])} for each in ("real", name))
+    for total, kind in (("quality", QualityReport), ("diagnostic", DiagnosticReport)):
+        report = kind()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of constant columns and of its own libraries
+            report.generate(real, synthetic, metadata, verbose=False)
+            parts = report.get_properties()
+        yield Measured(total, float(report.get_score()))
+        for part, score in zip(parts["Property"], parts["Score"], strict=True):
+            if pd.notna(score):  # there are parts for what one table has not, as constraints
+                yield Measured(part.lower().replace(" ", "_"), float(score))
+
+
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    """Categories as their values, and column names that are text."""
+    plain = {
+        str(j): values.astype(object) if isinstance(values.dtype, pd.CategoricalDtype) else values
+        for j, (_, values) in enumerate(table.items())
+    }
+    return pd.DataFrame(plain)
 
 
 def _summarise(samples: Sequence[Measured]) -> tuple[float, float, int]:

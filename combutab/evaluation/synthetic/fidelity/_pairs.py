@@ -22,11 +22,13 @@ Numbers = dict[Hashable, np.ndarray]
 def pair_trends(tables: AlignedTables, name: str, *, n_bins: int) -> Iterator[Measured]:
     """How the values of every two columns go together."""
     numeric = set(tables.columns("number", "datetime"))
-    real, made = (_numbers(tables[each], numeric) for each in ("real", name))
+    real, synthetic = (_numbers(tables[each], numeric) for each in ("real", name))
     real_codes, made_codes = (_codes(tables, each, real, n_bins) for each in ("real", name))
     for pair in combinations(tables.kinds, 2):
         if numeric.issuperset(pair):
-            value, note = _correlation_similarity(*(of[c] for of in (real, made) for c in pair))
+            value, note = _correlation_similarity(
+                *(of[c] for of in (real, synthetic) for c in pair)
+            )
             yield Measured("correlation", value, *pair, note)
         else:
             a, b = (_joint(*(of[c] for c in pair)) for of in (real_codes, made_codes))
@@ -66,12 +68,12 @@ def _joint(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _correlation_similarity(
     a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray
 ) -> tuple[float, str]:
-    real, made = _correlation(a, b), _correlation(c, d)
+    real, synthetic = _correlation(a, b), _correlation(c, d)
     if np.isnan(real):
         return np.nan, "no real correlation"
-    if np.isnan(made):
+    if np.isnan(synthetic):
         return 1.0 - abs(real) / 2, "no synthetic correlation: taken as 0"
-    return 1.0 - abs(real - made) / 2, ""
+    return 1.0 - abs(real - synthetic) / 2, ""
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:

@@ -25,18 +25,20 @@ def support(tables: AlignedTables, name: str, *, max_rows: int, seed: int) -> It
         return
     rng = np.random.default_rng(seed)
     rows = [rng.permutation(len(tables[each]))[:n_rows] for each in ("real", name)]
-    real, made = (each[chosen] for each, chosen in zip(_embed(tables, name), rows, strict=True))
-    yield Measured("alpha_precision", _integrated(_precision(real, made)))
-    yield Measured("beta_recall", _integrated(_recall(real, made)))
+    real, synthetic = (
+        each[chosen] for each, chosen in zip(_embed(tables, name), rows, strict=True)
+    )
+    yield Measured("alpha_precision", _integrated(_precision(real, synthetic)))
+    yield Measured("beta_recall", _integrated(_recall(real, synthetic)))
 
 
-def _precision(real: np.ndarray, made: np.ndarray) -> np.ndarray:
+def _precision(real: np.ndarray, synthetic: np.ndarray) -> np.ndarray:
     """At each level, the share of synthetic rows in the ball that holds this share of real ones."""
     centre = real.mean(axis=0)
-    return _within(_radii(real, centre), _radii(made, centre)).mean(axis=1)
+    return _within(_radii(real, centre), _radii(synthetic, centre)).mean(axis=1)
 
 
-def _recall(real: np.ndarray, made: np.ndarray) -> np.ndarray:
+def _recall(real: np.ndarray, synthetic: np.ndarray) -> np.ndarray:
     """At each level, the share of real rows that have a synthetic one near, inside the ball.
 
     Near is no farther than the fifth nearest of the other real rows. The ball is around the
@@ -49,9 +51,9 @@ def _recall(real: np.ndarray, made: np.ndarray) -> np.ndarray:
     # many real ones, and rows of the same distribution score about 0.75 instead of 1.
     k = min(_NEIGHBOURS, len(real) - 1)
     near = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(real).kneighbors()[0][:, -1]
-    nearest = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(made)
+    nearest = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(synthetic)
     distance, which = (each[:, 0] for each in nearest.kneighbors(real))
-    radii = _radii(made, made.mean(axis=0))
+    radii = _radii(synthetic, synthetic.mean(axis=0))
     # the two distances are rounded otherwise where a row is there twice
     covered = distance <= near + 1e-6
     return (_within(radii, radii[which]) * covered).mean(axis=1)
@@ -89,11 +91,13 @@ def _embed(tables: AlignedTables, name: str) -> tuple[np.ndarray, np.ndarray]:
         )
         for column, kind in tables.kinds.items()
     ]
-    return np.hstack([real for real, _ in points]), np.hstack([made for _, made in points])
+    return np.hstack([real for real, _ in points]), np.hstack(
+        [synthetic for _, synthetic in points]
+    )
 
 
-def _number_points(real: pd.Series, made: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    a, b = numbers_of(real), numbers_of(made)
+def _number_points(real: pd.Series, synthetic: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    a, b = numbers_of(real), numbers_of(synthetic)
     known = a[~np.isnan(a)]
     mean, unit = float(known.mean()) if len(known) else 0.0, spread(known)
 
@@ -105,8 +109,8 @@ def _number_points(real: pd.Series, made: pd.Series) -> tuple[np.ndarray, np.nda
     return points(a), points(b)
 
 
-def _category_points(real: pd.Series, made: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    a, b = codes_of(real) + 1, codes_of(made) + 1  # a missing value is category 0
+def _category_points(real: pd.Series, synthetic: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    a, b = codes_of(real) + 1, codes_of(synthetic) + 1  # a missing value is category 0
     counts = np.bincount(a, minlength=len(real.cat.categories) + 1)
     place = np.full(len(counts), min(_CATEGORIES, len(counts)))  # of the rare ones: one for all
     frequent = np.argsort(-counts, kind="stable")[:_CATEGORIES]

@@ -1,4 +1,9 @@
-"""Nearest rows of another table, exactly, by blocks of matrix products."""
+"""Nearest rows of another table, exactly, by blocks of matrix products.
+
+scikit-learn's NearestNeighbors has no distance for missing values beside numbers, and takes the
+categories as one-hot columns: thousands of them, where a column holds names, are several times the
+work here, dense or sparse; dense, they are also rows x categories of memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a synthetic table gives away the rows that its generator learned from."""
+"""Privacy: does a synthetic table give away the rows that its generator learned from?"""
 
 from __future__ import annotations
 
@@ -164,9 +164,10 @@ class _Judge:
         """The name, the value and the reference of each measure."""
         from sklearn.metrics import roc_auc_score
 
-        made = self.space.points(self._rows(name, self.max_rows))
+        synthetic = self.space.points(self._rows(name, self.max_rows))
         train, holdout = (
-            find_neighbours(made, real, n_jobs=self.n_jobs) for real in (self.train, self.holdout)
+            find_neighbours(synthetic, real, n_jobs=self.n_jobs)
+            for real in (self.train, self.holdout)
         )
         near, far = train.to_b[:, 0], holdout.to_b[:, 0]
         yield "share_closer_to_train", float(((near < far) + 0.5 * (near == far)).mean()), 0.5

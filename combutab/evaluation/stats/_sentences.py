@@ -1,4 +1,4 @@
-"""What the tests found, in sentences made from the numbers."""
+"""Say in sentences what the tests found, from the numbers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from operator import itemgetter
 
 import pandas as pd
 
-from combutab.evaluation.stats._cliques import Clique, maximal_cliques
-from combutab.evaluation.stats._nemenyi import NemenyiResult, plural
+from combutab.evaluation.stats._nemenyi import Clique, NemenyiResult, maximal_cliques, plural
 
 _ROUNDING = 1e-12  # of a score, in units of its size: ends no further apart are the same
 
@@ -38,7 +37,7 @@ def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 
     ... })
     >>> print(summarise(compare_with_best(results, n_train=75, n_test=25), score="accuracy"))
     combu has the best mean accuracy: 0.905 (95 % interval 0.8736 to 0.9364) over 4 resamples.
-    Distinguishable from combu at the 5 % level: relu (p = 0.00053).
+    Significantly different from combu at the 5 % level: relu (p = 0.00053).
     """
     group = comparison.columns[0]
     best, others = comparison.iloc[0], comparison.iloc[1:]
@@ -50,10 +49,10 @@ def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 
         if ends
         else f"{name} has the best mean {score}: {best['mean']:.4g}, the same in all {k} resamples."
     ]
-    told_apart = others["distinguishable"].astype(bool)
+    differ = others["distinguishable"].astype(bool)
     for rows, verdict in (
-        (others[~told_apart], f"Cannot be told apart from {name} at the {level} level"),
-        (others[told_apart], f"Distinguishable from {name} at the {level} level"),
+        (others[~differ], f"Not significantly different from {name} at the {level} level"),
+        (others[differ], f"Significantly different from {name} at the {level} level"),
     ):
         if len(rows):
             listed = ", ".join(
@@ -66,7 +65,7 @@ def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 
 
 
 def summarise_nemenyi(result: NemenyiResult) -> str:
-    """Say in plain sentences what `nemenyi` found: which models cannot be told apart.
+    """Say in plain sentences what `nemenyi` found: which models differ significantly.
 
     Parameters
     ----------
@@ -84,8 +83,8 @@ def summarise_nemenyi(result: NemenyiResult) -> str:
     >>> print(summarise_nemenyi(nemenyi(scores)))
     Friedman's test over 6 data sets: the 3 activations differ (p = 0.0057).
     Mean ranks, 1 is the best: combu 1.17, relu 1.83, tanh 3.00.
-    By Nemenyi's test (critical difference 1.35 ranks, 5 % level) these cannot be told apart:
-    combu and relu; relu and tanh.
+    By Nemenyi's test (critical difference 1.35 ranks, 5 % level) these are not significantly
+    different: combu and relu; relu and tanh.
     combu ranks better than tanh.
     """
     ranks = result.mean_ranks
@@ -106,17 +105,17 @@ def summarise_nemenyi(result: NemenyiResult) -> str:
         + ".",
     ]
     if not result.differ:
-        lines.append(f"No {model} can be told apart from any other.")
+        lines.append(f"No {model} is significantly different from any other.")
     elif not any(losers):
         lines.append(
-            f"{nemenyi} no {model} can be told apart from any other: which of them differ is left "
-            "open."
+            f"{nemenyi} no {model} is significantly different from any other: which of them differ "
+            "is left open."
         )
     else:
         lines.append(
-            f"{nemenyi} these cannot be told apart: {_groups(result.cliques)}."
+            f"{nemenyi} these are not significantly different: {_groups(result.cliques)}."
             if result.cliques
-            else f"{nemenyi} every {model} can be told apart from every other."
+            else f"{nemenyi} every {model} is significantly different from every other."
         )
         # Further down the ranks fewer are worse, so those better than the same ones are neighbours
         for worse, pairs in groupby(zip(losers, ranks.index, strict=True), key=itemgetter(0)):
@@ -126,14 +125,14 @@ def summarise_nemenyi(result: NemenyiResult) -> str:
                 lines.append(f"{_listed(better)} {verb} better than {_listed(worse)}.")
     if result.n_rows < result.n_rows_needed:
         lines.append(
-            f"With {rows} no two of {models} can be told apart, even if all ranked them alike: "
-            f"at least {result.n_rows_needed} are needed."
+            f"With {rows} no two of {models} can differ significantly, even if all ranked them "
+            f"alike: at least {result.n_rows_needed} are needed."
         )
     return "\n".join(lines)
 
 
 def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float = 0.05) -> str:
-    """Say in plain sentences what `compare_pairs` found: which models cannot be told apart.
+    """Say in plain sentences what `compare_pairs` found: which models differ significantly.
 
     Parameters
     ----------
@@ -155,9 +154,9 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
     ...     "score": [0.80, 0.82, 0.81, 0.79, 0.90, 0.91, 0.92, 0.89, 0.91, 0.90, 0.89, 0.90],
     ... })
     >>> print(summarise_pairs(compare_pairs(results, n_train=75, n_test=25), score="accuracy"))
-    2 of 3 pairs of activations can be told apart in accuracy over 4 resamples
+    2 of 3 pairs of activations are significantly different in accuracy over 4 resamples
     (corrected t-test, Holm-adjusted, 5 % level).
-    These cannot be told apart: combu and elu.
+    These are not significantly different: combu and elu.
     combu is better than relu (accuracy +0.1, p = 0.0016).
     elu is better than relu (accuracy +0.095, p = 0.011).
     With 4 resamples and 3 comparison(s) the Wilcoxon test cannot find any difference: its adjusted
@@ -165,32 +164,32 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
     """
     group, other = pairs.columns[:2]
     model, n_resamples = _word(group), int(pairs["n_resamples"].iloc[0])
-    told_apart = pairs["distinguishable"].astype(bool)
+    differ = pairs["distinguishable"].astype(bool)
     design = (
         f"in {score} over {n_resamples} resamples (corrected t-test, Holm-adjusted, "
         f"{100 * alpha:g} % level)"
     )
-    if not told_apart.any():
+    if not differ.any():
         first = pairs.nsmallest(1, "p_corrected_t").iloc[0]
         lines = [
-            f"No {model} can be told apart from any other {design}.",
+            f"No {model} is significantly different from any other {design}.",
             f"The smallest p-value is that of {first[group]} and {first[other]} "
             f"({p_words(first['p_corrected_t'])}).",
         ]
     else:
         names = list(dict.fromkeys([*pairs[group], *pairs[other]]))
         undecided = set(
-            zip(*(pairs.loc[~told_apart, column] for column in (group, other)), strict=True)
+            zip(*(pairs.loc[~differ, column] for column in (group, other)), strict=True)
         )
         alike = [[(a, b) in undecided or (b, a) in undecided for b in names] for a in names]
         lines = [
-            f"{told_apart.sum()} of {len(pairs)} pairs of {plural(model)} can be told apart "
+            f"{differ.sum()} of {len(pairs)} pairs of {plural(model)} are significantly different "
             f"{design}."
         ]
         if undecided:
             cliques = maximal_cliques(pd.DataFrame(alike, index=names, columns=names))
-            lines.append(f"These cannot be told apart: {_groups(cliques)}.")
-        for name, rows in pairs[told_apart].groupby(group, sort=False):
+            lines.append(f"These are not significantly different: {_groups(cliques)}.")
+        for name, rows in pairs[differ].groupby(group, sort=False):
             listed = (
                 f"{loser} ({score} {by:+.3g}, {p_words(p)})"
                 for loser, by, p in zip(
@@ -199,7 +198,7 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
             )
             lines.append(f"{name} is better than {_listed(listed)}.")
     blind = _wilcoxon_is_blind(n_resamples, len(pairs), alpha)
-    otherwise = int(((pairs["p_wilcoxon"] < alpha) != told_apart).sum())
+    otherwise = int(((pairs["p_wilcoxon"] < alpha) != differ).sum())
     if otherwise and not blind:
         lines.append(
             "Wilcoxon's test, which takes the resamples as independent, decides otherwise on "
@@ -209,7 +208,7 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
 
 
 def interval_words(low: float, high: float, decimals: int | None = None) -> str | None:
-    """Both ends of an interval, with as many digits as tell them apart.
+    """Say both ends of an interval, with as many digits as show that they differ.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What passes through the layers of a network, seen by forward hooks."""
+"""Read what passes through the layers of a network, by forward hooks."""
 
 from __future__ import annotations
 
@@ -183,9 +183,9 @@ def _known(name: Any, named: Mapping[str, nn.Module]) -> str:
 
 @torch.no_grad()
 def run(
-    network: nn.Module, arguments: tuple[Tensor, ...], taps: Mapping[str, nn.Module], see: See
+    network: nn.Module, arguments: tuple[Tensor, ...], hooked: Mapping[str, nn.Module], see: See
 ) -> None:
-    """One forward pass in evaluation mode, with ``see`` at each call of a tapped module.
+    """One forward pass in evaluation mode, with ``see`` at each call of a hooked module.
 
     A module that is called several times in a pass is named ``relu``, ``relu[2]``, ``relu[3]``.
     """
@@ -217,7 +217,7 @@ def run(
     handles = []
     try:
         network.eval()
-        for name, module in taps.items():
+        for name, module in hooked.items():
             handles.append(module.register_forward_pre_hook(observer(before(name))))
             handles.append(module.register_forward_hook(observer(after(name))))
         network(*arguments)
@@ -237,7 +237,7 @@ def _tensor(value: Any, name: str, what: str) -> Tensor:
 
 
 def by_unit(values: Tensor, name: str, dim: int | None, *, members: bool) -> Tensor:
-    """What a layer gives as (members, rows, units, positions), float64.
+    """Return a layer's output as (members, rows, units, positions), float64.
 
     Raises
     ------
