@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -59,6 +59,7 @@ class Store:
             name: str for name in (*text, "error", "device", "python") if name in self.columns
         }
         table = pd.read_csv(self.path, dtype=dtypes, keep_default_na=False, na_values=[""])
+        self._check_columns(table.columns)
         strings = [name for name in dtypes if table[name].isna().any()]
         table[strings] = table[strings].fillna("")
         return table
@@ -88,12 +89,15 @@ class Store:
         with open(self.path, newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             rows = list(reader)
-        if tuple(reader.fieldnames or ()) != self.columns:
+        self._check_columns(reader.fieldnames or ())
+        return rows
+
+    def _check_columns(self, there: Iterable[str]) -> None:
+        if tuple(there) != self.columns:
             raise ValueError(
                 f"{self.path} has other columns than this study writes; move it away, or choose "
                 "another --out"
             )
-        return rows
 
     def _refuse_other_settings(self, journal: Journal, wanted: Sequence[Row]) -> None:
         for settings in wanted:
