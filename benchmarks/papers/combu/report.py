@@ -131,13 +131,13 @@ class TablePage:
         page.text(provenance(rows), failures_table(rows))
         parts = dict(iter(cells.groupby("protocol", sort=False)))
         if paper is None or self.table is None:
-            _write(cells, arguments.out / f"{self.name}_cells.csv")
+            write_rows(cells, arguments.out / f"{self.name}_cells.csv")
             for protocol, part in parts.items():
                 _add_many(page, rows[rows["protocol"] == protocol], part, protocol)
             return
         expected = load_expected(self.table)
         comparison = compare_with_paper(cells, expected)
-        _write(comparison, arguments.out / f"{self.name}_comparison.csv")
+        write_rows(comparison, arguments.out / f"{self.name}_comparison.csv")
         parts = dict(iter(comparison.groupby("protocol", sort=False)))
         page.heading("The paper's claims")
         page.text(claims_table(self.claims, parts))
@@ -154,7 +154,8 @@ class TablePage:
             _add_curves(page, rows, paper)
 
 
-def _write(table: pd.DataFrame, path: Path) -> None:
+def write_rows(table: pd.DataFrame, path: Path) -> None:
+    """Write numbers to a file of their own."""
     write_table(table, path, index=False, float_format="%.6g", lineterminator="\n")
 
 
