@@ -433,7 +433,6 @@ TO_A_PLACE = {  # that whole_file or whole_files gave, by who writes to it
     "combutab/model_selection/comparison/_journal.py": 2,  # one is the journal
     "combutab/reports/_write.py": 1,
     "benchmarks/outputs.py": 4,
-    "benchmarks/papers/combu/report.py": 1,  # to memory
     "benchmarks/papers/common/results.py": 1,
     "benchmarks/speed/generators.py": 1,  # these are no files: the peak of memory begins anew
     "benchmarks/speed/predict.py": 1,

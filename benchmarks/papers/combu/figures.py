@@ -123,7 +123,7 @@ def plot_radar(panels: Mapping[str, pd.DataFrame]) -> Figure:
     columns = min(len(names), 4 if len(panels) == 1 else 7)
     legend_rows = math.ceil(len(names) / columns)
     # by hand: constrained_layout overlooks labels around a circle
-    figure.subplots_adjust(0.1, 0.11 + 0.04 * legend_rows, 0.9, 0.86, wspace=0.35)
+    figure.subplots_adjust(0.1, 0.11 + 0.04 * legend_rows, 0.9, 0.84, wspace=0.35)
     figure.legend(handles=handles, loc="lower center", ncols=columns, frameon=False)
     return figure
 

@@ -55,11 +55,10 @@ def make_cells(rows: pd.DataFrame) -> pd.DataFrame:
             units = scores if splits == 1 else scores.groupby(fits["split"]).mean()
             cell = dict(zip(CELL, (protocol, data, task, metric, activation), strict=True))
             cell |= {"runs": len(fits), "failed": int(bad.sum()), "splits": splits}
-            sd0 = units.std(ddof=0) if len(units) > 1 else np.nan
-            spread = (units.mean(), units.std(ddof=1), sd0)
             if bad.any():
-                spread = (np.nan,) * 3
-            table.append(cell | dict(zip(("mean", "sd", "sd0"), spread, strict=True)))
+                units = units * np.nan
+            sd0 = units.std(ddof=0) if len(units) > 1 else np.nan
+            table.append(cell | {"mean": units.mean(), "sd": units.std(ddof=1), "sd0": sd0})
     return pd.DataFrame(table)
 
 

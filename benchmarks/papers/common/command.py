@@ -78,9 +78,11 @@ class Experiment:
         jobs, store = list(self.jobs(arguments)), self.store(arguments.out)
         wanted = [row for job in jobs for row in job.wanted]
         with store.open(wanted) as journal:
-            missing = [part for job in jobs for part in job.missing(journal.has)]
+            parts = [job.missing(journal.has) for job in jobs]
+            missing = [part for of_job in parts for part in of_job]
             if missing:
-                print(f"{self.name}: {len(missing)} of {len(jobs)} to go", flush=True)
+                to_go = sum(map(bool, parts))
+                print(f"{self.name}: {to_go} of {len(jobs)} to go", flush=True)
             if missing and self.prepare:
                 self.prepare(arguments, journal.has)
             started = time.monotonic()

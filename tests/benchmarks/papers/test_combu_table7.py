@@ -138,7 +138,7 @@ def test_scores_can_be_repeated_from_what_a_row_says(tmp_path):
     assert float(last_mlp["target_std_train"]) == pytest.approx(train["target"].std(ddof=0))
     assert last_mlp["n_train"] == str(len(train)) == "120"
     assert last_mlp["n_test"] == str(len(test)) == "30"
-    assert last_boosting["hidden"] == ""
+    assert scores[-1].settings["hidden"] == ""
     assert last_boosting["mae"] != last_mlp["mae"]
 
 
@@ -191,8 +191,8 @@ def test_killed_at_any_moment_it_goes_on_where_it_stood(finished, tmp_path, monk
     pd.testing.assert_frame_equal(numbers_of(run(tmp_path, scores)), numbers_of(whole))
     assert sorted(made) == sorted({name(s.generator) for s in scores} - {("real", 0), ("real", 1)})
     assert len(scored) == len(set(scored)) == len(scores)
-    monkeypatch.setattr(table7, "generate", None)
-    monkeypatch.setattr(table7, "score_together", None)
+    monkeypatch.setattr(table7, "generate", lambda *_: pytest.fail("it is there"))
+    monkeypatch.setattr(table7, "score_together", lambda *_: pytest.fail("it is there"))
     generate([scores[-1].generator], tmp_path / "samples", "cpu")  # killed before it cleared up
     run(tmp_path, scores)
     assert not (tmp_path / "samples").exists()
