@@ -88,7 +88,7 @@ def test_quick_table7(tmp_path):
     text = (tmp_path / "table7_generation.md").read_text()
     assert "CTGAN, the paper's" in text
     assert "Is CombU's advantage real?" in text
-    assert "python -m benchmarks.papers.combu.table7_generation --models ctgan" in text
+    assert "python -m benchmarks.papers.combu.table7_generation --quick --models ctgan" in text
     assert str(tmp_path) not in text
     assert (tmp_path / "table7_generation_mlp.png").exists()
     again = run_quick("papers.combu.table7_generation", tmp_path, *arguments)
@@ -109,7 +109,7 @@ def test_quick_study(script, tmp_path):
     assert rows["error"].isna().all()
     text = (tmp_path / f"{stem}.md").read_text()
     assert "combu" in text
-    assert f"python -m benchmarks.{script} --activations relu combu pln-4" in text
+    assert f"python -m benchmarks.{script} --quick --activations relu combu" in text
     assert str(tmp_path) not in text
     assert list(tmp_path.glob(f"{stem}*.png"))
     assert "to go" in first
