@@ -15,71 +15,58 @@ A run that was stopped goes on where it stood. The data come from OpenML, or fro
 from __future__ import annotations
 
 import argparse
-import shlex
-import sys
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 
 import joblib
 import pandas as pd
-import torch
-from joblib import Parallel, delayed
 
 import combutab
-from benchmarks.machine import describe_machine
-from benchmarks.outputs import write_text
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.combu.study import PROTOCOLS, Fit, Recipe, paper_recipe
-from benchmarks.papers.common.results import Row, Store
-from combutab.model_selection import score_classifier, score_regressor
+from benchmarks.papers.combu.study import (
+    PROTOCOLS,
+    QUICK_RECIPE,
+    SCORES,
+    Fit,
+    as_text,
+    paper_recipe,
+    score,
+)
+from benchmarks.papers.common.command import Experiment, Job, Study
+from benchmarks.papers.common.page import Page
+from benchmarks.papers.common.results import Row
 
 DATA = {"california_housing": "regression", "PhishingWebsites": "classification"}
 MODELS = ("real", "ctgan CTGAN", "combutab CTGAN", "ctgan TVAE", "combutab TVAE")
 MORE_MODELS = ("combutab TVAE argmax", "combutab CTGAN combu", "combutab TVAE combu")
-SCORES = {"regression": ("mae", "mse"), "classification": ("accuracy", "f1")}
+SHOWN = {"regression": ("mae", "mse"), "classification": ("accuracy", "f1")}
 TARGET = "target"
-KEY = ("data", "model", "seed", "sample")
+SETTINGS = ("data", "model", "seed", "sample")
 COLUMNS = (
-    *KEY,
-    *("n_train", "n_test", "mae", "mse", "r2", "accuracy", "f1", "log_loss", "roc_auc"),
+    *(*SETTINGS, "n_train", "n_test", *SCORES),
     *("epochs", "n_samples", "net_epochs", "fit_seconds", "sample_seconds", "net_seconds"),
     *("combutab", "ctgan", "torch"),
 )
-Make = Callable[[int], pd.DataFrame]
 
 
 @dataclass(frozen=True)
 class Trial:
     """One generator, trained once, and the tables that it makes."""
 
-    data: str
+    source: Source
     model: str
     seed: int
     epochs: int
     n_samples: int
-    quick: bool
-    data_home: str | None
-
-    @property
-    def source(self) -> Source:
-        """Where the rows come from."""
-        limit = 400 if self.quick else None
-        return Source("openml", self.data, DATA[self.data], limit=limit, data_home=self.data_home)
 
     def settings(self, sample: int) -> Row:
         """What tells a row of the results from another, and must be the same to go on."""
-        values = {name: asdict(self)[name] for name in ("data", "model", "seed")}
-        values |= {"epochs": 0 if self.model == "real" else self.epochs, "sample": sample}
+        values = {"data": self.source.name, "model": self.model, "seed": self.seed}
+        values |= {"epochs": self.epochs, "sample": sample}
         return {name: str(value) for name, value in values.items()}
-
-    @property
-    def rows_to_make(self) -> range:
-        """The numbers of its tables: real rows are one."""
-        return range(1 if self.model == "real" else self.n_samples)
 
 
 def run(trial: Trial) -> list[Row]:
@@ -88,41 +75,35 @@ def run(trial: Trial) -> list[Row]:
     X, y = trial.source.load()
     train, test = PROTOCOLS["paper"].splits(trial.source)[0]
     table = X.assign(**{TARGET: y}).iloc[train].dropna().reset_index(drop=True)
-    recipe = Recipe(hidden=(16,), epochs=4) if trial.quick else paper_recipe(len(X))
+    recipe = QUICK_RECIPE if trial.source.limit else paper_recipe(len(X))
+    held_out = X.iloc[test].dropna()
     started = time.perf_counter()
-    make = _fit(trial, table)
+    sample_rows = _fit(trial, table)
     fitted = time.perf_counter()
     rows = []
-    for sample in trial.rows_to_make:
+    for number in range(trial.n_samples):
         begun = time.perf_counter()
-        made = _as_real(make(len(table)), table)
+        synthetic = sample_rows(len(table))[list(table.columns)].astype(table.dtypes.to_dict())
         sampled = time.perf_counter()
-        seed = 10 * trial.seed + sample
+        seed = 10 * trial.seed + number
         net = Fit(trial.source, PROTOCOLS["paper"], recipe, "relu", 0, seed).estimator()
-        net.fit(made.drop(columns=TARGET), made[TARGET])
-        rest = X.iloc[test].dropna()
-        truth = y.loc[rest.index].to_numpy()
-        if DATA[trial.data] == "classification":
-            scores = score_classifier(net, rest, truth)
-        else:
-            scores = score_regressor(net, rest, truth, target_std=float(table[TARGET].std(ddof=0)))
-        values: dict[str, Any] = {
-            "n_train": len(made),
-            "n_test": len(rest),
-            "n_samples": len(trial.rows_to_make),
+        net.fit(synthetic.drop(columns=TARGET), synthetic[TARGET])
+        scores = score(net, held_out, y.loc[held_out.index], table[TARGET])
+        values = {
+            "n_train": len(synthetic),
+            "n_test": len(held_out),
+            "n_samples": trial.n_samples,
             "net_epochs": recipe.epochs,
             "fit_seconds": round(fitted - started, 2),
             "sample_seconds": round(sampled - begun, 2),
             "net_seconds": round(time.perf_counter() - sampled, 2),
-            **{name: f"{value:.6g}" for name, value in scores.items()},
-            **_versions(),
+            **{name: scores[name] for name in SCORES if name in scores},
         }
-        text = {name: str(value) for name, value in values.items()}
-        rows.append(dict.fromkeys(COLUMNS, "") | text | trial.settings(sample))
+        rows.append(as_text(values))
     return rows
 
 
-def _fit(trial: Trial, table: pd.DataFrame) -> Make:
+def _fit(trial: Trial, table: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
     """Train the generator; returns what makes a table of n rows."""
     if trial.model == "real":
         return lambda n: table
@@ -142,52 +123,40 @@ def _fit(trial: Trial, table: pd.DataFrame) -> Make:
     return theirs.sample
 
 
-def _as_real(made: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """The same columns with the real ones' dtypes."""
-    return made[list(table.columns)].astype(table.dtypes.to_dict())
+def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+    quick = arguments.quick
+    n_seeds, n_samples, epochs = (
+        (1, 1, 2) if quick else (arguments.seeds, arguments.samples, arguments.epochs)
+    )
+    for seed in range(n_seeds):
+        for data in arguments.data:
+            limit = 400 if quick else None
+            source = Source("openml", data, DATA[data], limit=limit, data_home=arguments.data_home)
+            for model in arguments.models:
+                real = model == "real"  # real rows are one table
+                trial = Trial(source, model, seed, *((0, 1) if real else (epochs, n_samples)))
+                wanted = [trial.settings(number) for number in range(trial.n_samples)]
+                yield Job(wanted, partial(run, trial), f"{data}, {model}, seed {seed}")
 
 
-def _versions() -> Row:
-    from importlib.metadata import version
-
-    return {
-        "combutab": combutab.__version__,
-        "ctgan": version("ctgan"),
-        "torch": torch.__version__,
-    }
-
-
-def summarise(rows: pd.DataFrame, data: str) -> pd.DataFrame:
-    """Means over seeds and samples, and the standard deviation of the seeds' means."""
-    own = rows[rows["data"] == data]
-    table = []
-    for model in dict.fromkeys(own["model"]):
-        part = own[own["model"] == model]
-        line: dict[str, Any] = {"model": model, "seeds": part["seed"].nunique()}
-        for score in SCORES[DATA[data]]:
-            by_seed = part.groupby("seed")[score].mean()
-            spread = f" ± {by_seed.std():.3f}" if len(by_seed) > 1 else ""
-            line[score] = f"{by_seed.mean():.3f}{spread}"
-        line["fit, s"] = f"{part.groupby('seed')['fit_seconds'].first().mean():.0f}"
-        table.append(line)
-    return pd.DataFrame(table)
+def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+    page.text("Means over seeds and samples ± standard deviation of the seeds' means.")
+    for data, own in rows.groupby("data", sort=False):
+        page.heading(f"{data}: a network trained on each table, tested on real rows")
+        shown = SHOWN[DATA[str(data)]]
+        lines = []
+        for model, part in own.groupby("model", sort=False):
+            by_seed = part.groupby("seed")[[*shown, "fit_seconds"]].mean()
+            spread = by_seed.std()
+            cells = [
+                f"{by_seed[name].mean():.3f}" + f" ± {spread[name]:.3f}" * (len(by_seed) > 1)
+                for name in shown
+            ]
+            lines.append([model, len(by_seed), *cells, f"{by_seed['fit_seconds'].mean():.0f}"])
+        page.table(["model", "seeds", *shown, "fit, s"], lines)
 
 
-def report(rows: pd.DataFrame, folder: Path, command: str) -> None:
-    """Print the scores, and write them beside the rows."""
-    text = ""
-    for data in dict.fromkeys(rows["data"]):
-        title = f"{data}: a network trained on each table, tested on real rows"
-        text += f"\n## {title}\n\n```\n{summarise(rows, data).to_string(index=False)}\n```\n"
-    print(text)
-    note = "Means over seeds and samples ± standard deviation of the seeds' means.\n"
-    page = f"# quality_generators\n\n`{command}`\n\n{describe_machine()}\n\n{note}{text}"
-    write_text(folder / "quality_generators.md", page)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="400 rows, 2 epochs, one seed")
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--samples", type=int, default=3)
@@ -196,43 +165,26 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=known, default=list(MODELS))
     parser.add_argument("--jobs", type=int, default=joblib.cpu_count(), help="processes")
     parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    arguments = parser.parse_args()
-    if arguments.quick:
-        if arguments.out == parser.get_default("out"):
-            sys.exit("--quick writes no results of meaning: choose a folder for them with --out")
-        arguments.epochs, arguments.seeds, arguments.samples, arguments.jobs = 2, 1, 1, 1
-    print(describe_machine(), flush=True)
-    trials = [
-        Trial(data, model, seed, arguments.epochs, arguments.samples, arguments.quick, home)
-        for seed in range(arguments.seeds)
-        for data in arguments.data
-        for model in arguments.models
-        for home in [arguments.data_home]
-    ]
-    store = Store(arguments.out / "quality_generators.csv", COLUMNS, KEY)
-    wanted = [trial.settings(sample) for trial in trials for sample in trial.rows_to_make]
-    with store.open(wanted) as journal:
-        missing = [t for t in trials if not all(map(journal.has, map(t.settings, t.rows_to_make)))]
-        if missing:
-            print(f"{len(missing)} of {len(trials)} generators to go", flush=True)
-        started = time.monotonic()
-        parallel = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")
-        for number, rows in enumerate(parallel(delayed(run)(t) for t in missing), 1):
-            journal.add(rows)
-            first, minutes = rows[0], (time.monotonic() - started) / 60
-            print(
-                f"[{number}/{len(missing)}] {first['data']}, {first['model']}, seed "
-                f"{first['seed']}: {minutes:.1f} min",
-                flush=True,
-            )
-    words = ["python -m benchmarks.quality.generators", *["--quick"] * arguments.quick]
-    if arguments.models != list(MODELS):
-        words.append(f"--models {' '.join(map(shlex.quote, arguments.models))}")
-    if not arguments.quick and arguments.epochs != parser.get_default("epochs"):
-        words.append(f"--epochs {arguments.epochs}")
-    report(store.read(), arguments.out, " ".join(words))
 
+
+ROWS = Experiment(
+    "quality_generators",
+    SETTINGS,
+    COLUMNS[len(SETTINGS) :],
+    _jobs,
+    packages=("ctgan",),
+    columns=COLUMNS,
+    parallel=True,
+)
+STUDY = Study(
+    ROWS.name,
+    "quality_generators",
+    __doc__.splitlines()[0],
+    "benchmarks.quality.generators",
+    [ROWS],
+    _write,
+    _add_arguments,
+)
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -9,13 +9,9 @@ equation and 200 epochs, as for the CombU paper's four formulas, but its smaller
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pandas as pd
-
+from benchmarks.papers.combu.report import TablePage
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.combu.study import Protocol, Recipe
-from benchmarks.papers.combu.study_command import StudyCommand
+from benchmarks.papers.combu.study import Protocol, Recipe, combu_study
 from combutab.datasets import list_feynman
 
 PROTOCOL = Protocol("seeds", n_splits=1, n_seeds=3)
@@ -28,23 +24,16 @@ def sources(quick: bool, data_home: str | None) -> list[Source]:
     return [Source("feynman", name, "regression", n_samples, data_home=data_home) for name in names]
 
 
-def report(rows: pd.DataFrame, folder: Path, command: str) -> None:
-    """Ranks over the equations, and what can be told apart."""
-    from benchmarks.papers.combu.report import write_report
-
-    title = "The activations on the AI Feynman equations"
-    write_report(rows, table=None, out=folder, name="feynman", title=title, command=command)
-
-
-COMMAND = StudyCommand(
+STUDY = combu_study(
     "feynman",
+    "The activations on the AI Feynman equations",
     __doc__.splitlines()[0],
     sources,
-    report,
+    TablePage("feynman"),
     default=(PROTOCOL.name,),
     protocols=(PROTOCOL,),
     recipe=Recipe(hidden=(128, 128), epochs=200),
 )
 
 if __name__ == "__main__":
-    COMMAND.main()
+    STUDY.main()

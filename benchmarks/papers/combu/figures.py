@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, StrMethodFormatter
 
 from benchmarks.papers.combu.expected import METRICS
 from benchmarks.papers.combu.report_numbers import scores_by_data
 from benchmarks.papers.combu.report_text import activation_label
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-# Okabe and Ito's colours, told apart by the colour-blind; markers and dashes say it again
+# Okabe and Ito's colours, which the colour-blind can distinguish; markers and dashes say it again
 _STYLES = {
     "relu": ("#000000", "o", "-"),
     "elu": ("#E69F00", "s", "--"),
@@ -27,7 +27,7 @@ _STYLES = {
     "gelu": ("#0072B2", "X", (0, (3, 1))),
     "combu": ("#D55E00", "D", "-"),
 }
-_OTHERS = (  # of further activations, in a panel of their own with the references
+_OTHERS = (  # of further activations, that the paper does not have
     ("#E69F00", "h", (0, (6, 2))),
     ("#56B4E9", "<", "--"),
     ("#009E73", ">", "-."),
@@ -36,7 +36,31 @@ _OTHERS = (  # of further activations, in a panel of their own with the referenc
     ("#8C6D1F", "d", (0, (3, 1))),
     ("#777777", "8", (0, (2, 1, 1, 1))),
 )
-REFERENCES = ("relu", "combu")  # drawn again beside further activations
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One of the paper's Figures 3 to 6, from a column of curves."""
+
+    figure: str
+    column: str
+    task: str
+    label: str
+    log: bool
+    suffix: str  # of the file
+    note: str = ""
+
+
+_LOSS_NOTE = " (the paper's caption calls it absolute error, but it is the loss)"
+CURVES = (
+    Curve("Figure 3", "loss_curve", "regression", "training loss (MSE)", True, "loss_reg"),
+    Curve("Figure 4", "metric_curve", "regression", "training absolute error", True, "error_reg"),
+    Curve(
+        "Figure 5", "loss_curve", "classification", "training loss (cross-entropy)", True,
+        "loss_clf", _LOSS_NOTE,
+    ),
+    Curve("Figure 6", "metric_curve", "classification", "training accuracy", False, "accuracy_clf"),
+)  # fmt: skip
 _INNER = 0.3  # of the radius from 0 to 1, that 0 stands off the centre
 _TASKS = {"regression": "reg", "classification": "clf"}
 
@@ -88,33 +112,19 @@ def plot_radar(panels: Mapping[str, pd.DataFrame]) -> Figure:
 
     0 is a ring at some distance from the centre, as in the paper.
     """
-    from matplotlib.figure import Figure
-
-    drawn = {title: list(scores.columns) for title, scores in panels.items()}
-    shared = len(drawn) > 1 and len({tuple(names) for names in drawn.values()}) == 1
-    looks = styles(list(dict.fromkeys(name for names in drawn.values() for name in names)))
-    columns = 7 if shared else 4
-    rows = math.ceil(max(map(len, drawn.values())) / columns)
-    # Laid out by hand: constrained_layout overlooks labels around a circle
-    side, margin, head, foot = 4.0, 0.95, 0.9, 0.8 + 0.25 * rows
-    width, height = len(panels) * (side + 2 * margin), head + side + foot
-    figure = Figure(figsize=(width, height))
-    for place, (title, scores) in enumerate(panels.items()):
-        left = margin + place * (side + 2 * margin)
-        box = (left / width, foot / height, side / width, side / height)
-        axes = figure.add_axes(box, projection="polar")
+    names = list(dict.fromkeys(name for scores in panels.values() for name in scores.columns))
+    looks = styles(names)
+    figure = Figure(figsize=(1.0 + 5.2 * len(panels), 5.9))
+    for place, (title, scores) in enumerate(panels.items(), start=1):
+        axes = figure.add_subplot(1, len(panels), place, projection="polar")
+        axes.set_title(title, pad=24)
         _radar(axes, scores, looks)
-        middle = (left + side / 2) / width
-        figure.text(middle, 1 - 0.22 / height, title, fontsize=12, ha="center", va="top")
-        if shared and place:
-            continue
-        figure.legend(
-            handles=[_key(looks[name], activation_label(name)) for name in drawn[title]],
-            loc="upper center",
-            bbox_to_anchor=(0.5 if shared else middle, (foot - 0.55) / height),
-            ncols=columns,
-            frameon=False,
-        )
+    handles = [_key(looks[name], activation_label(name)) for name in names]
+    columns = min(len(names), 4 if len(panels) == 1 else 7)
+    legend_rows = math.ceil(len(names) / columns)
+    # by hand: constrained_layout overlooks labels around a circle
+    figure.subplots_adjust(0.1, 0.11 + 0.04 * legend_rows, 0.9, 0.84, wspace=0.35)
+    figure.legend(handles=handles, loc="lower center", ncols=columns, frameon=False)
     return figure
 
 
@@ -149,29 +159,13 @@ def _radar(axes: Axes, scores: pd.DataFrame, looks: Mapping[str, tuple]) -> None
 
 
 def plot_curves(
-    rows: pd.DataFrame,
-    column: str,
-    activations: Sequence[str],
-    labels: Mapping[str, str],
-    *,
-    ylabel: str,
-    log: bool = False,
-    skip: int = 2,
+    rows: pd.DataFrame, curve: Curve, activations: Sequence[str], labels: Mapping[str, str]
 ) -> Figure:
     """Draw training curves, a panel a data set: the mean over runs, and their range as a band.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        One protocol's and one task's, with ``column`` and ``curve_block``; empty curves are left
-        out.
-    column : {"loss_curve", "metric_curve"}
-        Space-separated means over blocks of ``curve_block`` epochs.
-    skip : int, default=2
-        Epochs not shown: blocks that hold one of them are left out.
+    ``rows`` are one protocol's and one task's. Blocks that hold one of the first two epochs are not
+    shown.
     """
-    from matplotlib.figure import Figure
-
     data = list(dict.fromkeys(rows["data"]))
     looks = styles(activations)
     n_rows = math.ceil(len(data) / 2)
@@ -180,7 +174,7 @@ def plot_curves(
         axes = figure.add_subplot(n_rows, min(2, len(data)), place)
         fits = rows[rows["data"] == name]
         for activation in activations:
-            curves = read_curves(fits[fits["activation"] == activation], column, skip)
+            curves = read_curves(fits[fits["activation"] == activation], curve.column, skip=2)
             if curves is None:
                 continue
             epochs, values = curves
@@ -196,14 +190,14 @@ def plot_curves(
             )
             low, high = values.min(axis=0), values.max(axis=0)
             axes.fill_between(epochs, low, high, color=color, alpha=0.1, linewidth=0)
-        if log:
+        if curve.log:
             _log_axis(axes)
         axes.set_title(str(labels.get(name, name)), loc="left", fontsize=11)
         axes.grid(color="0.92", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlabel("epoch")
-        axes.set_ylabel(ylabel)
+        axes.set_ylabel(curve.label)
     handles = [_key(looks[name], activation_label(name), marker="") for name in activations]
     figure.legend(
         handles=handles, loc="outside lower center", ncols=min(7, len(activations)), frameon=False
@@ -213,8 +207,6 @@ def plot_curves(
 
 def _log_axis(axes: Axes) -> None:
     """Make the y axis logarithmic where it spans enough, with ticks as plain numbers."""
-    from matplotlib.ticker import LogLocator, StrMethodFormatter
-
     shown = [line.get_ydata() for line in axes.lines if len(line.get_ydata())]
     values = np.concatenate([np.ravel(values) for values in shown]) if shown else np.ones(1)
     if values.min() <= 0.0 or values.max() < 3.0 * values.min():
@@ -250,17 +242,9 @@ def read_curves(
     return epochs[first:], values[:, first:]
 
 
-def _key(style: tuple, label: str, marker: str | None = None):
-    from matplotlib.lines import Line2D
-
+def _key(style: tuple, label: str, marker: str | None = None) -> Line2D:
     color, own_marker, dashes = style
     return Line2D(
-        [],
-        [],
-        color=color,
-        linestyle=dashes,
-        marker=own_marker if marker is None else marker,
-        markersize=5,
-        linewidth=2.6 if label == "CombU" else 1.4,
-        label=label,
-    )
+        [], [], color=color, linestyle=dashes, markersize=5, label=label,
+        marker=own_marker if marker is None else marker, linewidth=2.6 if label == "CombU" else 1.4,
+    )  # fmt: skip

@@ -8,49 +8,42 @@ moment: a generator is trained again only if its files are not whole.
 from __future__ import annotations
 
 import json
-import platform
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import sklearn
-import torch
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 
-import combutab
-from benchmarks.machine import processor
 from benchmarks.outputs import write_table, write_text
+from benchmarks.papers.combu import study
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.combu.study import PAPER, PROTOCOLS, VARIANTS, Fit, Recipe
+from benchmarks.papers.combu.study import PROTOCOLS, SCORES, VARIANTS, Fit, Recipe
+from benchmarks.papers.common.command import versions
 from benchmarks.papers.common.results import Row
-from combutab.estimators import FitTask, fit_stacked
+from combutab.estimators import FitTask
 from combutab.generators import CTGAN, TVAE, fit_stack, patch_ctgan
-from combutab.model_selection import score_classifier, score_regressor
 from combutab.preprocessing import TableEncoder
 
-DATA = {"california_housing": "regression", "PhishingWebsites": "classification"}
 OURS = {"ctgan": CTGAN, "tvae": TVAE}
 PATCHED = {"ctgan-patched": "CTGAN", "tvae-patched": "TVAE"}  # the ctgan package's classes
-MODELS = (*OURS, *PATCHED)
 REAL = "real"  # the model, and the activation, of the real rows
-ACTIVATIONS = (*PAPER, "pln-8", "la-silu", "relu+ln+proxy", "combu+ln+proxy")
 LEARNERS = ("mlp", "boosting")
 TARGET = "target"
+FACTS = "facts.json"  # written last: the samples are whole
+PACKAGES = ("ctgan", *study.PACKAGES)
 KEY = ("data", "model", "activation", "seed", "sample", "learner")
 COLUMNS = (
     *("data", "task", "model", "activation", "seed", "sample", "learner"),
-    *("n_train", "n_test", "mae", "mse", "r2", "accuracy", "f1", "log_loss", "roc_auc"),
+    *("n_train", "n_test", *SCORES),
     *("target_std_train", "epochs", "n_samples", "net_epochs", "hidden", "stack"),
     *("fit_seconds", "sample_seconds", "seconds", "error", "device"),
-    *("combutab", "ctgan", "torch", "numpy", "sklearn", "pandas", "python", "cpu"),
+    *("combutab", "ctgan", "torch", *study.PACKAGES),
 )
 
 
@@ -72,12 +65,26 @@ class Generator:
     def folder(self, parent: Path) -> Path:
         """Where its samples lie; another one with other settings."""
         rows = len(split(self.source)[0])
-        words = (self.source.name, self.model, self.activation, f"seed{self.seed}")
-        return parent / "-".join([*words, f"{self.epochs}x{rows}x{self.n_samples}"])
+        names = (self.source.name, self.model, self.activation, f"seed{self.seed}")
+        return parent / "-".join([*names, f"{self.epochs}x{rows}x{self.n_samples}"])
 
-    def is_made(self, parent: Path) -> bool:
+    def is_sampled(self, parent: Path) -> bool:
         """Whether its samples are there, all of them."""
-        return self.is_real or (self.folder(parent) / "made.json").exists()
+        return self.is_real or (self.folder(parent) / FACTS).exists()
+
+    def facts(self, parent: Path) -> dict[str, Any]:
+        """How its samples were made."""
+        return {} if self.is_real else json.loads((self.folder(parent) / FACTS).read_text())
+
+    def sample(self, number: int, parent: Path) -> pd.DataFrame:
+        """A sample, with the real table's dtypes."""
+        table, _ = split(self.source)
+        if self.is_real:
+            return table
+        text = dict.fromkeys(table.select_dtypes("category"), str)
+        path = self.folder(parent) / f"{number}.csv.gz"
+        synthetic = pd.read_csv(path, dtype=text, float_precision="round_trip")
+        return synthetic.astype(table.dtypes.to_dict())
 
 
 @dataclass(frozen=True)
@@ -92,16 +99,16 @@ class Score:
     @property
     def settings(self) -> Row:
         """What tells this row from others, and what must be the same to go on."""
-        made, recipe, mlp = self.generator, self.recipe, self.learner == "mlp"
+        of, recipe, mlp = self.generator, self.recipe, self.learner == "mlp"
         values = {
-            "data": made.source.name,
-            "task": made.source.task,
-            "model": made.model,
-            "activation": made.activation,
-            "seed": made.seed,
+            "data": of.source.name,
+            "task": of.source.task,
+            "model": of.model,
+            "activation": of.activation,
+            "seed": of.seed,
             "sample": self.sample,
             "learner": self.learner,
-            "epochs": 0 if made.is_real else made.epochs,
+            "epochs": 0 if of.is_real else of.epochs,
             "net_epochs": recipe.epochs if mlp else 0,
             "hidden": ",".join(map(str, recipe.hidden)) if mlp else "",
         }
@@ -114,10 +121,9 @@ class Score:
             # NOTE[DIFF]: the paper says that a machine learning model is trained, and not which;
             # this is its larger network, and ReLU favours no generator
             return Fit(source, PROTOCOLS["paper"], self.recipe, "relu", 0, seed).estimator()
+        is_classification = source.task == "classification"
         kind = (
-            HistGradientBoostingClassifier
-            if source.task == "classification"
-            else HistGradientBoostingRegressor
+            HistGradientBoostingClassifier if is_classification else HistGradientBoostingRegressor
         )
         return make_pipeline(TableEncoder(min_frequency=1), kind(random_state=seed))
 
@@ -134,9 +140,6 @@ def split(source: Source) -> tuple[pd.DataFrame, pd.DataFrame]:
     return tuple(table.iloc[rows].dropna().reset_index(drop=True) for rows in (train, test))
 
 
-# ---- generators ----------------------------------------------------------------------------------
-
-
 def generate(generators: Sequence[Generator], parent: Path, device: str) -> str:
     """Train generators that share data, model and seed, and write their samples.
 
@@ -151,39 +154,35 @@ def generate(generators: Sequence[Generator], parent: Path, device: str) -> str:
     first = generators[0]
     table, _ = split(first.source)
     fit = _fit_ours if first.model in OURS else _fit_patched
-    for each, trained in zip(generators, fit(generators, table, device), strict=True):
-        _write_samples(each, trained, table, parent)
+    for each, (model, facts) in zip(generators, fit(generators, table, device), strict=True):
+        folder, started = each.folder(parent), time.perf_counter()
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(0 if facts["error"] else each.n_samples):
+            own = {"random_state": 10 * each.seed + number} if each.model in OURS else {}
+            sample = model.sample(len(table), **own)[list(table.columns)]
+            write_table(sample, folder / f"{number}.csv.gz", index=False)
+        facts["sample_seconds"] = round((time.perf_counter() - started) / each.n_samples, 2)
+        write_text(folder / FACTS, json.dumps(facts))
     names = ", ".join(each.activation for each in generators)
     return f"{first.source.name}, {first.model}, seed {first.seed}: {names}"
 
 
-@dataclass(frozen=True)
-class _Trained:
-    """A generator with its share of the seconds, how many trained together, and what failed."""
-
-    model: Any
-    seconds: float
-    stack: int
-    error: str
+Trained = tuple[Any, dict[str, Any]]  # a generator, and how it was trained
 
 
 def _fit_ours(
     generators: Sequence[Generator], table: pd.DataFrame, device: str
-) -> Iterator[_Trained]:
+) -> Iterator[Trained]:
     models = []
     for each in generators:
         variant = VARIANTS[each.activation]
-        normalised = {"normalization": variant.normalization, "proxy_norm": variant.proxy_norm}
-        models.append(
-            OURS[each.model](
-                epochs=each.epochs,
-                activation=variant.activation,
-                random_state=each.seed,
-                device=device,
-                # else the model's own: batch normalisation in CTGAN's generator, none in TVAE
-                **(normalised if variant.proxy_norm else {}),
-            )
+        model = OURS[each.model](
+            epochs=each.epochs, activation=variant.activation, random_state=each.seed, device=device
         )
+        if variant.proxy_norm:
+            # else the model's own: batch normalisation in CTGAN's generator, none in TVAE
+            model.set_params(normalization=variant.normalization, proxy_norm=True)
+        models.append(model)
     message, started = "", time.perf_counter()
     try:
         fit_stack(models, table)
@@ -194,12 +193,12 @@ def _fit_ours(
         error = "" if model.__sklearn_is_fitted__() else message
         if not error and model.n_iter_ < model.epochs:
             raise KeyboardInterrupt  # a fit turns it into an early end
-        yield _Trained(model, seconds, len(models), error)
+        yield model, {"fit_seconds": round(seconds, 2), "stack": len(models), "error": error}
 
 
 def _fit_patched(
     generators: Sequence[Generator], table: pd.DataFrame, device: str
-) -> Iterator[_Trained]:
+) -> Iterator[Trained]:
     import ctgan
 
     discrete = list(table.select_dtypes("category"))
@@ -214,119 +213,45 @@ def _fit_patched(
             model.fit(text, discrete)
         except ValueError as diverged:
             error = _one_line(diverged)
-        yield _Trained(model, time.perf_counter() - started, 1, error)
+        seconds = round(time.perf_counter() - started, 2)
+        yield model, {"fit_seconds": seconds, "stack": 1, "error": error}
 
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _write_samples(each: Generator, trained: _Trained, table: pd.DataFrame, parent: Path) -> None:
-    """Samples of the size of the real table; the facts last, they say that all is there."""
-    folder = each.folder(parent)
-    folder.mkdir(parents=True, exist_ok=True)
-    started = time.perf_counter()
-    for number in range(0 if trained.error else each.n_samples):
-        if each.model in OURS:
-            made = trained.model.sample(len(table), random_state=10 * each.seed + number)
-        else:
-            made = trained.model.sample(len(table))
-        write_table(made[list(table.columns)], folder / f"{number}.csv.gz", index=False)
-    facts = {
-        "fit_seconds": round(trained.seconds, 2),
-        "sample_seconds": round((time.perf_counter() - started) / each.n_samples, 2),
-        "stack": trained.stack,
-        "error": trained.error,
-    }
-    write_text(folder / "made.json", json.dumps(facts))
-
-
-def _read_sample(generator: Generator, number: int, parent: Path) -> pd.DataFrame:
-    """A sample with the real table's dtypes."""
-    table, _ = split(generator.source)
-    if generator.is_real:
-        return table
-    text = dict.fromkeys(table.select_dtypes("category"), str)
-    made = pd.read_csv(
-        generator.folder(parent) / f"{number}.csv.gz", dtype=text, float_precision="round_trip"
-    )
-    return made.astype(table.dtypes.to_dict())
-
-
-# ---- scores --------------------------------------------------------------------------------------
-
-
 def score_together(scores: Sequence[Score], parent: Path) -> list[Row]:
     """Train on samples, networks as stacks, and score on the real test rows."""
     warnings.filterwarnings("ignore")
-    rows: dict[int, dict[str, Any]] = {}
+    rows: list[dict[str, Any]] = []
     tasks: dict[int, FitTask] = {}
-    for i, score in enumerate(scores):
-        facts = {}
-        if not score.generator.is_real:
-            facts = json.loads((score.generator.folder(parent) / "made.json").read_text())
-        rows[i] = {"device": score.recipe.device, "n_samples": score.generator.n_samples} | facts
+    for i, each in enumerate(scores):
+        maker = each.generator
+        rows.append({"device": each.recipe.device, "n_samples": maker.n_samples})
+        rows[i] |= maker.facts(parent)
         if rows[i].get("error"):
             rows[i]["error"] = f"generator: {rows[i]['error']}"
             continue
-        table = _read_sample(score.generator, score.sample, parent)
+        table = maker.sample(each.sample, parent)
         X, y = table.drop(columns=TARGET), table[TARGET]
-        tasks[i] = FitTask(score.estimator(), X, y, data_key=i)
-    networks = {i: task for i, task in tasks.items() if scores[i].learner == "mlp"}
-    outcomes = dict(zip(networks, fit_stacked(list(networks.values())), strict=True))
-    for i, outcome in outcomes.items():
-        if outcome.error is None and tasks[i].estimator.n_iter_ < scores[i].recipe.epochs:
-            raise KeyboardInterrupt  # a single fit turns it into an early end
+        tasks[i] = FitTask(each.estimator(), X, y, data_key=i)
+    networks = [i for i in tasks if scores[i].learner == "mlp"]
+    fitted = study.fit_networks([tasks[i] for i in networks])
+    outcomes = dict(zip(networks, fitted, strict=True))
     for i, task in tasks.items():
         outcome, started = outcomes.get(i), time.perf_counter()
+        train, test = split(scores[i].generator.source)
         try:
             if outcome is None:
                 task.estimator.fit(task.X, task.y)
             elif outcome.error is not None:
                 raise outcome.error
-            rows[i] |= _test(task.estimator, scores[i].generator.source)
+            X, y = test.drop(columns=TARGET), test[TARGET]
+            rows[i] |= {"n_test": len(test), **study.score(task.estimator, X, y, train[TARGET])}
         except ValueError as error:  # it diverged, or the sample has one class
             rows[i]["error"] = _one_line(error)
         own = time.perf_counter() - started if outcome is None else outcome.seconds
         rows[i] |= {"seconds": round(own, 3), "n_train": len(task.y)}
-    return [
-        dict.fromkeys(COLUMNS, "")
-        | {name: _text(value) for name, value in (rows[i] | _versions()).items()}
-        | scores[i].settings
-        for i in range(len(scores))
-    ]
-
-
-def _test(estimator: Any, source: Source) -> dict[str, Any]:
-    train, test = split(source)
-    X, y = test.drop(columns=TARGET), test[TARGET].to_numpy()
-    if source.task == "classification":
-        return {"n_test": len(test), **score_classifier(estimator, X, y)}
-    unit = float(train[TARGET].std(ddof=0))
-    scores = score_regressor(estimator, X, y, target_std=unit)
-    return {"n_test": len(test), "target_std_train": unit, **scores}
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float | np.floating):
-        return "" if np.isnan(value) else f"{value:.8g}"
-    return str(value)
-
-
-@lru_cache
-def _versions() -> dict[str, str]:
-    """Of this process: it may be on another machine than the one that asked."""
-    try:
-        package = version("ctgan")
-    except PackageNotFoundError:
-        package = ""
-    return {
-        "combutab": combutab.__version__,
-        "ctgan": package,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "sklearn": sklearn.__version__,
-        "pandas": pd.__version__,
-        "python": platform.python_version(),
-        "cpu": processor(),
-    }
+    # of this process, which may be on another machine than the one that asked
+    return [study.as_text(row) | versions(*PACKAGES) for row in rows]

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from benchmarks.papers.combu.expected import ACTIVATIONS, AVERAGE_RANK, METRICS, TASK_METRICS, Table
-from combutab.evaluation import mean_ranks
+from combutab.evaluation import (
+    NemenyiResult,
+    compare_with_best,
+    mean_ranks,
+    nemenyi,
+    summarise,
+)
 
-REQUIRED = ("protocol", "data", "task", "activation", "split", "seed", "error")
 CELL = ["protocol", "data", "task", "metric", "activation"]
 PROTOCOLS = ("paper", "sound", "sound-ungrouped")  # others follow as they come
 POOLED = 2.0  # a cell is reproduced within so many pooled standard deviations
-
-
-def check_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with ``error`` as text, "" where the fit succeeded."""
-    lacking = [column for column in REQUIRED if column not in rows.columns]
-    if lacking:
-        raise ValueError(f"the study's rows have no column {', '.join(lacking)}")
-    if rows.empty:
-        raise ValueError("the study has no rows; run it first")
-    unknown = set(rows["task"]) - set(TASK_METRICS)
-    if unknown:
-        raise ValueError(f"task must be one of {', '.join(TASK_METRICS)}, got {sorted(unknown)}")
-    return rows.assign(error=rows["error"].astype(object).fillna("").astype(str).str.strip())
 
 
 def order_activations(present: Sequence[str]) -> list[str]:
@@ -51,23 +44,28 @@ def make_cells(rows: pd.DataFrame) -> pd.DataFrame:
         ``sd`` (ddof 1) and ``sd0`` (ddof 0), which are NaN where a run failed: the mean of those
         that did not fail would flatter.
     """
+    if rows.empty:
+        raise ValueError("the study has no rows; run it first")
     table = []
-    keys = ["protocol", "data", "task", "activation"]
-    for key, fits in rows.groupby(keys, sort=False):
+    for key, fits in rows.groupby([name for name in CELL if name != "metric"], sort=False):
         protocol, data, task, activation = key
         for metric in TASK_METRICS[task]:
-            scores = METRICS[metric].scale * fits[metric].astype(np.float64)
-            failed = int(((fits["error"] != "") | ~np.isfinite(scores)).sum())
+            scores, bad = scores_of(fits, metric)
             splits = fits["split"].nunique()
             units = scores if splits == 1 else scores.groupby(fits["split"]).mean()
             cell = dict(zip(CELL, (protocol, data, task, metric, activation), strict=True))
-            cell |= {"runs": len(fits), "failed": failed, "splits": splits}
-            cell |= {"mean": np.nan, "sd": np.nan, "sd0": np.nan}
-            if not failed:
-                cell |= {"mean": units.mean(), "sd": units.std(ddof=1)}
-                cell["sd0"] = units.std(ddof=0) if len(units) > 1 else np.nan
-            table.append(cell)
+            cell |= {"runs": len(fits), "failed": int(bad.sum()), "splits": splits}
+            if bad.any():
+                units = units * np.nan
+            sd0 = units.std(ddof=0) if len(units) > 1 else np.nan
+            table.append(cell | {"mean": units.mean(), "sd": units.std(ddof=1), "sd0": sd0})
     return pd.DataFrame(table)
+
+
+def scores_of(fits: pd.DataFrame, metric: str) -> tuple[pd.Series, pd.Series]:
+    """Scores in the paper's units, and which of the runs failed."""
+    scores = METRICS[metric].scale * fits[metric].astype(np.float64)
+    return scores, (fits["error"] != "") | ~np.isfinite(scores)
 
 
 def sort_cells(cells: pd.DataFrame, table: Table | None) -> pd.DataFrame:
@@ -186,3 +184,70 @@ def scale_by_all_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """
     ratio = rows["target_std_train"].astype(np.float64) / rows["target_std_all"].astype(np.float64)
     return rows.assign(mae=rows["mae"] * ratio, mse=rows["mse"] * ratio**2)
+
+
+# ---- which differences are real ----------------------------------------------------------------
+
+
+def across_data(
+    cells: pd.DataFrame, metric: str, activations: Sequence[str]
+) -> NemenyiResult | None:
+    """Friedman's and Nemenyi's tests of one protocol's means; None under 2 data sets or 3 names."""
+    scores, _ = scores_by_data(cells, metric, activations)
+    if len(scores) < 2 or len(activations) < 3:
+        return None
+    scores = failed_last(scores, metric).rename_axis(index="data set", columns="activation")
+    return nemenyi(scores, greater_is_better=METRICS[metric].greater_is_better)
+
+
+@dataclass(frozen=True)
+class WithinData:
+    """What `compare_with_best` found on one data set, by one metric.
+
+    ``comparison`` is None where nothing could be compared; ``text`` says why.
+    """
+
+    data: str
+    metric: str
+    comparison: pd.DataFrame | None
+    text: str
+
+
+def within_data(rows: pd.DataFrame, metric: str, activations: Sequence[str]) -> list[WithinData]:
+    """Compare with the best on each data set, paired by split; ``rows`` are of one protocol.
+
+    Activations with a failed run are left out and named. Only the splits and seeds that all
+    others finished are compared.
+    """
+    task = next(task for task, metrics in TASK_METRICS.items() if metric in metrics)
+    rows = rows[(rows["task"] == task) & rows["activation"].isin(activations)]
+    return [_compare(data, fits, metric) for data, fits in rows.groupby("data", sort=False)]
+
+
+def _compare(data: str, fits: pd.DataFrame, metric: str) -> WithinData:
+    facts = METRICS[metric]
+    scores, bad = scores_of(fits, metric)
+    failed = list(dict.fromkeys(fits.loc[bad, "activation"]))
+    notes = [f"Left out for failed runs: {', '.join(failed)}."] if failed else []
+    fits = fits.assign(**{metric: scores})[~fits["activation"].isin(failed)]
+    n_activations = fits["activation"].nunique()
+    shared = fits.groupby(["split", "seed"])["activation"].transform("nunique") == n_activations
+    if not shared.all():
+        notes.append(
+            f"Only the {fits[shared].groupby(['split', 'seed']).ngroups} of "
+            f"{fits.groupby(['split', 'seed']).ngroups} runs that all activations finished."
+        )
+    fits = fits[shared]
+    if fits["split"].nunique() < 2 or n_activations < 2:
+        notes.append("Two splits that two activations share are the least to compare.")
+        return WithinData(data, metric, None, " ".join(notes))
+    comparison = compare_with_best(
+        fits,
+        score=metric,
+        resample="split",
+        n_train=float(fits["n_train"].mean()),
+        n_test=float(fits["n_test"].mean()),
+        greater_is_better=facts.greater_is_better,
+    )
+    words = summarise(comparison, score="accuracy" if metric == "accuracy" else facts.label)
+    return WithinData(data, metric, comparison, " ".join([*notes, *words.split("\n")]))

@@ -1,31 +1,23 @@
-"""Markdown of a study's report: the tables in the paper's layout."""
+"""Markdown of the CombU paper's studies: tables in the paper's layout, and what they rest on."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
 from benchmarks.papers.combu.expected import ACTIVATIONS, AVERAGE_RANK, LOST, METRICS, Table
 from benchmarks.papers.combu.report_numbers import (
+    WithinData,
     count_reproduced,
     rank_activations,
     rank_correlations,
     scores_by_data,
 )
+from benchmarks.papers.common.page import markdown_table
 
 NOTHING = "—"
-
-
-def markdown_table(head: Sequence[str], body: Iterable[Sequence[object]], left: int = 1) -> str:
-    """Write a table; the first ``left`` columns are aligned left, the others right."""
-    lines = [list(head), *([str(cell) for cell in row] for row in body)]
-    rule = ["---" if i < left else "---:" for i in range(len(head))]
-    return "\n".join(
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
-        for line in (lines[0], rule, *lines[1:])
-    )
 
 
 def number(value: float, metric: str) -> str:
@@ -54,80 +46,91 @@ def data_label(name: str, table: Table | None) -> str:
     return name if short is None else short if short.lower() == name else f"{short} ({name})"
 
 
-def our_table(cells: pd.DataFrame, activations: Sequence[str], table: Table | None) -> str:
-    """Data set x metric in rows, activations in columns, with average ranks below.
+# ---- activations in columns --------------------------------------------------------------------
 
-    ``cells`` are those of one protocol.
-    """
+
+def grid(
+    cells: pd.DataFrame,
+    names: Sequence[str],
+    label: Callable[[str], str],
+    text: Callable[[pd.Series], str],
+) -> list[list[str]]:
+    """A line a data set and metric, with the text of each activation's cell."""
+    lines = []
+    for (data, metric), part in cells.groupby(["data", "metric"], sort=False):
+        row = part.set_index("activation")
+        texts = [text(row.loc[name]) if name in row.index else NOTHING for name in names]
+        lines.append([label(data), METRICS[metric].label, *texts])
+    return lines
+
+
+def mark_best(cells: pd.DataFrame) -> pd.DataFrame:
+    """Say in ``best`` which activations have the best mean of a data set and metric."""
+    sign = cells["metric"].map(
+        {n: 1.0 if m.greater_is_better else -1.0 for n, m in METRICS.items()}
+    )
+    good = sign * cells["mean"]
+    return cells.assign(
+        best=good == good.groupby([cells["data"], cells["metric"]]).transform("max")
+    )
+
+
+def cell_text(cell: pd.Series) -> str:
+    """Mean ± standard deviation, bold where best; or how many runs failed."""
+    if cell.get("failed"):
+        return f"failed {cell['failed']} of {cell['runs']}"
+    text = mean_and_sd(cell["mean"], cell["sd"], cell["metric"])
+    return f"**{text}**" if cell["best"] else text
+
+
+def our_table(cells: pd.DataFrame, activations: Sequence[str], table: Table | None) -> str:
+    """Data set x metric in rows, activations in columns, average ranks below. One protocol."""
     shown = cells[cells["activation"].isin(activations)]
-    body = []
-    for (data, metric), row in shown.groupby(["data", "metric"], sort=False):
-        row = row.set_index("activation")
-        best = row["mean"].max() if METRICS[metric].greater_is_better else row["mean"].min()
-        texts = []
-        for name in activations:
-            if name not in row.index:
-                texts.append("")
-                continue
-            cell = row.loc[name]
-            text = mean_and_sd(cell["mean"], cell["sd"], metric)
-            if cell["failed"]:
-                text = f"failed {cell['failed']} of {cell['runs']}"
-            texts.append(f"**{text}**" if cell["mean"] == best else text)
-        body.append([data_label(data, table), METRICS[metric].label, *texts])
-    left_out = []
+    lines = grid(mark_best(shown), activations, lambda data: data_label(data, table), cell_text)
+    left_out: list[str] = []
     for metric in shown["metric"].unique():
         scores, incomplete = scores_by_data(shown, metric, activations)
         left_out += incomplete
         if len(scores) and len(activations) > 1:
-            ranks = rank_activations(scores, metric)
-            body.append(["Avg. rank", METRICS[metric].label, *_bold_least(ranks)])
-    head = ["", "", *map(activation_label, activations)]
-    text = markdown_table(head, body, left=2)
+            lines.append(_ranks_line(rank_activations(scores, metric), metric))
+    text = markdown_table(["", "", *map(activation_label, activations)], lines)
     if left_out:
         names = ", ".join(data_label(name, table) for name in dict.fromkeys(left_out))
-        text += f"\n\nNot in the average ranks, for want of some activations: {names}."
+        text += f"\nNot in the average ranks, for want of some activations: {names}.\n"
     return text
 
 
 def paper_table(expected: pd.DataFrame, table: Table) -> str:
     """Lay out the paper's table alike; cells that the text lost are "—"."""
-    body = []
-    for (data, metric), row in expected.groupby(["data", "metric"], sort=False):
-        row = row.set_index("activation").loc[list(ACTIVATIONS)]
-        if data == AVERAGE_RANK:
-            body.append(["Avg. rank", METRICS[metric].label, *_bold_least(row["mean"])])
-            continue
-        best = row["mean"].max() if METRICS[metric].greater_is_better else row["mean"].min()
-        texts = (
-            (mean_and_sd(mean, sd, metric), mean == best)
-            for mean, sd in zip(row["mean"], row["sd"], strict=True)
-        )
-        body.append(
-            [
-                data_label(data, table),
-                METRICS[metric].label,
-                *(f"**{text}**" if is_best else text for text, is_best in texts),
-            ]
-        )
-    return markdown_table(["", "", *ACTIVATIONS.values()], body, left=2)
+    ranks = expected["data"] == AVERAGE_RANK
+    cells = mark_best(expected[~ranks])
+    lines = grid(cells, list(ACTIVATIONS), lambda data: data_label(data, table), cell_text)
+    for metric, row in expected[ranks].groupby("metric", sort=False):
+        lines.append(_ranks_line(row.set_index("activation")["mean"][list(ACTIVATIONS)], metric))
+    return markdown_table(["", "", *ACTIVATIONS.values()], lines)
 
 
 def comparison_table(comparison: pd.DataFrame, table: Table) -> str:
     """Ours less the paper's in each cell; ✓ where reproduced, ✗ where not. One protocol."""
-    body = []
-    for (data, metric), row in comparison.groupby(["data", "metric"], sort=False):
-        row = row.set_index("activation")
-        texts = []
-        for name in ACTIVATIONS:
-            if name not in row.index or pd.isna(row.loc[name, "difference"]):
-                texts.append(NOTHING)
-                continue
-            difference, verdict = row.loc[name, "difference"], row.loc[name, "reproduced"]
-            mark = "" if pd.isna(verdict) else " ✓" if verdict else " ✗"
-            texts.append(f"{difference:+.{METRICS[metric].decimals}f}{mark}")
-        body.append([data_label(data, table), METRICS[metric].label, *texts])
-    return markdown_table(["", "", *ACTIVATIONS.values()], body, left=2)
+
+    def text(cell: pd.Series) -> str:
+        if pd.isna(cell["difference"]):
+            return NOTHING
+        verdict = cell["reproduced"]
+        mark = "" if pd.isna(verdict) else " ✓" if verdict else " ✗"
+        return f"{cell['difference']:+.{METRICS[cell['metric']].decimals}f}{mark}"
+
+    lines = grid(comparison, list(ACTIVATIONS), lambda data: data_label(data, table), text)
+    return markdown_table(["", "", *ACTIVATIONS.values()], lines)
+
+
+def _ranks_line(ranks: pd.Series, metric: str) -> list[str]:
+    bold = ranks == ranks.min()
+    texts = [f"**{r:.2f}**" if b else f"{r:.2f}" for r, b in zip(ranks, bold, strict=True)]
+    return ["Avg. rank", METRICS[metric].label, *texts]
+
+
+# ---- counts ------------------------------------------------------------------------------------
 
 
 def counts_table(comparison: pd.DataFrame, table: Table) -> str:
@@ -140,16 +143,22 @@ def counts_table(comparison: pd.DataFrame, table: Table) -> str:
     if counts.empty:
         return "No cell can be compared."
     metrics = list(dict.fromkeys(counts["metric"]))
-    body = []
-    for data in [*dict.fromkeys(counts["data"]), None]:
-        rows = counts if data is None else counts[counts["data"] == data]
-        label = "**all**" if data is None else data_label(data, table)
-        texts = [_of(rows[rows["metric"] == metric]) for metric in metrics]
-        body.append([label, *texts, _of(rows)])
+
+    def line(label: str, rows: pd.DataFrame) -> list[str]:
+        return [label, *(_of(rows[rows["metric"] == metric]) for metric in metrics), _of(rows)]
+
+    lines = [line(data_label(d, table), r) for d, r in counts.groupby("data", sort=False)]
+    lines.append(line("**all**", counts))
     sizes = comparison["difference"].abs().groupby(comparison["metric"]).median()
     texts = [number(sizes[metric], metric) for metric in metrics]
-    body.append(["median size of the difference", *texts, ""])
-    return markdown_table(["", *(METRICS[metric].label for metric in metrics), "all"], body)
+    lines.append(["median size of the difference", *texts, ""])
+    return markdown_table(["", *(METRICS[metric].label for metric in metrics), "all"], lines)
+
+
+def _of(counts: pd.DataFrame) -> str:
+    if counts.empty:
+        return NOTHING
+    return f"{counts['reproduced'].sum()} of {counts['compared'].sum()}"
 
 
 def correlations_table(comparison: pd.DataFrame, table: Table) -> str:
@@ -157,7 +166,7 @@ def correlations_table(comparison: pd.DataFrame, table: Table) -> str:
     rows = rank_correlations(comparison)
     if rows.empty:
         return "No row has three activations to order."
-    body = [
+    lines = [
         [
             data_label(row.data, table),
             METRICS[row.metric].label,
@@ -166,22 +175,7 @@ def correlations_table(comparison: pd.DataFrame, table: Table) -> str:
         ]
         for row in rows.itertuples()
     ]
-    return markdown_table(["", "", "activations", "Kendall's τ", "Spearman's ρ"], body, left=2)
-
-
-def paper_notes(expected: pd.DataFrame, table: Table) -> str:
-    """List what was noted of the paper's cells, but for those lost."""
-    noted = expected[(expected["note"] != "") & ~expected["note"].str.startswith(LOST)]
-    lines = []
-    for row in noted.itertuples():
-        place = "average rank" if row.data == AVERAGE_RANK else data_label(row.data, table)
-        name = ACTIVATIONS[row.activation]
-        lines.append(f"- {place}, {METRICS[row.metric].label}, {name}: {row.note}.")
-    lost = expected["note"].str.startswith(LOST).sum()
-    if lost:
-        cells = int((expected["data"] != AVERAGE_RANK).sum())
-        lines.append(f"- {lost} of {cells} cells (—) are lost in the text that we have.")
-    return "\n".join(lines)
+    return markdown_table(["", "", "activations", "Kendall's τ", "Spearman's ρ"], lines)
 
 
 def scaling_table(
@@ -189,32 +183,106 @@ def scaling_table(
 ) -> str:
     """Cells reproduced as scored, and with the target scaled over all rows instead."""
     ratios = (rows["target_std_train"] / rows["target_std_all"]).groupby(rows["data"])
-    low, high = ratios.min(), ratios.max()
+    texts = {
+        data: " to ".join(dict.fromkeys(f"{x:.3f}" for x in (of.min(), of.max())))
+        for data, of in ratios
+    }
+    keys = ["protocol", "data", "metric"]
     counts = count_reproduced(comparison).merge(
-        count_reproduced(restated), on=["protocol", "data", "metric"], suffixes=("", "_restated")
+        count_reproduced(restated), on=keys, suffixes=("", "_restated")
     )
-    body = []
-    for row in counts.itertuples():
-        ratio = f"{low[row.data]:.3f}"
-        if f"{high[row.data]:.3f}" != ratio:
-            ratio += f" to {high[row.data]:.3f}"
-        body.append(
-            [
-                data_label(row.data, table),
-                METRICS[row.metric].label,
-                ratio,
-                f"{row.reproduced} of {row.compared}",
-                f"{row.reproduced_restated} of {row.compared_restated}",
-            ]
-        )
+    lines = [
+        [
+            data_label(row.data, table),
+            METRICS[row.metric].label,
+            texts[row.data],
+            f"{row.reproduced} of {row.compared}",
+            f"{row.reproduced_restated} of {row.compared_restated}",
+        ]
+        for row in counts.itertuples()
+    ]
     head = ["", "", "sd of training rows / of all", "reproduced as scored", "scaled by all rows"]
-    return markdown_table(head, body, left=2)
+    return markdown_table(head, lines)
 
 
-def design_words(cells: pd.DataFrame, rows: pd.DataFrame, protocol: str) -> str:
-    """Say how many splits and seeds there are, and what the ± is. One protocol's cells."""
-    fits = rows[rows["protocol"] == protocol]
-    splits, seeds = fits["split"].nunique(), fits["seed"].nunique()
+def duplicates_table(cells: pd.DataFrame, grouped: str, ungrouped: str, table: Table) -> str:
+    """What equal rows on both sides of the split are worth; "" where one protocol is not there."""
+    wide = cells.pivot(index=["data", "metric", "activation"], columns="protocol", values="mean")
+    if grouped not in wide or ungrouped not in wide:
+        return ""
+    lines = []
+    both = wide[[grouped, ungrouped]].dropna()
+    for (data, metric), row in both.groupby(["data", "metric"], sort=False):
+        inside, across = row.mean()
+        difference = f"{across - inside:+.{METRICS[metric].decimals}f}"
+        shown = (len(row), number(inside, metric), number(across, metric), difference)
+        lines.append([data_label(data, table), METRICS[metric].label, *shown])
+    head = ["", "", "activations", "equal rows on one side", "on either side", "difference"]
+    return (
+        f"The {grouped} protocol keeps rows with equal features on one side, the {ungrouped} one "
+        f"does not. Means over the activations:\n\n{markdown_table(head, lines)}"
+    )
+
+
+def verdicts_table(findings: Sequence[WithinData], activations: Sequence[str]) -> str:
+    """Count where each activation is best, as good as the best, and significantly different."""
+    tables = [finding.comparison for finding in findings if finding.comparison is not None]
+    lines = []
+    for name in activations:
+        places = [table[table["activation"] == name] for table in tables]
+        here = [(place.index[0], place.iloc[0]) for place in places if len(place)]
+        best = sum(position == 0 for position, _ in here)
+        apart = sum(bool(line["distinguishable"]) for _, line in here)
+        lines.append([name, best, len(here) - best - apart, apart])
+    head = ["activation", "best mean", "not significantly different from the best", "different"]
+    return markdown_table(head, lines)
+
+
+def ranks_table(cells: pd.DataFrame, metric: str, activations: Sequence[str]) -> str:
+    """Mean rank, mean score and wins over data sets, the best first. One protocol's cells."""
+    scores, left_out = scores_by_data(cells, metric, activations)
+    if scores.empty:
+        return f"No data set has all of {', '.join(activations)}."
+    part = cells[(cells["metric"] == metric) & cells["data"].isin(scores.index)]
+    failed = part.groupby("activation")["failed"].sum()
+    medians = part.groupby("activation")["mean"].median()
+    won = wins(scores, METRICS[metric].greater_is_better)
+    ranks = rank_activations(scores, metric).sort_values(kind="stable")
+    lines = [
+        [name, f"{rank:.2f}", number(medians[name], metric), won[name], failed[name]]
+        for name, rank in ranks.items()
+    ]
+    head = ["activation", "mean rank", f"median {METRICS[metric].label}", "best on", "failed runs"]
+    lacking = f"; {len(left_out)} that lack an activation are left out" if left_out else ""
+    return f"Over {len(scores)} data sets{lacking}:\n\n{markdown_table(head, lines)}"
+
+
+def wins(scores: pd.DataFrame, greater_is_better: bool) -> pd.Series:
+    """Count the data sets where an activation has the best mean; a tie counts for each."""
+    best = scores.max(axis=1) if greater_is_better else scores.min(axis=1)
+    return scores.eq(best, axis=0).sum()
+
+
+# ---- what a page rests on ----------------------------------------------------------------------
+
+
+def paper_notes(expected: pd.DataFrame, table: Table) -> str:
+    """List what was noted of the paper's cells, but for those lost."""
+    is_lost = expected["note"].str.startswith(LOST)
+    lines = []
+    for row in expected[(expected["note"] != "") & ~is_lost].itertuples():
+        place = "average rank" if row.data == AVERAGE_RANK else data_label(row.data, table)
+        name = ACTIVATIONS[row.activation]
+        lines.append(f"- {place}, {METRICS[row.metric].label}, {name}: {row.note}.")
+    if is_lost.any():
+        cells = int((expected["data"] != AVERAGE_RANK).sum())
+        lines.append(f"- {is_lost.sum()} of {cells} cells (—) are lost in the text that we have.")
+    return "\n".join(lines)
+
+
+def design_text(rows: pd.DataFrame) -> str:
+    """Say how many splits and seeds there are, and what the ± is. One protocol's rows."""
+    splits, seeds = rows["split"].nunique(), rows["seed"].nunique()
     spread = (
         f"over the {seeds} seeds"
         if splits == 1
@@ -226,16 +294,14 @@ def design_words(cells: pd.DataFrame, rows: pd.DataFrame, protocol: str) -> str:
     )
 
 
-def unfinished_words(cells: pd.DataFrame, table: Table | None) -> str:
+def unfinished_text(cells: pd.DataFrame, table: Table | None) -> str:
     """Name the cells with fewer runs than others; "" where all have the same."""
     most = cells["runs"].max()
     few = cells[cells["runs"] < most].drop_duplicates(["data", "task", "activation"])
-    if few.empty:
-        return ""
     names = [
         f"{data_label(row.data, table)} {row.activation} {row.runs}" for row in few.itertuples()
     ]
-    return f"Fewer runs than {most}: {_shortened(names, 20)}."
+    return f"Fewer runs than {most}: {_shortened(names, 20)}." if names else ""
 
 
 def failures_table(rows: pd.DataFrame) -> str:
@@ -245,95 +311,29 @@ def failures_table(rows: pd.DataFrame) -> str:
         return f"None of the {len(rows)} fits failed."
     keys = ["protocol", "data", "task", "activation"]
     of_n = rows.groupby(keys)["error"].size()
-    body = [
-        [*key, f"{len(fits)} of {of_n[key]}", fits["error"].iloc[0]]
+    lines = [
+        [*key, f"{len(fits)} of {of_n[key]}", fits["error"].iloc[0].replace("|", "\\|")]
         for key, fits in failed.groupby(keys, sort=False)
     ]
-    head = ["protocol", "data", "task", "activation", "failed", "first message"]
-    return f"{len(failed)} of the {len(rows)} fits failed:\n\n{markdown_table(head, body, left=6)}"
+    table = markdown_table([*keys, "failed", "first message"], lines)
+    return f"{len(failed)} of the {len(rows)} fits failed:\n\n{table}"
 
 
-def provenance(rows: pd.DataFrame, command: str | None) -> str:
-    """What ran, with which settings and versions: the values in the rows."""
-    lines = [f"- command: `{command}`"] if command else []
+def provenance(rows: pd.DataFrame) -> str:
+    """Settings and versions that the networks were trained with: the values in the rows."""
+    lines = []
     for column in (
         *("epochs", "hidden", "batch_size", "learning_rate_init", "dropout", "normalization"),
         *("proxy_norm", "device", "precision", "combutab", "torch", "numpy", "sklearn", "pandas"),
         *("python", "cpu"),
     ):
-        if column in rows and rows[column].notna().any():
-            values = [str(value) for value in rows[column].dropna().unique()]
-            lines.append(f"- {column}: {_shortened(values, 6, '; ')}")
-    if "seconds" in rows:
-        lines.append(
-            f"- networks: {len(rows)}, {rows['seconds'].sum() / 3600:.2f} hours of training"
-        )
-    return "\n".join(lines)
-
-
-def duplicates_table(cells: pd.DataFrame, grouped: str, ungrouped: str, table: Table) -> str:
-    """What equal rows on both sides of the split are worth; "" where one protocol is not there."""
-    wide = cells.pivot(index=["data", "metric", "activation"], columns="protocol", values="mean")
-    if grouped not in wide or ungrouped not in wide:
-        return ""
-    both = wide[[grouped, ungrouped]].dropna()
-    body = []
-    for (data, metric), row in both.groupby(["data", "metric"], sort=False):
-        inside, across = row[grouped].mean(), row[ungrouped].mean()
-        texts = (number(inside, metric), number(across, metric))
-        difference = f"{across - inside:+.{METRICS[metric].decimals}f}"
-        body.append([data_label(data, table), METRICS[metric].label, len(row), *texts, difference])
-    head = ["", "", "activations", "equal rows on one side", "on either side", "difference"]
-    return (
-        "### Equal rows on both sides of the split\n\n"
-        f"The {grouped} protocol keeps rows with equal features on one side, the {ungrouped} one "
-        f"does not. Means over the activations:\n\n{markdown_table(head, body, left=2)}"
-    )
-
-
-def short_form(cells: pd.DataFrame, table: Table | None) -> str:
-    """The means alone, for a terminal."""
-    parts = []
-    for protocol, part in cells.groupby("protocol", sort=False):
-        activations = list(dict.fromkeys(part["activation"]))
-        if table is None:
-            body = pd.DataFrame(
-                {
-                    METRICS[metric].label: rank_activations(scores, metric)
-                    for metric in dict.fromkeys(part["metric"])
-                    if len(scores := scores_by_data(part, metric, activations)[0])
-                }
-            )
-            title = "mean ranks"
-        else:
-            shown = [
-                "failed" if cell.failed else number(cell.mean, cell.metric)
-                for cell in part.itertuples()
-            ]
-            part = part.assign(
-                data=[data_label(name, table) for name in part["data"]],
-                metric=[METRICS[name].label for name in part["metric"]],
-                shown=shown,
-            )
-            body = part.pivot(index=["data", "metric"], columns="activation", values="shown")
-            body = body.reindex(part[["data", "metric"]].drop_duplicates().apply(tuple, axis=1))
-            body = body[activations].rename_axis(index=["", ""], columns=None).fillna("")
-            title = "means"
-        parts.append(f"{protocol} protocol, {title}:\n{body.round(2).to_string()}")
-    return "\n\n".join(parts)
+        values = rows[column].dropna().unique() if column in rows else []
+        if len(values):
+            lines.append(f"- {column}: {_shortened([str(v) for v in values], 6, '; ')}")
+    hours = rows["seconds"].sum() / 3600
+    return "\n".join([*lines, f"- networks: {len(rows)}, {hours:.2f} hours of training"])
 
 
 def _shortened(names: Sequence[str], most: int, separator: str = ", ") -> str:
     more = f"{separator}and {len(names) - most} more" if len(names) > most else ""
     return separator.join(names[:most]) + more
-
-
-def _of(counts: pd.DataFrame) -> str:
-    if counts.empty:
-        return NOTHING
-    return f"{counts['reproduced'].sum()} of {counts['compared'].sum()}"
-
-
-def _bold_least(ranks: pd.Series) -> list[str]:
-    least = ranks.min()
-    return [f"**{rank:.2f}**" if rank == least else f"{rank:.2f}" for rank in ranks]

@@ -1,34 +1,32 @@
-"""Train every activation on every split and seed of some data sets, resumably.
+"""Networks of every activation on every split and seed of some data sets, and their studies.
 
-A study is a list of fits. They train in chunks, a stack or a few each, in the processes of any
-joblib backend; each finished chunk is added to a journal beside the results, so that a study that
-was killed, at any moment, goes on where it stood. ``Study.run`` ends with one CSV file: one row a
-network, in the study's order, with all that its reproduction needs.
+A study is a list of fits, one row of its file each. Neighbours train in stacks, as many as a kill
+may lose; a study that was killed goes on where it stood.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
-import platform
-import time
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby, pairwise
 
+import joblib
 import numpy as np
 import pandas as pd
-import sklearn
 import torch
-from joblib import Parallel, delayed
+from sklearn.base import is_classifier
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 
-import combutab
-from benchmarks.machine import processor
+from benchmarks.papers.combu.expected import ACTIVATIONS
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.common.results import Row, Store
+from benchmarks.papers.common.command import Experiment, Has, Job, Study, versions
+from benchmarks.papers.common.results import Row
 from combutab import MLPClassifier, MLPRegressor
-from combutab.estimators import BaseMLP, FitTask, fit_stacked
+from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked
 from combutab.model_selection import score_classifier, score_regressor
 
 TEST_SIZE = 0.2  # the CombU paper's 4:1
@@ -45,7 +43,7 @@ class Variant:
     proxy_norm: bool = False
 
 
-PAPER = ("relu", "elu", "selu", "swish", "nlrelu", "gelu", "combu")
+PAPER = tuple(ACTIVATIONS)
 OTHERS = ("pln-4", "pln-8", "pls-2", "la-silu", "la-hardsilu", "relu+ln+proxy", "combu+ln+proxy")
 VARIANTS = {
     **{name: Variant(name) for name in (*PAPER, *OTHERS) if "+" not in name},
@@ -160,45 +158,17 @@ class Fit:
         )
 
 
+PACKAGES = ("numpy", "sklearn", "pandas", "python", "cpu")
+KEY = ("protocol", "data", "task", "activation", "split", "seed")
+SCORES = ("mae", "mse", "r2", "accuracy", "f1", "log_loss", "roc_auc")
 COLUMNS = (
-    *("protocol", "data", "task", "activation", "split", "seed"),
-    *("n_train", "n_test"),
-    *("mae", "mse", "r2", "accuracy", "f1", "log_loss", "roc_auc"),
-    *("target_std_train", "target_std_all"),
-    *("epochs", "seconds", "error"),
-    *("loss_curve", "metric_curve", "curve_block"),
+    *KEY,
+    *("n_train", "n_test", *SCORES, "target_std_train", "target_std_all"),
+    *("epochs", "seconds", "error", "loss_curve", "metric_curve", "curve_block"),
     *("random_state", "data_random_state", "hidden", "batch_size", "learning_rate_init"),
     *("dropout", "normalization", "proxy_norm", "device", "precision"),
-    *("combutab", "torch", "numpy", "sklearn", "pandas", "python", "cpu"),
+    *versions(*PACKAGES),
 )
-KEY = ("protocol", "data", "task", "activation", "split", "seed")
-
-
-@dataclass(frozen=True)
-class Study:
-    """Fits, and the file that their rows go to."""
-
-    fits: Sequence[Fit]
-    store: Store
-
-    def run(self, *, n_jobs: int = 1) -> pd.DataFrame:
-        """Train what is not in the file yet, and return all rows of the study.
-
-        Raises
-        ------
-        ValueError
-            The file has rows of the same networks with other settings.
-        RuntimeError
-            Another process is writing to it.
-        """
-        with self.store.open([fit.settings for fit in self.fits]) as journal:
-            missing = [fit for fit in self.fits if not journal.has(fit.settings)]
-            progress = _Progress(len(self.fits), missing)
-            chunks = list(_chunks(missing))
-            for rows in _in_parallel(chunks, n_jobs):
-                journal.add(rows)
-                progress.report(rows)
-        return self.store.read()
 
 
 def make_fits(
@@ -228,31 +198,33 @@ def make_fits(
     return fits
 
 
-def _chunks(fits: Iterable[Fit]) -> Iterator[list[Fit]]:
-    """Neighbours that share their rows and recipe, as many as the operations of a chunk allow."""
+def fit_jobs(fits: Iterable[Fit]) -> Iterator[Job]:
+    """A job for the fits that share their rows and recipe; what is missing of it is cut smaller."""
     for _, group in groupby(fits, lambda f: (f.source, f.protocol, f.recipe, f.split)):
-        same = list(group)
-        size = max(1, int(CHUNK_OPERATIONS[same[0].recipe.device] / _operations(same[0])))
-        yield from (same[start : start + size] for start in range(0, len(same), size))
+        yield _job(list(group))
 
 
-def _operations(fit: Fit) -> float:
-    X, _ = fit.source.load()
-    widths = (len(X.columns), *fit.recipe.hidden, 1)
-    weights = sum(a * b for a, b in pairwise(widths))
-    return 6.0 * weights * len(X) * (1 - TEST_SIZE) * fit.recipe.epochs
+def _job(fits: Sequence[Fit], *, whole: bool = True) -> Job:
+    first, names = fits[0], ", ".join(dict.fromkeys(fit.activation for fit in fits))
+    return Job(
+        [fit.settings for fit in fits],
+        partial(train_chunk, fits),
+        f"{first.source.name} {first.source.task}, {first.protocol.name} split {first.split}: "
+        f"{names}",
+        partial(_chunks, fits) if whole else None,
+    )
 
 
-def _in_parallel(chunks: Sequence[list[Fit]], n_jobs: int) -> Iterator[list[Row]]:
-    """The rows of each chunk as it ends; joblib's backends that cannot say so end by the wave."""
-    jobs = [delayed(train_chunk)(chunk) for chunk in chunks]
-    try:
-        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-    except ValueError:
-        for start in range(0, len(jobs), n_jobs):
-            yield from Parallel(n_jobs=n_jobs)(jobs[start : start + n_jobs])
-        return
-    yield from parallel(jobs)
+def _chunks(fits: Sequence[Fit], has: Has) -> Iterator[Job]:
+    """Jobs of as many networks as the operations of a chunk allow."""
+    missing = [fit for fit in fits if not has(fit.settings)]
+    X, _ = fits[0].source.load()
+    recipe = fits[0].recipe
+    weights = sum(a * b for a, b in pairwise((len(X.columns), *recipe.hidden, 1)))
+    operations = 6.0 * weights * len(X) * (1 - TEST_SIZE) * recipe.epochs
+    size = max(1, int(CHUNK_OPERATIONS[recipe.device] / operations))
+    for start in range(0, len(missing), size):
+        yield _job(missing[start : start + size], whole=False)
 
 
 @lru_cache(maxsize=4)
@@ -264,40 +236,42 @@ def train_chunk(fits: Sequence[Fit]) -> list[Row]:
     """Train networks that share their rows as stacks, and score them."""
     X, y = fits[0].source.load()
     train, test = _splits(fits[0].protocol, fits[0].source)[fits[0].split]
-    X_train, y_train = X.iloc[train], y.iloc[train]
-    tasks = [FitTask(fit.estimator(), X_train, y_train, data_key=0) for fit in fits]
-    outcomes = fit_stacked(tasks)
-    if any(
-        outcome.error is None and task.estimator.n_iter_ < fit.recipe.epochs
-        for fit, task, outcome in zip(fits, tasks, outcomes, strict=True)
-    ):
-        raise KeyboardInterrupt  # a single fit turns it into an early end: no row of this study
+    tasks = [FitTask(fit.estimator(), X.iloc[train], y.iloc[train], data_key=0) for fit in fits]
     rows = []
-    for fit, task, outcome in zip(fits, tasks, outcomes, strict=True):
+    for fit, task, outcome in zip(fits, tasks, fit_networks(tasks), strict=True):
         values: dict[str, object] = {
             "n_train": len(train),
             "n_test": len(test),
             "seconds": round(outcome.seconds, 3),
             "device": str(task.estimator.device),
-            **_versions(),
         }
-        error = outcome.error
-        if error is None:
-            try:
-                values |= _scores(task.estimator, X.iloc[test], y.iloc[test], y_train, y)
-            except ValueError as diverged:
-                error = diverged
-        if error is not None:
-            if not isinstance(error, ValueError):
-                raise error
-            values["error"] = " ".join(str(error).split())
-        elif fit.recipe.curve_block:
-            values |= _curves(task.estimator.history_, fit.recipe.curve_block, fit.source.task)
-        rows.append(dict.fromkeys(COLUMNS, "") | _as_text(values) | fit.settings)
+        try:
+            if outcome.error is not None:
+                raise outcome.error
+            values |= score(task.estimator, X.iloc[test], y.iloc[test], y.iloc[train])
+            if fit.source.task == "regression":
+                values["target_std_all"] = float(np.std(y))
+            if fit.recipe.curve_block:
+                values |= _curves(task.estimator.history_, fit.recipe.curve_block, fit.source.task)
+        except ValueError as diverged:
+            values["error"] = " ".join(str(diverged).split())
+        # of this process, which may be on another machine than the one that asked
+        rows.append(as_text(values) | versions(*PACKAGES))
     return rows
 
 
-def _as_text(values: dict[str, object]) -> Row:
+def fit_networks(tasks: Sequence[FitTask]) -> Sequence[FitOutcome]:
+    """Fit as stacks; an interrupt, which a single fit turns into an early end, is one here."""
+    outcomes = fit_stacked(list(tasks))
+    for task, outcome in zip(tasks, outcomes, strict=True):
+        if outcome.error is None and task.estimator.n_iter_ < task.estimator.max_iter:
+            raise KeyboardInterrupt
+    return outcomes
+
+
+def as_text(values: dict[str, object]) -> Row:
+    """Results as the file has them."""
+
     def text(value: object) -> str:
         if isinstance(value, float):
             return "" if math.isnan(value) else f"{value:.8g}"
@@ -306,17 +280,13 @@ def _as_text(values: dict[str, object]) -> Row:
     return {name: text(value) for name, value in values.items()}
 
 
-def _scores(
-    net: BaseMLP, X: pd.DataFrame, y: pd.Series, y_train: pd.Series, y_all: pd.Series
-) -> dict[str, object]:
-    if isinstance(net, MLPClassifier):
+def score(net: object, X: pd.DataFrame, y: pd.Series, y_train: pd.Series) -> dict[str, object]:
+    """Scores of a fitted estimator; errors in standard deviations of the training rows' target."""
+    if is_classifier(net):
         return dict(score_classifier(net, X, np.asarray(y)))
     scale = float(np.std(y_train))
-    return {
-        **score_regressor(net, X, np.asarray(y), target_std=scale),
-        "target_std_train": scale,
-        "target_std_all": float(np.std(y_all)),
-    }
+    scores = score_regressor(net, X, np.asarray(y), target_std=scale)
+    return {**scores, "target_std_train": scale}
 
 
 def _curves(history: pd.DataFrame, block: int, task: str) -> dict[str, object]:
@@ -334,41 +304,99 @@ def _curves(history: pd.DataFrame, block: int, task: str) -> dict[str, object]:
     }
 
 
-@lru_cache
-def _versions() -> dict[str, str]:
-    """Of this process: it may be on another machine than the one that asked."""
-    return {
-        "combutab": combutab.__version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "sklearn": sklearn.__version__,
-        "pandas": pd.__version__,
-        "python": platform.python_version(),
-        "cpu": processor(),
-    }
+# ---- studies -----------------------------------------------------------------------------------
 
 
-class _Progress:
-    """A line for every chunk: what it was, and how long the rest will take."""
+def combu_study(
+    name: str,
+    title: str,
+    description: str,
+    sources: Callable[[bool, str | None], Sequence[Source]],
+    write: Callable[..., None],
+    *,
+    default: Sequence[str] = tuple(PROTOCOLS),
+    protocols: Sequence[Protocol] = tuple(PROTOCOLS.values()),
+    recipe: Recipe | None = None,
+    curve_block: int = 0,
+) -> Study:
+    """A study of this paper, to be run from the command line.
 
-    def __init__(self, n_fits: int, missing: Sequence[Fit]) -> None:
-        self.n_fits, self.done = n_fits, n_fits - len(missing)
-        self.work = sum(map(_operations, missing))
-        self.worked, self.started = 0.0, time.monotonic()
-        self.operations = {tuple(f.settings[name] for name in KEY): _operations(f) for f in missing}
-        if missing:
-            print(f"{self.done} of {n_fits} networks are trained, {len(missing)} to go", flush=True)
+    Parameters
+    ----------
+    sources : callable
+        ``sources(quick, data_home)`` gives its data sets; the quick ones are small.
+    write : callable
+        ``write(page, arguments, rows)``.
+    default : names of the protocols that run unless ``--protocols`` says otherwise
+    protocols : all that it knows
+    recipe : instead of the paper's
+    curve_block : epochs to a point of the training curves, 0 for none
+    """
 
-    def report(self, rows: Sequence[Row]) -> None:
-        self.done += len(rows)
-        self.worked += sum(self.operations[tuple(row[name] for name in KEY)] for row in rows)
-        elapsed = time.monotonic() - self.started
-        left = elapsed * (self.work / self.worked - 1)
-        names = ", ".join(dict.fromkeys(row["activation"] for row in rows))
-        first = rows[0]
-        print(
-            f"[{self.done:{len(str(self.n_fits))}}/{self.n_fits}] {first['data']} "
-            f"{first['task']}, {first['protocol']} split {first['split']}: {names}; "
-            f"{elapsed / 60:.1f} min, {left / 60:.1f} left",
-            flush=True,
+    def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+        torch.zeros(1, device=arguments.device)
+        quick = arguments.quick
+        chosen = list(sources(quick, arguments.data_home))
+        known = dict.fromkeys(source.name for source in chosen)
+        for unknown in set(arguments.data or ()) - set(known):
+            sys.exit(f"{name}: no data set {unknown!r}; it has {', '.join(known)}")
+        wanted = [p for p in protocols if p.name in arguments.protocols]
+        fits = make_fits(
+            [source for source in chosen if source.name in (arguments.data or known)],
+            [_fewer(p) for p in wanted] if quick else wanted,
+            choose_activations(arguments.activations, VARIANTS),
+            QUICK_RECIPE if quick else recipe,
+            device=arguments.device,
+            curve_block=curve_block,
         )
+        return fit_jobs(fits)
+
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        names = [protocol.name for protocol in protocols]
+        parser.add_argument(
+            "--protocols", nargs="+", choices=names, default=default, metavar="NAME",
+            help=f"of {', '.join(names)} (default: {', '.join(default)})",
+        )  # fmt: skip
+        parser.add_argument("--data", nargs="+", metavar="NAME", help="some of the data sets")
+        add_common_arguments(parser, VARIANTS)
+
+    module = f"benchmarks.papers.combu.{name}"
+    return Study(name, title, description, module, [experiment(name, jobs)], write, add_arguments)
+
+
+def experiment(
+    name: str, jobs: Callable[[argparse.Namespace], Iterable[Job]] = lambda arguments: ()
+) -> Experiment:
+    """The file of a study's rows."""
+    return Experiment(
+        name, KEY, COLUMNS[len(KEY) :], jobs, packages=PACKAGES, columns=COLUMNS, parallel=True
+    )
+
+
+QUICK_RECIPE = Recipe(hidden=(16,), epochs=4)
+
+
+def add_common_arguments(parser: argparse.ArgumentParser, activations: Iterable[str]) -> None:
+    """Options of all studies of this paper."""
+    others = [name for name in activations if name not in PAPER]
+    parser.add_argument(
+        "--activations", nargs="+", default=["paper"], metavar="NAME",
+        choices=["paper", "all", *activations],
+        help=f"paper (the default: {', '.join(PAPER)}), all, or some of them and of "
+        f"{', '.join(others)}",
+    )  # fmt: skip
+    parser.add_argument("--jobs", type=int, default=joblib.cpu_count(), help="processes")
+    parser.add_argument("--device", default="cpu", help="%(default)s, or cuda (with --jobs 1)")
+    parser.add_argument("--data-home", help="folder of local copies of the data")
+
+
+def choose_activations(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Replace "paper" and "all" by what they stand for."""
+    groups = {"paper": PAPER, "all": tuple(known)}
+    return list(dict.fromkeys(a for name in names for a in groups.get(name, (name,))))
+
+
+def _fewer(protocol: Protocol) -> Protocol:
+    """Two splits of one network each, or one of two."""
+    n_splits = min(2, protocol.n_splits)
+    return replace(protocol, n_splits=n_splits, n_seeds=3 - n_splits)

@@ -5,14 +5,21 @@ python -m benchmarks.papers.combu.table3_formulas [--quick] [--activations all] 
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 
-import pandas as pd
-
+from benchmarks.papers.combu.expected import TABLES
+from benchmarks.papers.combu.report import TablePage, judge_cells, judge_lines, judge_ranks
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.combu.study_command import StudyCommand
+from benchmarks.papers.combu.study import combu_study
+from benchmarks.papers.common.claims import Claim
 
 FORMULAS = ("gs", "ar", "ns", "bs")
+CLAIMS = (
+    Claim("Table 3", "its cells", judge_cells),
+    Claim("Table 3", "CombU has the best mean rank by all four metrics", judge_ranks),
+    Claim("Table 3", "CombU is best in 10 of 16 lines", partial(judge_lines, 10)),
+)
+PAGE = TablePage("table3_formulas", 3, CLAIMS)
 
 
 def sources(quick: bool, data_home: str | None) -> list[Source]:
@@ -25,21 +32,15 @@ def sources(quick: bool, data_home: str | None) -> list[Source]:
     ]
 
 
-def report(rows: pd.DataFrame, folder: Path, command: str) -> None:
-    """Our table, the paper's, and what can be told apart."""
-    from benchmarks.papers.combu.report import write_report
-
-    write_report(rows, table=3, out=folder, name="table3_formulas", command=command)
-
-
-COMMAND = StudyCommand(
-    "table3_formulas",
+STUDY = combu_study(
+    PAGE.name,
+    TABLES[3].title,
     __doc__.splitlines()[0],
     sources,
-    report,
+    PAGE,
     default=("paper",),
     curve_block=2,
 )
 
 if __name__ == "__main__":
-    COMMAND.main()
+    STUDY.main()

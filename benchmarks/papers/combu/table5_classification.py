@@ -8,14 +8,30 @@ The data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 
 from __future__ import annotations
 
-from pathlib import Path
+import argparse
 
 import pandas as pd
 
+from benchmarks.papers.combu.expected import TABLES
+from benchmarks.papers.combu.report import (
+    TablePage,
+    judge_advantage,
+    judge_cells,
+    judge_ranks,
+    write_figure2,
+)
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.combu.study_command import StudyCommand, read_rows
+from benchmarks.papers.combu.study import combu_study, experiment
+from benchmarks.papers.common.claims import Claim
+from benchmarks.papers.common.page import Page
 
 DATA = ("breast-w", "diabetes", "wdbc", "PhishingWebsites")
+CLAIMS = (
+    Claim("Table 5", "its cells", judge_cells),
+    Claim("Table 5", "CombU has the best mean rank by both metrics", judge_ranks),
+    Claim("Figure 2", "CombU has a significant advantage", judge_advantage),
+)
+PAGE = TablePage("table5_classification", 5, CLAIMS)
 
 
 def sources(quick: bool, data_home: str | None) -> list[Source]:
@@ -26,17 +42,15 @@ def sources(quick: bool, data_home: str | None) -> list[Source]:
     ]
 
 
-def report(rows: pd.DataFrame, folder: Path, command: str) -> None:
-    """Our table, the paper's, and what can be told apart; with both tables, Figure 2."""
-    from benchmarks.papers.combu.report import write_figure2, write_report
-
-    write_report(rows, table=5, out=folder, name="table5_classification", command=command)
-    other = folder / "table6_regression.csv"
-    if other.exists():
-        write_figure2(pd.concat([rows, read_rows(other)]), out=folder)
+def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+    """Fill the page; with both tables' rows, draw Figure 2."""
+    PAGE(page, arguments, rows)
+    other = experiment("table6_regression").store(arguments.out)
+    if other.path.exists():
+        write_figure2(arguments.out, rows, other.read())
 
 
-COMMAND = StudyCommand("table5_classification", __doc__.splitlines()[0], sources, report)
+STUDY = combu_study(PAGE.name, TABLES[5].title, __doc__.splitlines()[0], sources, write)
 
 if __name__ == "__main__":
-    COMMAND.main()
+    STUDY.main()

@@ -9,36 +9,33 @@ learn from each sample and are scored on the other real rows. "ctgan" and "tvae"
 all activations of a seed as one stack; "ctgan-patched" and "tvae-patched" are the ctgan package's
 with their activations replaced, which is what the paper did.
 
-The data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA). A run that was
-stopped goes on where it stood; the generators that were being trained then begin again.
+A full run takes about 30 hours of one CPU core: 4 for our generators, 9 for the package's, 16 for
+the networks that learn from the samples (with --learners boosting, minutes). A run that was stopped
+goes on where it stood; what it can lose is the generators in training, of ours a stack: up to half
+an hour. The data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 import time
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-import joblib
+import pandas as pd
 import torch
 from joblib import Parallel, delayed
 
-from benchmarks.machine import describe_machine
 from benchmarks.papers.combu.generation import (
-    ACTIVATIONS,
     COLUMNS,
-    DATA,
     KEY,
     LEARNERS,
-    MODELS,
     OURS,
+    PACKAGES,
     PATCHED,
     REAL,
     Generator,
@@ -46,39 +43,47 @@ from benchmarks.papers.combu.generation import (
     generate,
     score_together,
 )
+from benchmarks.papers.combu.generation_report import TABLE, write_report
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.combu.study import PAPER, VARIANTS, Recipe, paper_recipe
-from benchmarks.papers.common.results import Journal, Store
+from benchmarks.papers.combu.study import (
+    PAPER,
+    QUICK_RECIPE,
+    VARIANTS,
+    add_common_arguments,
+    choose_activations,
+    paper_recipe,
+)
+from benchmarks.papers.common.command import Experiment, Has, Job, Study
+from benchmarks.papers.common.page import Page
 
-NAME = "table7_generation"
-DEFAULT_OUT = Path(__file__).parent / "results"
+DATA = {"california_housing": "regression", "PhishingWebsites": "classification"}
+MODELS = (*OURS, *PATCHED)
+ACTIVATIONS = (*PAPER, "pln-8", "la-silu", "relu+ln+proxy", "combu+ln+proxy")
 # networks of one chunk, all of whose rows a kill can lose: on a CPU each takes a minute or two
 CHUNK = {"cpu": 1, "cuda": 64}
-TIMES = (
-    "A full run takes about 30 hours of one CPU core: 4 for our generators, 9 for the package's, "
-    "16 for the networks that learn from the samples (with --learners boosting, minutes). That is "
-    "6 hours a seed. What a kill can lose is the generators in training, of ours a stack: up to "
-    "half an hour."
-)
 
 
 def plan(arguments: argparse.Namespace) -> list[Score]:
     """Everything that is to be trained, seed by seed."""
+    quick = arguments.quick
+    n_seeds, n_samples, epochs = (
+        (2, 2, 2) if quick else (arguments.seeds, arguments.samples, arguments.epochs)
+    )
     scores = []
-    for seed in range(arguments.seeds):
+    for seed in range(n_seeds):
         for data in arguments.data:
-            limit = 200 if arguments.quick else None
+            limit = 200 if quick else None
             source = Source("openml", data, DATA[data], limit=limit, data_home=arguments.data_home)
-            recipe = replace(_recipe(source, arguments.quick), device=arguments.device)
+            recipe = QUICK_RECIPE if quick else paper_recipe(source.n_rows())
             makers = [Generator(source, REAL, REAL, seed, 0, 1)]
             makers += [
-                Generator(source, model, activation, seed, arguments.epochs, arguments.samples)
+                Generator(source, model, activation, seed, epochs, n_samples)
                 for model in arguments.models
-                for activation in arguments.activations
+                for activation in choose_activations(arguments.activations, ACTIVATIONS)
                 if model in OURS or VARIANTS[activation].normalization == "none"
             ]
             scores += [
-                Score(maker, sample, learner, recipe)
+                Score(maker, sample, learner, replace(recipe, device=arguments.device))
                 for maker in makers
                 for sample in range(maker.n_samples)
                 for learner in arguments.learners
@@ -86,130 +91,92 @@ def plan(arguments: argparse.Namespace) -> list[Score]:
     return scores
 
 
-def _recipe(source: Source, quick: bool) -> Recipe:
-    return Recipe(hidden=(16,), epochs=4) if quick else paper_recipe(source.n_rows())
-
-
-def run(scores: Sequence[Score], store: Store, work: Path, *, n_jobs: int, device: str) -> None:
-    """Train and score what the file lacks, a seed at a time.
-
-    Samples lie in ``work`` until all learners have been scored on them.
-    """
-    with store.open([score.settings for score in scores]) as journal:
-        missing = [score for score in scores if not journal.has(score.settings)]
-        if missing:
-            done = len(scores) - len(missing)
-            print(f"{done} of {len(scores)} rows are there, {len(missing)} to go", flush=True)
-        started = time.monotonic()
-        for _, same in groupby(missing, lambda score: score.generator.seed):
-            part = list(same)
-            makers = dict.fromkeys(s.generator for s in part if not s.generator.is_made(work))
-            jobs = [delayed(generate)(stack, work, device) for stack in _stacks(makers)]
-            for number, words in enumerate(_in_parallel(jobs, n_jobs), 1):
-                _say(f"[generators {number}/{len(jobs)}] {words}", started)
-            chunks = list(_chunks(part))
-            jobs = [delayed(score_together)(chunk, work) for chunk in chunks]
-            for number, rows in enumerate(_in_parallel(jobs, n_jobs), 1):
-                journal.add(rows)
-                first = rows[0]
-                names = ", ".join(dict.fromkeys(row["activation"] for row in rows))
-                _say(
-                    f"[{first['learner']} {number}/{len(jobs)}] {first['data']}, {first['model']}, "
-                    f"seed {first['seed']}: {names}",
-                    started,
-                )
-            _clear(part, journal, work)
-        _clear(scores, journal, work)  # what an earlier run was killed before
-    if work.is_dir() and not any(work.iterdir()):
-        work.rmdir()
-
-
-def _say(words: str, started: float) -> None:
-    print(f"{words}; {(time.monotonic() - started) / 60:.1f} min", flush=True)
-
-
-def _stacks(makers: Iterable[Generator]) -> Iterator[list[Generator]]:
-    """Ours by data, model and seed; the patched package's one by one."""
-    for _, group in groupby(makers, lambda maker: (maker.source, maker.model, maker.seed)):
+def score_jobs(scores: Iterable[Score], work: Path) -> Iterator[Job]:
+    """A job a seed, of which what is missing is cut smaller."""
+    for _, group in groupby(scores, lambda score: score.generator.seed):
         same = list(group)
-        yield from [same] if same[0].model in OURS else ([maker] for maker in same)
+        yield _job(same, work, partial(_chunks, same, work))
 
 
-def _chunks(scores: Sequence[Score]) -> Iterator[list[Score]]:
+def _job(
+    scores: Sequence[Score], work: Path, parts: Callable[[Has], Iterable[Job]] | None = None
+) -> Job:
+    first, maker = scores[0], scores[0].generator
+    names = ", ".join(dict.fromkeys(score.generator.activation for score in scores))
+    label = f"{first.learner} on {maker.source.name}, {maker.model}, seed {maker.seed}: {names}"
+    return Job([s.settings for s in scores], partial(score_together, scores, work), label, parts)
+
+
+def _chunks(scores: Sequence[Score], work: Path, has: Has) -> Iterator[Job]:
     """Those that share rows and learner, as many as may be lost by a kill."""
 
     def kind(score: Score) -> tuple[str, ...]:
         return (score.learner, score.generator.source.name, score.generator.model)
 
-    for (learner, *_), group in groupby(sorted(scores, key=kind), kind):
+    missing = [score for score in scores if not has(score.settings)]
+    for (learner, *_), group in groupby(sorted(missing, key=kind), kind):
         same = list(group)
-        device = same[0].recipe.device.partition(":")[0]
-        size = CHUNK.get(device, 1) if learner == "mlp" else 64
-        yield from (same[start : start + size] for start in range(0, len(same), size))
+        size = CHUNK.get(same[0].recipe.device.partition(":")[0], 1) if learner == "mlp" else 64
+        for start in range(0, len(same), size):
+            yield _job(same[start : start + size], work)
 
 
-def _in_parallel(jobs: Sequence[Any], n_jobs: int) -> Iterator[Any]:
-    """What each job returns, as it ends."""
-    return Parallel(n_jobs=n_jobs, return_as="generator_unordered")(jobs)
+def generate_missing(
+    scores: Iterable[Score], work: Path, has: Has, *, n_jobs: int, device: str
+) -> None:
+    """Train the generators whose samples are to be learned from and are not there."""
+    missing = [score.generator for score in scores if not has(score.settings)]
+    makers = dict.fromkeys(maker for maker in missing if not maker.is_sampled(work))
+    stacks: list[list[Generator]] = []
+    for _, group in groupby(makers, lambda maker: (maker.source, maker.model, maker.seed)):
+        same = list(group)
+        stacks += [same] if same[0].model in OURS else [[maker] for maker in same]
+    started = time.monotonic()
+    run = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+    for number, what in enumerate(run(delayed(generate)(s, work, device) for s in stacks), 1):
+        minutes = (time.monotonic() - started) / 60
+        print(f"[generators {number}/{len(stacks)}] {what}; {minutes:.1f} min", flush=True)
 
 
-def _clear(scores: Sequence[Score], journal: Journal, work: Path) -> None:
+def clear(scores: Iterable[Score], rows: pd.DataFrame, work: Path) -> None:
     """Remove the samples that every learner has been scored on."""
+    learners = rows.groupby(["data", "model", "activation", "seed"])["learner"].nunique()
     for maker in dict.fromkeys(score.generator for score in scores):
-        of_maker = [score for score in scores if score.generator == maker]
-        wanted = [replace(score, learner=name) for score in of_maker for name in LEARNERS]
-        if not maker.is_real and all(journal.has(score.settings) for score in wanted):
+        key = (maker.source.name, maker.model, maker.activation, maker.seed)
+        if not maker.is_real and learners[key] == len(LEARNERS):
             shutil.rmtree(maker.folder(work), ignore_errors=True)
+    if work.is_dir() and not any(work.iterdir()):
+        work.rmdir()
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run what the file lacks, then report."""
-    arguments = _parse(argv)
-    if arguments.quick and arguments.out == DEFAULT_OUT:
-        sys.exit("--quick writes no results of meaning: choose a folder for them with --out")
-    store = Store(arguments.out / f"{NAME}.csv", COLUMNS, KEY)
-    try:
-        torch.zeros(1, device=arguments.device)
-        print(describe_machine(), flush=True)
-        if not arguments.report:
-            if set(arguments.models) & set(PATCHED):
-                import ctgan  # noqa: F401  # the one that is asked for by name is told of first
-            warnings.filterwarnings("ignore", category=UserWarning, module="joblib")
-            work = arguments.out / f"{NAME}_samples"
-            run(plan(arguments), store, work, n_jobs=arguments.jobs, device=arguments.device)
-        rows = store.read()
-    except ModuleNotFoundError as error:
-        sys.exit(f"{NAME}: {error}; pip install 'combutab[sdv]', or leave out {' '.join(PATCHED)}")
-    except (ValueError, RuntimeError, OSError, AssertionError, ImportError) as error:
-        sys.exit(f"{NAME}: {error}")
-    except KeyboardInterrupt:
-        sys.exit("\ninterrupted: what was finished is kept; run the same command to go on")
-    from benchmarks.papers.combu.generation_report import write_report
-
-    write_report(rows, out=arguments.out, name=NAME, command=_command(arguments))
+def _work(arguments: argparse.Namespace) -> Path:
+    return arguments.out / f"{TABLE.name}_samples"
 
 
-def _command(arguments: argparse.Namespace) -> str:
-    """What gives the same rows anywhere."""
-    words = ["python", f"benchmarks/{NAME}.py"]
-    for option in ("data", "models", "activations", "learners"):
-        chosen = getattr(arguments, option)
-        if list(chosen) != list(getattr(_parse([]), option)):
-            words += [f"--{option}", *chosen]
-    for option in ("seeds", "samples", "epochs"):
-        if not arguments.quick and getattr(arguments, option) != getattr(_parse([]), option):
-            words += [f"--{option}", str(getattr(arguments, option))]
-    words += ["--quick"] * arguments.quick
-    words += ["--device", arguments.device] if arguments.device != "cpu" else []
-    return " ".join(words)
+def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+    torch.zeros(1, device=arguments.device)
+    if set(arguments.models) & set(PATCHED):
+        try:
+            import ctgan  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise ImportError(
+                f"{error}; pip install 'combutab[sdv]', or leave out {' '.join(PATCHED)}"
+            ) from error
+    return score_jobs(plan(arguments), _work(arguments))
 
 
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog=TIMES)
-    parser.add_argument(
-        "--quick", action="store_true", help="200 rows, 2 epochs, 2 seeds, 2 samples"
-    )
-    parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="folder (%(default)s)")
+def _prepare(arguments: argparse.Namespace, has: Has) -> None:
+    options = {"n_jobs": arguments.jobs, "device": arguments.device}
+    generate_missing(plan(arguments), _work(arguments), has, **options)
+
+
+def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+    if not arguments.report:
+        clear(plan(arguments), rows, _work(arguments))
+    write_report(page, arguments.out, rows)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=5, help="of the generators (%(default)s)")
     parser.add_argument("--samples", type=int, default=3, help="of each generator (%(default)s)")
     parser.add_argument("--epochs", type=int, default=300, help="of the generators (%(default)s)")
@@ -218,24 +185,28 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
             f"--{option}", nargs="+", choices=known, default=known, metavar="NAME",
             help=f"of {', '.join(known)} (default: all)",
         )  # fmt: skip
-    parser.add_argument(
-        "--activations", nargs="+", default=["paper"], metavar="NAME",
-        choices=["paper", "all", *ACTIVATIONS],
-        help=f"paper (the default: {', '.join(PAPER)}), all, or some of them and of "
-        f"{', '.join(ACTIVATIONS[len(PAPER) :])}",
-    )  # fmt: skip
-    parser.add_argument("--jobs", type=int, default=joblib.cpu_count(), help="processes")
-    parser.add_argument("--device", default="cpu", help="%(default)s, or cuda (with --jobs 1)")
-    parser.add_argument("--data-home", help="folder of local copies of the data")
-    parser.add_argument("--report", action="store_true", help="train nothing, only report")
-    arguments = parser.parse_args(argv)
-    groups = {"paper": PAPER, "all": ACTIVATIONS}
-    chosen = [a for name in arguments.activations for a in groups.get(name, (name,))]
-    arguments.activations = tuple(a for a in ACTIVATIONS if a in chosen)
-    if arguments.quick:
-        arguments.epochs, arguments.seeds, arguments.samples = 2, 2, 2
-    return arguments
+    add_common_arguments(parser, ACTIVATIONS)
 
+
+SCORES = Experiment(
+    TABLE.name,
+    KEY,
+    COLUMNS[len(KEY) :],
+    _jobs,
+    packages=PACKAGES,
+    columns=COLUMNS,
+    parallel=True,
+    prepare=_prepare,
+)
+STUDY = Study(
+    TABLE.name,
+    TABLE.title,
+    __doc__.splitlines()[0],
+    "benchmarks.papers.combu.table7_generation",
+    [SCORES],
+    _write,
+    _add_arguments,
+)
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

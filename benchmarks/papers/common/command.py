@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import platform
+import shlex
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 
 import pandas as pd
 import torch
+from joblib import Parallel, delayed
 
 import combutab
-from benchmarks.machine import describe_machine
+from benchmarks.machine import describe_machine, processor
 from benchmarks.papers.common.page import Page
 from benchmarks.papers.common.results import Row, Store
 
 Arguments = argparse.Namespace
+Has = Callable[[Row], bool]  # whether the row of these settings is there
 
 
 @dataclass(frozen=True)
@@ -32,11 +39,20 @@ class Job:
         ``run()`` gives their rows, in that order, without the settings and the versions.
     label : str
         For the progress line.
+    parts : callable, optional
+        ``parts(has)`` gives the jobs for what is missing, where that need not be all of it.
     """
 
     wanted: Sequence[Row]
     run: Callable[[], Sequence[Row]]
     label: str
+    parts: Callable[[Has], Iterable[Job]] | None = None
+
+    def missing(self, has: Has) -> list[Job]:
+        """What is to be run where some rows are there."""
+        if all(map(has, self.wanted)):
+            return []
+        return list(self.parts(has)) if self.parts else [self]
 
 
 @dataclass(frozen=True)
@@ -48,25 +64,47 @@ class Experiment:
     results: tuple[str, ...]
     jobs: Callable[[Arguments], Iterable[Job]]
     key: tuple[str, ...] = ()  # the settings that tell networks apart; all by default
+    packages: tuple[str, ...] = ()  # whose versions a row has too
+    columns: tuple[str, ...] = ()  # in the file's order; as they are listed here by default
+    parallel: bool = False  # in as many processes as --jobs says
+    prepare: Callable[[Arguments, Has], None] | None = None  # before the jobs are run
 
     def store(self, folder: Path) -> Store:
-        columns = (*self.settings, *self.results, *versions())
+        columns = self.columns or (*self.settings, *self.results, *versions(*self.packages))
         return Store(folder / f"{self.name}.csv", columns, self.key or self.settings)
 
     def complete(self, arguments: Arguments) -> pd.DataFrame:
         """Run the jobs whose rows the file lacks; all rows."""
         jobs, store = list(self.jobs(arguments)), self.store(arguments.out)
-        with store.open([row for job in jobs for row in job.wanted]) as journal:
-            missing = [job for job in jobs if not all(map(journal.has, job.wanted))]
+        wanted = [row for job in jobs for row in job.wanted]
+        with store.open(wanted) as journal:
+            parts = [job.missing(journal.has) for job in jobs]
+            missing = [part for of_job in parts for part in of_job]
             if missing:
-                print(f"{self.name}: {len(missing)} of {len(jobs)} to go", flush=True)
+                to_go = sum(map(bool, parts))
+                print(f"{self.name}: {to_go} of {len(jobs)} to go", flush=True)
+            if missing and self.prepare:
+                self.prepare(arguments, journal.has)
             started = time.monotonic()
-            for number, job in enumerate(missing, 1):
-                found = zip(job.wanted, job.run(), strict=True)
-                journal.add([settings | result | versions() for settings, result in found])
+            run = Parallel(
+                n_jobs=arguments.jobs if self.parallel else 1, return_as="generator_unordered"
+            )
+            ended = run(delayed(_run)(number, job) for number, job in enumerate(missing))
+            for count, (number, found) in enumerate(ended, 1):
+                job = missing[number]
+                journal.add(
+                    [
+                        settings | versions(*self.packages) | result
+                        for settings, result in zip(job.wanted, found, strict=True)
+                    ]
+                )
                 minutes = (time.monotonic() - started) / 60
-                print(f"[{number}/{len(missing)}] {job.label}; {minutes:.1f} min", flush=True)
+                print(f"[{count}/{len(missing)}] {job.label}; {minutes:.1f} min", flush=True)
         return store.read()
+
+
+def _run(number: int, job: Job) -> tuple[int, Sequence[Row]]:
+    return number, job.run()
 
 
 @dataclass(frozen=True)
@@ -105,23 +143,52 @@ class Study:
             sys.exit("--quick writes no results of meaning: choose a folder for them with --out")
         print(describe_machine(), flush=True)
         try:
+            warnings.filterwarnings("ignore", category=UserWarning, module="joblib")
             # numbers below 1e-38 are as good as none, and slow the processor down
             torch.set_flush_denormal(True)
             rows = [
                 e.store(arguments.out).read() if arguments.report else e.complete(arguments)
                 for e in self.experiments
             ]
-        except (ValueError, RuntimeError, OSError, ImportError) as error:
+        except (ValueError, RuntimeError, OSError, AssertionError, ImportError) as error:
             sys.exit(f"{self.name}: {error}")
         except KeyboardInterrupt:
             sys.exit("\ninterrupted: what was finished is kept; run the same command to go on")
-        words = [f"python -m {self.module}", *["--quick"] * arguments.quick]
-        page = Page(self.name, self.title, " ".join(words))
+        page = Page(self.name, self.title, self._command(parser, arguments))
         self.write(page, arguments, *rows)
         page.write(arguments.out)
         print(page)
 
+    def _command(self, parser: argparse.ArgumentParser, arguments: Arguments) -> str:
+        """What gives the same rows anywhere."""
+        words = [f"python -m {self.module}"]
+        for name, value in vars(arguments).items():
+            if name not in HERE and value != parser.get_default(name):
+                values = value if isinstance(value, list | tuple) else [value] * (value is not True)
+                words += [f"--{name.replace('_', '-')}", *(shlex.quote(str(v)) for v in values)]
+        return " ".join(words)
 
-def versions() -> Row:
-    """The versions that a row was made with."""
-    return {"combutab": combutab.__version__, "torch": torch.__version__}
+
+HERE = ("out", "report", "jobs", "data_home")  # the options that change no row
+VERSIONED = {"sklearn": "scikit-learn"}  # packages that are installed under another name
+
+
+@lru_cache
+def versions(*more: str) -> Row:
+    """The versions that a row was made with.
+
+    >>> list(versions("numpy", "python"))
+    ['combutab', 'torch', 'numpy', 'python']
+    """
+    facts = {"python": platform.python_version, "cpu": processor}
+
+    def of(name: str) -> str:
+        if name in facts:
+            return facts[name]()
+        try:
+            return metadata.version(VERSIONED.get(name, name))
+        except metadata.PackageNotFoundError:
+            return ""
+
+    known = {"combutab": combutab.__version__, "torch": torch.__version__}
+    return known | {name: of(name) for name in more}

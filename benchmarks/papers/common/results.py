@@ -5,25 +5,20 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
 
 import pandas as pd
 
 from combutab._whole_files import whole_file
 
-try:
-    import fcntl
-except ImportError:  # Windows: nothing keeps two processes apart
-    fcntl = None  # type: ignore[assignment]
-
 Row = dict[str, str]
 
 
 class Store:
-    """A CSV file, and while a study runs a journal beside it that finished rows are added to.
+    """A CSV file, and while a study runs an SQLite journal beside it, to which rows are added.
 
     Parameters
     ----------
@@ -44,14 +39,17 @@ class Store:
         networks (of an earlier, larger study) follow.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.journal, "a+", encoding="utf-8") as file:
-            self._lock(file)
-            journal = Journal(file, self.key, [*self._csv_rows(), *_journal_rows(file)])
+        with closing(self._connect()) as connection:
+            journal = Journal(connection, self.key, self._csv_rows())
             self._refuse_other_settings(journal, wanted)
             try:
                 yield journal
             finally:
                 self._write(journal, wanted)
+                with suppress(PermissionError):  # Windows keeps a file that is open
+                    self.journal.unlink()
+        if os.name == "nt":
+            with suppress(PermissionError):  # another process has it already
                 self.journal.unlink()
 
     def read(self) -> pd.DataFrame:
@@ -61,20 +59,29 @@ class Store:
             name: str for name in (*text, "error", "device", "python") if name in self.columns
         }
         table = pd.read_csv(self.path, dtype=dtypes, keep_default_na=False, na_values=[""])
+        self._check_columns(table.columns)
         strings = [name for name in dtypes if table[name].isna().any()]
         table[strings] = table[strings].fillna("")
         return table
 
-    def _lock(self, file: TextIO) -> None:
-        """Keep other processes out until the file is closed, also by the end of this one."""
-        if fcntl is None:
-            return
+    def _connect(self) -> sqlite3.Connection:
+        """Open the journal; other processes are kept out until it is closed."""
+        connection = sqlite3.connect(self.journal, timeout=0)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RuntimeError(
-                f"another process is writing to {self.path}; wait for it, or choose another --out"
-            ) from error
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("PRAGMA synchronous = EXTRA")
+            with connection:
+                connection.execute("BEGIN EXCLUSIVE")
+                connection.execute("CREATE TABLE IF NOT EXISTS rows (key PRIMARY KEY, row)")
+        except sqlite3.Error as error:
+            connection.close()
+            if error.sqlite_errorname in ("SQLITE_BUSY", "SQLITE_READONLY_DBMOVED"):
+                raise RuntimeError(
+                    f"another process is writing to {self.path}; wait for it, or choose another "
+                    "--out"
+                ) from error
+            raise OSError(f"{self.journal} cannot be used: {error}") from error
+        return connection
 
     def _csv_rows(self) -> list[Row]:
         if not self.path.exists():
@@ -82,12 +89,15 @@ class Store:
         with open(self.path, newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             rows = list(reader)
-        if tuple(reader.fieldnames or ()) != self.columns:
+        self._check_columns(reader.fieldnames or ())
+        return rows
+
+    def _check_columns(self, there: Iterable[str]) -> None:
+        if tuple(there) != self.columns:
             raise ValueError(
                 f"{self.path} has other columns than this study writes; move it away, or choose "
                 "another --out"
             )
-        return rows
 
     def _refuse_other_settings(self, journal: Journal, wanted: Sequence[Row]) -> None:
         for settings in wanted:
@@ -118,9 +128,12 @@ class Store:
 class Journal:
     """The rows so far, and where further ones go."""
 
-    def __init__(self, file: TextIO, key: Sequence[str], rows: Sequence[Row]) -> None:
-        self._file, self._key = file, tuple(key)
-        self.rows = {self.key_of(row): row for row in rows}
+    def __init__(
+        self, connection: sqlite3.Connection, key: Sequence[str], rows: Sequence[Row]
+    ) -> None:
+        self._connection, self._key = connection, tuple(key)
+        added = connection.execute("SELECT row FROM rows ORDER BY rowid")
+        self.rows = {self.key_of(row): row for row in [*rows, *(json.loads(r) for (r,) in added)]}
 
     def key_of(self, row: Row) -> tuple[str, ...]:
         return tuple(row[name] for name in self._key)
@@ -132,17 +145,9 @@ class Journal:
     def add(self, rows: Sequence[Row]) -> None:
         """Add rows, on the disk when this returns."""
         self.rows |= {self.key_of(row): row for row in rows}
-        self._file.write("".join(json.dumps(row) + "\n" for row in rows))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-
-def _journal_rows(file: TextIO) -> list[Row]:
-    """All whole lines; what a kill cut off is dropped from the file too, and nothing else."""
-    file.seek(0)
-    data = file.buffer.read()  # type: ignore[attr-defined]
-    whole = data[: data.rfind(b"\n") + 1].decode()
-    if len(whole.encode()) < len(data):
-        os.truncate(file.fileno(), len(whole.encode()))
-    file.seek(0, os.SEEK_END)
-    return [json.loads(line) for line in whole.splitlines()]
+        lines = [(json.dumps(self.key_of(row)), json.dumps(row)) for row in rows]
+        try:
+            with self._connection:
+                self._connection.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?)", lines)
+        except sqlite3.Error as error:
+            raise OSError(f"rows cannot be kept: {error}") from error

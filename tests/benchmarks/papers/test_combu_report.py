@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
+from argparse import Namespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from benchmarks.papers.combu import figures
-from benchmarks.papers.combu import report_findings as findings
 from benchmarks.papers.combu import report_numbers as numbers
 from benchmarks.papers.combu import report_text as text
 from benchmarks.papers.combu.expected import ACTIVATIONS, TABLES, load_expected
-from benchmarks.papers.combu.report import write_figure2, write_report
+from benchmarks.papers.combu.report import (
+    TablePage,
+    across_text,
+    judge_advantage,
+    judge_cells,
+    judge_lines,
+    judge_ranks,
+    write_figure2,
+)
+from benchmarks.papers.common.page import Page
 
 METRICS = {"regression": ("mae", "mse"), "classification": ("accuracy", "f1")}
 SEVEN = tuple(ACTIVATIONS)
+STUDIES = {n: f"benchmarks.papers.combu.{table.name}" for n, table in TABLES.items()}
 
 
 def fits(data, activation, scores, *, task="regression", protocol="paper", seeds=None, **columns):
@@ -39,7 +50,16 @@ def failing(row, message="the loss is not finite"):
 
 
 def make_rows(*parts):
-    return numbers.check_rows(pd.DataFrame([row for part in parts for row in part]))
+    return pd.DataFrame([row for part in parts for row in part])
+
+
+def write_report(rows, *, table, out, name="study", command="python study.py"):
+    """A page as its study writes it; the files."""
+    page = Page(name, "A study", command)
+    claims = importlib.import_module(STUDIES[table]).CLAIMS if table else ()
+    TablePage(name, table, claims)(page, Namespace(out=out), rows)
+    page.write(out)
+    return sorted(out.iterdir())
 
 
 def make_cells(*parts):
@@ -106,19 +126,9 @@ def test_a_failed_run_empties_its_cell():
     assert shown.count("failed 1 of 2") == 4
 
 
-@pytest.mark.parametrize("empty", [np.nan, None, ""])
-def test_no_error_is_read_from_any_kind_of_empty_cell(empty):
-    rows = numbers.check_rows(pd.DataFrame(fits("gs", "relu", [1.0], error=empty)))
-    assert rows["error"].tolist() == [""]
-
-
-def test_rows_that_are_not_a_studys_are_refused():
-    with pytest.raises(ValueError, match="no column split, error"):
-        numbers.check_rows(make_rows(fits("gs", "relu", [1.0])).drop(columns=["split", "error"]))
+def test_a_study_without_rows_is_refused():
     with pytest.raises(ValueError, match="no rows"):
-        numbers.check_rows(make_rows(fits("gs", "relu", [1.0])).iloc[:0])
-    with pytest.raises(ValueError, match="ranking"):
-        numbers.check_rows(make_rows(fits("gs", "relu", [1.0])).assign(task="ranking"))
+        numbers.make_cells(make_rows(fits("gs", "relu", [1.0])).iloc[:0])
 
 
 def test_cells_are_put_into_the_papers_order():
@@ -278,7 +288,7 @@ def test_means_that_differ_by_rounding_alone_share_a_rank():
 
 def test_further_activations_stand_behind_the_seven_and_are_ranked_on_their_own():
     rows = table3_rows((*SEVEN, "pln-8", "relu+ln+proxy"))
-    cells = numbers.sort_cells(numbers.make_cells(numbers.check_rows(rows)), TABLES[3])
+    cells = numbers.sort_cells(numbers.make_cells(rows), TABLES[3])
     seven = text.our_table(cells, SEVEN, TABLES[3])
     all_nine = text.our_table(cells, [*SEVEN, "pln-8", "relu+ln+proxy"], TABLES[3])
     assert seven.splitlines()[0].endswith("| GELU | CombU |")
@@ -288,6 +298,43 @@ def test_further_activations_stand_behind_the_seven_and_are_ranked_on_their_own(
         values = [float(cell.strip(" *")) for cell in ranks.split("|")[3:-1]]
         assert len(values) == n
         assert sum(values) == pytest.approx(n * (n + 1) / 2, abs=0.05)
+
+
+# --- claims ---
+
+
+def test_the_papers_claims_are_judged_from_the_cells():
+    levels = {"combu": 0.1, "relu": 0.1, "elu": 0.3}  # combu and relu share the first rank
+    comparison = numbers.compare_with_paper(
+        make_cells(*(fits(d, n, [x]) for d in TABLES[3].data for n, x in levels.items())),
+        load_expected(3),
+    )
+    found = judge_ranks(comparison)
+    assert found.verdict == "holds"
+    assert found.numbers == "mean ranks MAE 1.50 (least 1.50), MSE 1.50 (least 1.50)"
+    assert judge_lines(8, comparison).numbers == "best in 8 of 8 lines"
+    assert judge_lines(9, comparison).verdict == "does not hold here"
+    assert judge_cells(comparison) is None, "one run has no standard deviation"
+    worse = comparison.assign(mean=comparison["mean"].mask(comparison["activation"] == "relu", 0.0))
+    assert judge_ranks(worse).verdict == judge_lines(1, worse).verdict == "does not hold here"
+    apart = comparison[comparison["activation"] != "combu"]
+    assert judge_ranks(apart) is judge_lines(1, apart) is judge_advantage(apart) is None
+
+
+def test_an_advantage_is_what_nemenyis_test_says():
+    def cells(n):
+        return make_cells(
+            *(
+                fits(f"set {i}", name, [level])
+                for i in range(n)
+                for name, level in (("combu", 0.1), ("relu", 0.2), ("elu", 0.3))
+            )
+        )
+
+    # of ranks 1, 2, 3 the critical difference is 3.314 sqrt(3 * 4 / 12 n) / sqrt(2) at n rows
+    assert judge_advantage(cells(12)).numbers.startswith("MAE better than 2 (Friedman p < 0.001)")
+    assert judge_advantage(cells(4)).numbers.startswith("MAE better than 1 (Friedman p = 0.018)")
+    assert judge_advantage(cells(2)).verdict == "does not hold here"
 
 
 # --- tables ---
@@ -335,7 +382,7 @@ def test_failures_and_unfinished_cells_are_named():
     assert "1 of the 5 fits failed" in shown
     assert "| paper | gs | regression | nlrelu | 1 of 3 | a \\| b |" in shown
     cells = numbers.make_cells(rows)
-    assert text.unfinished_words(cells, TABLES[3]) == "Fewer runs than 3: GS relu 2."
+    assert text.unfinished_text(cells, TABLES[3]) == "Fewer runs than 3: GS relu 2."
     assert text.failures_table(rows[rows["error"] == ""]) == "None of the 4 fits failed."
 
 
@@ -367,13 +414,13 @@ def split_rows():
 
 
 def test_activations_are_compared_split_by_split():
-    (finding,) = findings.within_data(make_rows(split_rows()), "mae", ["relu", "combu", "elu"])
+    (finding,) = numbers.within_data(make_rows(split_rows()), "mae", ["relu", "combu", "elu"])
     assert finding.comparison["activation"].tolist() == ["combu", "elu", "relu"]
     assert finding.comparison["n_resamples"].tolist() == [4, 4, 4]
     assert finding.comparison["distinguishable"].tolist() == [False, False, True]
     assert finding.text.startswith("combu has the best mean MAE: 0.3")
     assert "Distinguishable from combu at the 5 % level: relu" in finding.text
-    shown = findings.verdicts_table([finding], ["relu", "combu", "elu"])
+    shown = text.verdicts_table([finding], ["relu", "combu", "elu"])
     assert "| relu | 0 | 0 | 1 |" in shown
     assert "| combu | 1 | 0 | 0 |" in shown
     assert "| elu | 0 | 1 | 0 |" in shown
@@ -382,17 +429,17 @@ def test_activations_are_compared_split_by_split():
 def test_failed_activations_are_left_out_of_the_tests_and_named():
     rows = split_rows()
     rows[9] = failing(rows[9])  # a run of combu
-    (finding,) = findings.within_data(make_rows(rows), "mae", ["relu", "combu", "elu"])
+    (finding,) = numbers.within_data(make_rows(rows), "mae", ["relu", "combu", "elu"])
     assert finding.comparison["activation"].tolist() == ["elu", "relu"]
     assert finding.text.startswith("Left out for failed runs: combu. elu has the best mean")
 
 
 def test_only_runs_that_all_have_are_compared():
     rows = make_rows(split_rows()[:-1])  # the last run of elu is to come
-    (finding,) = findings.within_data(rows, "mae", ["relu", "combu", "elu"])
+    (finding,) = numbers.within_data(rows, "mae", ["relu", "combu", "elu"])
     assert finding.text.startswith("Only the 7 of 8 runs that all activations finished.")
     assert finding.comparison["n_resamples"].tolist() == [4, 4, 4]
-    (finding,) = findings.within_data(rows[rows["split"] == 0], "mae", ["relu", "combu", "elu"])
+    (finding,) = numbers.within_data(rows[rows["split"] == 0], "mae", ["relu", "combu", "elu"])
     assert finding.comparison is None
     assert "Two splits" in finding.text
 
@@ -406,21 +453,21 @@ def test_data_sets_are_compared_by_ranks():
         )
     )
     names = ["relu", "combu", "elu"]
-    result = findings.across_data(cells, "mae", names)
+    result = numbers.across_data(cells, "mae", names)
     assert result.mean_ranks.to_dict() == {"combu": 1.0, "elu": 2.0, "relu": 3.0}
-    words = findings.across_data_words(cells, "mae", names)
+    words = across_text(cells, "mae", names)
     assert words.startswith("Friedman's test over 8 data sets: the 3 activations differ")
     assert "combu ranks better than relu." in words
-    assert findings.across_data(cells, "mae", names[:2]) is None
-    assert "at least 2 data sets" in findings.across_data_words(cells.iloc[:6], "mae", names)
-    shown = findings.ranks_table(cells, "mae", names)
+    assert numbers.across_data(cells, "mae", names[:2]) is None
+    assert "at least 2 data sets" in across_text(cells.iloc[:6], "mae", names)
+    shown = text.ranks_table(cells, "mae", names)
     assert "| combu | 1.00 | 0.135 | 8 | 0 |" in shown
 
 
 def test_a_tie_is_won_by_each():
     scores = pd.DataFrame({"relu": [0.1, 0.2], "combu": [0.1, 0.1]})
-    assert findings.wins(scores, greater_is_better=False).tolist() == [1, 2]
-    assert findings.wins(scores, greater_is_better=True).tolist() == [2, 1]
+    assert text.wins(scores, greater_is_better=False).tolist() == [1, 2]
+    assert text.wins(scores, greater_is_better=True).tolist() == [2, 1]
 
 
 # --- figures ---
@@ -447,7 +494,7 @@ def test_on_a_radar_a_failed_activation_is_worst_and_leaves_the_others_as_they_a
 
 
 def test_a_radar_draws_every_activation_around_once():
-    rows = numbers.check_rows(table3_rows((*SEVEN, "pln-8")))
+    rows = table3_rows((*SEVEN, "pln-8"))
     cells = numbers.make_cells(rows)
     scores = figures.normalised(cells, [*SEVEN, "pln-8"], TABLES[3].data)
     assert scores.index.tolist() == [
@@ -491,14 +538,14 @@ def test_curves_skip_the_first_epochs_and_runs_that_ended_early():
     epochs, _ = figures.read_curves(rows, "loss_curve", skip=3)
     assert epochs.tolist() == [5.5, 7.5]
     assert figures.read_curves(rows.iloc[3:], "loss_curve") is None
-    figure = figures.plot_curves(rows, "loss_curve", ["relu"], {"gs": "GS"}, ylabel="loss")
+    figure = figures.plot_curves(rows, figures.CURVES[0], ["relu"], {"gs": "GS"})
     (axes,) = figure.axes
     assert axes.lines[0].get_ydata().tolist() == [4.0, 3.0, 2.0]
     assert axes.get_title("left") == "GS"
     for curve, scale in (("9 2 2 1", "linear"), ("9 4 2 1", "log"), ("9 9 4 0", "linear")):
         figure = figures.plot_curves(
             rows.iloc[:1].assign(loss_curve=curve),
-            "loss_curve", ["relu"], {}, ylabel="loss", log=True,
+            figures.CURVES[0], ["relu"], {},
         )  # fmt: skip
         assert figure.axes[0].get_yscale() == scale
 
@@ -506,13 +553,12 @@ def test_curves_skip_the_first_epochs_and_runs_that_ended_early():
 # --- files ---
 
 
-def test_a_whole_report(tmp_path, capsys):
+def test_a_whole_report(tmp_path):
     rows = table3_rows((*SEVEN, "pln-8"), ("paper", "sound"), curves=True)
     bad = (rows["data"] == "ar") & (rows["activation"] == "nlrelu") & (rows["seed"] == 0)
     rows.loc[bad, ["mae", "mse"]] = np.nan
     rows.loc[bad & (rows["task"] == "regression"), "error"] = "the loss is not finite"
-    written = write_report(rows, table=3, out=tmp_path, command="python benchmarks/table3")
-    assert sorted(written) == sorted(tmp_path.iterdir())
+    written = write_report(rows, table=3, out=tmp_path, name="table3_formulas")
     names = {path.name.removeprefix("table3_formulas") for path in written}
     curves = {
         f"_curves_{kind}{end}.png"
@@ -531,7 +577,7 @@ def test_a_whole_report(tmp_path, capsys):
             assert path.read_bytes().startswith(b"\x89PNG")
             assert f"({path.name})" in markdown
     for words in (
-        "`python benchmarks/table3`", "failed 1 of 6", "failed 3 of 6", "Ours, sound protocol",
+        "`python study.py`", "failed 1 of 6", "failed 3 of 6", "Ours, sound protocol",
         "Left out for failed runs: nlrelu", "The paper's", "misprint: the cells give 4.25",
         "Friedman's test over 4 data sets", "calls it absolute error, but it is the loss",
     ):  # fmt: skip
@@ -539,9 +585,6 @@ def test_a_whole_report(tmp_path, capsys):
     comparison = pd.read_csv(tmp_path / "table3_formulas_comparison.csv")
     assert len(comparison) == 2 * 4 * 4 * 8
     assert comparison.loc[comparison["activation"] == "pln-8", "paper_mean"].isna().all()
-    printed = capsys.readouterr().out
-    assert "Table 3 of the CombU paper" in printed
-    assert "reproduced" in printed
 
 
 @pytest.mark.parametrize("table", [3, 5, 6])
@@ -560,7 +603,7 @@ def test_a_study_that_has_hardly_begun_is_reported(table, tmp_path):
 def test_a_study_of_which_all_fits_failed_is_reported(tmp_path):
     rows = [failing(row) for name in SEVEN for row in fits("gs", name, [0.5, 0.6])]
     write_report(pd.DataFrame(rows), table=3, out=tmp_path)
-    markdown = (tmp_path / "table3_formulas.md").read_text(encoding="utf-8")
+    markdown = (tmp_path / "study.md").read_text(encoding="utf-8")
     assert "14 of the 14 fits failed" in markdown
     assert "No cell can be compared." in markdown
 
@@ -574,14 +617,12 @@ def test_a_study_of_many_data_sets(tmp_path):
         for row in fits(f"I.{i}", name, 0.1 * (j + 1) + 0.01 * rng.random(2), protocol="seeds")
     ]
     rows[-1] = failing(rows[-1])
-    written = write_report(
-        pd.DataFrame(rows), table=None, title="Many laws", name="laws", out=tmp_path
-    )
+    written = write_report(pd.DataFrame(rows), table=None, name="laws", out=tmp_path)
     assert {path.name for path in written} == {
         "laws.md", "laws_cells.csv", "laws_ranks_seeds_mae.png", "laws_ranks_seeds_mse.png",
     }  # fmt: skip
     markdown = (tmp_path / "laws.md").read_text(encoding="utf-8")
-    assert markdown.startswith("# Many laws\n")
+    assert markdown.startswith("# A study\n")
     assert "| relu | 1.00 |" in markdown
     assert "| pln-8 | 8.00 |" in markdown
     assert "Friedman's test over 12 data sets: the 8 activations differ" in markdown
@@ -591,21 +632,18 @@ def test_a_study_of_many_data_sets(tmp_path):
     assert cells["failed"].sum() == 2
 
 
-def test_a_table_without_a_report_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="one of 3, 5, 6 or None, got 7"):
-        write_report(table3_rows(), table=7, out=tmp_path)
-
-
 def test_figure_2_takes_both_tables(tmp_path):
     parts = []
     for table, task in ((5, "classification"), (6, "regression")):
         for data in TABLES[table].data:
             for i, name in enumerate(SEVEN):
                 parts += fits(data, name, [0.5 + 0.01 * i], task=task)
-    (path,) = write_figure2(pd.DataFrame(parts), out=tmp_path)
-    assert path.read_bytes().startswith(b"\x89PNG")
-    few = pd.DataFrame(parts)
-    assert write_figure2(few[few["data"].isin(["boston", "wdbc"])], out=tmp_path / "few") == []
+    rows = pd.DataFrame(parts)
+    write_figure2(tmp_path, rows[rows["task"] == "regression"], rows[rows["task"] != "regression"])
+    assert (tmp_path / "figure2_radar.png").read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "few").mkdir()
+    write_figure2(tmp_path / "few", rows[rows["data"].isin(["boston", "wdbc"])])
+    assert not list((tmp_path / "few").iterdir())
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import sqlite3
 import subprocess
 import sys
-import time
+from argparse import Namespace
+from contextlib import closing
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +18,7 @@ import pytest
 from joblib import parallel_config
 from sklearn.metrics import f1_score, mean_absolute_error
 
-from benchmarks.papers.combu import (
-    sources,
-    study,
-    study_command,
-)
+from benchmarks.papers.combu import sources, study
 from benchmarks.papers.common.results import Store
 from combutab import MLPClassifier, MLPRegressor
 from combutab.datasets import make_formula
@@ -37,9 +35,10 @@ LABELS = replace(GS, task="classification")
 TWO = study.Protocol("two", n_splits=2, n_seeds=2)
 
 
-def make_study(path, activations=("relu", "combu"), recipe=RECIPE, data=(GS, LABELS)):
+def run_study(path, activations=("relu", "combu"), recipe=RECIPE, data=(GS, LABELS), jobs=1):
     fits = study.make_fits(data, [TWO], activations, recipe)
-    return study.Study(fits, Store(path, study.COLUMNS, study.KEY))
+    experiment = study.experiment(path.stem, lambda arguments: study.fit_jobs(fits))
+    return experiment.complete(Namespace(out=path.parent, jobs=jobs))
 
 
 def lines_without_seconds(path):
@@ -50,7 +49,7 @@ def lines_without_seconds(path):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     path = tmp_path_factory.mktemp("study") / "all.csv"
-    make_study(path).run()
+    run_study(path)
     return path
 
 
@@ -105,17 +104,17 @@ def test_activations_share_rows_and_seeds(finished):
     assert rows["random_state"].nunique() == 4
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
+@pytest.mark.parametrize("backend", ["loky", "threading"])
 def test_every_backend_gives_the_same_file(backend, finished, tmp_path):
     path = tmp_path / "all.csv"
     with parallel_config(backend=backend):
-        make_study(path).run(n_jobs=2)
+        run_study(path, jobs=2)
     assert lines_without_seconds(path) == lines_without_seconds(finished)
 
 
 def test_finished_rows_are_not_trained_again(finished, tmp_path, monkeypatch):
     path = tmp_path / "all.csv"
-    make_study(path, activations=["relu"]).run()
+    run_study(path, activations=["relu"])
     before = path.read_text().splitlines()
     trained = []
     train_chunk = study.train_chunk
@@ -123,89 +122,82 @@ def test_finished_rows_are_not_trained_again(finished, tmp_path, monkeypatch):
         study, "train_chunk", lambda fits: trained.extend(fits) or train_chunk(fits)
     )
     with parallel_config(backend="threading"):
-        rows = make_study(path).run()
+        rows = run_study(path)
     assert {fit.activation for fit in trained} == {"combu"}
     assert len(rows) == 16
     assert set(before) <= set(path.read_text().splitlines())  # their seconds too
     assert lines_without_seconds(path) == lines_without_seconds(finished)
-    make_study(path, activations=["relu"]).run()  # a smaller study keeps what a larger one found
+    run_study(path, activations=["relu"])  # a smaller study keeps what a larger one found
     assert len(pd.read_csv(path)) == 16
 
 
 DRIVER = """
 import sys
+from argparse import Namespace
+from pathlib import Path
 from benchmarks.papers.combu import study
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.common.results import Store
-study.CHUNK_OPERATIONS = {{"cpu": 1}}  # each network alone
+study.CHUNK_OPERATIONS = {"cpu": 1}  # each network alone
 recipe = study.Recipe(hidden=(32,), epochs=60, batch_size=40)
 fits = study.make_fits([Source("formula", "gs", "regression", 200)],
                        [study.Protocol("two", 2, 2)], ["relu", "combu", "elu"], recipe)
-study.Study(fits, Store(sys.argv[1], study.COLUMNS, study.KEY)).run(n_jobs=1)
+path = Path(sys.argv[1])
+study.experiment(path.stem, lambda _: study.fit_jobs(fits)).complete(
+    Namespace(out=path.parent, jobs=1))
 """
 
 
 def start(path):
-    code = DRIVER.format(folder=str(ROOT)).replace(
-        "sys.argv[1]", f"__import__('pathlib').Path({str(path)!r})"
-    )
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-c", DRIVER, str(path)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def stop(process, finished, how):
+    """Send a signal when so many more networks are finished."""
+    reports = (line for line in process.stdout if line.startswith("["))
+    for _, _ in zip(range(finished), reports, strict=False):
+        pass
+    process.send_signal(how)
+    process.communicate(timeout=60)
 
 
 def test_killed_at_any_moment_it_goes_on_where_it_stood(tmp_path):
     whole, path = tmp_path / "whole.csv", tmp_path / "killed.csv"
-    assert start(whole).wait(120) == 0
+    assert start(whole).communicate(timeout=120)
     journal, kept = path.with_suffix(".journal"), []
-    for wanted in (1, 4, 7):  # lines in the journal at which it is killed
+    for finished in (1, 4, 3):
         process = start(path)
-        while process.poll() is None:
-            if journal.exists() and journal.read_bytes().count(b"\n") >= wanted:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
+        stop(process, finished, signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL, "it was too fast to be killed"
-        lines = journal.read_text().splitlines()
-        assert lines[: len(kept)] == kept  # nothing finished was trained again
-        kept = lines if journal.read_text().endswith("\n") else lines[:-1]
+        with closing(sqlite3.connect(journal)) as connection:
+            rows = connection.execute("SELECT row FROM rows ORDER BY rowid").fetchall()
+        assert rows[: len(kept)] == kept  # nothing finished was trained again
+        assert len(rows) >= len(kept) + finished
+        kept = rows
     assert len(kept) < 12
-    assert start(path).wait(120) == 0
+    assert start(path).communicate(timeout=120)
     assert lines_without_seconds(path) == lines_without_seconds(whole)
-    assert not journal.exists()
+    assert {file.name for file in tmp_path.iterdir()} == {"whole.csv", "killed.csv"}
 
 
 def test_an_interrupt_leaves_a_table_of_what_was_finished(tmp_path):
     path = tmp_path / "killed.csv"
-    journal = path.with_suffix(".journal")
     process = start(path)
-    while process.poll() is None and not (journal.exists() and journal.stat().st_size):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) != 0
+    stop(process, 1, signal.SIGINT)
+    assert process.returncode != 0
     assert 0 < len(pd.read_csv(path)) < 12
-    assert not journal.exists()
-
-
-def test_a_torn_line_is_trained_again(finished, tmp_path):
-    path = tmp_path / "all.csv"
-    with Store(path, study.COLUMNS, study.KEY).open([]) as journal:
-        journal.add([{**dict.fromkeys(study.COLUMNS, "1"), "seed": str(i)} for i in range(2)])
-        text = path.with_suffix(".journal").read_text()
-        os.truncate(path.with_suffix(".journal"), len(text) - 5)
-        torn = path.with_suffix(".journal").read_bytes()
-    path.unlink()
-    path.with_suffix(".journal").write_bytes(torn)
-    with Store(path, study.COLUMNS, study.KEY).open([]) as journal:
-        assert [key[-1] for key in journal.rows] == ["0"]
+    assert [file.name for file in tmp_path.iterdir()] == ["killed.csv"]
 
 
 def test_rows_of_other_settings_are_refused(finished, tmp_path):
     before = finished.read_bytes()
     with pytest.raises(ValueError, match=r"epochs=3, this study wants epochs=4.*--out"):
-        make_study(finished, recipe=replace(RECIPE, epochs=4)).run()
+        run_study(finished, recipe=replace(RECIPE, epochs=4))
     assert finished.read_bytes() == before
     other = tmp_path / "other.csv"
     other.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="other columns"):
-        make_study(other).run()
+        run_study(other)
     assert other.read_text() == "a,b\n1,2\n"
 
 
@@ -221,14 +213,14 @@ def test_two_processes_cannot_write_to_one_file(tmp_path):
 
 def test_a_network_that_diverges_has_an_error_and_no_scores(tmp_path):
     diverging = replace(RECIPE, learning_rate_init=1e30)
-    rows = make_study(tmp_path / "all.csv", recipe=diverging, data=[GS]).run()
+    rows = run_study(tmp_path / "all.csv", recipe=diverging, data=[GS])
     assert rows["error"].str.contains("non-finite").all()
     assert rows["mae"].isna().all()
 
 
 def test_curves_are_means_over_blocks_of_epochs(tmp_path):
     recipe = replace(RECIPE, epochs=5, curve_block=2)
-    rows = make_study(tmp_path / "all.csv", ["relu"], recipe).run()
+    rows = run_study(tmp_path / "all.csv", ["relu"], recipe)
     curves = rows["loss_curve"].str.split()
     assert curves.str.len().eq(3).all()  # of 2, 2 and 1 epochs
     fit = study.make_fits([GS], [TWO], ["relu"], recipe)[0]
@@ -286,8 +278,8 @@ def test_the_papers_protocol_and_the_sound_one():
     [("table5_classification", {"sound", "sound-ungrouped"}), ("table6_regression", {"sound"})],
 )
 def test_the_sets_with_equal_rows_run_both_ways(script, expected):
-    module = __import__(script)
-    chosen = module.COMMAND.sources(False, str(DATA_HOME))
+    module = import_module(f"benchmarks.papers.combu.{script}")
+    chosen = module.sources(False, str(DATA_HOME))
     fits = study.make_fits(chosen, study.PROTOCOLS.values(), ["relu"])
     by_data = pd.DataFrame([fit.settings for fit in fits]).groupby("data")["protocol"].unique()
     assert set(by_data.iloc[0]) - {"paper"} == expected
@@ -295,7 +287,7 @@ def test_the_sets_with_equal_rows_run_both_ways(script, expected):
 
 @pytest.mark.parametrize("names", [["paper"], ["all"], ["combu", "relu+ln+proxy"]])
 def test_choosing_activations(names):
-    chosen = study_command._activations(names)
+    chosen = study.choose_activations(names, study.VARIANTS)
     assert len(chosen) == {"paper": 7, "all": 14}.get(names[0], 2)
     assert set(chosen) <= set(study.VARIANTS)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,16 +13,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from benchmarks.papers.combu import (
-    generation,
-    generation_numbers,
-    generation_report,
-)
+from benchmarks.papers.combu import generation, generation_report
 from benchmarks.papers.combu import table7_generation as table7
-from benchmarks.papers.combu.generation import COLUMNS, KEY, Generator, Score
+from benchmarks.papers.combu.generation import KEY, Generator, Score
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import Recipe
-from benchmarks.papers.common.results import Store
+from benchmarks.papers.common.page import Page
 from combutab import CTGAN, TVAE, MLPRegressor
 
 FOLDER = Path(__file__).parents[3] / "benchmarks"
@@ -53,9 +50,25 @@ def make_scores(
 
 
 def run(folder, scores):
-    store = Store(folder / "rows.csv", COLUMNS, KEY)
-    table7.run(scores, store, folder / "samples", n_jobs=1, device="cpu")
-    return store.read()
+    work = folder / "samples"
+    experiment = replace(
+        table7.SCORES,
+        name="rows",
+        jobs=lambda arguments: table7.score_jobs(scores, work),
+        prepare=lambda arguments, has: table7.generate_missing(
+            scores, work, has, n_jobs=1, device="cpu"
+        ),
+    )
+    rows = experiment.complete(Namespace(out=folder, jobs=1))
+    table7.clear(scores, rows, work)
+    return rows
+
+
+def write_report(folder, rows):
+    page = Page("x", "Table 7", "python x.py")
+    generation_report.write_report(page, folder, rows)
+    page.write(folder)
+    return (folder / "x.md").read_text()
 
 
 def numbers_of(rows):
@@ -98,11 +111,11 @@ def test_samples_are_those_of_a_generator_trained_alone(tmp_path, model, kind):
     train, _ = generation.split(LABELS)
     alone = kind(epochs=2, activation="combu", random_state=3, device="cpu").fit(train)
     for number in (0, 1):
-        made = generation._read_sample(makers[1], number, tmp_path)
+        made = makers[1].sample(number, tmp_path)
         expected = alone.sample(len(train), random_state=30 + number)
         assert made.dtypes.to_dict() == train.dtypes.to_dict()
         pd.testing.assert_frame_equal(made, expected, rtol=1e-3)
-    facts = json.loads((makers[1].folder(tmp_path) / "made.json").read_text())
+    facts = json.loads((makers[1].folder(tmp_path) / "facts.json").read_text())
     assert facts["stack"] == 2
     assert facts["error"] == ""
 
@@ -112,7 +125,7 @@ def test_scores_can_be_repeated_from_what_a_row_says(tmp_path):
     generation.generate([scores[-1].generator], tmp_path, "cpu")
     last_mlp, last_boosting = generation.score_together(scores[-2:], tmp_path)
     train, test = generation.split(GS)
-    made = generation._read_sample(scores[-1].generator, 1, tmp_path)
+    made = scores[-1].generator.sample(1, tmp_path)
     net = MLPRegressor(
         activation="relu", hidden_layer_sizes=(8,), max_iter=2, n_iter_no_change=math.inf,
         learning_rate_init=5e-4, dropout=0.1, alpha=0.0, random_state=11,
@@ -125,7 +138,7 @@ def test_scores_can_be_repeated_from_what_a_row_says(tmp_path):
     assert float(last_mlp["target_std_train"]) == pytest.approx(train["target"].std(ddof=0))
     assert last_mlp["n_train"] == str(len(train)) == "120"
     assert last_mlp["n_test"] == str(len(test)) == "30"
-    assert last_boosting["hidden"] == ""
+    assert scores[-1].settings["hidden"] == ""
     assert last_boosting["mae"] != last_mlp["mae"]
 
 
@@ -166,21 +179,20 @@ def test_killed_at_any_moment_it_goes_on_where_it_stood(finished, tmp_path, monk
     def row(each):
         return tuple(each.settings[n] for n in KEY)
 
-    # before the first generator, after it, among the scores of seed 0, before and in seed 1
-    for generators, rows in [(0, 0), (2, 0), (2, 5), (2, 8), (2, 10), (4, 10), (4, 16)]:
+    # before the first generators, after them, after all, among the scores of both seeds
+    for generators, rows in [(0, 0), (2, 0), (4, 0), (4, 5), (4, 8), (4, 10), (4, 16)]:
         monkeypatch.setattr(table7, "generate", dies(generate, made, name, generators))
         monkeypatch.setattr(table7, "score_together", dies(score, scored, row, rows))
         with pytest.raises(Killed):
             run(tmp_path, scores)
-        store = Store(tmp_path / "rows.csv", COLUMNS, KEY)
-        assert len(store.read()) == len(scored) == rows
+        assert len(pd.read_csv(tmp_path / "rows.csv")) == len(scored) == rows
     monkeypatch.setattr(table7, "generate", dies(generate, made, name, None))
     monkeypatch.setattr(table7, "score_together", dies(score, scored, row, None))
     pd.testing.assert_frame_equal(numbers_of(run(tmp_path, scores)), numbers_of(whole))
     assert sorted(made) == sorted({name(s.generator) for s in scores} - {("real", 0), ("real", 1)})
     assert len(scored) == len(set(scored)) == len(scores)
-    monkeypatch.setattr(table7, "generate", None)
-    monkeypatch.setattr(table7, "score_together", None)
+    monkeypatch.setattr(table7, "generate", lambda *_: pytest.fail("it is there"))
+    monkeypatch.setattr(table7, "score_together", lambda *_: pytest.fail("it is there"))
     generate([scores[-1].generator], tmp_path / "samples", "cpu")  # killed before it cleared up
     run(tmp_path, scores)
     assert not (tmp_path / "samples").exists()
@@ -189,21 +201,21 @@ def test_killed_at_any_moment_it_goes_on_where_it_stood(finished, tmp_path, monk
 def test_half_written_samples_are_made_again(tmp_path):
     maker = Generator(GS, "tvae", "relu", 0, 1, 2)
     generation.generate([maker], tmp_path, "cpu")
-    first = generation._read_sample(maker, 1, tmp_path)
-    (maker.folder(tmp_path) / "made.json").unlink()
+    first = maker.sample(1, tmp_path)
+    (maker.folder(tmp_path) / "facts.json").unlink()
     (maker.folder(tmp_path) / "1.csv.gz").write_bytes(b"half")
-    assert not maker.is_made(tmp_path)
+    assert not maker.is_sampled(tmp_path)
     generation.generate([maker], tmp_path, "cpu")
-    assert maker.is_made(tmp_path)
-    pd.testing.assert_frame_equal(generation._read_sample(maker, 1, tmp_path), first)
-    assert not replace(maker, epochs=2).is_made(tmp_path), "another generator"
+    assert maker.is_sampled(tmp_path)
+    pd.testing.assert_frame_equal(maker.sample(1, tmp_path), first)
+    assert not replace(maker, epochs=2).is_sampled(tmp_path), "another generator"
 
 
 def test_samples_are_kept_until_all_learners_are_scored(tmp_path):
     scores = make_scores(seeds=(0,), activations=("relu",), samples=1)
     run(tmp_path, [s for s in scores if s.learner == "mlp"])
     (folder,) = (tmp_path / "samples").iterdir()
-    stamp = (folder / "made.json").stat().st_mtime_ns
+    stamp = (folder / "facts.json").stat().st_mtime_ns
     assert stamp
     rows = run(tmp_path, scores)
     assert rows["learner"].tolist() == ["mlp", "boosting"] * 2
@@ -254,7 +266,7 @@ def test_cells_are_over_seeds_and_samples_inside_them():
     rows = pd.concat(
         [handmade({"relu": values["relu"]}), handmade({"real": values["real"]}, "real")]
     )
-    cells = generation_numbers.generation_cells(rows, "mlp").set_index(["model", "metric"])
+    cells = generation_report.generation_cells(rows, "mlp").set_index(["model", "metric"])
     means = np.array([0.51, 0.62, 0.55])
     cell = cells.loc[("tvae", "mae")]
     assert cell["mean"] == pytest.approx(means.mean())
@@ -274,8 +286,8 @@ def test_the_paper_s_numbers_stand_beside_ours():
             handmade({"real": [[0.267]] * 3}, "real"),
         ]
     )
-    cells = generation_numbers.generation_cells(rows, "mlp")
-    table = generation_numbers.beside_paper(cells, generation_report.load_expected(7))
+    cells = generation_report.generation_cells(rows, "mlp")
+    table = generation_report.beside_paper(cells, generation_report.load_expected(7))
     mae = table[table["metric"] == "mae"].set_index(["model", "activation"])
     assert mae["paper_mean"].to_dict() == {
         ("tvae", "relu"): 0.471,
@@ -287,7 +299,7 @@ def test_the_paper_s_numbers_stand_beside_ours():
     assert not mae.loc[("tvae-patched", "combu"), "reproduced"]
 
 
-def test_what_can_be_told_apart_is_what_a_paired_t_test_says():
+def test_significant_differences_are_what_a_paired_t_test_says():
     rng = np.random.default_rng(0)
     base = rng.normal(0.5, 0.05, (5, 1))  # seeds differ more than activations do
     values = {
@@ -296,7 +308,7 @@ def test_what_can_be_told_apart_is_what_a_paired_t_test_says():
         "selu": base - 0.10 + rng.normal(0, 0.002, (5, 3)),
         "combu": base + rng.normal(0, 0.002, (5, 3)),
     }
-    scores = generation_numbers.seed_scores(handmade(values), "mae")
+    scores = generation_report.seed_scores(handmade(values), "mae")
     means = pd.DataFrame({name: table.mean(axis=1) for name, table in values.items()})
     np.testing.assert_allclose(scores[list(values)].to_numpy(), means.to_numpy())
     better, worse, open_, rival, lead = generation_report._verdict(scores, "mae")
@@ -318,7 +330,7 @@ def test_failed_runs_and_unfinished_seeds_are_not_compared():
     rows = handmade(values)
     rows.loc[(rows["activation"] == "elu") & (rows["seed"] == 1), "error"] = "diverged"
     rows = rows[~((rows["activation"] == "relu") & (rows["seed"] == 2))]
-    scores = generation_numbers.seed_scores(rows, "mae")
+    scores = generation_report.seed_scores(rows, "mae")
     assert list(scores) == ["relu", "combu"]
     assert scores.index.tolist() == [0, 1]
 
@@ -326,9 +338,9 @@ def test_failed_runs_and_unfinished_seeds_are_not_compared():
 def test_report_of_one_seed_says_what_it_lacks(tmp_path):
     rows = handmade({"relu": [[0.5, 0.6]], "combu": [[0.4, 0.5]]})
     rows.loc[0, "error"] = "diverged"
-    files = generation_report.write_report(rows, out=tmp_path, name="x", command="python x.py")
-    assert {path.name for path in files} == {"x.md", "x_comparison.csv", "x_mlp.png"}
-    text = (tmp_path / "x.md").read_text()
+    text = write_report(tmp_path, rows)
+    files = {path.name for path in tmp_path.iterdir()}
+    assert files == {"x.md", "table7_generation_comparison.csv", "x_mlp.png"}
     assert "failed 1 of 2" in text
     assert "Two seeds that two activations finished are the least to compare." in text
     assert "**0.450 ± 0.071**" in text
@@ -339,8 +351,7 @@ def test_report_of_several_seeds_names_what_has_one(tmp_path):
     several = {"relu": [[0.5, 0.6], [0.7, 0.6]], "combu": [[0.4, 0.5], [0.5, 0.5]]}
     one = {"relu": [[0.5, 0.9]], "combu": [[0.4, 0.5]]}
     rows = pd.concat([handmade(several), handmade(one, "tvae-patched")], ignore_index=True)
-    generation_report.write_report(rows, out=tmp_path, name="x", command="python x.py")
-    text = (tmp_path / "x.md").read_text()
+    text = write_report(tmp_path, rows)
     assert "Generator seeds: 2;" in text
     assert "One seed alone: TVAE, package patched on CH (california_housing); there ±" in text
     spread = text.split("What the ± leaves out")[1].split("###")[0]
