@@ -49,7 +49,7 @@ class Job:
     parts: Callable[[Has], Iterable[Job]] | None = None
 
     def missing(self, has: Has) -> list[Job]:
-        """What is to be run where some rows are there."""
+        """List what is to be run where some rows are there."""
         if all(map(has, self.wanted)):
             return []
         return list(self.parts(has)) if self.parts else [self]
@@ -142,11 +142,18 @@ class Study:
         if arguments.quick and arguments.out == default:
             sys.exit("--quick writes no results of meaning: choose a folder for them with --out")
         print(describe_machine(), flush=True)
+        page = Page(self.name, self.title, self._command(parser, arguments))
+        self.write(page, arguments, *self._rows(arguments))
+        page.write(arguments.out)
+        print(page)
+
+    def _rows(self, arguments: Arguments) -> list[pd.DataFrame]:
+        """Run or read the experiments; an error ends the program in one line."""
         try:
             warnings.filterwarnings("ignore", category=UserWarning, module="joblib")
             # numbers below 1e-38 are as good as none, and slow the processor down
             torch.set_flush_denormal(True)
-            rows = [
+            return [
                 e.store(arguments.out).read() if arguments.report else e.complete(arguments)
                 for e in self.experiments
             ]
@@ -154,13 +161,11 @@ class Study:
             sys.exit(f"{self.name}: {error}")
         except KeyboardInterrupt:
             sys.exit("\ninterrupted: what was finished is kept; run the same command to go on")
-        page = Page(self.name, self.title, self._command(parser, arguments))
-        self.write(page, arguments, *rows)
-        page.write(arguments.out)
-        print(page)
+        finally:
+            torch.set_flush_denormal(False)
 
     def _command(self, parser: argparse.ArgumentParser, arguments: Arguments) -> str:
-        """What gives the same rows anywhere."""
+        """Write the command that gives the same rows anywhere."""
         words = [f"python -m {self.module}"]
         for name, value in vars(arguments).items():
             if name not in HERE and value != parser.get_default(name):
@@ -175,7 +180,7 @@ VERSIONED = {"sklearn": "scikit-learn"}  # packages that are installed under ano
 
 @lru_cache
 def versions(*more: str) -> Row:
-    """The versions that a row was made with.
+    """List the versions that a row was made with.
 
     >>> list(versions("numpy", "python"))
     ['combutab', 'torch', 'numpy', 'python']

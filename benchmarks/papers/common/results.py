@@ -107,10 +107,10 @@ class Store:
             other = {n: (row[n], v) for n, v in settings.items() if row[n] != v}
             if other:
                 name, (there, here) = next(iter(other.items()))
+                network = ", ".join(f"{n}={row[n]}" for n in self.key if row[n] != "")
                 raise ValueError(
-                    f"{self.path} has {settings['activation']} on {settings['data']} with "
-                    f"{name}={there}, this study wants {name}={here}; move the file away, or "
-                    "choose another --out"
+                    f"{self.path} has the network of {network} with {name}={there}, this study "
+                    f"wants {name}={here}; move the file away, or choose another --out"
                 )
 
     def _write(self, journal: Journal, wanted: Sequence[Row]) -> None:
