@@ -13,8 +13,8 @@ from combutab.activations.kernels import (
     Activation,
     Affine,
     Kernel,
+    Memory,
     Pointwise,
-    Room,
     Torch,
     Vectors,
     known,
@@ -26,13 +26,15 @@ class Erf(Pointwise):
     keeps_input: bool = True
     keeps_output: bool = False
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         return torch.erf(x, out=out)
 
     def times_slope(
-        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
     ) -> Tensor:
-        work = room.work("slope", *kept.shape)
+        work = memory.work("slope", *kept.shape)
         slope = torch.exp(torch.neg(torch.square(kept, out=work), out=work), out=work)
         slope = torch.mul(slope, 2 / math.sqrt(math.pi), out=work)
         return torch.mul(grad, slope, out=out)

@@ -15,8 +15,8 @@ from combutab.activations.kernels import (
     Gradients,
     Kernel,
     Maybe,
+    Memory,
     Pointwise,
-    Room,
     Torch,
     Vectors,
     above_zero,
@@ -33,16 +33,18 @@ class LogReLU(Pointwise):
 
     beta: float = 1.0
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         y = above_zero(x, out)
         if self.beta != 1:
             y = torch.mul(y, self.beta, out=out)
         return torch.log1p(y, out=out)
 
     def times_slope(
-        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
     ) -> Tensor:
-        work = room.work("slope", *kept.shape)
+        work = memory.work("slope", *kept.shape)
         slope = torch.exp(torch.neg(kept, out=work), out=work)
         grad = torch.mul(where_above(grad, kept, out), slope, out=out)
         return grad if self.beta == 1 else torch.mul(grad, self.beta, out=out)
@@ -103,15 +105,17 @@ class ScaledSiLU(Pointwise):
     keeps_input: bool = True
     keeps_output: bool = False
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
-        work = room.work("slope", *x.shape)
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        work = memory.work("slope", *x.shape)
         gate = torch.sigmoid(torch.mul(x, self.beta, out=work), out=work)
         return torch.mul(x, gate, out=out)
 
     def times_slope(
-        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
     ) -> Tensor:
-        work = room.work("slope", *kept.shape)
+        work = memory.work("slope", *kept.shape)
         scaled = torch.mul(kept, self.beta, out=work)
         scaled = torch.clamp(scaled, -1e3, 1e3, out=work)  # of infinity it has none
         return into(torch.ops.aten.silu_backward, out, grad, scaled)
@@ -164,16 +168,18 @@ class LearnedSlope(Kernel):
     keeps_output: bool = False
     n_vectors: int = 1
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         # Not torch.where(x > 0, x, w * x): that sends 0 * inf to the weight's gradient.
-        below = torch.clamp_max(x, 0, out=room.work("below", *x.shape))
+        below = torch.clamp_max(x, 0, out=memory.work("below", *x.shape))
         return torch.addcmul(above_zero(x, out), vectors[0], below, out=out)
 
     def backward(
-        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         assert x is not None
-        work = room.work("below", *x.shape)
+        work = memory.work("below", *x.shape)
         below = torch.mul(torch.clamp_max(x, 0, out=work), grad, out=work)
         by_weight = sum_to(below, vectors[0])
         above = where_above(grad, x, work)
@@ -234,20 +240,22 @@ class LearnedELU(Kernel):
     keeps_input: bool = True
     n_vectors: int = 2
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         a, rate = vectors
-        work = room.work("below", *x.shape)
+        work = memory.work("below", *x.shape)
         below = torch.mul(torch.clamp_max(x, 0, out=work), rate, out=work)
         below = torch.mul(torch.expm1(below, out=work), a, out=work)
         return torch.addcmul(below, a * rate, above_zero(x, out), out=out)
 
     def backward(
-        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         assert x is not None
         assert y is not None
         a, rate = vectors
-        work = room.work("below", *x.shape)
+        work = memory.work("below", *x.shape)
         by_a = sum_to(torch.mul(grad, y, out=work), a) / a
         slope = torch.add(torch.clamp_max(y, 0, out=work), a, out=work)  # over the rate
         grad = torch.mul(grad, slope, out=out)

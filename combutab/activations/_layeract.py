@@ -15,8 +15,8 @@ from combutab.activations.kernels import (
     Gradients,
     Kernel,
     Maybe,
+    Memory,
     Pointwise,
-    Room,
     Standardize,
     Torch,
     Vectors,
@@ -30,20 +30,22 @@ class _HardSigmoid(Pointwise):
     keeps_input: bool = True
     keeps_output: bool = False
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         if out is None:
             return F.hardtanh(x, -3.0, 3.0) / 6 + 0.5  # F.hardsigmoid has no second derivative
         return torch.clamp(x, -3, 3, out=out).div_(6).add_(0.5)
 
     def times_slope(
-        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
     ) -> Tensor:
         grad = into(torch.ops.aten.hardtanh_backward, out, grad, kept, -3, 3)
         return torch.div(grad, 6, out=out)
 
 
 def _hard_sigmoid(n: Tensor) -> Tensor:
-    return _HardSigmoid().forward(n, (), Room())
+    return _HardSigmoid().forward(n, (), Memory())
 
 
 @dataclass(frozen=True)
@@ -56,23 +58,27 @@ class LayerScale(Kernel):
     keeps_input: bool = True
     keeps_output: bool = False
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         # LayerAct Eq. (6)
-        n = self._standardize(x).forward(x, (), room)
-        return torch.mul(x, self.scale.forward(n, (), room, room.work("scale", *x.shape)), out=out)
+        n = self._standardize(x).forward(x, (), memory)
+        return torch.mul(
+            x, self.scale.forward(n, (), memory, memory.work("scale", *x.shape)), out=out
+        )
 
     def backward(
-        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         assert x is not None
         # once more: cheaper than memory for each layer
-        n = self._standardize(x).forward(x, (), room)
-        scale = self.scale.forward(n, (), room, room.work("scale", *x.shape))
-        through = torch.mul(x, grad, out=room.work("through", *x.shape))
+        n = self._standardize(x).forward(x, (), memory)
+        scale = self.scale.forward(n, (), memory, memory.work("scale", *x.shape))
+        through = torch.mul(x, grad, out=memory.work("through", *x.shape))
         grad = torch.mul(grad, scale, out=out)
         kept = n if self.scale.keeps_input else scale
-        through = self.scale.times_slope(kept, through, room, room.work("through", *x.shape))
-        through, _ = self._standardize(x).backward(None, n, through, (), room)
+        through = self.scale.times_slope(kept, through, memory, memory.work("through", *x.shape))
+        through, _ = self._standardize(x).backward(None, n, through, (), memory)
         return torch.add(grad, through, out=out), ()
 
     def _standardize(self, x: Tensor) -> Standardize:

@@ -25,7 +25,7 @@ from combutab.cli._console import (
 )
 from combutab.cli.synth._kept import read_frequency
 from combutab.cli.synth._made import read_made
-from combutab.cli.tables._forms import Forms, read_file
+from combutab.cli.tables._forms import FileFormat, read_file
 from combutab.cli.tables._names import find_columns
 from combutab.cli.tables._outputs import cannot_write, check_file
 from combutab.cli.tables._reading import Reading, tell_of_odd_columns
@@ -143,7 +143,9 @@ def _read(paths: Mapping[str, Path], reading: Reading) -> dict[str, pd.DataFrame
     return tables
 
 
-def _with_dates(table: pd.DataFrame, forms: Forms, others: Sequence[Forms]) -> pd.DataFrame:
+def _with_dates(
+    table: pd.DataFrame, forms: FileFormat, others: Sequence[FileFormat]
+) -> pd.DataFrame:
     """Read dates that another file has in one form, and that could be of several in this one."""
     table = table.copy()
     for name in table:

@@ -87,30 +87,30 @@ def fit_stacked(
     failed = {i: outcome for i, outcome in enumerate(outcomes) if outcome.error is not None}
     if failed and on_fitted is not None:
         on_fitted(failed)
-    started, absorbed, n_trained = time.perf_counter(), set[int](), 0
+    started, fitted, n_trained = time.perf_counter(), set[int](), 0
 
-    def absorb(results: Mapping[int, list[MemberResult] | Exception]) -> None:
+    def set_fitted_attributes(results: Mapping[int, list[MemberResult] | Exception]) -> None:
         nonlocal n_trained
         n_trained += sum(len(jobs[j].members) for j in results)
         per_network = (time.perf_counter() - started) / n_trained
         for j in results:
-            absorbed.add(j)
+            fitted.add(j)
             i = owners[j]
             outcomes[i].seconds += per_network * len(jobs[j].members)
-            outcomes[i].error = _absorbed(tasks[i].estimator, jobs[j], results[j])
+            outcomes[i].error = _set_fitted_attributes(tasks[i].estimator, jobs[j], results[j])
         if on_fitted is not None:
             on_fitted({owners[j]: outcomes[owners[j]] for j in results})
 
     skipped = {j for j, i in enumerate(owners) if i in skip}
-    trained = _train(jobs, callbacks, on_progress, absorb, skipped, n_jobs)
-    # where a stack failed, all were trained alone after some had been absorbed
-    rest = {j: result for j, result in enumerate(trained) if j not in absorbed | skipped}
+    trained = _train(jobs, callbacks, on_progress, set_fitted_attributes, skipped, n_jobs)
+    # where a stack failed, all were trained alone after some had been fitted
+    rest = {j: result for j, result in enumerate(trained) if j not in fitted | skipped}
     if rest:
-        absorb(rest)
+        set_fitted_attributes(rest)
     return outcomes
 
 
-def _absorbed(
+def _set_fitted_attributes(
     estimator: BaseMLP, job: Job, result: list[MemberResult] | Exception
 ) -> Exception | None:
     """Let an estimator take over what training found; returns what went wrong."""

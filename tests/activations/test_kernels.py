@@ -18,7 +18,7 @@ from combutab.activations import (
     Swish,
     make_activation,
 )
-from combutab.activations.kernels._kernel import Room, kernel_of, run
+from combutab.activations.kernels._kernel import Memory, kernel_of, run
 from combutab.activations.kernels._standardize import Standardize
 
 MEMBERS, ROWS, WIDTH = 3, 5, 10
@@ -46,7 +46,7 @@ MAKERS = {
 }
 
 
-class Given(Room):
+class Given(Memory):
     """Real memory: what is kept stays, what is for work is lost between calls."""
 
     def __init__(self, dtype):
@@ -104,7 +104,7 @@ def reference(kernel, x, vectors, grad):
     """The result and the gradients by plain operations, of what has gradients."""
     leaves = [x.clone().requires_grad_()]
     leaves += [v.clone().requires_grad_(v.is_floating_point()) for v in vectors]
-    y = kernel.forward(leaves[0], leaves[1:], Room())
+    y = kernel.forward(leaves[0], leaves[1:], Memory())
     wanted = [leaf for leaf in leaves if leaf.requires_grad]
     found = iter(torch.autograd.grad(y, wanted, grad, allow_unused=True))
     return y.detach(), [next(found) if leaf.requires_grad else None for leaf in leaves]
@@ -119,12 +119,12 @@ def test_given_memory_agrees_with_autograd(name, dtype, in_place):
     assert len(vectors) == kernel.n_vectors
     x, grad = inputs(dtype), inputs(dtype, 1)
     expected, (expected_in, *expected_by) = reference(kernel, x, vectors, grad)
-    room = Given(dtype)
+    memory = Given(dtype)
     given_x, given_grad = x.clone(), grad.clone()
     out = given_x if in_place and not kernel.keeps_input else torch.full_like(x, torch.nan)
-    y = kernel.forward(given_x, vectors, room, out)
+    y = kernel.forward(given_x, vectors, memory, out)
     assert y is out
-    room.next_call()
+    memory.next_call()
     out = given_grad if in_place else torch.full_like(grad, torch.nan)
     before = y.clone()
     grad_in, by = kernel.backward(
@@ -132,7 +132,7 @@ def test_given_memory_agrees_with_autograd(name, dtype, in_place):
         y if kernel.keeps_output else None,
         given_grad,
         vectors,
-        room,
+        memory,
         out,
     )
     assert grad_in is out
@@ -162,7 +162,7 @@ def test_results_may_be_parts_of_wider_rows(name, dtype):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, 8, WIDTH, generator=generator, dtype=dtype)
     grad = torch.randn(2, 8, WIDTH, generator=generator, dtype=dtype)
-    rooms, wide = [Room(), Room()], torch.full((2, 8, 2, 40), 7.0, dtype=dtype)
+    rooms, wide = [Memory(), Memory()], torch.full((2, 8, 2, 40), 7.0, dtype=dtype)
     y = kernel.forward(x, vectors, rooms[0], torch.empty_like(x))
     given, onward = wide[..., 0, 5 : 5 + WIDTH], wide[..., 1, 2 : 2 + WIDTH].copy_(grad)
     kernel.forward(x, vectors, rooms[1], given)
@@ -218,10 +218,10 @@ def test_groups_of_any_size_are_served(size, center):
     n = n - n.mean(-1, keepdim=True) if center else n
     expected = (n / (n.square().mean(-1, keepdim=True) + 1e-5).sqrt()).flatten(-2)
     (expected_grad,) = torch.autograd.grad(expected, groups, grad)
-    room = Given(torch.float64)
-    y = kernel.forward(x, (), room, x)
-    room.next_call()
-    kernel.backward(None, y, grad, (), room, grad)
+    memory = Given(torch.float64)
+    y = kernel.forward(x, (), memory, x)
+    memory.next_call()
+    kernel.backward(None, y, grad, (), memory, grad)
     torch.testing.assert_close(y, expected.detach())
     torch.testing.assert_close(grad, expected_grad, atol=1e-6, rtol=1e-6)
 

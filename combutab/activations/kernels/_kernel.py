@@ -1,6 +1,6 @@
 """Kernels: what a module computes forward and backward, in memory given or in new memory.
 
-A kernel's formulas stand once. With ``out=None`` and a plain ``Room`` they are differentiable
+A kernel's formulas stand once. With ``out=None`` and a plain ``Memory`` they are differentiable
 operations in new memory; with memory given they overwrite it, and autograd never sees them. So
 the same two methods serve a module in anybody's network (``run``), the compiler and torch.func,
 and a training loop that owns its buffers.
@@ -27,12 +27,12 @@ Maybe = Tensor | None
 Gradients = Sequence[Maybe]  # by the vectors, of their shapes
 
 
-class Room:
+class Memory:
     """A kernel's memory from its forward to its backward pass; here new memory, as it comes.
 
-    ``out=room.work(...)`` and ``out=room.keep(...)`` are for results of that shape, the first for
-    those that nobody needs after the call. What ``backward`` needs is put under a name:
-    ``room["rstd"] = rstd``.
+    ``out=memory.work(...)`` and ``out=memory.keep(...)`` are for results of that shape, the first
+    for those that nobody needs after the call. What ``backward`` needs is put under a name:
+    ``memory["rstd"] = rstd``.
     """
 
     def __init__(self) -> None:
@@ -53,13 +53,13 @@ class Room:
     def __len__(self) -> int:
         return len(self._held)
 
-    def part(self, name: str) -> Room:
-        """The room of a kernel that is one of several in another."""
+    def part(self, name: str) -> Memory:
+        """Give the memory of a kernel that is one of several in another."""
         return _Part(self, name)
 
 
-class _Part(Room):
-    def __init__(self, whole: Room, name: str) -> None:
+class _Part(Memory):
+    def __init__(self, whole: Memory, name: str) -> None:
         self._whole, self._prefix = whole, f"{name}."
 
     def work(self, name: str, *shape: int) -> Tensor | None:
@@ -98,13 +98,15 @@ class Kernel:
     keeps_output: bool = True
     n_vectors: int = 0
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         """The result, (..., width); ``out`` may be x where ``keeps_input`` is False or no
         backward pass follows."""
         raise NotImplementedError
 
     def backward(
-        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         """The gradients by x and by the vectors, given that by y; ``out`` may be ``grad``.
 
@@ -117,16 +119,16 @@ class Pointwise(Kernel):
     """A kernel of single units without vectors, whose slope follows from x or from y."""
 
     def times_slope(
-        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
     ) -> Tensor:
         """grad times the slope, given y, or x where ``keeps_input``."""
         raise NotImplementedError
 
     def backward(
-        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         kept = cast(Tensor, x if self.keeps_input else y)  # None where neither is needed
-        return self.times_slope(kept, grad, room, out), ()
+        return self.times_slope(kept, grad, memory, out), ()
 
 
 class Activation(nn.Module):
@@ -164,10 +166,10 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, kernel: Kernel, x: Tensor, *vectors: Tensor) -> Tensor:
-        room = Room()
-        y = kernel.forward(x, vectors, room, torch.empty_like(x))
-        ctx.kernel, ctx.room = kernel, room
-        from_output = kernel.keeps_output and not (kernel.keeps_input or vectors or len(room))
+        memory = Memory()
+        y = kernel.forward(x, vectors, memory, torch.empty_like(x))
+        ctx.kernel, ctx.memory = kernel, memory
+        from_output = kernel.keeps_output and not (kernel.keeps_input or vectors or len(memory))
         ctx.save_for_backward(
             None if from_output else x, y if kernel.keeps_output else None, *vectors
         )
@@ -180,13 +182,13 @@ class _Run(torch.autograd.Function):
         if not torch.is_grad_enabled():
             batched = _transformed() or torch._C._functorch.is_legacy_batchedtensor(grad)
             out = None if batched else torch.empty_like(grad)  # a batch has no memory
-            grad_in, grads = kernel.backward(x, y, grad, vectors, ctx.room, out)
+            grad_in, grads = kernel.backward(x, y, grad, vectors, ctx.memory, out)
             return None, grad_in, *grads, *[None] * (len(vectors) - len(grads))
         if x is None:  # someone will differentiate this gradient, a function of the output
-            return None, kernel.backward(None, y, grad, (), Room())[0]
+            return None, kernel.backward(None, y, grad, (), Memory())[0]
         wanted = ctx.needs_input_grad[1:]
         inputs = [t for t, needed in zip((x, *vectors), wanted, strict=True) if needed]
-        again = kernel.forward(x, vectors, Room())
+        again = kernel.forward(x, vectors, Memory())
         found = iter(torch.autograd.grad(again, inputs, grad, create_graph=True, allow_unused=True))
         return None, *(next(found) if needed else None for needed in wanted)
 
@@ -202,9 +204,9 @@ def run(kernel: Kernel, x: Tensor, *vectors: Tensor) -> Tensor:
     tensor([0., 1.])
     """
     if torch.compiler.is_compiling() or _transformed() or forward_ad._current_level >= 0:
-        return kernel.forward(x, vectors, Room())
+        return kernel.forward(x, vectors, Memory())
     if not torch.is_grad_enabled():
-        return kernel.forward(x, vectors, Room(), torch.empty_like(x))
+        return kernel.forward(x, vectors, Memory(), torch.empty_like(x))
     return _Run.apply(kernel, x, *vectors)
 
 
@@ -258,26 +260,30 @@ def where_above(grad: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
 class Identity(Pointwise):
     keeps_output: bool = False
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         return x.clone() if out is None else x if out is x else out.copy_(x)
 
     def times_slope(
-        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
     ) -> Tensor:
-        return self.forward(grad, (), room, out)
+        return self.forward(grad, (), memory, out)
 
 
 @dataclass(frozen=True)
 class ReLU(Pointwise):
     slope: float = 0.0  # below zero, not negative
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         if self.slope:
             return into(_aten.leaky_relu, out, x, self.slope)
         return above_zero(x, out)
 
     def times_slope(
-        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
     ) -> Tensor:
         if self.slope:
             return into(_aten.leaky_relu_backward, out, grad, kept, self.slope, True)
@@ -290,11 +296,13 @@ class ELU(Pointwise):
     scale: float = 1.0
     input_scale: float = 1.0
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         return into(_aten.elu, out, x, self.alpha, self.scale, self.input_scale)
 
     def times_slope(
-        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
     ) -> Tensor:
         settings = self.alpha, self.scale, self.input_scale
         return into(_aten.elu_backward, out, grad, *settings, True, kept)
@@ -314,7 +322,9 @@ class Torch(Pointwise):
     def keeps_output(self) -> bool:  # type: ignore[override]
         return not self.keeps_input
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         operator, options = getattr(_aten, self.name), dict(self.options)
         if self.name == "gelu" and out is not None and not out.is_contiguous():
             # torch 2.13 on a CPU fills float32 memory as if its rows were one behind the other
@@ -322,7 +332,7 @@ class Torch(Pointwise):
         return into(operator, out, x, *self.settings, **options)
 
     def times_slope(
-        self, kept: Tensor, grad: Tensor, room: Room, out: Tensor | None = None
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
     ) -> Tensor:
         operator = getattr(_aten, f"{self.name}_backward")
         return into(operator, out, grad, kept, *self.settings, **dict(self.options))

@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from combutab.activations.kernels._kernel import Gradients, Kernel, Maybe, Room, Vectors
+from combutab.activations.kernels._kernel import Gradients, Kernel, Maybe, Memory, Vectors
 
 T = TypeVar("T", Tensor, Tensor | None)
 
@@ -35,18 +35,20 @@ class Slices(Kernel):
     def n_vectors(self) -> int:  # type: ignore[override]
         return sum(kernel.n_vectors for _, _, kernel in self.parts)
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         given = iter(vectors)
         pieces = []
         for i, (start, length, kernel) in enumerate(self.parts):
             own = [next(given) for _ in range(kernel.n_vectors)]
             x_i = _narrow(x, start, length)
             out_i = x_i if out is x else _narrow(out, start, length)
-            pieces.append(kernel.forward(x_i, own, room.part(str(i)), out_i))
+            pieces.append(kernel.forward(x_i, own, memory.part(str(i)), out_i))
         return torch.cat(pieces, -1) if out is None else out
 
     def backward(
-        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         given = iter(vectors)
         pieces: list[Tensor] = []
@@ -57,7 +59,7 @@ class Slices(Kernel):
             y_i = _narrow(y, start, length) if kernel.keeps_output else None
             grad_i = _narrow(grad, start, length)
             out_i = grad_i if out is grad else _narrow(out, start, length)
-            grad_in, by_own = kernel.backward(x_i, y_i, grad_i, own, room.part(str(i)), out_i)
+            grad_in, by_own = kernel.backward(x_i, y_i, grad_i, own, memory.part(str(i)), out_i)
             pieces.append(grad_in)
             grads.extend(by_own)
         return torch.cat(pieces, -1) if out is None else out, grads
@@ -85,28 +87,30 @@ class Scattered(Kernel):
     def n_vectors(self) -> int:  # type: ignore[override]
         return 1 + sum(kernel.n_vectors for kernel in self.parts)
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         given = iter(vectors[1:])
         y = x if out is None or out is x else out.copy_(x)
         for i, kernel in enumerate(self.parts):
             mine, own = vectors[0] == i, [next(given) for _ in range(kernel.n_vectors)]
-            room[f"of {i}"] = mine
+            memory[f"of {i}"] = mine
             # autograd would multiply what is not its own by 0, which may be infinite
             shown = y if out is not None else torch.where(mine, y, 0.0)
-            y_i = kernel.forward(shown, own, room.part(str(i)), room.work("result", *x.shape))
+            y_i = kernel.forward(shown, own, memory.part(str(i)), memory.work("result", *x.shape))
             y = torch.where(mine, y_i, y, out=out)
         return y
 
     def backward(
-        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         given = iter(vectors[1:])
         grads: list[Tensor | None] = [None]
         grad = grad if out is None or out is grad else out.copy_(grad)
         for i, kernel in enumerate(self.parts):
-            mine, own = room[f"of {i}"], [next(given) for _ in range(kernel.n_vectors)]
-            work = room.work("result", *grad.shape)
-            grad_i, by_own = kernel.backward(x, y, grad, own, room.part(str(i)), work)
+            mine, own = memory[f"of {i}"], [next(given) for _ in range(kernel.n_vectors)]
+            work = memory.work("result", *grad.shape)
+            grad_i, by_own = kernel.backward(x, y, grad, own, memory.part(str(i)), work)
             grad = torch.where(mine, grad_i, grad, out=out)
             grads += [None if v is None else torch.where(mine, v, 0.0) for v in by_own]
         return grad, grads

@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from combutab.activations.kernels._kernel import Gradients, Kernel, Maybe, Room, Vectors
+from combutab.activations.kernels._kernel import Gradients, Kernel, Maybe, Memory, Vectors
 
 _EXACT = ("none", "ieee")
 
@@ -29,11 +29,11 @@ class Blocks:
         self.ones = {torch.float64: ones, torch.float32: ones.float()}
         self.averaging = {dtype: ones / size for dtype, ones in self.ones.items()}
 
-    def mean(self, x: Tensor, room: Room) -> Tensor:
-        return _product(x, self.averaging[x.dtype], room.work("mean", *x.shape))
+    def mean(self, x: Tensor, memory: Memory) -> Tensor:
+        return _product(x, self.averaging[x.dtype], memory.work("mean", *x.shape))
 
-    def center(self, x: Tensor, room: Room, out: Tensor | None) -> Tensor:
-        work = room.work("square", *x.shape)
+    def center(self, x: Tensor, memory: Memory, out: Tensor | None) -> Tensor:
+        work = memory.work("square", *x.shape)
         sums = _product(x, self.ones[x.dtype], work)
         # summing first keeps a constant group exactly constant
         return torch.sub(x, torch.div(sums, self.size, out=work), out=out)
@@ -50,11 +50,11 @@ def _product(x: Tensor, matrix: Tensor, out: Tensor | None) -> Tensor:
 class _Reductions:
     """The same by reductions; means keep the axis with length 1."""
 
-    def mean(self, x: Tensor, room: Room) -> Tensor:
-        return torch.mean(x, -1, keepdim=True, out=room.work("mean", *x.shape[:-1], 1))
+    def mean(self, x: Tensor, memory: Memory) -> Tensor:
+        return torch.mean(x, -1, keepdim=True, out=memory.work("mean", *x.shape[:-1], 1))
 
-    def center(self, x: Tensor, room: Room, out: Tensor | None) -> Tensor:
-        mean = torch.mean(x, -1, keepdim=True, out=room.work("center", *x.shape[:-1], 1))
+    def center(self, x: Tensor, memory: Memory, out: Tensor | None) -> Tensor:
+        mean = torch.mean(x, -1, keepdim=True, out=memory.work("center", *x.shape[:-1], 1))
         return torch.sub(x, mean, out=out)
 
 
@@ -75,33 +75,35 @@ class Standardize(Kernel):
     center: bool = True
     unitwise: bool = False
 
-    def forward(self, x: Tensor, vectors: Vectors, room: Room, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
         # PLN Eq. (3), centred; PLS Eq. (6), not
         if self._by_torch:
-            n, _, room["rstd"] = torch.native_layer_norm(
+            n, _, memory["rstd"] = torch.native_layer_norm(
                 self._grouped(x), [self.size], None, None, self.eps
             )
             n = n.reshape(x.shape)
             return n if out is None else out.copy_(n)
         by, x_g = self._means(x), self._grouped(x)
         out_g = None if out is None else self._grouped(out)
-        n = by.center(x_g, room, out_g) if self.center else x_g
-        mean = by.mean(torch.mul(n, n, out=room.work("square", *n.shape)), room)
-        work = room.work("mean", *mean.shape)
+        n = by.center(x_g, memory, out_g) if self.center else x_g
+        mean = by.mean(torch.mul(n, n, out=memory.work("square", *n.shape)), memory)
+        work = memory.work("mean", *mean.shape)
         rstd = torch.rsqrt(torch.add(mean, self.eps, out=work), out=work)
-        kept = room.keep("rstd", *rstd.shape[:-1], 1)  # a group has one
-        room["rstd"] = rstd if kept is None else kept.copy_(rstd[..., :1])
+        kept = memory.keep("rstd", *rstd.shape[:-1], 1)  # a group has one
+        memory["rstd"] = rstd if kept is None else kept.copy_(rstd[..., :1])
         n = torch.mul(n, rstd, out=out_g)
         return n.reshape(x.shape) if out is None else out
 
     def backward(
-        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, room: Room, out: Maybe = None
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         assert y is not None
         y_g, grad_g = self._grouped(y), self._grouped(grad)
         out_g = None if out is None else self._grouped(out)
         if self._by_torch:  # of y, whose mean is 0 and deviation 1 already
-            rstd = room["rstd"]
+            rstd = memory["rstd"]
             nothing, one = torch.zeros_like(rstd), torch.ones_like(rstd)
             grad_in, _, _ = torch.ops.aten.native_layer_norm_backward(
                 grad_g, y_g, [self.size], nothing, one, None, None, [True, False, False]
@@ -109,10 +111,10 @@ class Standardize(Kernel):
             grad_in = torch.mul(grad_in, rstd, out=out_g)
             return grad_in.reshape(grad.shape) if out is None else out, ()
         by = self._means(grad)
-        along = by.mean(torch.mul(grad_g, y_g, out=room.work("square", *y_g.shape)), room)
-        grad_in = by.center(grad_g, room, out_g) if self.center else grad_g
+        along = by.mean(torch.mul(grad_g, y_g, out=memory.work("square", *y_g.shape)), memory)
+        grad_in = by.center(grad_g, memory, out_g) if self.center else grad_g
         grad_in = torch.addcmul(grad_in, y_g, along, value=-1, out=out_g)
-        grad_in = torch.mul(grad_in, room["rstd"], out=out_g)
+        grad_in = torch.mul(grad_in, memory["rstd"], out=out_g)
         return grad_in.reshape(grad.shape) if out is None else out, ()
 
     @property

@@ -13,7 +13,7 @@ from pandas.api import types
 
 from combutab._suggestions import known_instead, no_column
 from combutab.cli._console import UserError
-from combutab.cli.tables._forms import Forms
+from combutab.cli.tables._forms import FileFormat
 from combutab.preprocessing import IdentifierColumn, ModeEncoder
 
 _FORMS = "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH"
@@ -23,7 +23,7 @@ Parse = Callable[[str], tuple[Any, Any]]  # the first and the last value that a 
 
 
 def read_conditions(
-    texts: Sequence[str], encoder: ModeEncoder, forms: Forms
+    texts: Sequence[str], encoder: ModeEncoder, forms: FileFormat
 ) -> dict[Any, list[Any] | tuple[Any, Any]]:
     """Conditions as a generator's ``sample`` takes them; those that all rows meet are left out.
 
@@ -36,7 +36,7 @@ def read_conditions(
     texts : sequence of str
     encoder : ModeEncoder
         Fitted: it knows the columns and their values.
-    forms : Forms
+    forms : FileFormat
         Of the file's dates and truth values.
 
     Raises
@@ -47,7 +47,7 @@ def read_conditions(
     Examples
     --------
     >>> encoder = ModeEncoder().fit(pd.DataFrame({"age": [30, 40, 50], "city": list("aab")}))
-    >>> read_conditions(["age=35..", "city=b"], encoder, Forms())
+    >>> read_conditions(["age=35..", "city=b"], encoder, FileFormat())
     {'age': (35, None), 'city': ['b']}
     """
     found: dict[Any, list[Any] | tuple[Any, Any]] = {}
@@ -91,7 +91,7 @@ def _split(text: str, columns: Iterable[Any]) -> tuple[str, str]:
 # ---- discrete columns --------------------------------------------------------------------------
 
 
-def _choose(name: str, text: str, values: list[Any], forms: Forms) -> list[Any]:
+def _choose(name: str, text: str, values: list[Any], forms: FileFormat) -> list[Any]:
     """The values of a discrete column that a text names."""
     by_text = _by_text(values, forms.truth.get(name))
     parse = _parser(name, values, forms)
@@ -146,7 +146,7 @@ def _inside(value: Any, low: Any, high: Any) -> bool:
     return bool((low is None or low <= value) and (high is None or value <= high))
 
 
-def _parser(name: str, values: list[Any], forms: Forms) -> Parse | None:
+def _parser(name: str, values: list[Any], forms: FileFormat) -> Parse | None:
     """What reads a text as one of these values, where they are numbers or dates."""
     present = [v for v in values if v is not None]
     if present and all(isinstance(v, pd.Timestamp) for v in present):
@@ -159,7 +159,7 @@ def _parser(name: str, values: list[Any], forms: Forms) -> Parse | None:
 # ---- continuous columns ------------------------------------------------------------------------
 
 
-def _numbers(name: str, text: str, column: Any, forms: Forms) -> list[Any] | tuple[Any, Any]:
+def _numbers(name: str, text: str, column: Any, forms: FileFormat) -> list[Any] | tuple[Any, Any]:
     """The range, or the values, of a continuous column that a text names."""
     bounds = column.bounds
     parse: Parse = _number
@@ -196,7 +196,7 @@ def _numbers(name: str, text: str, column: Any, forms: Forms) -> list[Any] | tup
 
 
 def _refuse_beyond(
-    name: str, text: str, low: Any, high: Any, bounds: pd.Series, forms: Forms
+    name: str, text: str, low: Any, high: Any, bounds: pd.Series, forms: FileFormat
 ) -> None:
     if (low is not None and low > bounds.iloc[1]) or (high is not None and high < bounds.iloc[0]):
         raise UserError(
@@ -267,7 +267,7 @@ def _duration(text: str) -> tuple[pd.Timedelta, pd.Timedelta]:
     return duration, duration
 
 
-def _shown(bounds: pd.Series, name: str, forms: Forms) -> str:
+def _shown(bounds: pd.Series, name: str, forms: FileFormat) -> str:
     """A range as a user would write it."""
     form = forms.dates.get(name)
     if form is not None:
@@ -275,5 +275,5 @@ def _shown(bounds: pd.Series, name: str, forms: Forms) -> str:
     return f"{bounds.iloc[0]}..{bounds.iloc[1]}"
 
 
-def _example(bounds: pd.Series, name: str, forms: Forms) -> str:
+def _example(bounds: pd.Series, name: str, forms: FileFormat) -> str:
     return f'"{name}={_shown(bounds, name, forms)}"'

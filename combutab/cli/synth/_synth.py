@@ -29,7 +29,7 @@ from combutab.cli.synth._made import check_generator
 from combutab.cli.synth._report import plan_report, set_aside, write_synth_report
 from combutab.cli.synth._training import Kept, train_generator
 from combutab.cli.tables._forms import (
-    Forms,
+    FileFormat,
     check_ending,
     ending,
     find_formulas,
@@ -242,7 +242,9 @@ def _is_discrete(column: pd.Series) -> bool:
     )
 
 
-def _read_conditions(texts: list[str] | None, columns: ModeEncoder, forms: Forms) -> dict[Any, Any]:
+def _read_conditions(
+    texts: list[str] | None, columns: ModeEncoder, forms: FileFormat
+) -> dict[Any, Any]:
     conditions = read_conditions(texts or [], columns, forms)
     try:
         check_conditions(columns, conditions)
@@ -293,7 +295,7 @@ def _warn_of_none(
         warn(f"no row of {data} meets all conditions, and made ones may be too rare to be found")
 
 
-def _tell_of_formulas(table: pd.DataFrame, forms: Forms, out: Path) -> None:
+def _tell_of_formulas(table: pd.DataFrame, forms: FileFormat, out: Path) -> None:
     found = [] if forms.guarded or ending(out) == ".parquet" else find_formulas(table)
     if found:
         named = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
@@ -320,7 +322,7 @@ def _tell_of_few_values(table: pd.DataFrame) -> None:
 
 def _write_rows(
     generator: Any,
-    forms: Forms,
+    forms: FileFormat,
     n_rows: int,
     conditions: Mapping[Any, Any],
     seed: int,
@@ -354,19 +356,19 @@ def _say(text: str) -> None:
 # ---- models ------------------------------------------------------------------------------------
 
 
-def _save(generator: Any, forms: Forms, path: Path) -> None:
+def _save(generator: Any, forms: FileFormat, path: Path) -> None:
     """Write a generator's file that knows the forms too."""
     generator.save(path)
     header, arrays = read_model(path)
     write_model(path, {**header, _KEY: forms.to_json()}, arrays)
 
 
-def _load(path: Path, device: str) -> tuple[Any, Forms]:
+def _load(path: Path, device: str) -> tuple[Any, FileFormat]:
     try:
         header, _ = read_model(path, arrays=False)
         check_generator(header, path)
         generator = load(path, device=device)
-        forms = Forms.from_json(header[_KEY]) if _KEY in header else Forms()
+        forms = FileFormat.from_json(header[_KEY]) if _KEY in header else FileFormat()
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged: {error!r}") from error
     except (OSError, ValueError) as error:

@@ -29,7 +29,7 @@ _CALL = re.compile(r"[=@＝＠\t\r]|[-+－＋].*[(|!]")
 
 
 @dataclass
-class Forms:
+class FileFormat:
     """The format of the values of a file, by the names of its columns as text.
 
     ``dates`` has the form of each column of dates that a text file writes otherwise than pandas,
@@ -49,7 +49,7 @@ class Forms:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Any) -> Forms:
+    def from_json(cls, value: Any) -> FileFormat:
         """The forms that a model's file has, of a stranger perhaps.
 
         Raises
@@ -72,7 +72,7 @@ class Forms:
 # ---- reading -----------------------------------------------------------------------------------
 
 
-def read_file(path: Path, reading: Reading = _USUAL) -> tuple[pd.DataFrame, Forms]:
+def read_file(path: Path, reading: Reading = _USUAL) -> tuple[pd.DataFrame, FileFormat]:
     """Read a table as ``combutab.datasets.read_table`` does, and the forms of its values.
 
     In a text file, a column is of
@@ -92,8 +92,8 @@ def read_file(path: Path, reading: Reading = _USUAL) -> tuple[pd.DataFrame, Form
     if kind.endswith(".parquet"):
         return _typed(table, path)
     if not kind.endswith(tuple(_SEPARATORS)):  # of Excel, whose cells have types
-        return table.apply(_whole), Forms()
-    forms = Forms(sep=reading.sep, decimal=reading.decimal)
+        return table.apply(_whole), FileFormat()
+    forms = FileFormat(sep=reading.sep, decimal=reading.decimal)
     plain = [j for j in range(table.shape[1]) if _loses_form(table.iloc[:, j])]
     if not plain:
         return table, forms
@@ -112,7 +112,7 @@ def _loses_form(column: pd.Series) -> bool:
     return bool(not types.is_float_dtype(column.dtype) or whole)
 
 
-def _in_form(column: pd.Series, cells: pd.Series, name: str, forms: Forms) -> pd.Series:
+def _in_form(column: pd.Series, cells: pd.Series, name: str, forms: FileFormat) -> pd.Series:
     """Read a column as its cells say, in the table's dtype or a better one; notes its form."""
     present = cells.dropna().drop_duplicates().str.strip()
     if present.empty:
@@ -161,13 +161,13 @@ def _whole(column: pd.Series) -> pd.Series:
     return column
 
 
-def _typed(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, Forms]:
+def _typed(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, FileFormat]:
     """A Parquet file's columns in the dtypes that a generator takes for what they are."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = {field.name: field.type for field in pq.read_schema(path)}
-    forms = Forms()
+    forms = FileFormat()
     columns = {}
     for j, name in enumerate(table.columns):
         column = table.iloc[:, j]
@@ -220,7 +220,7 @@ def check_ending(path: Path) -> None:
             )
 
 
-def write_file(table: pd.DataFrame, forms: Forms, path: Path, kind: str) -> None:
+def write_file(table: pd.DataFrame, forms: FileFormat, path: Path, kind: str) -> None:
     """Write a table of the fitted columns; the same table gives the same bytes."""
     if kind == ".parquet":
         rewritten = _rewrite(table, forms.dates, _to_dates)

@@ -20,7 +20,7 @@ from combutab.activations.kernels import kernel_of
 from combutab.nn._activation import SeparateModules, StackedActivation, StackedModules
 from combutab.nn._flat import FlatTensors
 from combutab.nn._layers import StackedLinear, StackedNorm
-from combutab.nn.engine._memory import Scratch, StageRoom
+from combutab.nn.engine._memory import Scratch, StageMemory
 from combutab.nn.engine._products import (
     add_input_gradient,
     affine,
@@ -182,9 +182,9 @@ class Chain:
             if kernel is None:
                 part = AutogradStage(kind, parameters_of(kind, self.at))
             else:
-                room = StageRoom(self.scratch, f"{i}.{group.index}")
+                memory = StageMemory(self.scratch, f"{i}.{group.index}")
                 source, place = vectors.get((i, group.index), (None, 0))
-                part = KernelStage(kernel, room, source, place)
+                part = KernelStage(kernel, memory, source, place)
             parts.append((group.start, group.stop, part))
         return Layer(self._norm(i), parts)
 
@@ -197,7 +197,7 @@ class Chain:
                 return BatchNormStage(norm, self.at)
             kernel = norm.kernel()
             if kernel is not None:
-                return NormStage(norm, kernel, StageRoom(self.scratch, f"{i}.norm"), self.at)
+                return NormStage(norm, kernel, StageMemory(self.scratch, f"{i}.norm"), self.at)
         return AutogradStage(norm, parameters_of(norm, self.at))
 
     @property

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from combutab.activations.kernels import Room
+from combutab.activations.kernels import Memory
 
 
 class Scratch:
@@ -31,17 +31,17 @@ class Scratch:
         if view is not None:
             return view
         n = math.prod(shape)
-        memory = self._held.get(name)
-        if memory is None or memory.numel() < n:
-            memory = torch.empty(n, dtype=self.dtype, device=self.device)
-            self._held[name] = memory
+        held = self._held.get(name)
+        if held is None or held.numel() < n:
+            held = torch.empty(n, dtype=self.dtype, device=self.device)
+            self._held[name] = held
             self._views = {key: x for key, x in self._views.items() if key[0] != name}
-        view = memory[:n].view(shape)
+        view = held[:n].view(shape)
         self._views[name, shape] = view
         return view
 
 
-class StageRoom(Room):
+class StageMemory(Memory):
     """A stage's own part of a scratch, and the part that all stages share."""
 
     def __init__(self, scratch: Scratch, prefix: str) -> None:

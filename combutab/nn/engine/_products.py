@@ -27,7 +27,7 @@ _ENOUGH = 2**21  # multiply-adds from which oneDNN wins
 _ENOUGH_TRANSPOSED = 2**23  # where the left factor is transposed, which oneDNN has to copy
 _NARROW = 16  # columns; a result of fewer, and more than one, is faster by its transpose
 
-Place = Callable[[], Tensor]  # memory for a result, asked for where it is needed
+Allocate = Callable[[], Tensor]  # memory for a result, asked for where it is needed
 
 
 def _is_zen_5_or_later() -> bool:
@@ -75,12 +75,12 @@ def _one_dnn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return cast(Tensor, by(x, weight, bias, "none", [], ""))
 
 
-def _each(one: Callable[[int], Tensor], n: int, place: Place | None) -> Tensor:
+def _each(one: Callable[[int], Tensor], n: int, allocate: Allocate | None) -> Tensor:
     """A member's results one after the other, of a single one as they were allocated."""
-    if n == 1 and place is None:
+    if n == 1 and allocate is None:
         return one(0).unsqueeze(0)
-    assert place is not None
-    out = place()
+    assert allocate is not None
+    out = allocate()
     for i in range(n):
         out[i].copy_(one(i))
     return out
@@ -97,9 +97,15 @@ def _matmul(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
 
 
 def affine(
-    x: Tensor, weight: Tensor, bias: Tensor, place: Place, scale: float = 1.0, *, free: bool = False
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    allocate: Allocate,
+    scale: float = 1.0,
+    *,
+    free: bool = False,
 ) -> Tensor:
-    """scale * x @ weight + bias for each member, in ``place()``.
+    """scale * x @ weight + bias for each member, in ``allocate()``.
 
     Where it is ``free`` to, the result may be in memory of its own instead, if the library
     allocates it.
@@ -113,9 +119,9 @@ def affine(
         weight = weight if scale == 1 else weight * scale
         own = free and len(x) == 1
         return _each(
-            lambda i: _one_dnn(x[i], weight[i].t(), bias[i, 0]), len(x), None if own else place
+            lambda i: _one_dnn(x[i], weight[i].t(), bias[i, 0]), len(x), None if own else allocate
         )
-    out = place()
+    out = allocate()
     if m == 1 and scale == 1:
         return _matmul(x, weight, out).add_(bias)
     if 1 < m < _NARROW and x.device.type == "cpu":
@@ -135,8 +141,8 @@ def affine_columns(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor) -> Tens
     return torch.baddbmm(bias, weight, x.transpose(1, 2), out=out)
 
 
-def input_gradient(grad: Tensor, weight: Tensor, place: Place, scale: float = 1.0) -> Tensor:
-    """scale * grad @ weight' for each member, in ``place()`` or memory of its own.
+def input_gradient(grad: Tensor, weight: Tensor, allocate: Allocate, scale: float = 1.0) -> Tensor:
+    """scale * grad @ weight' for each member, in ``allocate()`` or memory of its own.
 
     Shape
     -----
@@ -146,9 +152,9 @@ def input_gradient(grad: Tensor, weight: Tensor, place: Place, scale: float = 1.
     if n * k * m >= _ENOUGH and grad.stride(2) == 1 and _serves(grad):
         weight = weight if scale == 1 else weight * scale
         return _each(
-            lambda i: _one_dnn(grad[i], weight[i]), len(grad), None if len(grad) == 1 else place
+            lambda i: _one_dnn(grad[i], weight[i]), len(grad), None if len(grad) == 1 else allocate
         )
-    out = _matmul(grad, weight.transpose(1, 2), place())
+    out = _matmul(grad, weight.transpose(1, 2), allocate())
     return out if scale == 1 else out.mul_(scale)
 
 
@@ -189,6 +195,6 @@ def add_weight_gradient(x: Tensor, grad: Tensor, out: Tensor) -> None:
     torch.baddbmm(out, x.transpose(1, 2), grad, out=out)
 
 
-def product(x: Tensor, weight: Tensor, place: Place) -> Tensor:
+def product(x: Tensor, weight: Tensor, allocate: Allocate) -> Tensor:
     """x @ weight for each member, (M, n, k), (M, k, m) -> (M, n, m)."""
-    return input_gradient(x, weight.transpose(1, 2), place)
+    return input_gradient(x, weight.transpose(1, 2), allocate)

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from combutab.activations.kernels import Kernel, Room
+from combutab.activations.kernels import Kernel, Memory
 from combutab.nn._activation import SeparateModules
 from combutab.nn._layers import StackedNorm
 from combutab.nn.engine._vectors import GradientOf, NoVectors, VectorSource
@@ -48,9 +48,9 @@ class KernelStage:
     """A module that has a kernel; ``layer`` is its place among those that share the vectors."""
 
     def __init__(
-        self, kernel: Kernel, room: Room, vectors: VectorSource | None = None, layer: int = 0
+        self, kernel: Kernel, memory: Memory, vectors: VectorSource | None = None, layer: int = 0
     ) -> None:
-        self.kernel, self._room = kernel, room
+        self.kernel, self._memory = kernel, memory
         self._source: VectorSource = NoVectors() if vectors is None else vectors
         self._layer = layer
         self._x: Tensor | None = None
@@ -72,13 +72,13 @@ class KernelStage:
     def forward(
         self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
     ) -> Tensor:
-        self.kernel.forward(x, self._source.of(self._layer), self._room, out)
+        self.kernel.forward(x, self._source.of(self._layer), self._memory, out)
         self._x, self._y = x, out
         return out
 
     def backward(self, grad: Tensor) -> None:
         vectors = self._source.of(self._layer)
-        _, grads = self.kernel.backward(self._x, self._y, grad, vectors, self._room, grad)
+        _, grads = self.kernel.backward(self._x, self._y, grad, vectors, self._memory, grad)
         self._source.collect(self._layer, grads)
 
 
@@ -87,8 +87,8 @@ class NormStage:
 
     keeps_input = False
 
-    def __init__(self, norm: StackedNorm, kernel: Kernel, room: Room, at: GradientOf) -> None:
-        self._kernel, self._room = kernel, room
+    def __init__(self, norm: StackedNorm, kernel: Kernel, memory: Memory, at: GradientOf) -> None:
+        self._kernel, self._memory = kernel, memory
         self.keeps_output = norm.gain is None  # else it keeps what gain and shift are applied to
         self._gain = None if norm.gain is None else norm.gain.data
         self._shift = None if norm.shift is None else norm.shift.data
@@ -99,7 +99,7 @@ class NormStage:
     def forward(
         self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
     ) -> Tensor:
-        self._n = n = self._kernel.forward(x, (), self._room)
+        self._n = n = self._kernel.forward(x, (), self._memory)
         if self._gain is None:
             return n
         if self._shift is None:
@@ -111,10 +111,10 @@ class NormStage:
             torch.sum(grad, 1, keepdim=True, out=self._shift_grad)
         if self._gain is not None and self._gain_grad is not None:
             assert self._n is not None
-            by_gain = torch.mul(grad, self._n, out=self._room.work("by_gain", *grad.shape))
+            by_gain = torch.mul(grad, self._n, out=self._memory.work("by_gain", *grad.shape))
             torch.sum(by_gain, 1, keepdim=True, out=self._gain_grad)
             grad.mul_(self._gain)
-        self._kernel.backward(None, self._n, grad, (), self._room, grad)
+        self._kernel.backward(None, self._n, grad, (), self._memory, grad)
 
 
 class BatchNormStage:

@@ -9,10 +9,12 @@ import pytest
 
 from combutab.cli._console import UserError
 from combutab.cli.synth._conditions import read_conditions
-from combutab.cli.tables._forms import Forms
+from combutab.cli.tables._forms import FileFormat
 from combutab.preprocessing import ModeEncoder
 
-FORMS = Forms(dates={"visit": "%d/%m/%Y", "seen": "%Y-%m-%dT%H:%M:%SZ"}, truth={"ok": ["no", "Y"]})
+FORMS = FileFormat(
+    dates={"visit": "%d/%m/%Y", "seen": "%Y-%m-%dT%H:%M:%SZ"}, truth={"ok": ["no", "Y"]}
+)
 
 
 @pytest.fixture(scope="module")
@@ -169,5 +171,5 @@ def test_some_of_many_values_are_named():
     table = pd.DataFrame({"a": [f"value{i:03}" for i in range(100)]})
     encoder = ModeEncoder().fit(table)
     with pytest.raises(UserError) as error:
-        read_conditions(["a=q"], encoder, Forms())
+        read_conditions(["a=q"], encoder, FileFormat())
     assert str(error.value).endswith("'value007' and 92 more")

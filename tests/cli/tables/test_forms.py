@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from combutab.cli import main
-from combutab.cli.tables._forms import Forms, read_file, write_file
+from combutab.cli.tables._forms import FileFormat, read_file, write_file
 from combutab.datasets import TableError
 
 
@@ -71,7 +71,7 @@ def test_columns_are_recognised_and_written_as_they_were(tmp_path, values, kind)
     )  # fmt: skip
     assert found == kind
     if values[0] != "1e5":
-        write_file(table, Forms.from_json(forms.to_json()), tmp_path / "out.csv", ".csv")
+        write_file(table, FileFormat.from_json(forms.to_json()), tmp_path / "out.csv", ".csv")
         assert (tmp_path / "out.csv").read_text() == text
 
 
@@ -139,7 +139,7 @@ def test_forms_of_a_strangers_file():
         {"dates": {}, "truth": {"a": [1, 2]}},
     ):
         with pytest.raises(ValueError, match="unknown forms"):
-            Forms.from_json(value)
+            FileFormat.from_json(value)
 
 
 @pytest.mark.parametrize("kind", ["ctgan", "tvae"])
