@@ -16,7 +16,7 @@ combutab.constructions: ConstructedNetwork compose exp_network expression_networ
     linear_combination lipschitz_network log_network monomial_network polynomial_network product
     relu_hard_function
 combutab.datasets: Dataset FORMULAS TableError list_feynman list_openml load_feynman load_openml
-    make_formula parse_formula read_table split_target
+    make_formula parse_formula read_cells read_table split_target
 combutab.estimators: BaseMLP FitHandout FitOutcome FitTask MLPClassifier MLPRegressor TrainedFit
     fit_stacked
 combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTIONS Corruption
@@ -39,9 +39,10 @@ combutab.nn: ActivationSpec Chain ChainNetwork INITIALISATIONS MLPSpec MaskMaker
     check_activation check_proxy_norm fill_gradients frozen gradient_penalty
 combutab.plotting: plot_activation_means plot_comparison plot_critical_difference plot_fluctuation
     plot_power plot_robustness
-combutab.preprocessing: CategoryColumn EncodedTable IdentifierColumn Identifiers ModeEncoder
-    ModeTable Moments NumberColumn OddColumn ParquetTable RowGroup RowLayout RowSpan
-    RunningMoments Span TableEncoder binary_unit find_identifiers infer_task odd_columns
+combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn Identifiers
+    ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetTable RowGroup RowLayout RowSpan
+    RunningMoments Span TableEncoder as_pandas binary_unit column_kind find_identifiers infer_task
+    odd_columns
 combutab.reports: Finding SyntheticEvaluation evaluate_synthetic render_report write_report
 combutab.training: BinaryCrossEntropy Callback CompiledGradients ConditionSampler Conditions
     CrossEntropy EpochReport GaussianNLL Loss MemberPlan MemberResult MemberStart OptimizerConfig

@@ -182,7 +182,7 @@ def test_a_terminal_gets_a_progress_bar(folder, on_terminal):
         ("a,y\n", "t.csv has a header and no rows"),
         ("a,y\n1,2\n", r"the table has 1 row\(s\); at least 2 are needed"),
         ("a;y\n1;2\n3;4\n", "separator seems to be a semicolon"),
-        ("a,b\n1,2\n3,4\n", "there is no column 'y'; the columns are 'a', 'b'"),
+        ("a,b\n1,2\n3,4\n", "there is no column 'y'; there are 'a', 'b'"),
         ("y\n1\n2\n", "no column but the target"),
         (
             "a,y\n1,2\n3,\n5,6\n",

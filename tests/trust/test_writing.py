@@ -431,6 +431,7 @@ TO_A_PLACE = {  # that whole_file or whole_files gave, by who writes to it
     "combutab/cli/tables/_forms.py": 2,  # what write_whole calls
     "combutab/model_selection/comparison/_journal.py": 2,  # one is the journal
     "combutab/reports/_write.py": 1,
+    "combutab/reports/comparison/_picture.py": 1,  # to memory
     "benchmarks/outputs.py": 4,
     "benchmarks/papers/common/results.py": 1,
     "benchmarks/speed/common.py": 1,  # this is no file: the peak of memory begins anew

@@ -46,11 +46,9 @@ class Store:
                 yield journal
             finally:
                 self._write(journal, wanted)
-                with suppress(PermissionError):  # Windows keeps a file that is open
-                    self.journal.unlink()
-        if os.name == "nt":
-            with suppress(PermissionError):  # another process has it already
-                self.journal.unlink()
+                self._drop_journal()  # while other processes are kept out
+        if os.name == "nt":  # Windows keeps a file that is open
+            self._drop_journal()
 
     def read(self) -> pd.DataFrame:
         """The rows, with numbers as numbers."""
@@ -63,6 +61,12 @@ class Store:
         strings = [name for name in dtypes if table[name].isna().any()]
         table[strings] = table[strings].fillna("")
         return table
+
+    def _drop_journal(self) -> None:
+        """Remove the journal and SQLite's file beside it, which a kill may have left."""
+        for file in (self.journal, self.journal.with_suffix(".journal-journal")):
+            with suppress(PermissionError):
+                file.unlink(missing_ok=True)
 
     def _connect(self) -> sqlite3.Connection:
         """Open the journal; other processes are kept out until it is closed."""

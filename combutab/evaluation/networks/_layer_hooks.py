@@ -177,7 +177,8 @@ def choose(
 
 def _known(name: Any, named: Mapping[str, nn.Module]) -> str:
     if name not in named:
-        raise ValueError(f"the network has no layer {name!r}; {known_instead(name, named)}")
+        near = known_instead(name, named)
+        raise ValueError(f"the network has no layer {name!r}; {near} (named_modules() has all)")
     return name
 
 

@@ -419,7 +419,7 @@ def test_activations_are_compared_split_by_split():
     assert finding.comparison["n_resamples"].tolist() == [4, 4, 4]
     assert finding.comparison["distinguishable"].tolist() == [False, False, True]
     assert finding.text.startswith("combu has the best mean MAE: 0.3")
-    assert "Distinguishable from combu at the 5 % level: relu" in finding.text
+    assert "Significantly different from combu at the 5 % level: relu" in finding.text
     shown = text.verdicts_table([finding], ["relu", "combu", "elu"])
     assert "| relu | 0 | 0 | 1 |" in shown
     assert "| combu | 1 | 0 | 0 |" in shown
