@@ -137,9 +137,12 @@ def _build(
     """Build a network, then replace its activations."""
     built = network(*args, **kwargs)
     for parent in list(built.modules()):
+        width = None
         for name, child in parent.named_children():
             if isinstance(child, nn.Linear):
                 width = child.out_features
             elif isinstance(child, nn.ReLU | nn.LeakyReLU):
+                if width is None:
+                    raise RuntimeError(f"the width of {name} in {built} is not known")
                 setattr(parent, name, make_activation(activation, width))
     return built
