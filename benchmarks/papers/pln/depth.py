@@ -42,7 +42,7 @@ from benchmarks.papers.pln.depth_findings import (
 )
 from benchmarks.papers.pln.depth_net import BODIES, Shape
 from benchmarks.papers.pln.depth_train import initial_gradients, load_task, train
-from benchmarks.papers.pln.looks import Line, cross_table, label, listed, look, plot
+from benchmarks.papers.common.looks import Line, cross_table, label, listed, look, plot
 
 ACTIVATIONS = (
     *("relu", "sigmoid", "tanh", "pln-8", "pls-8"),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.papers.common.claims import Finding
-from benchmarks.papers.pln.looks import label, listed
+from benchmarks.papers.common.looks import label, listed
 
 INIT_NAMES = {"torch": "torch's own", "kaiming": "Kaiming's"}
 CLASSIC = ("sigmoid", "tanh", "relu")

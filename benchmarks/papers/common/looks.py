@@ -1,4 +1,4 @@
-"""What the pages of the PLN studies share: names and looks of activations, tables, line plots."""
+"""What pages share besides text: names and looks of activations, tables, line plots."""
 
 from __future__ import annotations
 
