@@ -11,9 +11,8 @@ import torch
 from torch import nn
 
 from benchmarks.papers.common.claims import FAILS, HOLDS, UNDECIDED
-from benchmarks.papers.pln import approximation_numbers as numbers
-from benchmarks.papers.pln import approximation_runs as runs
-from benchmarks.papers.pln.approximation import ORDERS, compare, rank_sizes, trends
+from benchmarks.papers.pln.approximation import numbers, runs
+from benchmarks.papers.pln.approximation.__main__ import ORDERS, compare, rank_sizes, trends
 from tests.benchmarks.quick_forms import run_quick
 
 

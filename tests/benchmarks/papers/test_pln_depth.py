@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks.papers.common.claims import FAILS, HOLDS, IN_PART
-from benchmarks.papers.pln.depth_findings import (
+from benchmarks.papers.pln.depth.findings import (
     choose_rates,
     decades,
     deepest,
@@ -24,8 +24,8 @@ from benchmarks.papers.pln.depth_findings import (
     that_train,
     threshold,
 )
-from benchmarks.papers.pln.depth_net import Shape, gradient_norms
-from benchmarks.papers.pln.depth_train import (
+from benchmarks.papers.pln.depth.net import Shape, gradient_norms
+from benchmarks.papers.pln.depth.train import (
     Task,
     initial_gradients,
     load_task,

@@ -14,7 +14,7 @@ from benchmarks.papers.common.looks import label, listed
 INIT_NAMES = {"torch": "torch's own", "kaiming": "Kaiming's"}
 CLASSIC = ("sigmoid", "tanh", "relu")
 CELL = ["data", "body", "init", "depth", "activation"]
-PAPER = pd.read_csv(Path(__file__).parent / "expected" / "pln_depth.csv")
+PAPER = pd.read_csv(Path(__file__).parents[1] / "expected" / "pln_depth.csv")
 TABLE_1 = PAPER[PAPER["table"] == 1].pivot(index="activation", columns="quantity", values="value")
 TABLE_2 = PAPER[PAPER["table"] == 2].pivot(index="activation", columns="depth", values="value")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from benchmarks.papers.pln.approximation_runs import (
+from benchmarks.papers.pln.approximation.runs import (
     ACTIVATIONS,
     CLASSIC,
     HIGH,

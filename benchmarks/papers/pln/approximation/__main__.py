@@ -27,10 +27,8 @@ from scipy import stats
 from benchmarks.papers.common.claims import Claim, Finding, claims_table
 from benchmarks.papers.common.command import Arguments, Experiment, Job, Study
 from benchmarks.papers.common.page import Page, p_text
-from benchmarks.papers.pln import approximation_figures as figures
-from benchmarks.papers.pln import approximation_numbers as numbers
-from benchmarks.papers.pln import approximation_runs as runs
-from benchmarks.papers.pln.approximation_runs import CLASSIC, FAMILIES, SIZED, TARGETS, Grid, Run
+from benchmarks.papers.pln.approximation import figures, numbers, runs
+from benchmarks.papers.pln.approximation.runs import CLASSIC, FAMILIES, SIZED, TARGETS, Grid, Run
 from benchmarks.papers.common.looks import cross_table, label, listed
 from combutab.evaluation import friedman, holm, mean_ranks, wilcoxon
 
@@ -51,7 +49,7 @@ CONTEST = list(product(TARGETS, ("pln-4", "pls-2"), CLASSIC))
 
 def _orders() -> dict[Pair, str]:
     """The paper's orders, and where: its text has no numbers, Tables I to III are pictures."""
-    table = pd.read_csv(Path(__file__).parent / "expected" / f"{NAME}.csv")
+    table = pd.read_csv(Path(__file__).parents[1] / "expected" / f"{NAME}.csv")
     return {(row.data, row.lower, row.higher): row.source for row in table.itertuples()}
 
 

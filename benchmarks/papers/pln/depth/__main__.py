@@ -25,7 +25,7 @@ from benchmarks.papers.common.command import Arguments, Experiment, Job, Study
 from benchmarks.papers.common.page import Page
 from benchmarks.papers.common.results import Row
 from benchmarks.papers.pln.data import TASKS, data_arguments
-from benchmarks.papers.pln.depth_findings import (
+from benchmarks.papers.pln.depth.findings import (
     CELL,
     INIT_NAMES,
     TABLE_1,
@@ -40,8 +40,8 @@ from benchmarks.papers.pln.depth_findings import (
     table_2,
     threshold,
 )
-from benchmarks.papers.pln.depth_net import BODIES, Shape
-from benchmarks.papers.pln.depth_train import initial_gradients, load_task, train
+from benchmarks.papers.pln.depth.net import BODIES, Shape
+from benchmarks.papers.pln.depth.train import initial_gradients, load_task, train
 from benchmarks.papers.common.looks import Line, cross_table, label, listed, look, plot
 
 ACTIVATIONS = (

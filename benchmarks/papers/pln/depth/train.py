@@ -18,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import Tensor
 
 from benchmarks.papers.pln.data import TASKS, source
-from benchmarks.papers.pln.depth_net import Gradients, Shape, gradient_norms
+from benchmarks.papers.pln.depth.net import Gradients, Shape, gradient_norms
 from combutab.nn import TableNetwork
 from combutab.training import (
     CrossEntropy,

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.papers.pln import approximation_runs as runs
-from benchmarks.papers.pln.approximation_runs import FAMILIES, TARGETS
+from benchmarks.papers.pln.approximation import runs
+from benchmarks.papers.pln.approximation.runs import FAMILIES, TARGETS
 from benchmarks.papers.common.looks import LOOKS, Line, Look, label, look, plot
 
 
