@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import product
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+import pandas as pd
 import torch
 
 from benchmarks.papers.common.results import Row
+from benchmarks.papers.pln.shared import combinations, row_of, trained
 from combutab.nn import Member, MLPSpec, StackedMLP
-from combutab.training import (
-    MemberPlan,
-    OptimizerConfig,
-    Rows,
-    TrainConfig,
-    make_regression_loss,
-    train_stack,
-)
+from combutab.training import MemberPlan, OptimizerConfig, Rows, TrainConfig, make_regression_loss
 
 LOW, HIGH = -5.0, 5.0
-N_GRID = 1001  # points that the error between the training points is measured on
+GRID = np.linspace(LOW, HIGH, 1001)  # where the error between the training points is measured
+CURVE = np.linspace(LOW, HIGH, 101)  # where a fit that is kept is drawn
 FIT_WIDTH = 16  # of Figure 5
 FITS = ("sigmoid", "tanh", "relu", "pln-4", "pls-2", "combu")
-N_CURVE = 101  # points of a fit that is kept
 KEY = ("data", "stage", "width", "activation", "solver", "batch_size", "learning_rate", "seed")
-ERRORS = ("mse", "grid_mse", "sup_error")
-RESULTS = ("tail_mse", *ERRORS, "error", "core_seconds", "curve")
+SETTINGS = (*KEY, "n_points", "epochs")
+STACK = ("data", "stage", "width", "solver", "batch_size")  # what the networks of a stack share
+MEASURED = ("tail_mse", "mse", "grid_mse", "sup_error")
+RESULTS = (*MEASURED, "error", "core_seconds", "curve")
 
 
 @dataclass(frozen=True)
@@ -39,120 +36,41 @@ class Target:
     label: str
     function: Callable[[np.ndarray], np.ndarray]
     lipschitz: float
-    n_points: int
+    points: np.ndarray
     epochs: int
-
-    def points(self) -> np.ndarray:
-        return np.linspace(LOW, HIGH, self.n_points)
 
 
 def _trigonometric(x: np.ndarray) -> np.ndarray:
     return np.sin(2 * x + 1) + np.cos(x)
 
 
-_RANDOM_POINTS = np.linspace(LOW, HIGH, 21)  # Eq. 61
-_RANDOM_VALUES = 2 * np.random.default_rng(0).random(21) - 1
-_STEEPEST = float(np.abs(np.diff(_RANDOM_VALUES)).max() / np.diff(_RANDOM_POINTS)[0])
-
-
-def _random(x: np.ndarray) -> np.ndarray:
-    """Eq. 61 at its points, straight lines between them."""
-    return np.interp(x, _RANDOM_POINTS, _RANDOM_VALUES)
-
-
+_X = np.linspace(LOW, HIGH, 21)  # Eq. 61, and straight lines between its points
+_Y = 2 * np.random.default_rng(0).random(21) - 1
+_STEEPEST = float(np.abs(np.diff(_Y)).max() / np.diff(_X)[0])
+_EVEN = np.linspace(LOW, HIGH, 51)
 TARGETS = {
-    "trigonometric": Target("sin(2x + 1) + cos(x)", _trigonometric, 3.0, 51, 400),
-    "random": Target("random values", _random, _STEEPEST, 21, 1000),
+    "trigonometric": Target("sin(2x + 1) + cos(x)", _trigonometric, 3.0, _EVEN, 400),
+    "random": Target("random values", lambda x: np.interp(x, _X, _Y), _STEEPEST, _X, 1000),
 }
 FAMILIES = {
     "PLN": tuple(f"pln-{size}" for size in (2, 4, 8, 16, 32)),
     "PLS": tuple(f"pls-{size}" for size in (1, 2, 4, 8, 16, 32)),
 }
-SIZED = (*FAMILIES["PLN"], *FAMILIES["PLS"])
 CLASSIC = ("sigmoid", "tanh", "relu")  # of Figure 4
-ACTIVATIONS = (*SIZED, *CLASSIC, "gelu", "nlrelu", "combu", "la-silu")
+FURTHER = ("gelu", "nlrelu", "combu", "la-silu")  # not in the paper
+ACTIVATIONS = (*FAMILIES["PLN"], *FAMILIES["PLS"], *CLASSIC, *FURTHER)
 
-
-@dataclass(frozen=True)
-class Run:
-    """One network to train."""
-
-    data: str
-    stage: str  # "search" or "final"
-    width: int
-    activation: str
-    solver: str
-    batch_size: int
-    learning_rate: float
-    seed: int
-    epochs: int
-
-    @property
-    def settings(self) -> Row:
-        """What tells a row of the results from another, and must be the same to go on."""
-        values = {**asdict(self), "n_points": TARGETS[self.data].n_points}
-        return {name: str(value) for name, value in values.items()}
-
-    @property
-    def stack(self) -> tuple[object, ...]:
-        """What the networks of a stack share."""
-        return self.data, self.stage, self.width, self.solver, self.batch_size, self.epochs
-
-    def __str__(self) -> str:
-        return (
-            f"{self.stage}, {self.data}, width {self.width}, {self.solver}, batches of "
-            f"{self.batch_size}"
-        )
-
-
-@dataclass(frozen=True)
-class Grid:
-    """All that is tried, and how much of it."""
-
-    widths: tuple[int, ...] = (8, 16, 64, 256, 1024, 4096)
-    activations: tuple[str, ...] = ACTIVATIONS
-    solvers: tuple[str, ...] = ("adam", "sgd")
-    batch_sizes: tuple[int, ...] = (4, 16)
-    rates: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-4)
-    search_share: float = 0.2  # of the epochs
-    epoch_share: float = 1.0
-    n_finalists: int = 3
-    final_seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
-
-    def search(self) -> list[Run]:
-        """Every setting once, for a part of the epochs."""
-        settings = product(
-            *(self.widths, TARGETS, self.solvers, self.batch_sizes, self.activations, self.rates)
-        )
-        return [
-            Run(data, "search", width, name, *(solver, size, rate, 0), self._epochs(data, False))
-            for width, data, solver, size, name, rate in settings
-            if norm_size(name) <= width
-        ]
-
-    def finals(self, rows: Iterable[Row]) -> list[Run]:
-        """Each activation's settings that ended the search with the lowest losses, from new seeds.
-
-        Several: what is ahead early need not be ahead in the end.
-        """
-        losses = {_key(row): float(row["tail_mse"] or math.inf) for row in rows}
-        tried: dict[tuple[object, ...], list[Run]] = {}
-        for run in self.search():
-            tried.setdefault((run.width, run.data, run.activation), []).append(run)
-        return [
-            replace(run, stage="final", seed=seed, epochs=self._epochs(run.data, True))
-            for runs in tried.values()
-            for run in sorted(runs, key=lambda r: losses[_key(r.settings)])[: self.n_finalists]
-            for seed in self.final_seeds
-        ]
-
-    def _epochs(self, data: str, final: bool) -> int:
-        share = self.epoch_share * (1.0 if final else self.search_share)
-        return max(2, round(TARGETS[data].epochs * share))
-
-
-def _key(row: Row) -> tuple[str, ...]:
-    return tuple(row[name] for name in KEY)
+SIZES = {
+    "width": (8, 16, 64, 256, 1024, 4096),
+    "data": list(TARGETS),
+    "solver": ("adam", "sgd"),
+    "batch_size": (4, 16),
+    "activation": ACTIVATIONS,
+    "learning_rate": (1e-1, 1e-2, 1e-3, 1e-4),
+    "seed": [0],
+    "epochs": [1.0],  # the share of the targets' own that is trained
+}
+SEARCHED, N_FINALISTS, FINAL_SEEDS = 0.2, 3, (1, 2, 3, 4, 5)  # searched: of the epochs
 
 
 def norm_size(activation: str) -> int:
@@ -161,68 +79,81 @@ def norm_size(activation: str) -> int:
     return int(size) if kind in ("pln", "pls") else 1
 
 
-def stacks(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    """The runs that train together, in the order in which their stacks come up first."""
-    together: dict[tuple[object, ...], list[Run]] = {}
-    for run in runs:
-        together.setdefault(run.stack, []).append(run)
-    yield from together.values()
+def search(sizes: Mapping[str, Iterable[object]]) -> pd.DataFrame:
+    """Every setting once, for a part of the epochs."""
+    every = combinations(**sizes)
+    every = every[every["activation"].map(norm_size) <= every["width"]]
+    return _staged(every, "search", SEARCHED * every["epochs"])
 
 
-def train(runs: Sequence[Run]) -> list[Row]:
+def finals(sizes: Mapping[str, Iterable[object]], rows: pd.DataFrame) -> pd.DataFrame:
+    """Each activation's settings that ended the search best, from new seeds.
+
+    Several: what is ahead early need not be ahead in the end. ``rows`` of the search: as text.
+    """
+    tried = search(sizes).astype(str).merge(rows[[*KEY, "tail_mse"]], how="left")
+    tried["tail_mse"] = tried["tail_mse"].astype(float)
+    tried["cell"] = tried.groupby(["width", "data", "activation"], sort=False).ngroup()
+    best = tried.sort_values(["cell", "tail_mse"]).groupby("cell").head(N_FINALISTS)
+    runs = best.drop(columns="seed").merge(pd.DataFrame({"seed": FINAL_SEEDS}), how="cross")
+    return _staged(runs, "final", *sizes["epochs"])
+
+
+def _staged(runs: pd.DataFrame, stage: str, share: float | pd.Series) -> pd.DataFrame:
+    own, points = (
+        runs["data"].map({name: value(target) for name, target in TARGETS.items()})
+        for value in (lambda target: target.epochs, lambda target: len(target.points))
+    )
+    epochs = (own * share).round().clip(lower=2).astype(int)
+    return runs.assign(stage=stage, n_points=points, epochs=epochs)[list(SETTINGS)]
+
+
+def train(stack: Sequence[Row]) -> list[Row]:
     """Train the networks of one stack, those of one activation side by side, and measure them."""
-    first, target = runs[0], TARGETS[runs[0].data]
-    shape = MLPSpec(n_dense=1, hidden=(first.width,), n_outputs=1)
-    members = [Member(run.seed, run.activation) for run in runs]
-    x, y = _column(target.points()), _column(target.function(target.points()))
-    everything = torch.arange(len(x))
+    first, target = stack[0], TARGETS[stack[0]["data"]]
+    width, epochs = int(first["width"]), int(first["epochs"])
+    members = [Member(int(row["seed"]), row["activation"]) for row in stack]
+    everything = torch.arange(len(target.points))
     config = TrainConfig(
         loss=make_regression_loss("squared_error", ()),
         # NOTE[DIFF]: the paper says "SGD"; we take it without momentum, as torch's default is
-        optimizer=OptimizerConfig(first.solver, momentum=0.0, nesterov=False),
-        batch_size=first.batch_size,
-        max_epochs=first.epochs,
+        optimizer=OptimizerConfig(first["solver"], momentum=0.0, nesterov=False),
+        batch_size=int(first["batch_size"]),
+        max_epochs=epochs,
         n_iter_no_change=math.inf,
     )
     started = time.process_time()
-    results = train_stack(
-        StackedMLP(shape, members),
-        Rows(x, y),
-        [MemberPlan(run.seed, everything, run.learning_rate) for run in runs],
+    net, results = trained(
+        partial(StackedMLP, MLPSpec(n_dense=1, hidden=(width,), n_outputs=1), members),
+        Rows(_column(target.points), _column(target.function(target.points))),
+        [MemberPlan(int(row["seed"]), everything, float(row["learning_rate"])) for row in stack],
         config,
     )
-    if any(result.reason == "interrupted" for result in results):
-        raise KeyboardInterrupt
-    row = dict.fromkeys(RESULTS, "")
-    row["core_seconds"] = f"{(time.process_time() - started) / len(runs):.3g}"
-    net = StackedMLP(shape, members)
-    for i, result in enumerate(results):
-        net.load_member(i, result.state)
-    rows, errors, curves = [], *_measure(net, target)
-    for run, result, found, curve in zip(runs, results, errors, curves, strict=True):
-        if result.reason == "diverged" or not np.isfinite(found[-1]):
-            rows.append(row | {"error": f"diverged in epoch {result.epochs}"})
-            continue
-        tail = 2 * np.mean(result.train_loss[-max(1, run.epochs // 10) :])  # of half the square
-        values = dict(zip(("tail_mse", *ERRORS), (f"{v:.6g}" for v in (tail, *found)), strict=True))
-        if run.stage == "final" and run.width == FIT_WIDTH and run.activation in FITS:
-            values["curve"] = " ".join(f"{value:.3f}" for value in curve)
-        rows.append(row | values)
+    seconds, rows = f"{(time.process_time() - started) / len(stack):.3g}", []
+    found = zip(stack, results, _errors(net, target), _outputs(net, CURVE), strict=True)
+    for run, result, errors, curve in found:
+        row = dict.fromkeys(RESULTS, "") | {"core_seconds": seconds}
+        if result.reason == "diverged" or not np.isfinite(errors[-1]):
+            row["error"] = f"diverged in epoch {result.epochs}"
+        else:
+            tail = 2 * np.mean(result.train_loss[-max(1, epochs // 10) :])  # of half the square
+            row |= row_of(MEASURED, tail, *errors)
+            if run["stage"] == "final" and width == FIT_WIDTH and run["activation"] in FITS:
+                row["curve"] = " ".join(f"{value:.3f}" for value in curve)
+        rows.append(row)
     return rows
 
 
-def _measure(net: StackedMLP, target: Target) -> tuple[np.ndarray, np.ndarray]:
-    """`ERRORS`, and values to draw: a row a member."""
-
-    def outputs(x: np.ndarray) -> np.ndarray:
-        return net.predict(_column(x), None, chunk=64)[..., 0].numpy()
-
-    points, grid = target.points(), np.linspace(LOW, HIGH, N_GRID)
+def _errors(net: StackedMLP, target: Target) -> np.ndarray:  # (M, 3)
+    """Mean squares at the training points and between them, and the greatest error."""
     with np.errstate(over="ignore", invalid="ignore"):  # of networks that diverged
-        at_points = outputs(points) - target.function(points)
-        on_grid = outputs(grid) - target.function(grid)
-        errors = [np.square(at_points).mean(1), np.square(on_grid).mean(1), np.abs(on_grid).max(1)]
-    return np.stack(errors, axis=1), outputs(np.linspace(LOW, HIGH, N_CURVE))
+        at_points, on_grid = (_outputs(net, x) - target.function(x) for x in (target.points, GRID))
+        squares = [np.square(errors).mean(1) for errors in (at_points, on_grid)]
+        return np.stack([*squares, np.abs(on_grid).max(1)], axis=1)
+
+
+def _outputs(net: StackedMLP, x: np.ndarray) -> np.ndarray:  # (n,) -> (M, n)
+    return net.predict(_column(x), None, chunk=64)[..., 0].numpy()
 
 
 def _column(values: np.ndarray) -> torch.Tensor:
