@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from benchmarks.papers.common.claims import FAILS, HOLDS, IN_PART
+from benchmarks.papers.pln import shared
 from benchmarks.papers.pln.depth import networks
 from benchmarks.papers.pln.depth.findings import (
     TABLE_2,
@@ -143,6 +145,16 @@ def test_training_learns_diverges_and_takes_each_member_alone():
     beside = pytest.approx(float(slow["train_loss"]), rel=1e-3)
     assert float(alone["train_loss"]) == beside, "also beside a wild rate"
     assert fast != slow
+
+
+def test_a_stack_that_was_interrupted_gives_no_rows(monkeypatch):
+    def interrupted(*arguments):
+        return [replace(result, reason="interrupted") for result in train_stack(*arguments)]
+
+    train_stack = shared.train_stack
+    monkeypatch.setattr(shared, "train_stack", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        networks.train([settings(learning_rate=0.1, n_steps=2)])
 
 
 def test_scores_and_losses_of_a_task():
