@@ -13,6 +13,7 @@ from benchmarks.papers.combu.expected import ACTIVATIONS, METRICS
 from benchmarks.papers.combu.report_numbers import scores_by_data
 from benchmarks.papers.combu.report_text import activation_label
 from benchmarks.papers.common.looks import Line, Look, plot
+from benchmarks.papers.common.page import Page
 
 # Okabe and Ito's colours, which the colour-blind can distinguish; markers and dashes say it again
 _COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00")
@@ -22,10 +23,10 @@ _DASHES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), "
 
 # by the file's suffix, the paper's figure: its number, and where our curves are
 CURVES = {
-    "loss_reg": ("Figure 3", "loss_curve", "regression", "training MSE"),
-    "error_reg": ("Figure 4", "metric_curve", "regression", "training absolute error"),
-    "loss_clf": ("Figure 5", "loss_curve", "classification", "training log loss"),
-    "accuracy_clf": ("Figure 6", "metric_curve", "classification", "training accuracy"),
+    "loss_reg": ("Figure 3", "loss_curve", "regression", "MSE"),
+    "error_reg": ("Figure 4", "metric_curve", "regression", "absolute error"),
+    "loss_clf": ("Figure 5 (captioned as an error)", "loss_curve", "classification", "log loss"),
+    "accuracy_clf": ("Figure 6", "metric_curve", "classification", "accuracy"),
 }
 
 
@@ -76,30 +77,40 @@ def plot_radar(panels: Mapping[str, pd.DataFrame]) -> Figure:
         axes.set_yticks([0.0, 0.5, 1.0], ["0", "0.5", "1"], fontsize=8, color="0.45")
         axes.set_rlabel_position(180.0 / len(scores))  # between the first two spokes
         axes.set_xticks(angles[:-1], scores.index)
+        axes.tick_params(axis="x", pad=9)
         axes.set_title(title, pad=24)
         axes.grid(color="0.85")
         axes.spines["polar"].set_visible(False)
-    figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=7, frameon=False
-    )
+        axes.spines["inner"].set(color="0.7")
+    handles, names = axes.get_legend_handles_labels()
+    columns = 7 if len(panels) > 1 else 4
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False)
     return figure
 
 
-def plot_curves(
-    rows: pd.DataFrame, column: str, ylabel: str, labels: Mapping[str, str]
-) -> Figure:
-    """Draw one task's training curves, a panel a data set: the mean over runs, and their range."""
+def add_curves(page: Page, rows: pd.DataFrame, labels: Mapping[str, str]) -> None:
+    """Draw training curves, a panel a data set: the mean over runs, and their range as a band.
+
+    Of the first protocol that kept curves.
+    """
     looks = styles(rows["activation"])
-    panels: dict[str, list[Line]] = {}
-    for (data, name), fits in rows.groupby(["data", "activation"], sort=False):
-        curves = read_curves(fits, column)
-        color, _, dashes = looks[name]
-        look = (color, "" if len(curves.columns) > 1 else ".", dashes)
-        band = (curves.min(), curves.max(), 2.2 if name == "combu" else 1.4)
-        line = Line(curves.columns, curves.mean(), activation_label(name), look, *band)
-        panels.setdefault(labels.get(data, data), []).append(line)
-    scale = "linear" if "accuracy" in ylabel else "log"
-    return plot(panels, ("epoch", ylabel), n_columns=2, scales=("linear", scale), share="none")
+    for suffix, (number, column, task, score) in CURVES.items():
+        fits = rows[(rows["task"] == task) & (rows[column] != "")]
+        panels: dict[str, list[Line]] = {}
+        for (_, data, name), own in fits.groupby(["protocol", "data", "activation"], sort=False):
+            if own["protocol"].iloc[0] == fits["protocol"].iloc[0]:
+                curves = read_curves(own, column)
+                color, _, dashes = looks[name]
+                look = (color, "" if len(curves.columns) > 1 else ".", dashes)
+                band = (curves.min(), curves.max(), 2.2 if name == "combu" else 1.4)
+                line = Line(curves.columns, curves.mean(), activation_label(name), look, *band)
+                panels.setdefault(labels.get(data, data), []).append(line)
+        if panels:
+            scales = ("linear", "linear" if score == "accuracy" else "log")
+            axes = ("epoch", f"training {score}")
+            figure = plot(panels, axes, n_columns=2, scales=scales, share="none")
+            shown = "mean and range over runs, without the first two epochs"
+            page.figure(figure, f"{number}: training {score}, {shown}", f"curves_{suffix}")
 
 
 def read_curves(fits: pd.DataFrame, column: str) -> pd.DataFrame:

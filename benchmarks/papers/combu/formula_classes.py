@@ -30,9 +30,7 @@ def train(formula: str, n_classes: int, activation: str, quick: bool) -> dict[st
     n_rows = 200 if quick else 5000
     source = Source("formula", formula, "classification", n_rows)
     recipe = QUICK_RECIPE if quick else paper_recipe(n_rows)
-    X, y = make_formula(
-        formula, n_rows, task="classification", n_classes=n_classes, random_state=0
-    )
+    X, y = make_formula(formula, n_rows, task="classification", n_classes=n_classes, random_state=0)
     (train, test) = PROTOCOLS["paper"].splits(source)[0]
     net = Fit(source, PROTOCOLS["paper"], recipe, activation, split=0, seed=0).estimator()
     predicted = net.fit(X.iloc[train], y[train]).predict(X.iloc[test])

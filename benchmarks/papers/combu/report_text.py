@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from benchmarks.papers.combu.expected import ACTIVATIONS, AVERAGE_RANK, LOST, METRICS, Table
@@ -13,6 +12,7 @@ from benchmarks.papers.combu.report_numbers import order_activations
 from benchmarks.papers.common.page import markdown_table
 
 NOTHING = "—"
+CellText = Callable[[pd.Series], str]
 
 
 def number(value: float, metric: str) -> str:
@@ -38,10 +38,7 @@ def data_label(name: str, table: Table) -> str:
 
 
 def grid(
-    cells: pd.DataFrame,
-    names: Sequence[str],
-    label: Callable[[str], str],
-    text: Callable[[pd.Series], str],
+    cells: pd.DataFrame, names: Sequence[str], label: Callable[[str], str], text: CellText
 ) -> list[list[str]]:
     """A line a data set and metric, with the text of each activation's cell."""
     lines = []
@@ -69,23 +66,10 @@ def cell_text(cell: pd.Series) -> str:
     return f"**{text}**" if cell["best"] else text
 
 
-def difference_text(cell: pd.Series) -> str:
-    """Ours less the paper's; ✓ where reproduced, ✗ where not."""
-    if pd.isna(cell["difference"]):
-        return NOTHING
-    mark = "" if pd.isna(cell["reproduced"]) else " ✓" if cell["reproduced"] else " ✗"
-    return f"{cell['difference']:+.{METRICS[cell['metric']].decimals}f}{mark}"
-
-
-def cells_table(
-    cells: pd.DataFrame,
-    table: Table,
-    ranks: Mapping[str, pd.Series],
-    text: Callable[[pd.Series], str] = cell_text,
-) -> str:
+def cells_table(cells: pd.DataFrame, table: Table, ranks: Mapping[str, pd.Series]) -> str:
     """Data set x metric in rows, activations in columns; below, average ranks by metric."""
     names = order_activations(cells["activation"])
-    lines = grid(mark_best(cells), names, lambda data: data_label(data, table), text)
+    lines = grid(mark_best(cells), names, lambda data: data_label(data, table), cell_text)
     for metric, of_names in ranks.items():
         texts = [f"**{r:.2f}**" if r == of_names.min() else f"{r:.2f}" for r in of_names[names]]
         lines.append(["Avg. rank", METRICS[metric].label, *texts])
@@ -163,27 +147,22 @@ def verdicts_table(comparisons: Iterable[pd.DataFrame]) -> str:
 # ---- what a page rests on ----------------------------------------------------------------------
 
 
-def paper_notes(expected: pd.DataFrame, table: Table) -> str:
+def paper_notes(expected: pd.DataFrame) -> str:
     """List what was noted of the paper's cells, but for those lost."""
     is_lost = expected["note"].str.startswith(LOST)
-    lines = []
-    for row in expected[(expected["note"] != "") & ~is_lost].itertuples():
-        place = "average rank" if row.data == AVERAGE_RANK else data_label(row.data, table)
-        name = ACTIVATIONS[row.activation]
-        lines.append(f"- {place}, {METRICS[row.metric].label}, {name}: {row.note}.")
-    if is_lost.any():
-        cells = (expected["data"] != AVERAGE_RANK).sum()
-        lines.append(f"- {is_lost.sum()} of {cells} cells (—) are lost in the text that we have.")
+    noted = expected[(expected["note"] != "") & ~is_lost].itertuples()
+    lines = [f"- {row.data} {row.metric} {row.activation}: {row.note}." for row in noted]
+    cells = (expected["data"] != AVERAGE_RANK).sum()
+    lines.append(f"- {is_lost.sum()} of {cells} cells (—) are lost in the text that we have.")
     return "\n".join(lines)
 
 
 def design_text(cells: pd.DataFrame) -> str:
     """Say how often networks were trained, and what the ± is."""
-    splits, least, most = cells["splits"].max(), cells["runs"].min(), cells["runs"].max()
+    splits, runs = cells["splits"].max(), cells["runs"].max()
     over = "splits, the seeds of a split averaged first" if splits > 1 else "seeds"
-    few = f" (some cells: {least} runs alone)" if least < most else ""
-    runs = f"Splits: {splits}, seeds of each: {most // splits}{few}"
-    return f"{runs}; mean ± standard deviation over the {over} (ddof 1)."
+    seeds = f"Splits: {splits}, seeds of each: {runs // splits}"
+    return f"{seeds}; mean ± standard deviation over the {over} (ddof 1)."
 
 
 def failures_table(rows: pd.DataFrame) -> str:

@@ -1,7 +1,6 @@
 """The CombU paper's Table 5 and Figure 2: four classification sets of OpenML.
 
-    python -m benchmarks.papers.combu.table5_classification [--quick] [--activations all]
-        [--out FOLDER]
+    python -m benchmarks.papers.combu.table5_classification [--quick] [--out FOLDER]
 
 The data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 """

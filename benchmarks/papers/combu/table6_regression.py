@@ -1,7 +1,6 @@
 """The CombU paper's Table 6 and Figure 2: four regression sets of OpenML.
 
-    python -m benchmarks.papers.combu.table6_regression [--quick] [--activations all]
-        [--out FOLDER]
+    python -m benchmarks.papers.combu.table6_regression [--quick] [--out FOLDER]
 
 The data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 """
