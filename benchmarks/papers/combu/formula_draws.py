@@ -40,7 +40,7 @@ def errors_of_the_mean(formula: str, draw: int) -> dict[str, float]:
 
 
 def quantiles(formula: str, n_draws: int) -> pd.DataFrame:
-    """Of the errors over the draws; the study's own draw is that of random state 0."""
+    """Summarise the errors over the draws; the study's own draw is that of random state 0."""
     found = pd.DataFrame([errors_of_the_mean(formula, draw) for draw in range(n_draws)])
     table = found.quantile(QUANTILES).rename(lambda q: f"{100 * q:g} %").T
     table.insert(0, "metric", table.index)

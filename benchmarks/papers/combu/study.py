@@ -36,7 +36,7 @@ CHUNK_OPERATIONS = {"cpu": 8e12, "cuda": 8e15}
 
 @dataclass(frozen=True)
 class Variant:
-    """What is compared: an activation, and the normalisation before it."""
+    """An activation to compare, and the normalisation before it."""
 
     activation: str
     normalization: str = "none"
@@ -113,7 +113,7 @@ class Fit:
 
     @property
     def random_state(self) -> int:
-        """Of the network; the activations share it, as they share the split."""
+        """Seed the network; the activations share it, as they share the split."""
         return 1000 * self.split + self.seed
 
     @property
