@@ -121,7 +121,7 @@ def correlations_table(comparison: pd.DataFrame, table: Table) -> str:
 
 
 def duplicates_table(cells: pd.DataFrame, table: Table) -> str:
-    """Compare the two splits' means over the activations: what equal rows on both sides are worth."""
+    """Compare means over the activations, with equal rows on one side of the split and on both."""
     cell = ["data", "metric", "activation"]
     both = cells.pivot(index=cell, columns="protocol", values="mean")[["sound", "sound-ungrouped"]]
     means = both.dropna().groupby(level=cell[:2], sort=False).mean()

@@ -42,7 +42,7 @@ class Source:
         return groups.ngroup().to_numpy()
 
     def has_equal_rows(self) -> bool:
-        """Whether some rows have the same features."""
+        """Say whether some rows have the same features."""
         return len(set(self.row_groups())) < self.n_rows()
 
 
