@@ -66,7 +66,7 @@ class Plan:
     n_rows: int | None = None
 
 
-QUICK = Plan(("relu", "silu", *LAYER_LEVEL), width=32, epochs=(1, 2), n_seeds=3, n_rows=300)
+QUICK = Plan(("relu", "silu", *LAYER_LEVEL), width=16, epochs=(1, 2), n_seeds=2, n_rows=200)
 
 
 def train(plan: Plan, epochs: int) -> tuple[dict[tuple[str, int], MLPClassifier], shared.Table]:
