@@ -1,8 +1,4 @@
-"""The work of Table 7: generators that make tables, and networks that learn from these.
-
-A generator learns the real training rows and makes samples of their size; what learns from these is
-scored on the real test rows.
-"""
+"""The work of Table 7: generators that make tables, and networks that learn from these."""
 
 from __future__ import annotations
 
@@ -67,18 +63,12 @@ class Score:
     def settings(self) -> Row:
         """List what tells this row from others, and what must be the same to go on."""
         maker, is_mlp = self.generator, self.learner == "mlp"
-        values = {
-            "data": maker.source.name,
-            "task": maker.source.task,
-            "model": maker.model,
-            "activation": maker.activation,
-            "seed": maker.seed,
-            "sample": self.sample,
-            "learner": self.learner,
-            "epochs": maker.epochs,
-            "net_epochs": self.recipe.epochs if is_mlp else 0,
-            "hidden": ",".join(map(str, self.recipe.hidden)) if is_mlp else "",
-        }
+        own = ("model", "activation", "seed", "epochs")
+        values = {"data": maker.source.name, "task": maker.source.task}
+        values |= {name: getattr(maker, name) for name in own}
+        values |= {"sample": self.sample, "learner": self.learner}
+        values["net_epochs"] = self.recipe.epochs if is_mlp else 0
+        values["hidden"] = ",".join(map(str, self.recipe.hidden)) if is_mlp else ""
         return {name: str(value) for name, value in values.items()}
 
     def estimator(self) -> Any:
@@ -127,7 +117,7 @@ def generate(generators: Sequence[Generator], device: str) -> list[Made]:
             models[0].fit(table.astype(dict.fromkeys(discrete, str)), discrete)
     except ValueError as diverged:
         message = _one_line(diverged)
-    seconds, made = (time.perf_counter() - started) / len(models), []
+    seconds, made = round((time.perf_counter() - started) / len(models), 2), []
     for each, model in zip(generators, models, strict=True):
         error, samples, started = message, [], time.perf_counter()
         if is_ours and model.__sklearn_is_fitted__():
@@ -137,9 +127,9 @@ def generate(generators: Sequence[Generator], device: str) -> list[Made]:
         for number in range(0 if error else each.n_samples):
             own = {"random_state": 10 * each.seed + number} if is_ours else {}
             samples.append(model.sample(len(table), **own)[list(table)].astype(table.dtypes))
-        facts = {"fit_seconds": round(seconds, 2), "stack": len(models), "error": error}
-        facts["sample_seconds"] = round((time.perf_counter() - started) / each.n_samples, 2)
-        made.append((facts, samples))
+        own_seconds = round((time.perf_counter() - started) / each.n_samples, 2)
+        facts = {"fit_seconds": seconds, "sample_seconds": own_seconds}
+        made.append((facts | {"stack": len(models), "error": error}, samples))
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -39,9 +40,8 @@ ONE_SPLIT = {"n_train": 1e15, "n_test": 1.0}
 def beside_paper(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
     """Average over seeds, the samples of each averaged first; the paper's number beside each cell.
 
-    The columns of `compare_with_paper`, ``learner``, ``model``, and ``sd_samples``: the standard
-    deviation of the samples of one generator, its root mean square over the seeds, as the paper's
-    is. The patched package's cells have the paper's number too; the real rows have their own.
+    ``sd_samples`` is the standard deviation of the samples of one generator (root mean square over
+    the seeds), as the paper's is. The patched package's cells have the paper's number too.
     """
     rows = pd.concat([rows[rows["learner"] == learner] for learner in LEARNERS])
     # a generator's seed is the unit, as a split is in the other studies, and samples repeat in it
@@ -81,12 +81,8 @@ def seed_scores(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
 def advantages(rows: pd.DataFrame) -> pd.DataFrame:
     """Compare CombU with each other activation, paired by seed, by model, data set and metric.
 
-    Returns
-    -------
-    DataFrame
-        ``model``, ``place``; counts of the others: ``better``, ``worse``, ``open``; ``rival``, the
-        one that comes nearest or is ahead the most; the ``lead`` over it, ``shown`` with its
-        interval; ``best``, the best mean against all others in words.
+    ``better``, ``worse`` and ``open`` count the others; the ``rival`` comes nearest or is ahead the
+    most: the ``lead`` over it, ``shown`` with its interval; ``best``: the best mean in words.
     """
     table = []
     for (model, data, task), part in rows.groupby(["model", "data", "task"], sort=False):
@@ -100,20 +96,16 @@ def advantages(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _against_others(scores: pd.DataFrame, metric: str) -> dict[str, object]:
     facts, own, others = METRICS[metric], scores[FOCUS], scores.drop(columns=FOCUS)
-    tests = [
-        evaluation.corrected_resampled_ttest(own, other, **ONE_SPLIT) for _, other in others.items()
-    ]
+    test = partial(evaluation.corrected_resampled_ttest, own, **ONE_SPLIT)
     leads = others.rsub(own, axis=0) * SIGNS[metric]
-    sure, means = evaluation.holm([test.pvalue for test in tests]) < 0.05, leads.mean()
+    sure = evaluation.holm([test(other).pvalue for _, other in others.items()]) < 0.05
+    means = leads.mean()
     better, worse = (int((sure & (sign * means > 0)).sum()) for sign in (1, -1))
     interval = evaluation.t_interval(leads[means.idxmin()])
     lead, low, high = (f"{x:+.{facts.decimals}f}" for x in interval)
-    against_best = evaluation.compare_with_best(
-        scores.stack().rename("score").reset_index(),
-        resample="seed",
-        greater_is_better=facts.greater_is_better,
-        **ONE_SPLIT,
-    )
+    long, options = scores.stack().rename("score").reset_index(), {"resample": "seed", **ONE_SPLIT}
+    options["greater_is_better"] = facts.greater_is_better
+    against_best = evaluation.compare_with_best(long, **options)
     name = "accuracy" if metric == "accuracy" else facts.label
     sentences = evaluation.summarise(against_best, score=name).replace("\n", " ")
     return {

@@ -3,16 +3,15 @@
     python -m benchmarks.papers.combu.table7_generation [--quick] [--activations all] [--jobs 2]
         [--out FOLDER]
 
-CTGAN and TVAE learn the real training rows (4 of 5) with each activation at every layer, from
-several seeds, and make three samples of their size; the paper's network, and gradient boosting,
-learn from each sample and are scored on the other real rows. "ctgan" and "tvae" are this library's,
-all activations of a seed as one stack; "ctgan-patched" and "tvae-patched" are the ctgan package's
-with their activations replaced, which is what the paper did.
+CTGAN and TVAE learn the real training rows (4 of 5) with each activation at every layer, and make
+three samples of their size; the paper's network, and gradient boosting, learn from each and are
+scored on the other real rows. "ctgan" and "tvae" are this library's, all activations of a seed as
+one stack; "-patched" are the ctgan package's with their activations replaced, as in the paper.
 
 A full run takes about 30 hours of one CPU core: 4 for our generators, 9 for the package's, 16 for
-the networks that learn from the samples (with --learners boosting, minutes). A run that was stopped
-goes on where it stood; what it can lose is a stack of generators and what learns from them, up to
-an hour. The data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
+the networks that learn (with --learners boosting, minutes). One that was stopped goes on where it
+stood; a stack of generators and what learns from them, up to an hour, can be lost. The data come
+from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 """
 
 from __future__ import annotations
@@ -37,7 +36,8 @@ ACTIVATIONS = (*study.PAPER, "pln-8", "la-silu", "relu+ln+proxy", "combu+ln+prox
 
 def plan(arguments: Namespace) -> Iterator[Score]:
     """List everything that is to be trained, seed by seed."""
-    quick, activations = arguments.quick, arguments.activations
+    quick = arguments.quick
+    activations = study.choose_activations(arguments.activations, ACTIVATIONS)
     n_seeds, n_samples, epochs = (2, 2, 2) if quick else (arguments.seeds, 3, 300)
     limit = 200 if quick else None
     for seed, data in product(range(n_seeds), arguments.data):
@@ -45,9 +45,7 @@ def plan(arguments: Namespace) -> Iterator[Score]:
         recipe = study.QUICK_RECIPE if quick else study.paper_recipe(source.n_rows())
         recipe = replace(recipe, device=arguments.device)
         makers = [Generator(source, REAL, REAL, seed, 0, 1)]
-        for model, name in product(
-            arguments.models, study.choose_activations(activations, ACTIVATIONS)
-        ):
+        for model, name in product(arguments.models, activations):
             if model in OURS or study.VARIANTS[name].normalization == "none":
                 makers.append(Generator(source, model, name, seed, epochs, n_samples))
         for maker in makers:
@@ -93,16 +91,11 @@ def _add_arguments(parser: ArgumentParser) -> None:
     study.add_common_arguments(parser, ACTIVATIONS)
 
 
-COLUMNS, KEY = generation.COLUMNS, generation.KEY
-SCORES = Experiment(
-    *(TABLE.name, KEY, COLUMNS[len(KEY) :], _jobs, (), generation.PACKAGES, COLUMNS),
-    parallel=True,
-)
-STUDY = Study(
-    *(TABLE.name, TABLE.title, __doc__.splitlines()[0]),
-    "benchmarks.papers.combu.table7_generation",
-    *([SCORES], write_report, _add_arguments),
-)
+KEY, COLUMNS, PACKAGES = generation.KEY, generation.COLUMNS, generation.PACKAGES
+SCORES = Experiment(TABLE.name, KEY, COLUMNS[len(KEY) :], _jobs, (), PACKAGES, COLUMNS, True)
+MODULE = "benchmarks.papers.combu.table7_generation"
+ABOUT = __doc__.splitlines()[0]
+STUDY = Study(TABLE.name, TABLE.title, ABOUT, MODULE, [SCORES], write_report, _add_arguments)
 
 if __name__ == "__main__":
     STUDY.main()

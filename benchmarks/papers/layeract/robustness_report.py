@@ -160,17 +160,15 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
         f"normalisation before each activation; {rows['seed'].nunique()} seeds, each a "
         "split (4:1, equal rows on one side) and initial weights, which all activations and "
         f"normalisations share. Training and test rows: {sets}. Corrupted: the mean over the "
-        "corruptions that a set's columns can suffer. The paper trains ResNets of 20 to 44 layers "
-        "on CIFAR10 and CIFAR100, 10 to 30 seeds on one split, and tests on CIFAR-C (19 "
-        "corruptions, 5 severities): only the order of activations can be compared."
+        "corruptions that a set's columns can suffer. The paper trains ResNets on CIFAR10 and "
+        "CIFAR100 and tests on CIFAR-C: only the order of activations can be compared."
     )
     page.heading("Verdicts")
     page.text(
         f"Over the mean of the {len(sizes)} sets, corrected resampled t-test over the seeds, "
-        "Holm's correction over the others; uncorrected: how many it is better / worse than by "
-        "the paper's test (a paired t-test, or Wilcoxon's where Shapiro and Wilk's test rejects "
-        "normality). It speaks of these sets, not of others. All comparisons, also set by set, "
-        f"with intervals and both tests: {NAME}_tests.csv.",
+        "Holm's correction over the others; uncorrected: better / worse by the paper's test "
+        "(paired t, or Wilcoxon's where Shapiro and Wilk's test rejects normality). It speaks of "
+        f"these sets alone. All comparisons, also set by set: {NAME}_tests.csv.",
         claims_table(CLAIMS, {"here": tests}),
     )
     page.heading("Differences")
@@ -193,9 +191,8 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
     page.heading("Set by set")
     page.text(
         "The number of element-level activations that it is better / worse than by the paper's "
-        "uncorrected test, and in brackets by the corrected one with Holm's correction; last the "
-        "paper's comparisons with p < 0.05. Those are gains, as far as it prints both means; it "
-        "does not test LA-HardSiLU on clean data."
+        "uncorrected test, and in brackets with both corrections; last the paper's comparisons "
+        "with p < 0.05, gains as far as it prints both means."
     )
     own = tests[(tests["data"] != MEAN) & tests["other"].isin(ELEMENT_LEVEL)]
     papers = paper_pvalues().assign(normalization="batch", data="the paper")
@@ -210,9 +207,9 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
     page.heading("Accuracies")
     page.text(
         "Percent, means over the sets ± standard deviation over the seeds; the groups of "
-        "corruptions; corrupted by set; and the paper's means over its networks (ResNet20, 32, 44) "
-        "and over CIFAR10 and CIFAR100, of the cells that it has: ELU is in Tables 1 and 2 alone, "
-        "PReLU with fewer networks, and without normalisation its Table 7 repeats Table 6."
+        "corruptions; corrupted by set; the paper's means over its networks and sets, of the cells "
+        "that it has: ELU is in Tables 1 and 2 alone, PReLU with fewer networks, and without "
+        "normalisation its Table 7 repeats Table 6."
     )
     for norm, own in table.groupby("normalization", sort=False):
         _add_accuracies(page, own, str(norm))

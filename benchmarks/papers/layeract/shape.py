@@ -123,10 +123,8 @@ def write_page(page: Page, arguments: Namespace) -> None:
     page.figure(draw(), "Figures 4 (left) and 5 (right)")
 
 
-STUDY = Study(
-    *(NAME, "LayerAct: the shape of LA-SiLU and LA-HardSiLU", __doc__.splitlines()[0]),
-    *("benchmarks.papers.layeract.shape", [], write_page),
-)
+TITLE, MODULE = "LayerAct: the shape of LA-SiLU and LA-HardSiLU", "benchmarks.papers.layeract.shape"
+STUDY = Study(NAME, TITLE, __doc__.splitlines()[0], MODULE, [], write_page)
 
 if __name__ == "__main__":
     STUDY.main()
