@@ -63,9 +63,8 @@ class Score:
     def settings(self) -> Row:
         """List what tells this row from others, and what must be the same to go on."""
         maker, is_mlp = self.generator, self.learner == "mlp"
-        own = ("model", "activation", "seed", "epochs")
-        values = {"data": maker.source.name, "task": maker.source.task}
-        values |= {name: getattr(maker, name) for name in own}
+        values = {"data": maker.source.name, "task": maker.source.task, "model": maker.model}
+        values |= {name: getattr(maker, name) for name in ("activation", "seed", "epochs")}
         values |= {"sample": self.sample, "learner": self.learner}
         values["net_epochs"] = self.recipe.epochs if is_mlp else 0
         values["hidden"] = ",".join(map(str, self.recipe.hidden)) if is_mlp else ""
@@ -156,10 +155,7 @@ def _one_line(error: Exception) -> str:
 
 
 def run(scores: Sequence[Score]) -> list[Row]:
-    """Train generators that share data, model and seed, and score what learns from their samples.
-
-    The networks that learn train as a stack.
-    """
+    """Train generators that share data, model and seed, and score what learns from the samples."""
     warnings.filterwarnings("ignore")
     generators = list(dict.fromkeys(score.generator for score in scores))
     device = scores[0].recipe.device

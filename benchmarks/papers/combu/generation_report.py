@@ -29,8 +29,7 @@ MODELS = {"ctgan": "CTGAN", "tvae": "TVAE"}
 KINDS = {"": "ours", "-patched": "package patched", "-paper": "the paper's"}
 LABELS = {base + end: f"{MODELS[base]}, {KINDS[end]}" for base in MODELS for end in KINDS}
 SIGNS = {name: 1.0 if metric.greater_is_better else -1.0 for name, metric in METRICS.items()}
-# All seeds share one split: they are independent given it, and the correction for overlapping
-# training sets of corrected_resampled_ttest, n_test / n_train, has nothing to correct
+# all seeds share one split: the correction for overlapping training sets has nothing to correct
 ONE_SPLIT = {"n_train": 1e15, "n_test": 1.0}
 
 
@@ -67,10 +66,7 @@ def beside_paper(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
 
 
 def seed_scores(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Lay out seeds x activations in the paper's units, samples averaged; whole seeds alone.
-
-    ``rows`` are one data set's and model's. Activations with a failed run are left out.
-    """
+    """Lay out seeds x activations of one data set and model; failed activations are left out."""
     failed = set(rows.loc[rows["error"] != "", "activation"])
     rows = rows[~rows["activation"].isin(failed)]
     scores, _ = report_numbers.scores_of(rows, metric)
@@ -103,20 +99,15 @@ def _against_others(scores: pd.DataFrame, metric: str) -> dict[str, object]:
     better, worse = (int((sure & (sign * means > 0)).sum()) for sign in (1, -1))
     interval = evaluation.t_interval(leads[means.idxmin()])
     lead, low, high = (f"{x:+.{facts.decimals}f}" for x in interval)
-    long, options = scores.stack().rename("score").reset_index(), {"resample": "seed", **ONE_SPLIT}
-    options["greater_is_better"] = facts.greater_is_better
+    options = {"resample": "seed", "greater_is_better": facts.greater_is_better, **ONE_SPLIT}
+    long = scores.stack().rename("score").reset_index()
     against_best = evaluation.compare_with_best(long, **options)
     name = "accuracy" if metric == "accuracy" else facts.label
     sentences = evaluation.summarise(against_best, score=name).replace("\n", " ")
-    return {
-        "better": better,
-        "worse": worse,
-        "open": len(means) - better - worse,
-        "rival": activation_label(means.idxmin()),
-        "lead": lead,
-        "shown": f"{lead} ({low} to {high})",
-        "best": sentences.replace("resamples", "generator seeds"),
-    }
+    row = {"better": better, "worse": worse, "open": len(means) - better - worse}
+    row |= {"rival": activation_label(means.idxmin()), "lead": lead}
+    row["shown"] = f"{lead} ({low} to {high})"
+    return row | {"best": sentences.replace("resamples", "generator seeds")}
 
 
 def judge_best(found: pd.DataFrame) -> Finding:
@@ -149,10 +140,9 @@ def write_report(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
     page.text(
         report_text.provenance(rows),
         "One 4:1 split, without rows with missing values. Errors are in standard deviations of the "
-        "real training rows' target, accuracy and macro F1 in percent. Means are over generator "
-        "seeds and samples; ± is the standard deviation (ddof 1) over seeds, the samples of each "
-        "averaged first, or where there is one seed over its samples, as the paper's is. The best "
-        "mean of a line is bold.",
+        "real training rows' target, accuracy and macro F1 in percent. ± is the standard deviation "
+        "(ddof 1) over generator seeds, the samples of each averaged first, or where there is one "
+        "seed over its samples, as the paper's is. The best mean of a line is bold.",
         report_text.failures_table(rows.assign(protocol=rows["model"])),
     )
     for learner, part in comparison.groupby("learner", sort=False):
@@ -237,9 +227,8 @@ def _add_advantages(page: Page, found: pd.DataFrame) -> None:
     page.text(
         claims_table(CLAIMS, dict(iter(found.groupby("model", sort=False)))),
         "CombU against each other activation, paired by generator seed: t-tests, Holm-adjusted "
-        "over the others, 5 % level. The last column is CombU's lead over the best other one, with "
-        "its 95 % interval (not adjusted); above zero CombU is better. The seeds share one split "
-        "of the rows: nothing here speaks for other rows.",
+        "over the others, 5 % level; last CombU's lead over the best other one, with its 95 % "
+        "interval (not adjusted). The seeds share one split: nothing here speaks for other rows.",
     )
     head = ["", "", "better than", "worse than", "no significant difference", "closest rival"]
     shown = found.drop(columns=["lead", "best"])

@@ -261,5 +261,7 @@ def plot_differences(pooled: pd.DataFrame) -> Figure:
             x = own["other"].map(others.index) + 0.22 * (i - 1)
             look = (("#0072B2", "#D55E00", "#009E73")[i], "os^"[i], "none")
             lines.append(Line(x, own["difference"], text, look, own["low"], own["high"]))
-    ticks = {float(i): name.replace("_", "\n") for i, name in enumerate(others)}
+    ticks = {
+        float(i): name.replace("_", "\n").replace("hard", "hard\n") for i, name in enumerate(others)
+    }
     return plot(panels, ("", "points of accuracy over the activation"), n_columns=2, ticks=ticks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -28,14 +29,10 @@ def train(
     activations: Sequence[str], tables: Sequence[Table], **options: object
 ) -> dict[tuple[str, int], MLPClassifier]:
     """Train a network for each activation and seed, by these; ``tables`` has one a seed."""
-    nets, tasks = {}, []
-    for name in activations:
-        for seed, (X, y) in enumerate(tables):
-            net = MLPClassifier(
-                activation=name, random_state=seed, n_iter_no_change=math.inf, **options
-            )
-            tasks.append(FitTask(net, X, y, data_key=id(X)))
-            nets[name, seed] = net
+    nets, options = {}, {"n_iter_no_change": math.inf, **options}
+    for name, seed in product(activations, range(len(tables))):
+        nets[name, seed] = MLPClassifier(activation=name, random_state=seed, **options)
+    tasks = [FitTask(net, *tables[seed], id(tables[seed][0])) for (_, seed), net in nets.items()]
     for outcome in fit_stacked(tasks):
         if outcome.error is not None:
             raise outcome.error

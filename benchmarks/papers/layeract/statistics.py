@@ -202,15 +202,13 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
         "Paired by seed: a t-test, or Wilcoxon's where Shapiro and Wilk's test rejects normality, "
         f"with Holm's correction over the others. The first epoch is {first}, the last {last}.",
         claims_table(CLAIMS, {"here": rows}),
-        "The last line of each noise sets the fluctuation against the root mean square of the "
-        "activations themselves: a function that halves all it gives would halve the fluctuation "
-        "too, and the next layer could double it again.",
+        '"ours" is relative to the root mean square of the activations: a function that halves '
+        "all it gives would halve the fluctuation too, and the next layer could double it again.",
     )
     page.heading("Means over the seeds ± standard deviation")
     page.text(
-        "Of the units: the mean of their means and of the size of these; shares of saturated "
-        "values and dead units; the lowest activation. relative: to the size of the activations. "
-        "input: what the activation is given."
+        "mean_abs: the size of the units' means; saturated, dead: shares of values and of units; "
+        "relative: to the size of the activations; input: what the activation is given."
     )
     tables = {f"Units, epoch {epoch}": (epoch, "", UNITS) for epoch in (first, last)}
     for name, noise in FLUCTUATIONS.items():
@@ -221,11 +219,9 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
         groups = own[[prefix + column for column in columns]]
         lines = [[name, *map(_spread, part.mean(), part.std())] for name, part in groups]
         page.table(["", *columns], lines)
-    page.heading("Figures, of seed 0")
-    page.text("With noise added to what the activation is given, Figure 7 is the same for all.")
     figures = {} if arguments.report else draw(plan)
     for suffix, number in FIGURES.items():
-        text = f"Figure {number}: {suffix.replace('_', ' ')}"
+        text = f"Figure {number}, seed 0: {suffix.replace('_', ' ')}"
         if suffix in figures:
             page.figure(figures[suffix], text, suffix)
         else:
