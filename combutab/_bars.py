@@ -15,7 +15,7 @@ _RECENT = 0.5  # of what is done, by which the rest is judged
 
 
 class TimeLeft:
-    """How long the rest takes, by how long the later half of what is done took.
+    """An estimate of the time that is left, by the later half of what is done.
 
     So neither a slow start nor what was done before counts for long.
 

@@ -116,7 +116,7 @@ def derive(key: _Integers, purpose: Purpose, *positions: int | np.ndarray) -> _I
 
 
 def starts(keys: np.ndarray, device: torch.device | str = "cpu") -> Tensor:
-    """Where the counters of keys (uint64) begin, int64: with these a draw needs no host."""
+    """Return the first counters of keys (uint64) as int64: with these a draw needs no host."""
     return torch.from_numpy(_mix(keys).view(np.int64)).to(device)
 
 

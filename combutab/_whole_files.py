@@ -242,7 +242,7 @@ def _sync(path: Path) -> None:
 
 
 def _place(path: str | os.PathLike[str]) -> Path:
-    """Where links lead, if a regular file may be written there."""
+    """Resolve the links of a path, to where a regular file may be written."""
     place = Path(path).absolute()
     for _ in range(_LINKS):
         if not place.is_symlink():
@@ -257,7 +257,7 @@ def _place(path: str | os.PathLike[str]) -> Path:
 
 
 def _home(folder: Path) -> Path:
-    """Where the links of a folder's path lead."""
+    """Resolve the links of a folder's path."""
     for each in (folder, *folder.parents):
         if each.is_symlink():
             _refuse_strange_link(each, is_file=False)

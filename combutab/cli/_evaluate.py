@@ -109,7 +109,7 @@ def find_target(text: str, columns: Iterable[Any]) -> Any:
 
 
 def names_of(paths: Mapping[str, Path]) -> dict[str, str]:
-    """What to call files: by their names, or by their whole paths if two have the same name."""
+    """Name files for a reader: by their names, or by their whole paths if two share a name."""
     texts = {role: path.name for role, path in paths.items()}
     if len(set(texts.values())) < len(texts):
         texts = {role: str(path) for role, path in paths.items()}
@@ -159,7 +159,7 @@ def _with_dates(
 
 
 def _leave_out(tables: Mapping[str, pd.DataFrame], texts: list[str]) -> dict[str, pd.DataFrame]:
-    """Without the columns that are named, whichever of the tables have them."""
+    """Drop the named columns from whichever tables have them."""
     every = dict.fromkeys(column for table in tables.values() for column in table)
     dropped = find_columns("--drop", texts, every)
     left = {role: table.drop(columns=dropped, errors="ignore") for role, table in tables.items()}
@@ -196,7 +196,7 @@ def run_evaluation(arguments: Mapping[str, Any]) -> SyntheticEvaluation:
 
 @contextmanager
 def _status() -> Iterator[Callable[[str], None]]:
-    """What to call with what is done next; shown on a terminal alone."""
+    """Yield a function that shows what is done next, on a terminal alone."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda label: None

@@ -234,7 +234,7 @@ def _side_by_side(maps: Sequence[Affine], *, first: bool) -> Affine:
 
 
 def merged(plan: Plan) -> Plan:
-    """Equal units of a layer as one, each layer sorted by kind, the outputs unchanged.
+    """Merge the equal units of each layer and sort it by kind; the outputs stay.
 
     What an expression says twice is so computed once.
     """

@@ -106,6 +106,6 @@ def _distances(values: Tensor, codes: Tensor, values_2: Tensor, codes_2: Tensor)
 
 
 def _mean_distance(values: Tensor, codes: Tensor) -> float:
-    """Between two different rows."""
+    """Return the mean distance of two different rows."""
     n = len(codes)
     return float(_distances(values, codes, values, codes).sum()) / (n * (n - 1))

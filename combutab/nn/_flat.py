@@ -39,7 +39,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Slot(Entry):
-    """Where a tensor lives in the matrix."""
+    """The place of a tensor in the matrix."""
 
     columns: slice
     tail: tuple[int, ...]  # shape after the member axis

@@ -147,7 +147,7 @@ def _inside(value: Any, low: Any, high: Any) -> bool:
 
 
 def _parser(name: str, values: list[Any], forms: FileFormat) -> Parse | None:
-    """What reads a text as one of these values, where they are numbers or dates."""
+    """Return a function that reads a text as one of these values; None if they are plain text."""
     present = [v for v in values if v is not None]
     if present and all(isinstance(v, pd.Timestamp) for v in present):
         return partial(_date, form=forms.dates.get(name), zone=present[0].tz)

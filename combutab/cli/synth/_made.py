@@ -1,4 +1,4 @@
-"""How a synthetic table was made, as its generator's file tells it."""
+"""The origin of a synthetic table, as its generator's file tells it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from combutab.generators import find_generators
 
 
 def read_made(path: Path) -> dict[str, str]:
-    """What the file of a generator says of it.
+    """Read a generator's description from its file.
 
     Raises
     ------

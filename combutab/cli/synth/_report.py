@@ -22,7 +22,7 @@ _MOST = 0.9
 
 @dataclass(frozen=True)
 class SynthReport:
-    """What was asked for: a page at ``path``, with a column for learners to predict."""
+    """A report that was asked for: a page at ``path``, with a column for learners to predict."""
 
     path: Path
     target: Any

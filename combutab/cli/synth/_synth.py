@@ -213,7 +213,7 @@ def _check_size(n_rows: int, n_columns: int) -> None:
 
 
 def _probe(table: pd.DataFrame, listed: list[Any], kept: Mapping[str, Any]) -> ModeEncoder:
-    """What the generator will know of the columns, without their modes, which take time.
+    """Fit the generator's encoder without the modes, which take time.
 
     Raises
     ------
@@ -230,7 +230,7 @@ def _probe(table: pd.DataFrame, listed: list[Any], kept: Mapping[str, Any]) -> M
 
 
 def _is_discrete(column: pd.Series) -> bool:
-    """Whether "auto" would take it for a discrete column."""
+    """Tell whether "auto" would take a column for a discrete one."""
     types = pd.api.types
     return bool(
         types.is_bool_dtype(column.dtype)

@@ -52,7 +52,7 @@ def train_generator(
 
 
 class Kept:
-    """What a training that Ctrl-C ends leaves, and where.
+    """The files that a training leaves which Ctrl-C ends.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Kept:
             raise KeyboardInterrupt(self._told())
 
     def place(self, path: Path) -> Path:
-        """Where to write: beside a file that is there, which may be of a whole training."""
+        """Return the path to write to: beside a file that is there, after Ctrl-C."""
         return _beside(path) if self.interrupted and path.exists() else path
 
     def add(self, what: str, path: Path) -> None:

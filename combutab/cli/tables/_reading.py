@@ -59,7 +59,7 @@ class Reading:
             raise TableError(str(error)) from error
 
     def cells(self, path: Path, columns: list[int]) -> pd.DataFrame:
-        """Some columns of a text file as they are written."""
+        """Read some columns of a text file as they are written."""
         return read_cells(path, columns, sep=self.sep, encoding=self.encoding)
 
 

@@ -47,7 +47,7 @@ class Fitted(Parameters):
     _net: LazyNetwork
 
     _fitted_fields: ClassVar[Mapping[str, Field]]
-    """What the class learns of its target, as a file may say it."""
+    """Attributes that the class learns of its target, as a file may have them."""
 
     @abstractmethod
     def _check_loaded(self) -> dict[str, tuple[object, object]]:

@@ -68,7 +68,7 @@ def _plain(value: Any, name: str) -> Any:
 
 
 def _digest(network: ConstructedNetwork) -> str:
-    """Equal for networks of equal weights, before and after a file."""
+    """Return a digest that is equal for networks of equal weights, before and after a file."""
     digest = hashlib.sha256(repr(network.inputs).encode())
     with torch.no_grad():
         for weights in network.parameters():

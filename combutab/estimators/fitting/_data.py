@@ -1,4 +1,4 @@
-"""From the arguments of ``fit`` to encoded rows: checks, weights, validation split, encoding."""
+"""Data of a fit, from arguments to encoded rows: checks, weights, validation split."""
 
 from __future__ import annotations
 

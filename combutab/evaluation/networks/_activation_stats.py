@@ -153,7 +153,7 @@ def activation_stats(
 
 @dataclass(frozen=True)
 class Look:
-    """How to look at a network: the parameters of `activation_stats` of the same names.
+    """The parameters of `activation_stats`, checked.
 
     Raises
     ------
@@ -308,7 +308,7 @@ class _Watch:
         return self._by_unit(slope, name)
 
     def _is_unitwise(self, module: nn.Module, given: Tensor, name: str) -> bool:
-        """Whether the units at odd places stay what they are when the others change."""
+        """Tell whether the units at odd places stay what they are when the others change."""
         units = torch.arange(self._by_unit(given, name).shape[2], device=given.device)
         shape = [1] * given.ndim
         axis = (given.ndim - 1 if self.opened.members else (self.dim or 1)) % given.ndim

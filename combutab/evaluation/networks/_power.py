@@ -123,7 +123,7 @@ def channelwise_linearity(
     per_channel: bool = False,
     batch_size: int = 256,
 ) -> pd.DataFrame:
-    """How far activations are from linear in each channel, ``P(z - z~) / P(z)``.
+    """Measure how far activations are from linear in each channel, ``P(z - z~) / P(z)``.
 
     ``z`` is what an activation gives and ``z~ = lambda_c y`` its best linear fit in channel c from
     what it is given, over all inputs and positions (Eqs. 20 and 21). 0 means that the layer adds

@@ -288,7 +288,7 @@ def read_corruptions(
     corruptions: Iterable[str | OwnCorruption] | Mapping[str, OwnCorruption] | None,
     corrupter: Corrupter,
 ) -> dict[str, Corruption | OwnCorruption]:
-    """What is asked for, by name; by default all that some column can suffer.
+    """Return the corruptions asked for, by name; by default all that act on some column.
 
     Raises
     ------
@@ -337,7 +337,7 @@ def _named(name: str, corrupter: Corrupter) -> Corruption:
 
 
 def read_severities(severities: Iterable[int]) -> list[int]:
-    """In order, each once.
+    """Sort the severities, each once.
 
     Raises
     ------

@@ -101,7 +101,7 @@ class GANDraws:
         return self._critic_draws(at)[1:]
 
     def mix(self, at: int) -> Tensor:
-        """Where between real and fake rows the critic's slope is taken, (M, n_groups)."""
+        """Return the shares of real rows in the mixtures of the penalty, (M, n_groups)."""
         return self._critic_draws(at)[0]
 
     def _keys(self, steps: range, purpose: Purpose) -> list[int]:

@@ -60,7 +60,7 @@ class Points:
     missing: bool = False  # whether a missing value will do
 
     def distances(self, table: pd.DataFrame | np.ndarray) -> np.ndarray:  # (n,)
-        """How far each row's number is from those wanted; infinite for one that will not do."""
+        """Return each row's distance from the wanted numbers; infinite for one that will not do."""
         away, missing = self._away(column_of(table, self.column))
         return np.where(missing, 0.0 if self.missing else np.inf, away.min(axis=1))
 

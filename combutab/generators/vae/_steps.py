@@ -10,7 +10,7 @@ from combutab.nn import RowSpans, Scratch, SpanColumns, StackedRowDecoder, Stack
 
 
 class ChainStep:
-    """In memory that is allocated once; the numbers are autograd's.
+    """A step in memory that is allocated once; the numbers are those of autograd.
 
     Parameters
     ----------

@@ -213,7 +213,7 @@ def _train_and_score(
 def _score(
     plan: ComparisonPlan, estimator: BaseMLP, outcome: FitOutcome, X: Any, y: np.ndarray
 ) -> dict[str, Any]:
-    """What is kept of a fit. A ValueError is in it: the network diverged; others are raised."""
+    """Make the record of a fit. A ValueError is in it: the network diverged; others are raised."""
     scores: dict[str, float] = dict.fromkeys(METRICS[plan.task], np.nan)
     error, constant = outcome.error, False
     if error is None:
@@ -373,7 +373,7 @@ class _Watch(Callback):
         self.finished = 0.0
 
     def tell(self, n_networks: float) -> None:
-        """So many networks are trained, here and in other threads."""
+        """Take note that so many networks are trained, here and in other threads."""
         self.finished = n_networks
         self.progress(n_networks)
 

@@ -162,7 +162,7 @@ def table_digest(X: Any, y: np.ndarray) -> str:
 
 
 def _activation_digest(plan: ComparisonPlan) -> str:
-    """Of activations that are no names: their modules, the code of their classes, their state."""
+    """Hash the activations; of those that are no names their modules and their classes' code."""
     digest = hashlib.sha256()
     for name, spec in plan.activations.items():
         if isinstance(spec, str):

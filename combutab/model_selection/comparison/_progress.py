@@ -1,4 +1,4 @@
-"""How far a comparison is, and how long it will take: a bar on a terminal, a line in a notebook."""
+"""Progress of a comparison, and the time left: a bar on a terminal, a line in a notebook."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TimeLeft:
         return max(0.0, left - (self._clock() - self._at))
 
     def words(self) -> str:
-        """Such as "2:05 left"; "estimating" at first.
+        """Say the time left, such as "2:05 left"; "estimating" at first.
 
         Examples
         --------

@@ -91,7 +91,7 @@ class Sample:
 
 
 def take_sample(x: np.ndarray, max_rows: int, rng: np.random.Generator) -> Sample:
-    """At most `max_rows` of the values, all equally likely."""
+    """Draw at most `max_rows` of the values, all equally likely."""
     chosen = x if len(x) <= max_rows else rng.choice(x, max_rows, replace=False, shuffle=False)
     return Sample(chosen, float(x.max() - x.min()), int(rng.integers(2**31)))
 

@@ -317,7 +317,7 @@ def _zone(name: str) -> Any:
 
 
 def _zone_name(zone: Any) -> str:
-    """What ``_zone`` reads."""
+    """Name a time zone as ``_zone`` reads it."""
     try:
         _zone(str(zone))
     except ValueError as error:

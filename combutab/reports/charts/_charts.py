@@ -196,7 +196,7 @@ def _masses(a: np.ndarray, b: np.ndarray, others: list[np.ndarray], least: int) 
 
 
 def _outlined(a: np.ndarray, b: np.ndarray, axis: Axis, least: int) -> Histogram:
-    """Both outlines, with bins of too few real rows taken together with others."""
+    """Draw both outlines, with bins of too few real rows taken together with others."""
     edges = axis.edges
     counts, synthetic = axis.counts(a), axis.counts(b)
     starts = _groups(counts, least)
@@ -216,7 +216,7 @@ def _outlined(a: np.ndarray, b: np.ndarray, axis: Axis, least: int) -> Histogram
 
 
 def _groups(counts: np.ndarray, least: int) -> np.ndarray:
-    """Where groups of neighbouring bins begin that hold no row, or at least so many."""
+    """Group neighbouring bins so that each holds no row or at least so many; return the starts."""
     starts, n = [], 0
     for place, count in enumerate(counts):
         if not 0 < n < least:  # the group before is complete
@@ -257,7 +257,7 @@ def _steps(x: np.ndarray, heights: np.ndarray) -> str:
 
 
 def _shares(column: pd.Series) -> pd.Series:
-    """By whether it is missing, and name."""
+    """Return the share of each value, by whether it is missing and its name."""
     counts: Any = column.value_counts(normalize=True, dropna=False)
     counts = counts[counts > 0]
     counts.index = pd.MultiIndex.from_tuples(

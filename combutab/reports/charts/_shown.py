@@ -16,7 +16,7 @@ _FEWEST = 20  # of so few rows all may well be different
 
 
 def least_rows(min_frequency: float, n_rows: int) -> int:
-    """How many rows a value needs to be shown.
+    """Return the number of rows that a value needs to be shown.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def least_rows(min_frequency: float, n_rows: int) -> int:
 
 
 def shown_values(real: Sequence[pd.Series], synthetic: pd.Series, least: int) -> pd.Index:
-    """The values that are no one's own.
+    """Return the values that are no one's own.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def shown_values(real: Sequence[pd.Series], synthetic: pd.Series, least: int) ->
 
 
 def is_identifier(column: pd.Series) -> bool:
-    """Whether the values of a real column name its rows, or nearly all differ though no numbers.
+    """Tell whether a real column's values name its rows, or nearly all differ though no numbers.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How strongly the columns of a table go together, whatever they hold."""
+"""Associations of a table's columns, whatever they hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 def associations(
     table: pd.DataFrame, columns: Sequence[Hashable], kinds: Mapping[Hashable, str]
 ) -> np.ndarray:
-    """Association of each column with each other.
+    """Measure the association of each column with each other.
 
     Parameters
     ----------

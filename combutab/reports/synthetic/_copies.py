@@ -14,7 +14,7 @@ from combutab.reports.synthetic._verdict import RARE
 
 @dataclass(frozen=True)
 class Copies:
-    """How many rows of one table equal a row of another in every column.
+    """Counts of rows of one table that equal a row of another in every column.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ def count_copies(
 def count_values(
     train: pd.DataFrame, synthetic: pd.DataFrame, test: pd.DataFrame | None = None
 ) -> dict[Hashable, Copies]:
-    """Of the columns whose values show up too often to be chance where one real row has them.
+    """Find the columns whose values of single real rows are copied too often to be chance.
 
     What chance does is what the rows of ``test`` show, or ``train`` itself, whichever is more: a
     column of dates or of running numbers may have other values in other real rows.

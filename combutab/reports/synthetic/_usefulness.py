@@ -65,7 +65,7 @@ class _Skill:
 
     @property
     def may_be_some(self) -> bool:
-        """Whether the real rows may teach what is worth telling, for all that is known."""
+        """Tell whether the real rows may teach what is worth telling, for all that is known."""
         return not self.over_guessing + 2 * self.error < _SOME
 
     @property
@@ -179,7 +179,7 @@ def _best_by(efficacy: pd.DataFrame, metric: str, guess: float, n: float) -> _Sk
 
 
 def _standard_error(metric: str, score: float, n: float) -> float:
-    """Of a score on n rows."""
+    """Estimate the standard error of a score on n rows."""
     if metric == "r2":  # as of a squared correlation, for many rows
         score = min(max(score, 0.0), 1.0)
         return 2 * math.sqrt(score) * (1 - score) / math.sqrt(n)

@@ -1,4 +1,4 @@
-"""What chance alone does to a table: real rows beside other real rows, and beside shuffled ones."""
+"""Reference values of the scores: real rows beside other real rows, and beside shuffled ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AGAIN, _SHUFFLED = "again", "shuffled"
 
 @dataclass(frozen=True)
 class Yardsticks:
-    """What columns and pairs of columns lose by chance, and by being shuffled: 0 is alike.
+    """Losses of columns and pairs of columns by chance, and by being shuffled: 0 is alike.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Yardsticks:
     strongest: float
 
     def closeness(self, losses: pd.Series) -> float:
-        """How alike columns are, from 0 to 1, with what chance takes from it given back."""
+        """Return how alike columns are, from 0 to 1, with what chance takes from it given back."""
         beyond = [
             math.sqrt(max(loss**2 - self.chance.get(column, 0.0) ** 2, 0.0))
             for column, loss in losses.items()
@@ -64,13 +64,13 @@ class Yardsticks:
         return float(np.clip(np.nansum(shuffled - made) / (shuffled - real).sum(), 0.0, 1.0))
 
     def kept_off(self, kept: float) -> float:
-        """How far chance may move such a share."""
+        """Return how far chance may move the share that `kept` gives."""
         nothing, everything = self.ties_off
         return (1.0 - kept) * nothing + kept * everything
 
 
 def column_losses(found: pd.DataFrame, source: str) -> pd.Series:
-    """1 minus the score of each column: the worse of its values' and of its share of missing ones.
+    """Return each column's loss, 1 minus the worse score of its values and its missing share.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def _draw(
 def _ties(
     real: pd.DataFrame, shuffled: pd.DataFrame, scale: float, n: int
 ) -> tuple[dict[tuple[Hashable, Hashable], tuple[float, float]], tuple[float, float]]:
-    """Of the pairs that are tied, a column a draw each; and the errors of what is kept of it."""
+    """Return the losses of the pairs that are tied (see `Yardsticks.ties`), and their errors."""
     pairs = real.index.intersection(shuffled.index)
     real, shuffled = real.loc[pairs], shuffled.loc[pairs]
     gap = shuffled - real

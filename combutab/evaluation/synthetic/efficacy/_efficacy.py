@@ -1,4 +1,4 @@
-"""How much can be learned from a synthetic table: train on synthetic, test on real."""
+"""Efficacy of synthetic tables for learning: train on synthetic, test on real."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ class EfficacyScorer:
 def make_problem(
     tables: Mapping[str, Any], target: Any, task: Task | Literal["auto"], pos_label: Any
 ) -> tuple[Problem, AlignedTables]:
-    """What is to be predicted, and all tables in the same form; the first one is the reference."""
+    """Make the prediction problem, and align all tables with the first one."""
     if task not in ("auto", "classification", "regression"):
         raise ValueError(f"task must be 'auto', 'classification' or 'regression', got {task!r}")
     reference = next(iter(tables))
@@ -296,7 +296,7 @@ def _resamples(n: int, n_resamples: int, seed: int) -> np.ndarray | None:
 def _with_errors(
     table: pd.DataFrame, rows: list[dict[str, Any]], resamples: np.ndarray, n: int
 ) -> pd.DataFrame:
-    """With standard errors, of the mean over a source's samples and of its gap to the real rows."""
+    """Add standard errors: of the mean over a source's samples, and of its gap to the real rows."""
     n_resamples, size = resamples.shape
     again: dict[tuple[str, ...], list[np.ndarray]] = {}
     for row in rows:

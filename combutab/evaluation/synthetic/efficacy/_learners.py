@@ -162,7 +162,7 @@ def _check_task(learners: Mapping[str, Any], task: Task) -> None:
 
 
 def _seeded(learner: Any, random_state: int) -> Any:
-    """With its random states set that are None, also those of its parts."""
+    """Set the random states that are None, also those of the learner's parts."""
     open_ones = {
         name: random_state % 2**32  # scikit-learn takes no more
         for name, value in learner.get_params().items()

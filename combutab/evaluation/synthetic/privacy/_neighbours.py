@@ -86,7 +86,7 @@ def _whole_groups(rows: np.ndarray) -> np.ndarray:
 def _scan(
     a: Points, b: Points, blocks: list[_Block], starts: list[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Some blocks of rows of a, against all of b.
+    """Find the nearest rows of b for some blocks of rows of a, and the other way round.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def _scan(
 
 
 def _shared(dense: np.ndarray, rare: Any, block: _Block) -> np.ndarray:
-    """How many categories each row shares with each of the block."""
+    """Count the categories that each row shares with each row of the block."""
     shared = dense @ block.dense
     if rare.nnz:
         both = (rare @ block.rare).tocoo()
