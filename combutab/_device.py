@@ -38,10 +38,7 @@ def mind_forks() -> None:
 def resolve_device(device: str | torch.device) -> torch.device:
     """Turn ``"auto"`` into the best device at hand; check that a named one exists.
 
-    Raises
-    ------
-    ValueError
-        If the name is not a device of torch, or the device is not on this machine.
+    Raises ValueError if the name is not a device of torch, or the device is not on this machine.
 
     >>> resolve_device("cpu")
     device(type='cpu')

@@ -116,10 +116,7 @@ def read_model(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header of a model's file, and its arrays by name.
 
-    Raises
-    ------
-    OSError, ValueError
-        With the path: if there is no such file, or it is not a whole one of a model.
+    Raises OSError or ValueError, with the path, if there is no whole file of a model.
     """
     path = Path(path)
     packed, tensors = read_tensors(path, _KEY, arrays=arrays)
@@ -146,10 +143,7 @@ def split_members(
 ) -> tuple[dict[str, np.ndarray], list[dict[str, np.ndarray]]]:
     """The encoder's arrays, and the weights of each of so many networks; there are no others.
 
-    Raises
-    ------
-    ValueError
-        If there are, if some are missing, or if a number among them is not finite.
+    Raises ValueError if there are, if some are missing, or if a number among them is not finite.
     """
     encoder: dict[str, np.ndarray] = {}
     members: dict[str, dict[str, np.ndarray]] = {}
@@ -175,24 +169,14 @@ def split_members(
 
 
 def check_finite(tensors: dict[str, np.ndarray]) -> None:
-    """Refuse arrays of numbers that are none.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse arrays of numbers that are none."""
     for name, array in tensors.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ValueError(f"the array {name} has numbers that are not finite")
 
 
 def check_layers(state: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> None:
-    """Refuse weights of other shapes than a header asks for, before a network of them is made.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse weights of other shapes than a header asks for, before a network of them is made."""
     for name, shape in shapes.items():
         found = state[name].shape if name in state else None
         if found != shape:
@@ -203,12 +187,7 @@ def check_layers(state: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]
 
 
 def check_state(state: dict[str, np.ndarray], loaded: dict[str, torch.Tensor]) -> None:
-    """Refuse arrays that a network has taken over, but not as they are.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse arrays that a network has taken over, but not as they are."""
     for name, tensor in loaded.items():
         given, taken = state[name], tensor.cpu().numpy()
         if given.shape != taken.shape or given.dtype != taken.dtype:
@@ -290,10 +269,7 @@ def _is_ours(value: Any) -> bool:
 def decode(value: Any) -> Any:
     """Invert ``encode``.
 
-    Raises
-    ------
-    ValueError
-        If it is none of what that makes, or asks for more memory than the file takes.
+    Raises ValueError if it is none of what that makes, or asks for more memory than the file takes.
     """
     if isinstance(value, list):
         return [decode(v) for v in value]

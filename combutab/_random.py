@@ -91,12 +91,8 @@ def derive(key: _Integers, purpose: Purpose, *positions: int | np.ndarray) -> _I
     seed, however long, fold in different data. Arrays are of uint64 and broadcast against each
     other.
 
-    Raises
-    ------
-    TypeError
-        If ``purpose`` is a mere number.
-    ValueError
-        If a position is negative or 2**63 and more.
+    Raises TypeError if ``purpose`` is a mere number; ValueError if a position is negative or 2**63
+    and more.
 
     >>> derive(0, Purpose.DROPOUT, 1, 5) == derive(0, Purpose.DROPOUT, 5, 1)
     False

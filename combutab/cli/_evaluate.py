@@ -96,12 +96,7 @@ def evaluate(
 
 
 def find_target(text: str, columns: Iterable[Any]) -> Any:
-    """The column of this name.
-
-    Raises
-    ------
-    UserError
-    """
+    """Find the column of this name, or raise a UserError."""
     by_text = {str(column): column for column in columns}
     if text not in by_text:
         raise UserError(f"--target: {no_column(text, by_text)}")
@@ -179,10 +174,7 @@ def _learners(text: str) -> Any:
 def run_evaluation(arguments: Mapping[str, Any]) -> SyntheticEvaluation:
     """Call `evaluate_synthetic`, with what is done shown on a terminal.
 
-    Raises
-    ------
-    UserError
-        With what the user can do something about.
+    Raises UserError with what the user can do something about.
     """
     from combutab.reports import evaluate_synthetic
 
@@ -208,10 +200,7 @@ def _status() -> Iterator[Callable[[str], None]]:
 def write_page(found: SyntheticEvaluation, path: Path) -> None:
     """Write the report.
 
-    Raises
-    ------
-    UserError
-        Where the system refuses.
+    Raises UserError where the system refuses.
     """
     from combutab.reports import write_report
 

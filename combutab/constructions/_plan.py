@@ -285,10 +285,7 @@ def plan_state(plan: Plan) -> dict[str, Any]:
 def plan_from_state(state: dict[str, Any]) -> Plan:
     """The plan that ``plan_state`` described, of a stranger perhaps.
 
-    Raises
-    ------
-    ValueError
-        If its parts do not fit one another.
+    Raises ValueError if its parts do not fit one another.
     """
 
     def numbers(values: Any) -> np.ndarray:

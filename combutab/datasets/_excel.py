@@ -13,16 +13,10 @@ ENDINGS = (".xlsx", ".xlsm")
 
 
 def read_excel(path: Path) -> tuple[list[str], pd.DataFrame]:
-    """The header as it is in the file, and the table, of a workbook's first sheet.
+    """Read the header as it is in the file, and the table, of a workbook's first sheet.
 
-    It warns where there are other sheets.
-
-    Raises
-    ------
-    ImportError
-        Without openpyxl.
-    OSError, ValueError
-        If it is no workbook.
+    It warns where there are other sheets, and raises ImportError without openpyxl, OSError or
+    ValueError if it is no workbook.
     """
     try:
         import openpyxl  # noqa: F401

@@ -96,10 +96,7 @@ class SampledShape(ABC, Generic[NetworkT]):
     def read(cls, values: Any) -> Self:
         """Read the record that a file describes.
 
-        Raises
-        ------
-        ValueError
-            If a field is missing, unknown, or not what it may be.
+        Raises ValueError if a field is missing, unknown, or not what it may be.
         """
         check_fields(values, {**cls.FIELDS, "conditional": choice(cls.conditional)}, "the shape")
         return cls(**values)

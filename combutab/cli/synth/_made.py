@@ -14,10 +14,7 @@ from combutab.generators import find_generators
 def read_made(path: Path) -> dict[str, str]:
     """Read a generator's description from its file.
 
-    Raises
-    ------
-    UserError
-        If there is no such file, or it is none of a generator.
+    Raises UserError if there is no such file, or it is none of a generator.
     """
     try:
         header, _ = read_model(path, arrays=False)
@@ -30,13 +27,7 @@ def read_made(path: Path) -> dict[str, str]:
 
 
 def check_generator(header: Mapping[str, Any], path: Path) -> None:
-    """Find out whether a model's file is a generator's.
-
-    Raises
-    ------
-    UserError
-        It says which model it is.
-    """
+    """Refuse a model's file that is none of a generator, saying which model it is."""
     names = find_generators()
     if header["class"] not in names:
         raise UserError(
@@ -48,8 +39,6 @@ def check_generator(header: Mapping[str, Any], path: Path) -> None:
 def describe(header: Mapping[str, Any]) -> dict[str, str]:
     """Kind, version and parameters of a generator, from the header of its file.
 
-    Examples
-    --------
     >>> describe({"class": "TVAE", "version": "0.1.0", "params": {"epochs": 300}})
     {'Generator': 'TVAE of combutab 0.1.0', 'epochs': '300'}
     """

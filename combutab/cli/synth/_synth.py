@@ -215,10 +215,7 @@ def _check_size(n_rows: int, n_columns: int) -> None:
 def _probe(table: pd.DataFrame, listed: list[Any], kept: Mapping[str, Any]) -> ModeEncoder:
     """Fit the generator's encoder without the modes, which take time.
 
-    Raises
-    ------
-    UserError
-        If the table cannot be encoded.
+    Raises UserError if the table cannot be encoded.
     """
     discrete: Any = "auto"
     if listed:

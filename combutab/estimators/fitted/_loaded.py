@@ -57,12 +57,7 @@ FITTED = {
 
 
 def check_fitted_fields(own: Mapping[str, Field], fitted: Any) -> None:
-    """Refuse attributes that no estimator learns, nor a class with these of its own.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse attributes that no estimator learns, nor a class with these of its own."""
     fields = {**FITTED, **own}
     for each in fitted if isinstance(fitted, dict) else ():
         if each not in fields:
@@ -71,13 +66,7 @@ def check_fitted_fields(own: Mapping[str, Field], fitted: Any) -> None:
 
 
 def check_agreement(model: Fitted, n_members: int) -> None:
-    """Refuse parts of a loaded estimator that do not belong together.
-
-    Raises
-    ------
-    ValueError
-        It names the first of them.
-    """
+    """Refuse parts of a loaded estimator that do not belong together, naming the first."""
     spec, encoder = model._spec, model.encoder_
     names = getattr(model, "feature_names_in_", None)
     known = getattr(encoder, "feature_names_in_", None)

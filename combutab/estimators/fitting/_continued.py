@@ -31,13 +31,7 @@ def settled(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def check_settled(
     wanted: Mapping[str, Any], made: Mapping[str, Any], n_wanted: int, n_made: int
 ) -> None:
-    """Refuse to go on from a fit with settled parameters, or members, that it could not follow.
-
-    Raises
-    ------
-    ValueError
-        With the first parameter that has changed.
-    """
+    """Refuse to go on from a fit with settled parameters, or members, that it could not follow."""
     for name, value in wanted.items():
         made_with = made.get(name, value)
         if value != made_with:

@@ -46,12 +46,7 @@ class Prepared:
 def check_given(
     X: Any, y: Any, X_val: Any, y_val: Any, *, solver: str, name: str
 ) -> tuple[Any, Any]:
-    """Refuse arguments of an estimator's ``fit`` that do not go together; both tables, indexable.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse arguments of ``fit`` that do not go together; return both tables, indexable."""
     if (X_val is None) != (y_val is None):
         given = "X_val" if y_val is None else "y_val"
         raise ValueError(f"X_val and y_val go together, got only {given}")
@@ -89,10 +84,7 @@ def _check_no_missing(y: Any) -> None:
 def weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray]:
     """Leave out rows of weight 0, which must not shape the encoding either.
 
-    Raises
-    ------
-    ValueError
-        If nothing is left, or a weight is none.
+    Raises ValueError if nothing is left, or a weight is none.
     """
     n_rows = _num_samples(X)
     weight = _check_sample_weight(
@@ -112,10 +104,7 @@ def split_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the training and of the validation rows, increasing.
 
-    Raises
-    ------
-    ValueError
-        If there would be fewer than two of the latter.
+    Raises ValueError if there would be fewer than two of the latter.
     """
     if np.ceil(fraction * n_rows) < 2:
         raise ValueError(

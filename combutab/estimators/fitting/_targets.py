@@ -15,10 +15,8 @@ _LARGEST = 1e300
 def as_numbers(y: Any, where: str = "") -> np.ndarray:
     """Targets, (n,) or (n, n_targets) of numbers, as float64; ``where`` ends what is said of inf.
 
-    Raises
-    ------
-    ValueError
-        If float64 takes some that differ for one another, or they are as large as it goes.
+    Raises ValueError if float64 takes some that differ for one another, or they are as large as it
+    goes.
     """
     values = np.asarray(y)
     if values.dtype.kind in "mM":

@@ -153,13 +153,7 @@ def activation_stats(
 
 @dataclass(frozen=True)
 class Look:
-    """The parameters of `activation_stats`, checked.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-    """
+    """The parameters of `activation_stats`; a ValueError if one is out of range."""
 
     noises: Sequence[Noise] = PAPERS_NOISES
     noise_at: str = "layer"

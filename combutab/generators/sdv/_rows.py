@@ -20,15 +20,9 @@ def rows_that_meet(
 ) -> pd.DataFrame:
     """Draw at most n_rows rows, those that a few tries give: SDV asks again for the rest.
 
-    Parameters
-    ----------
-    model : Generator, fitted on a DataFrame
-    n_rows : int
-    codes : mapping of int to int
-        Span -> code, of discrete columns: the network is asked for the rarest; the rows have all.
-    numbers : mapping
-        Column -> value, of continuous columns, None for a missing one. No network can be asked for
-        these: the rows are the nearest ones, of which SDV keeps those that are near enough.
+    Of ``codes``, by span, the network is asked for the rarest; the rows have all. No network can be
+    asked for ``numbers``, None for a missing one: the rows are the nearest ones, of which SDV keeps
+    those that are near enough.
     """
     n_tries = n_rows + _TRIES
     if not numbers:

@@ -17,13 +17,7 @@ _NUMBERS = 4  # a weight: itself, its gradient, and two moments of Adam's
 def check_memory(
     model: Generator[Any], encoder: ModeEncoder, spans: RowSpans, n_members: int
 ) -> None:
-    """Refuse networks that are larger than the machine's memory.
-
-    Raises
-    ------
-    ValueError
-        It names the column of most categories, and the way out.
-    """
+    """Refuse networks that are larger than memory, naming the column of most categories."""
     weights = n_members * model._n_weights(spans)
     needed, held = weights * _NUMBERS * spans.dtype.itemsize, memory_of(spans.device)
     if held is None or needed <= held:

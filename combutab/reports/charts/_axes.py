@@ -61,8 +61,6 @@ def make_axis(values: np.ndarray, least: int, *, dates: bool) -> Axis | None:
 def label(value: float, step: float, *, dates: bool = False) -> str:
     """A multiple of a step, with the digits that this has.
 
-    Examples
-    --------
     >>> label(0.30000000000000004, 0.05), label(12000.0, 500.0), label(2.5e12, 1e11)
     ('0.30', '12,000', '2.5e+12')
     >>> label(86_400_000_000.0, 86_400_000_000.0, dates=True)

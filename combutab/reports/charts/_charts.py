@@ -74,18 +74,9 @@ def histogram(
 ) -> Histogram | None:
     """Draw the shares of numbers or datetimes; None if there are too few of them.
 
-    Parameters
-    ----------
-    real, synthetic : Series
-        What is drawn.
-    others : sequence of Series
-        The column of other real tables, whose rows count as well.
-    least : int
-        Rows that must have a value for it to be named; as many are in a bin of the real ones, or
-        none.
+    The rows of ``others``, the column in other real tables, count as well. A value of fewer than
+    ``least`` rows is not named; as many are in a bin of the real ones, or none.
 
-    Notes
-    -----
     Single numbers that many rows have, such as zeros, are bars of their own unless each bin holds
     one number: otherwise zeros and small numbers would look alike. What lies beyond the axis is
     counted in the first and the last bin.
@@ -152,8 +143,6 @@ def category_bars(
 def text_width(text: str) -> float:
     """Return the width that a text of 12 pixels has at most, in pixels.
 
-    Examples
-    --------
     >>> text_width("relu") < text_width("RELU") < text_width("WWWW")
     True
     """
@@ -165,8 +154,6 @@ def shortened(name: str, room: float) -> str:
 
     Names of columns often begin alike and differ in their ends.
 
-    Examples
-    --------
     >>> shortened("median_income", 110), shortened("median_house_value", 110)
     ('median_income', 'median_…value')
     """

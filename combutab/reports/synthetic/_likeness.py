@@ -50,14 +50,9 @@ def judge_likeness(
 ) -> Finding:
     """Say how alike columns, pairs of columns and rows are.
 
-    Parameters
-    ----------
-    alike, detection : DataFrame
-        Of `fidelity` and `detection`, with the source `SYNTHETIC` and perhaps `HELD_OUT`. The
-        latter may be empty.
-    yardsticks : Yardsticks
-    n_train, n_made, n_test : int
-        Rows of the real table, of the synthetic one, and of the held-out real one.
+    ``alike`` and ``detection`` are of `fidelity` and `detection`, with the source `SYNTHETIC` and
+    perhaps `HELD_OUT`; the latter may be empty. There are ``n_train`` rows in the real table,
+    ``n_made`` in the synthetic one and ``n_test`` in the held-out real one.
     """
     if column_losses(alike, SYNTHETIC).empty:
         why = "Not known: the real table has no values to compare with."

@@ -89,17 +89,9 @@ def judge_usefulness(
 ) -> Finding:
     """Say which share of what the real rows teach is in the synthetic ones.
 
-    Parameters
-    ----------
-    efficacy : DataFrame
-        Of `ml_efficacy`, with the sources "real" and "synthetic".
-    target : column name
-    guess : float
-        The share of the most frequent class in the rows tested on; 0 of a regression.
-    n_test : int
-        Rows that were tested on.
-    seen : bool
-        Whether the generator may have learned from these.
+    ``efficacy`` is of `ml_efficacy`, with the sources "real" and "synthetic", tested on ``n_test``
+    rows; ``guess`` is the share of the most frequent class in these, 0 of a regression, and
+    ``seen`` says whether the generator may have learned from them.
     """
     skill = _best(efficacy, guess, n_test)
     rows = counted(n_test, "real row" if seen else "held-out real row")

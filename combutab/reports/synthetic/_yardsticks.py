@@ -70,14 +70,7 @@ class Yardsticks:
 
 
 def column_losses(found: pd.DataFrame, source: str) -> pd.Series:
-    """Return each column's loss, 1 minus the worse score of its values and its missing share.
-
-    Parameters
-    ----------
-    found : DataFrame
-        Of `fidelity`.
-    source : str
-    """
+    """Return each column's loss: 1 minus the worse of its score and that of its missing share."""
     chosen = found["aspect"].isin(["shape"]) | (found["measure"] == "missing_share")
     rows = found[chosen & found["greater_is_better"] & (found["source"] == source)]
     scores = rows.dropna(subset="mean").groupby("column", sort=False)["mean"].min()
@@ -96,17 +89,8 @@ def measure_yardsticks(
 ) -> Yardsticks:
     """Split the real rows at random, several times, and compare one part with the other.
 
-    Parameters
-    ----------
-    train : DataFrame
-        As `align_tables` gives it.
-    n_rows : int
-        Of the synthetic table.
-    kinds : mapping of column name to {"number", "category", "datetime"}
-    random_state : int
+    ``train`` is as `align_tables` gives it, and ``n_rows`` are those of the synthetic table.
 
-    Notes
-    -----
     What chance does to Kolmogorov-Smirnov statistics and to correlations goes with
     ``sqrt(1 / n + 1 / m)`` of the two tables' rows, so that of the parts is scaled to that of the
     tables; of frequencies of categories it is not, as these may be there once each.
@@ -198,16 +182,9 @@ def share_by_chance(
 ) -> float:
     """Return the standard deviation, around one half, of the share of rows nearer to one part.
 
-    Real rows of both kinds are mixed and split anew at random several times. No formula tells it:
-    where synthetic rows are far from all real ones, a few real rows are the nearest to most of
-    them, and which side these are on decides the share.
-
-    Parameters
-    ----------
-    train, test, synthetic : DataFrame
-        As `align_tables` gives them.
-    categorical, random_state, n_jobs
-        As in `privacy`.
+    Real rows of both kinds, as `align_tables` gives them, are mixed and split anew at random
+    several times. No formula tells it: where synthetic rows are far from all real ones, a few real
+    rows are the nearest to most of them, and which side these are on decides the share.
     """
     rng = np.random.default_rng(random_state)
     n = min(len(train), len(test), _SPLIT_ROWS)

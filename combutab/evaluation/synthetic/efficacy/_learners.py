@@ -102,23 +102,11 @@ _PAPER = "paper_mlp"
 def make_learners(
     learners: Learners, task: Task, *, n_rows: int, random_state: int
 ) -> dict[str, Any]:
-    """Unfitted estimators by name.
+    """Make unfitted estimators by name.
 
-    Parameters
-    ----------
-    learners : "standard", "paper", a name, names, or mapping of name to estimator
-    task : {"classification", "regression"}
-    n_rows : int
-        Of the whole data set: the paper's network depends on it.
-    random_state : int
-        For those that have one and leave it open.
-
-    Raises
-    ------
-    ValueError
-        A name is unknown, there is none, or an estimator is for the other task.
-    ImportError
-        A named learner's library is not installed.
+    ``n_rows`` is of the whole data set, which the paper's network depends on; ``random_state`` goes
+    to those that have one and leave it open. Raises ValueError if a name is unknown, there is none,
+    or an estimator is for the other task; ImportError without a named learner's library.
     """
     if isinstance(learners, Mapping):
         made = {str(name): clone(estimator) for name, estimator in learners.items()}

@@ -38,8 +38,6 @@ def codes_of(column: pd.Series) -> np.ndarray:
 def total_variation(a: np.ndarray, b: np.ndarray) -> float:
     """Return the total variation distance of the frequencies of two arrays of codes from 0.
 
-    Examples
-    --------
     >>> total_variation(np.array([0, 0, 1, 1]), np.array([0, 2]))
     0.5
     """
@@ -55,8 +53,6 @@ def total_variation(a: np.ndarray, b: np.ndarray) -> float:
 def spread(values: np.ndarray) -> float:
     """The standard deviation; 1 for a constant, which so has its own unit.
 
-    Examples
-    --------
     >>> spread(np.array([1.0, 3.0])), spread(np.array([5.0]))
     (1.0, 1.0)
     """
