@@ -20,6 +20,7 @@ from combutab.evaluation.networks._layer_hooks import (
     RunningMoments,
     as_samples,
     by_unit,
+    check_found,
     choose,
     open_model,
     run,
@@ -175,11 +176,7 @@ class Look:
     ) -> ActivationStats:
         """Let the batches through."""
         hooked = choose(opened, layers, ACTIVATION_KINDS)
-        if not hooked:
-            raise ValueError(
-                "the network has no activation modules; name layers by layers=, and use modules "
-                "such as nn.ReLU for functions such as F.relu, which cannot be seen"
-            )
+        check_found(hooked, "activation")
         noises = [(float(mean), float(sd)) for mean, sd in self.noises]
         watch = _Watch(opened, dim, noises, self.noise_at, self.seed, self.scale_tol)
         for arguments in opened.batches:

@@ -168,6 +168,15 @@ def choose(
     return found
 
 
+def check_found(hooked: dict[str, nn.Module], what: str) -> None:
+    """Refuse a network in which nothing was found to look at."""
+    if not hooked:
+        raise ValueError(
+            f"the network has no {what} modules; name layers by layers=, and use modules such as "
+            "nn.ReLU for functions such as F.relu, which cannot be seen"
+        )
+
+
 def _known(name: Any, named: Mapping[str, nn.Module]) -> str:
     if name not in named:
         near = known_instead(name, named)
