@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +12,28 @@ from combutab.cli._console import UserError
 from combutab.generators import find_generators
 
 
-def read_made(path: Path) -> dict[str, str]:
-    """Read a generator's description from its file.
-
-    Raises UserError if there is no such file, or it is none of a generator.
-    """
+@contextmanager
+def generator_header(path: Path) -> Iterator[dict[str, Any]]:
+    """Give the header of a generator's file; what goes wrong with the file is a UserError."""
     try:
         header, _ = read_model(path, arrays=False)
-        check_generator(header, path)
-        return describe(header)
+        names = find_generators()
+        if header["class"] not in names:
+            raise UserError(
+                f"{path} holds a {header['class']}, which makes no rows; give a file of a "
+                f"{' or '.join(names)}, such as `combutab synth --save` writes"
+            )
+        yield header
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged: {error!r}") from error
     except (OSError, ValueError) as error:
         raise UserError(str(error)) from error
 
 
-def check_generator(header: Mapping[str, Any], path: Path) -> None:
-    """Refuse a model's file that is none of a generator, saying which model it is."""
-    names = find_generators()
-    if header["class"] not in names:
-        raise UserError(
-            f"{path} holds a {header['class']}, which makes no rows; give a file of a "
-            f"{' or '.join(names)}, such as `combutab synth --save` writes"
-        )
+def read_made(path: Path) -> dict[str, str]:
+    """Read a generator's description from its file."""
+    with generator_header(path) as header:
+        return describe(header)
 
 
 def describe(header: Mapping[str, Any]) -> dict[str, str]:

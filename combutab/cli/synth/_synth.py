@@ -25,7 +25,7 @@ from combutab.cli._console import (
 )
 from combutab.cli.synth._conditions import read_conditions
 from combutab.cli.synth._kept import read_kept
-from combutab.cli.synth._made import check_generator
+from combutab.cli.synth._made import generator_header
 from combutab.cli.synth._report import plan_report, set_aside, write_synth_report
 from combutab.cli.synth._training import Kept, train_generator
 from combutab.cli.tables._forms import (
@@ -361,13 +361,7 @@ def _save(generator: Any, forms: FileFormat, path: Path) -> None:
 
 
 def _load(path: Path, device: str) -> tuple[Any, FileFormat]:
-    try:
-        header, _ = read_model(path, arrays=False)
-        check_generator(header, path)
+    with generator_header(path) as header:
         generator = load(path, device=device)
         forms = FileFormat.from_json(header[_KEY]) if _KEY in header else FileFormat()
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged: {error!r}") from error
-    except (OSError, ValueError) as error:
-        raise UserError(str(error)) from error
     return generator, forms

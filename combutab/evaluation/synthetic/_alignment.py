@@ -99,8 +99,8 @@ def align_tables(
     Examples
     --------
     >>> real = pd.DataFrame({"age": [31, None, 50], "member": [True, False, True]})
-    >>> made = pd.DataFrame({"member": ["False", "True"], "age": ["44", "29"]})
-    >>> aligned = align_tables({"real": real, "synthetic": made}, reference="real")
+    >>> synthetic = pd.DataFrame({"member": ["False", "True"], "age": ["44", "29"]})
+    >>> aligned = align_tables({"real": real, "synthetic": synthetic}, reference="real")
     >>> aligned["synthetic"]
         age member
     0  44.0  False

@@ -122,9 +122,9 @@ def ml_efficacy(
     """
     from joblib import Parallel, delayed
 
-    made = label_tables(synthetic)
+    labelled = label_tables(synthetic)
     tables = {"real_train": real_train, "real_test": real_test}
-    tables |= {label: table for label, (_, table) in made.items()}
+    tables |= {label: table for label, (_, table) in labelled.items()}
     problem, aligned = make_problem(tables, target, task, pos_label)
     test = problem.side(aligned["real_test"])
     resamples = _resamples(len(test.y), n_resamples, seed_from(random_state))
@@ -132,7 +132,7 @@ def ml_efficacy(
     models = make_learners(
         learners, problem.task, n_rows=n_rows, random_state=seed_from(random_state)
     )
-    sources = {"real_train": REAL} | {label: source for label, (source, _) in made.items()}
+    sources = {"real_train": REAL} | {label: source for label, (source, _) in labelled.items()}
     results = Parallel(n_jobs=n_jobs)(
         delayed(_score_table)(problem.side(aligned[label]), test, problem, models, label, resamples)
         for label in sources
@@ -190,8 +190,8 @@ class EfficacyScorer:
 
     def __call__(self, generator: Any, X: pd.DataFrame, y: Any = None) -> float:
         """Score a fitted generator on real rows ``X``, which hold the target; ``y`` is ignored."""
-        made = generator.sample(len(X) if self.n_samples is None else self.n_samples)
-        tables = {"real": X, "synthetic": made}
+        synthetic = generator.sample(len(X) if self.n_samples is None else self.n_samples)
+        tables = {"real": X, "synthetic": synthetic}
         problem, aligned = make_problem(tables, self.target, self.task, self.pos_label)
         metric = self.metric or ("r2" if problem.task == "regression" else "roc_auc")
         if metric not in problem.metrics:
