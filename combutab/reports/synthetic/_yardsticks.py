@@ -60,8 +60,8 @@ class Yardsticks:
     def kept(self, losses: pd.Series) -> float:
         """The share of what ties columns together, from 0 (as shuffled) to 1 (as real)."""
         shuffled, real = np.array(list(self.ties.values())).T
-        synthetic = losses.reindex(pd.Index(list(self.ties), tupleize_cols=False)).to_numpy(dtype=float)
-        return float(np.clip(np.nansum(shuffled - synthetic) / (shuffled - real).sum(), 0.0, 1.0))
+        found = losses.reindex(pd.Index(list(self.ties), tupleize_cols=False)).to_numpy(dtype=float)
+        return float(np.clip(np.nansum(shuffled - found) / (shuffled - real).sum(), 0.0, 1.0))
 
     def kept_off(self, kept: float) -> float:
         """Return how far chance may move the share that `kept` gives."""
