@@ -17,14 +17,7 @@ class Found:
     mass to be known, the factor is its inverse. Of rows that are rare because no noise makes them
     probable, many times as many are found, each of noise of its own.
 
-    Parameters
-    ----------
-    n_values, n_spans : int
-        Columns of the encoded rows.
-
-    References
-    ----------
-    Caffo, Booth and Davis (2002), "Empirical supremum rejection sampling".
+    See Caffo, Booth and Davis (2002), "Empirical supremum rejection sampling".
     """
 
     def __init__(self, n_values: int, n_spans: int) -> None:

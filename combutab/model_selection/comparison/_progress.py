@@ -46,8 +46,6 @@ class TimeLeft:
     def words(self) -> str:
         """Say the time left, such as "2:05 left"; "estimating" at first.
 
-        Examples
-        --------
         >>> TimeLeft(10).words()
         'estimating'
         """

@@ -43,10 +43,7 @@ def shown_values(real: Sequence[pd.Series], synthetic: pd.Series, least: int) ->
 def is_identifier(column: pd.Series) -> bool:
     """Tell whether a real column's values name its rows, or nearly all differ though no numbers.
 
-    Parameters
-    ----------
-    column : Series
-        As aligned: numbers are float64, datetimes datetime64, the others categories.
+    The column is as aligned.
 
     >>> is_identifier(pd.Series(range(1000, 1500), dtype=float))
     True

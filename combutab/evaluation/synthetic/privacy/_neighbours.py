@@ -88,12 +88,8 @@ def _scan(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find the nearest rows of b for some blocks of rows of a, and the other way round.
 
-    Returns
-    -------
-    to_b : of shape (n_rows, 2)
-    minima, groups : of shape (2, len(b))
-        The least squared distances of each row of b to two of the groups of 32 rows of a, and
-        which groups these are.
+    Returns (n_rows, 2), and twice (2, len(b)): the least squared distances of each row of b to two
+    of the groups of 32 rows of a, and which groups these are.
     """
     to_b = []
     minima = np.full((2, len(b)), np.inf)
@@ -164,10 +160,7 @@ def _candidates(least: np.ndarray, blocks: list[_Block]) -> np.ndarray:
 def _nearest(a: Points, rows: np.ndarray, b: Points, candidates: np.ndarray, k: int) -> np.ndarray:
     """Distances of rows of a to the k nearest of their candidates in b; inf where there are fewer.
 
-    Parameters
-    ----------
-    candidates : of shape (len(rows), n_candidates)
-        Positions; those of b's length and more are no rows.
+    Candidates are positions, (len(rows), n_candidates); those of b's length and more are no rows.
     """
     nearest = np.empty((len(rows), k))
     for start in range(0, len(rows), _ROWS):
