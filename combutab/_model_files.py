@@ -51,7 +51,7 @@ ACTIVATION = Field(
 
 @dataclass(frozen=True)
 class Saved:
-    """What a model's file has beside the parameters: attributes, losses, and the rest as it is."""
+    """The parts of a model's file beside its parameters; header and tensors are as they are."""
 
     fitted: dict[str, Any]
     history: pd.DataFrame
@@ -59,7 +59,7 @@ class Saved:
     tensors: dict[str, np.ndarray]
 
     def arrays(self) -> tuple[dict[str, np.ndarray], list[dict[str, np.ndarray]]]:
-        """Split the arrays into the encoder's and each network's, all finite; there are no others."""
+        """Split the arrays into the encoder's and each network's, which are all that there are."""
         n_members = self.header["n_members"]
         encoder: dict[str, np.ndarray] = {}
         members: dict[str, dict[str, np.ndarray]] = {}

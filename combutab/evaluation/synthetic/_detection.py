@@ -107,7 +107,8 @@ def detection(
         learners, "classification", n_rows=2 * len(aligned["real"]), random_state=seed
     )
     results = Parallel(n_jobs=n_jobs)(
-        delayed(_detect)(aligned["real"], aligned[label], models, n_splits, seed) for label in labelled
+        delayed(_detect)(aligned["real"], aligned[label], models, n_splits, seed)
+        for label in labelled
     )
     rows = [
         {"learner": name, "metric": "roc_auc", "source": source, "table": label, "area": area}
