@@ -103,6 +103,7 @@ class Loadable(ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file; the class says what is in it."""
         check_is_fitted(self)
+        head = model_header(self)  # first: its errors name a parameter
         arrays, encoder = self.encoder_.to_state()
         tensors = {f"encoder.{name}": array for name, array in arrays.items()}
         for i, state in enumerate(self._states):
@@ -111,7 +112,7 @@ class Loadable(ABC):
         names, parts = self._to_save()
         history = {str(name): column.tolist() for name, column in self.history_.items()}
         header = {
-            **model_header(self),
+            **head,
             "fitted": {name: encode(getattr(self, name), name) for name in names},
             "encoder": encoder,
             "n_members": len(self._states),
