@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -41,50 +42,56 @@ _SMALL_TABLE = 1000  # rows; the CombU paper's border between its two networks
 _SMALL, _LARGE = (128,) * 2, (256,) * 5  # hidden layers of 3 and of 6 linear layers
 
 
-class Parameters(BaseEstimator, metaclass=ABCMeta):
-    """The constructors' parameters, by name."""
+class _Positional(BaseEstimator, metaclass=ABCMeta):
+    """Parameters that may be given by position, in an order that is each class's own."""
 
     hidden_layer_sizes: str | int | Sequence[int]
     activation: ActivationSpec
-    solver: str
-    alpha: float
-    batch_size: int | str
-    learning_rate: str
-    learning_rate_init: float
-    power_t: float
-    max_iter: int
-    shuffle: bool
-    random_state: int | np.random.RandomState | np.random.Generator | None
-    tol: float
-    verbose: bool | int
-    warm_start: bool
-    momentum: float
-    nesterovs_momentum: bool
-    early_stopping: bool
-    validation_fraction: float
-    beta_1: float
-    beta_2: float
-    epsilon: float
-    n_iter_no_change: float
-    max_fun: int
-    dropout: float
-    weight_decay: float
-    max_grad_norm: float | None
-    normalization: str
-    proxy_norm: bool
-    init: str | ConstructedNetwork
-    n_members: int
-    categorical_features: Any
-    numeric_encoding: Literal["standard", "quantile", "robust", "none"]
-    max_onehot: int
-    min_frequency: float
-    embedding_dim: int
-    device: str | torch.device
-    precision: str
-    track_metric: bool
-    callbacks: Sequence[Callback] | None
 
-    _parameter_constraints: Mapping[str, Sequence[object]] = {
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Parameters(_Positional):
+    """The constructors' parameters, by name."""
+
+    solver: str = "adam"
+    alpha: float = 0.0001
+    batch_size: int | str = "auto"
+    learning_rate: str = "constant"
+    learning_rate_init: float = 0.0005
+    power_t: float = 0.5
+    max_iter: int = 200
+    shuffle: bool = True
+    random_state: Any = None
+    tol: float = 1e-4
+    verbose: bool | int = False
+    warm_start: bool = False
+    momentum: float = 0.9
+    nesterovs_momentum: bool = True
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-8
+    n_iter_no_change: float = 10
+    max_fun: int = 15000
+    dropout: float = 0.1
+    weight_decay: float = 0.01
+    max_grad_norm: float | None = None
+    normalization: str = "none"
+    proxy_norm: bool = False
+    init: str | ConstructedNetwork = "torch"
+    n_members: int = 1
+    categorical_features: Any = "from_dtype"
+    numeric_encoding: Literal["standard", "quantile", "robust", "none"] = "standard"
+    max_onehot: int = 32
+    min_frequency: float = 5
+    embedding_dim: int = 8
+    device: str | torch.device = "auto"
+    precision: str = "float32"
+    track_metric: bool = False
+    callbacks: Sequence[Callback] | None = None
+
+    _parameter_constraints: ClassVar[Mapping[str, Sequence[object]]] = {
         "hidden_layer_sizes": [
             StrOptions({"auto"}),
             "array-like",
@@ -110,10 +117,7 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
         "beta_1": [Interval(Real, 0, 1, closed="left")],
         "beta_2": [Interval(Real, 0, 1, closed="left")],
         "epsilon": [Interval(Real, 0, None, closed="neither")],
-        "n_iter_no_change": [
-            Interval(Integral, 1, None, closed="left"),
-            Options(Real, {np.inf}),
-        ],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left"), Options(Real, {np.inf})],
         "max_fun": [Interval(Integral, 1, None, closed="left")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
@@ -135,10 +139,6 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
         "track_metric": ["boolean"],
         "callbacks": [list, tuple, None],
     }
-
-    def _assign(self, given: Mapping[str, object]) -> None:
-        """Take a constructor's ``locals()`` as they are, as scikit-learn wants it."""
-        self.__dict__.update({n: v for n, v in given.items() if n not in ("self", "__class__")})
 
     @abstractmethod
     def _loss(self) -> Loss:
