@@ -7,10 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.papers.proxynorm.random_nets_model import RHO
-from benchmarks.papers.proxynorm.random_nets_numbers import excess
-from benchmarks.papers.proxynorm.training_numbers import cells
-from benchmarks.papers.proxynorm.training_runs import NETS
+from benchmarks.papers.proxynorm.random_nets.model import RHO
+from benchmarks.papers.proxynorm.random_nets.numbers import excess
+from benchmarks.papers.proxynorm.training.numbers import cells
+from benchmarks.papers.proxynorm.training.runs import NETS
 
 # Okabe and Ito's colours; dashes and markers differ as well
 STYLES = {

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from benchmarks.papers.common.claims import FAILS, HOLDS, UNDECIDED
-from benchmarks.papers.proxynorm import random_nets as study
-from benchmarks.papers.proxynorm.random_nets_claims import RANDOM, RESIDUAL, Kind, bound, power
-from benchmarks.papers.proxynorm.random_nets_claims import THEOREMS as THEOREM_CLAIMS
-from benchmarks.papers.proxynorm.random_nets_model import (
+from benchmarks.papers.proxynorm.random_nets import __main__ as study
+from benchmarks.papers.proxynorm.random_nets.claims import RANDOM, RESIDUAL, Kind, bound, power
+from benchmarks.papers.proxynorm.random_nets.claims import THEOREMS as THEOREM_CLAIMS
+from benchmarks.papers.proxynorm.random_nets.model import (
     NORMS,
     RHO,
     Layer,
@@ -28,14 +28,14 @@ from benchmarks.papers.proxynorm.random_nets_model import (
     standardised,
     walk,
 )
-from benchmarks.papers.proxynorm.random_nets_numbers import (
+from benchmarks.papers.proxynorm.random_nets.numbers import (
     bound_table,
     comparisons,
     equality_table,
     from_bn,
 )
-from benchmarks.papers.proxynorm.random_nets_residual import Block, Residual, build
-from benchmarks.papers.proxynorm.random_nets_theorems import theorem2, theorem3
+from benchmarks.papers.proxynorm.random_nets.residual import Block, Residual, build
+from benchmarks.papers.proxynorm.random_nets.theorems import theorem2, theorem3
 from combutab.activations import ProxyNorm
 from tests.benchmarks.quick_forms import run_quick
 
@@ -405,7 +405,7 @@ def test_the_results_that_are_kept_are_those_of_the_full_study():
     """Nothing is to go: the file has each row that a run would begin with."""
     arguments = argparse.Namespace(quick=False, draws=None)
     for experiment in study.STUDY.experiments:
-        rows = experiment.store(Path(study.__file__).parent / "results").read().astype(str)
+        rows = experiment.store(Path(study.__file__).parents[1] / "results").read().astype(str)
         wanted = [row for job in experiment.jobs(arguments) for row in job.wanted]
         kept = set(rows[list(experiment.settings)].itertuples(index=False, name=None))
         assert kept == {tuple(row[name] for name in experiment.settings) for row in wanted}

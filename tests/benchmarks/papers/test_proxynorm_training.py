@@ -17,16 +17,17 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchmarks.papers.common.claims import FAILS, HOLDS
-from benchmarks.papers.proxynorm import training, training_runs
-from benchmarks.papers.proxynorm.training_claims import CLAIMS, matches
-from benchmarks.papers.proxynorm.training_nets import (
+from benchmarks.papers.proxynorm.training import __main__ as training
+from benchmarks.papers.proxynorm.training import runs as training_runs
+from benchmarks.papers.proxynorm.training.claims import CLAIMS, matches
+from benchmarks.papers.proxynorm.training.nets import (
     NORMS,
     Masks,
     NormAct,
     ResidualSpec,
     StackedMap,
 )
-from benchmarks.papers.proxynorm.training_numbers import (
+from benchmarks.papers.proxynorm.training.numbers import (
     Difference,
     adjust,
     by_setting,
@@ -37,7 +38,7 @@ from benchmarks.papers.proxynorm.training_numbers import (
     paired,
     paper_gains,
 )
-from benchmarks.papers.proxynorm.training_runs import (
+from benchmarks.papers.proxynorm.training.runs import (
     ESTIMATOR_NORMS,
     KEY,
     RECIPES,
@@ -56,7 +57,7 @@ from tests.benchmarks.quick_forms import run_quick
 
 ROOT = Path(__file__).parents[3]
 DATA_HOME = ROOT.parent / "shared" / "data"
-RESULTS = Path(training.__file__).parent / "results"
+RESULTS = Path(training.__file__).parents[1] / "results"
 SHAPES = {
     "table": {"n_dense": 5, "groups": 2},
     "image": {"n_dense": 64, "groups": 4, "image": True},

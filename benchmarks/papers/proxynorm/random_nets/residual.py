@@ -14,7 +14,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from benchmarks.papers.proxynorm.random_nets_model import (
+from benchmarks.papers.proxynorm.random_nets.model import (
     NORMS,
     PROXY_EPS,
     TERMS,

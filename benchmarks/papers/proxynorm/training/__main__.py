@@ -24,9 +24,9 @@ from benchmarks.papers.common.claims import claims_table
 from benchmarks.papers.common.command import Experiment, Job, Study
 from benchmarks.papers.common.page import Page, markdown_table
 from benchmarks.papers.proxynorm.figures import plot_training
-from benchmarks.papers.proxynorm.training_claims import CLAIMS
-from benchmarks.papers.proxynorm.training_nets import DEPTH_DROP
-from benchmarks.papers.proxynorm.training_numbers import (
+from benchmarks.papers.proxynorm.training.claims import CLAIMS
+from benchmarks.papers.proxynorm.training.nets import DEPTH_DROP
+from benchmarks.papers.proxynorm.training.numbers import (
     BN_PAIRS,
     MARGIN,
     PN_PAIRS,
@@ -38,7 +38,7 @@ from benchmarks.papers.proxynorm.training_numbers import (
     load_paper,
     paper_gains,
 )
-from benchmarks.papers.proxynorm.training_runs import (
+from benchmarks.papers.proxynorm.training.runs import (
     DATA,
     DROPOUT,
     DROPOUT_PLAIN,

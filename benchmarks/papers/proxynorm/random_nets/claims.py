@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.papers.common.claims import Claim, Finding
-from benchmarks.papers.proxynorm.random_nets_numbers import (
+from benchmarks.papers.proxynorm.random_nets.numbers import (
     at_depth,
     bound_table,
     comparisons,

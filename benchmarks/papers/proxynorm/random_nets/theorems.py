@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from benchmarks.papers.proxynorm.random_nets_model import SPREAD, Net, walk
+from benchmarks.papers.proxynorm.random_nets.model import SPREAD, Net, walk
 from combutab.activations import ProxyNorm
 from combutab.evaluation import power_decomposition
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks.papers.proxynorm.random_nets_model import RHO
+from benchmarks.papers.proxynorm.random_nets.model import RHO
 from combutab.evaluation import holm, wilcoxon
 
 TERMS = ["P1", "P2", "P3", "P4"]

@@ -23,11 +23,11 @@ from benchmarks.papers.common.claims import claims_table
 from benchmarks.papers.common.command import Experiment, Job, Study
 from benchmarks.papers.common.page import Page
 from benchmarks.papers.common.results import Row
-from benchmarks.papers.proxynorm import random_nets_claims as claims
 from benchmarks.papers.proxynorm.figures import plot_theorem1
-from benchmarks.papers.proxynorm.random_nets_claims import Kind
-from benchmarks.papers.proxynorm.random_nets_model import GROUP_SIZE, NORMS, RHO, Net
-from benchmarks.papers.proxynorm.random_nets_numbers import (
+from benchmarks.papers.proxynorm.random_nets import claims
+from benchmarks.papers.proxynorm.random_nets.claims import Kind
+from benchmarks.papers.proxynorm.random_nets.model import GROUP_SIZE, NORMS, RHO, Net
+from benchmarks.papers.proxynorm.random_nets.numbers import (
     TERMS,
     at_depth,
     bound_table,
@@ -36,13 +36,13 @@ from benchmarks.papers.proxynorm.random_nets_numbers import (
     mean_sd,
     terms_table,
 )
-from benchmarks.papers.proxynorm.random_nets_residual import Residual
-from benchmarks.papers.proxynorm.random_nets_theorems import TERMS as THEOREM_TERMS
-from benchmarks.papers.proxynorm.random_nets_theorems import cases
+from benchmarks.papers.proxynorm.random_nets.residual import Residual
+from benchmarks.papers.proxynorm.random_nets.theorems import TERMS as THEOREM_TERMS
+from benchmarks.papers.proxynorm.random_nets.theorems import cases
 from combutab.plotting import plot_power
 
 NAME = "proxynorm_random_nets"
-EXPECTED = Path(__file__).parent / "expected" / f"{NAME}.csv"
+EXPECTED = Path(__file__).parents[1] / "expected" / f"{NAME}.csv"
 DENSE_NORMS = tuple(name for name in NORMS if name != "IN")
 FULL = (
     Net("conv", 128, 200, every_depth=True),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from benchmarks.papers.common.claims import Claim, Finding
-from benchmarks.papers.proxynorm.training_numbers import (
+from benchmarks.papers.proxynorm.training.numbers import (
     BN_PAIRS,
     LEVEL,
     PN_PAIRS,

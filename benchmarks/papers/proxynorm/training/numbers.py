@@ -14,7 +14,7 @@ from scipy import stats
 from benchmarks.papers.common.page import p_text
 from combutab.evaluation import holm, t_interval
 
-EXPECTED = Path(__file__).parent / "expected" / "proxynorm_training.csv"
+EXPECTED = Path(__file__).parents[1] / "expected" / "proxynorm_training.csv"
 LEVEL = 0.05
 MARGIN = 0.01  # of accuracy: two norms within a point of each other match
 SETTING = ("data", "regularisation", "batch_size")

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.common.results import Row
-from benchmarks.papers.proxynorm.training_nets import NORMS, ResidualSpec
+from benchmarks.papers.proxynorm.training.nets import NORMS, ResidualSpec
 from combutab import MLPClassifier
 from combutab.estimators import FitTask, fit_stacked
 from combutab.nn import Member

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.papers.proxynorm.random_nets_model import draw_weight, standardised
+from benchmarks.papers.proxynorm.random_nets.model import draw_weight, standardised
 from combutab.activations import ProxyNorm
 from combutab.nn import (
     ActivationSpec,
