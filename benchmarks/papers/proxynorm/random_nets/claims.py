@@ -1,21 +1,91 @@
-"""The paper's claims on random nets, judged by the rows of random_nets."""
+"""What the rows of random nets say, as tables, and the paper's claims judged by them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import pandas as pd
 
 from benchmarks.papers.common.claims import Claim, Finding
-from benchmarks.papers.proxynorm.random_nets_numbers import (
-    at_depth,
-    bound_table,
-    comparisons,
-    equality_table,
-    from_bn,
-    main_net,
-)
+from benchmarks.papers.proxynorm.random_nets.nets import RHO, TERMS
+from combutab.evaluation import holm, wilcoxon
+
+PAIRS = [("LN", "GN"), ("LN", "LN+PN"), ("GN", "GN+PN"), ("LN", "LN+WS"), ("LN+WS", "LN+PN")]
+
+
+def main_net(rows: pd.DataFrame) -> pd.DataFrame:
+    """Select the rows of one kind of net at the width that has all norms."""
+    own = rows[rows["phi"] == "relu"]
+    return own[own["width"] == own.groupby("width")["norm"].nunique().idxmax()]
+
+
+def excess(rows: pd.DataFrame, phi: str = "relu") -> pd.DataFrame:
+    """Select the LN rows of random nets, with ``varying`` = P - P1 and ``bound`` = rho^(l-1)."""
+    own = rows[(rows["norm"] == "LN") & (rows["net"] != "residual") & (rows["phi"] == phi)]
+    varying = own[["P2", "P3", "P4"]].sum(axis=1)  # not by the difference: no cancellation
+    bound = RHO ** (own["depth"] - 1.0)
+    return own.assign(varying=varying, bound=bound, over=varying - bound)
+
+
+def bound_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tell how the bound of Theorem 1 holds, a row for each width of each kind of net."""
+    own = excess(rows)
+    groups = own.groupby(["net", "width"])
+    last = own[own["depth"] == own["depth"].max()].groupby(["net", "width"])
+    table = groups.agg(draws=("draw", "nunique"), depths=("depth", "max"), cells=("over", "size"))
+    # y has P <= 1, and at l = 1 the bound is 1: rounding there is no violation
+    table["above the bound"] = groups["over"].agg(lambda over: (over > 1e-6).sum())
+    table["worst excess"] = groups["over"].max().clip(lower=0)
+    at = own.loc[groups["over"].idxmax()].set_index(["net", "width"])["depth"]
+    table["at depth"] = at.where(table["above the bound"] > 0, 0)
+    table["last P - P1"] = last["varying"].agg(mean_sd, digits=5)
+    table["last bound"] = last["bound"].first()
+    return table.reset_index()
+
+
+def equality_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Proposition 6: with phi = identity, how far P - P1 is from rho^(l-1), a row a width."""
+    own = excess(rows, "identity")
+    worst = own["over"].abs().groupby([own["net"], own["width"], own["draw"]]).max()  # over depths
+    table = worst.groupby(["net", "width"]).agg(["mean", "max"]).reset_index()
+    return table.set_axis(["net", "width", "largest error", "of all draws"], axis=1)
+
+
+def mean_sd(values: pd.Series, digits: int = 3) -> str:
+    """Write mean and standard deviation over draws."""
+    return f"{values.mean():.{digits}f} ± {values.std():.{digits}f}"
+
+
+def at_depth(rows: pd.DataFrame, column: str, depth: int) -> pd.DataFrame:
+    """Select a column at one depth, draws x norms."""
+    own = rows[rows["depth"] == depth]
+    return own.pivot(index="draw", columns="norm", values=column)[list(dict.fromkeys(own["norm"]))]
+
+
+def from_bn(rows: pd.DataFrame, depth: int) -> pd.DataFrame:
+    """Find the share of the power that lies elsewhere than BN's in the draw, draws x norms."""
+    values = [at_depth(rows, term, depth) for term in TERMS[1:]]
+    return sum(each.sub(each["BN"], axis=0).abs() for each in values) / 2
+
+
+def by_norm(columns: Mapping[str, pd.DataFrame], digits: int = 3) -> pd.DataFrame:
+    """Make a table of means and standard deviations over draws, a row a norm."""
+    table = {name: values.agg(mean_sd, digits=digits) for name, values in columns.items()}
+    return pd.DataFrame(table).rename_axis("norm").reset_index()
+
+
+def comparisons(rows: pd.DataFrame, depth: int) -> pd.DataFrame:
+    """Test in pairs of draws that the first norm's P1 is above the second's; p after Holm."""
+    values = at_depth(rows, "P1", depth)
+    pairs = PAIRS + [("GN", "IN")] * ("IN" in values)
+    gaps = [values[high] - values[low] for high, low in pairs]
+    return pd.DataFrame(pairs, columns=["higher", "lower"]).assign(
+        difference=[mean_sd(gap) for gap in gaps],
+        draws=[f"{int((gap > 0).sum())} of {len(gap)}" for gap in gaps],
+        **{"p (Holm)": holm([wilcoxon(values[a], values[b]).pvalue for a, b in pairs])},
+    )
+
 
 LEVEL = 0.05
 ROUNDING = 1e-10  # what counts as exact in float64
@@ -33,27 +103,23 @@ CRITERIA = (
     f"allows {CONSTANT:g} of the power, and asks that the widest net need no more than the "
     "narrowest. The thresholds are ours: the paper shows curves."
 )
+Rows = TypeVar("Rows")
 
 
-def claim(where: str, text: str) -> Callable[[Callable[[Any], Finding | None]], Claim[Any]]:
+def claim(where: str, text: str) -> Callable[[Callable[[Rows], Finding | None]], Claim[Rows]]:
     """Make a claim of the function that judges it."""
     return lambda judge: Claim(where, text, judge)
 
 
 class Kind:
-    """The rows of one kind of network, and of its main net at the depth that is compared.
-
-    ``p1`` is the mean over draws, by norm; ``higher(a, b)`` whether a's is above b's, None with
-    too few draws for any to be.
-    """
+    """The rows of one kind of network, and of its main net at the depth that is compared."""
 
     def __init__(self, rows: pd.DataFrame) -> None:
         self.rows, self.main = rows, main_net(rows)
         self.last = int(self.main["depth"].max())
         self.depth = min(COMMON, self.last)
-        self.p1 = self.mean("P1")
+        self.p1 = self.mean("P1")  # over draws, by norm
         self.tests = comparisons(self.main, self.depth)
-        self.p = self.tests.set_index(["higher", "lower"])["p (Holm)"]
         # Wilcoxon's p is never below 2^(1 - draws), nor Holm's below that times the tests
         self.n_draws = self.main["draw"].nunique()
         self.least_p = min(1.0, 2.0 ** (1 - self.n_draws) * len(self.tests))
@@ -62,13 +128,14 @@ class Kind:
         return at_depth(self.main, column, self.depth).mean()
 
     def higher(self, a: str, b: str) -> bool | None:
-        found = bool(self.p1[a] > self.p1[b] and self.p[a, b] < LEVEL)
-        return found if self.least_p < LEVEL else None
+        """Tell whether a's P1 is above b's; None with too few draws for any to be."""
+        p = self.tests.set_index(["higher", "lower"]).loc[(a, b), "p (Holm)"]
+        return bool(self.p1[a] > self.p1[b] and p < LEVEL) if self.least_p < LEVEL else None
 
     def finding(self, quantity: str, values: pd.Series, parts: Sequence[bool | None]) -> Finding:
         shown = ", ".join(f"{norm} {value:.3f}" for norm, value in values.items())
-        numbers = f"at l = {self.depth}, {quantity} {shown}"
-        return Finding(numbers, [None] if None in parts else parts)
+        said = f"at l = {self.depth}, {quantity} {shown}"
+        return Finding(said, [None] if None in parts else parts)
 
 
 @claim(
@@ -101,7 +168,7 @@ def equality(kind: Kind) -> Finding | None:
 
 @claim("Figure 2 top", "channels collapse with LN, less with GN, not with BN and IN")
 def collapse(kind: Kind) -> Finding:
-    p1 = kind.p1.loc[[norm for norm in ("LN", "GN", "BN", "IN") if norm in kind.p1]]
+    p1 = kind.p1.filter(["LN", "GN", "BN", "IN"])
     kept = p1.drop(["LN", "GN"]) < KEPT
     return kind.finding("P1", p1, [kind.higher("LN", "GN"), p1["LN"] > COLLAPSED, *kept])
 
@@ -154,12 +221,9 @@ def residual_cure(kind: Kind) -> Finding:
 @claim("Proposition 3, Figure 5 centre", "P = 1 with every normalisation")
 def power(rows: pd.DataFrame) -> Finding:
     off = (rows["P"] - 1).abs()
-    worst = rows.loc[off.idxmax()]
-    return Finding(
-        f"off by {off.max():.1g} at most ({worst['norm']}, {worst['net']}), float32 and a "
-        "stability constant of 1e-6",
-        [off.max() < 1e-3],
-    )
+    where = "{norm}, {net}".format(**rows.loc[off.idxmax()])
+    said = f"off by {off.max():.1g} at most ({where}), float32 and a stability constant of 1e-6"
+    return Finding(said, [off.max() < 1e-3])
 
 
 @claim("Theorem 2", "with IN each channel has P1 = P2 = P4 = 0 and P3 = 1")
@@ -167,8 +231,8 @@ def theorem2(theorems: pd.DataFrame) -> Finding:
     worst = theorems[theorems["theorem"] == 2].groupby("case")["error"].max()
     shown = "; ".join(f"{error:.1g} ({case})" for case, error in worst.items())
     exact = worst[worst.index.str.startswith("float64")]
-    numbers = f"off, over channels, depths and draws, by at most {shown}"
-    return Finding(numbers, [bool((exact < ROUNDING).all())])
+    said = f"off, over channels, depths and draws, by at most {shown}"
+    return Finding(said, [bool((exact < ROUNDING).all())])
 
 
 @claim("Theorem 3", "given standard normal channels, PN gives channels with P1 = 0 and P = 1")

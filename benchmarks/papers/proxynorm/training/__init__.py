@@ -1,0 +1,1 @@
+"""Training: does Proxy Normalization make layer norm match batch norm?"""

@@ -1,0 +1,237 @@
+"""Train a program: all seeds of one norm, batch size and regularisation as one."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GroupShuffleSplit
+from torch import Tensor
+from torch.nn import functional as F
+
+from benchmarks.papers.combu.sources import Source
+from benchmarks.papers.common.results import Row
+from benchmarks.papers.proxynorm.training.nets import ResidualNets, Shape
+from combutab import MLPClassifier, training
+from combutab.estimators import FitTask, fit_stacked
+from combutab.preprocessing import TableEncoder
+
+KEY = ("net", "data", "activation", "norm", "batch_size", "regularisation", "seed")
+# The paper's, the smoothing on CIFAR
+SMOOTHING, SGD_MOMENTUM, WEIGHT_DECAY, WARM_UP = 0.1, 0.9, 1e-4, 0.1
+DROPOUT_PLAIN = 0.02  # after each of ten layers
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Sizes; epochs and rate are a batch of 128's, others' in proportion to the batch's root."""
+
+    width: int
+    layers: int  # the maps before the classifier's
+    learning_rate: float = 0.1
+    n_train: int = 1024
+    n_test: int = 3000
+    epochs: int = 24
+
+
+RECIPES = {"MLP": Recipe(48, 13), "CNN": Recipe(16, 7), "plain MLP": Recipe(48, 10, 4e-3)}
+
+
+@dataclass(frozen=True)
+class Split:
+    """Encoded rows, the same for all; those of images are 8 x 8 pixels."""
+
+    X_train: Tensor
+    y_train: Tensor
+    X_test: Tensor
+    y_test: Tensor
+
+
+@dataclass(frozen=True)
+class Program:
+    """Members that train as one, a seed each."""
+
+    net: str
+    data: str
+    norm: str
+    batch_size: int
+    regularisation: str
+    seeds: tuple[int, ...]
+    recipe: Recipe
+    data_home: str | None = None
+
+    @property
+    def extra(self) -> bool:
+        return self.regularisation == "extra"
+
+    @property
+    def epochs(self) -> int:
+        return max(1, round(self.recipe.epochs * math.sqrt(self.batch_size / 128)))
+
+    @property
+    def steps(self) -> int:
+        return self.epochs * (self.recipe.n_train // self.batch_size)
+
+    @property
+    def learning_rate(self) -> float:
+        return self.recipe.learning_rate * math.sqrt(self.batch_size / 128)
+
+    @property
+    def groups(self) -> int:
+        """Of the norm; GN's on tables are of 8 units, as the estimator's."""
+        if not self.norm.startswith("GN"):
+            return 1
+        return 4 if self.net == "CNN" else self.recipe.width // 8
+
+    @property
+    def settings(self) -> list[Row]:
+        """Each member's, as a row of the results begins."""
+        own = {name: getattr(self, name) for name in (*KEY[:2], *KEY[3:6], "epochs", "steps")}
+        own |= {name: getattr(self.recipe, name) for name in ("n_train", "width", "layers")}
+        own |= {"activation": "relu", "learning_rate": f"{self.learning_rate:.6g}"}
+        return [{k: str(v) for k, v in (own | {"seed": seed}).items()} for seed in self.seeds]
+
+    def run(self) -> list[Row]:
+        """Train the members and score them: a row each."""
+        started = time.perf_counter()
+        split = load_split(self.data, self.recipe, self.data_home)
+        train = train_estimators if self.net == "plain MLP" else train_residual
+        rows = []
+        for test_logits, logits, accuracy, loss in train(self, split):
+            row = {
+                "accuracy": (test_logits.argmax(1) == split.y_test).double().mean().item(),
+                "log_loss": F.cross_entropy(test_logits, split.y_test).item(),
+                "train_accuracy": accuracy,
+                "train_loss": loss,
+                "fit_accuracy": (logits.argmax(1) == split.y_train).double().mean().item(),
+                "n_test": len(split.y_test),
+                "groups": self.groups,
+                "seconds": round((time.perf_counter() - started) / len(self.seeds), 3),
+            }
+            rows.append({name: f"{value:.6g}" for name, value in row.items()})
+        return rows
+
+
+@lru_cache(maxsize=4)
+def load_split(data: str, recipe: Recipe, data_home: str | None = None) -> Split:
+    """Split at random, the same for all; rows of equal features stay on one side."""
+    if data == "digits":
+        X, y = load_digits(return_X_y=True, as_frame=True)
+        groups = np.arange(len(y))
+    else:
+        source = Source("openml", data, "classification", data_home=data_home)
+        X, y = source.load()
+        groups = source.row_groups()
+    if data == "california_housing":  # a number's quantile bins, of all rows
+        y = pd.qcut(y, 4, labels=False)
+    # groups are counted, not rows: a share that has rows to spare
+    share = min(0.9, 1.2 * recipe.n_train / len(X))
+    splitter = GroupShuffleSplit(1, train_size=share, random_state=0)
+    rng, parts = np.random.default_rng(0), next(splitter.split(X, groups=groups))
+    sizes = (recipe.n_train, recipe.n_test)
+    train, test = (rng.permutation(part)[:n] for part, n in zip(parts, sizes, strict=True))
+    if data == "digits":
+        values = torch.tensor(X.to_numpy(), dtype=torch.float32)
+        values = (values - values[train].mean()) / values[train].std()
+    else:
+        encoder = TableEncoder().fit(X.iloc[train])
+        values = torch.as_tensor(encoder.transform(X), dtype=torch.float32)
+    target = torch.from_numpy(pd.factorize(y, sort=True)[0].astype(np.int64))
+    return Split(values[train], target[train], values[test], target[test])
+
+
+def rate_factor(fraction: float) -> float:
+    """Of the largest rate at a fraction of the steps: up in a line, down by half a cosine.
+
+    >>> [round(rate_factor(t), 3) for t in (0.0, 0.05, 0.1, 0.55, 1.0)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    if fraction < WARM_UP:
+        return fraction / WARM_UP
+    return training.schedule_factor("cosine", (fraction - WARM_UP) / (1 - WARM_UP))
+
+
+def train_residual(program: Program, split: Split) -> Iterator[tuple[Tensor, Tensor, float, float]]:
+    """Train; yield logits of test and training rows, and the last epoch's accuracy and loss."""
+    n_inputs, n_classes = split.X_train.shape[1], int(split.y_train.max()) + 1
+    recipe, image, extra = program.recipe, program.net == "CNN", program.extra
+    n_blocks, norm = (recipe.layers - 1) // 2, (program.norm, program.groups)
+    shape = Shape(n_inputs, n_classes, *norm, recipe.width, n_blocks, image=image, extra=extra)
+    # a penalty of alpha / 2 |w|^2 / (rows of a batch) has the gradient of torch's weight decay
+    settings = (
+        torch.arange(recipe.n_train),
+        program.learning_rate,
+        WEIGHT_DECAY * program.batch_size,
+    )
+    config = training.TrainConfig(
+        training.CrossEntropy(label_smoothing=SMOOTHING * extra),
+        training.OptimizerConfig("sgd", momentum=SGD_MOMENTUM, nesterov=False, rate_last=True),
+        program.batch_size,
+        program.epochs,
+        learning_rate=rate_factor,
+        n_iter_no_change=math.inf,
+        track_metric=True,
+    )
+    results = training.train_stack(
+        ResidualNets(shape, program.seeds),
+        training.Rows(split.X_train, split.y_train),
+        [training.MemberPlan(seed, *settings) for seed in program.seeds],
+        config,
+    )
+    nets = ResidualNets(shape, program.seeds)
+    for i, result in enumerate(results):
+        nets.load_member(i, result.state)
+    nets.train(False)
+    # the loop's loss is with the penalty at an epoch's end
+    penalty = 0.5 * WEIGHT_DECAY * nets.flat.values.double().square().sum(1)
+    logits = [nets.predict(X, None, 500) for X in (split.X_test, split.X_train)]
+    for *both, result, own in zip(*logits, results, penalty.tolist(), strict=True):
+        yield *both, result.train_metric[-1], result.train_loss[-1] - own
+
+
+def train_estimators(
+    program: Program, split: Split
+) -> Iterator[tuple[Tensor, Tensor, float, float]]:
+    """Train deep MLPs without skip connections by the estimator, as `train_residual`."""
+    X, y = split.X_train.numpy(), split.y_train.numpy()
+    nets = [make_estimator(program, seed) for seed in program.seeds]
+    for outcome in fit_stacked([FitTask(net, X, y, data_key=0) for net in nets]):
+        if outcome.error is not None:
+            raise outcome.error
+    for net in nets:
+        probabilities = (net.predict_proba(A) for A in (split.X_test.numpy(), X))
+        logits = (torch.from_numpy(p).clamp_min(1e-12).log() for p in probabilities)
+        last = net.history_.iloc[-1]
+        yield *logits, last["train_metric"], last["train_loss"]
+
+
+def make_estimator(program: Program, seed: int) -> MLPClassifier:
+    """Make one unfitted network; its extra regularisation is label smoothing and dropout."""
+    return MLPClassifier(
+        hidden_layer_sizes=(program.recipe.width,) * program.recipe.layers,
+        activation="relu",
+        normalization={"BN": "batch", "LN": "layer", "GN": "group"}[program.norm[:2]],
+        proxy_norm=program.norm.endswith("+PN"),
+        solver="adamw",
+        alpha=0.0,
+        init="kaiming",
+        batch_size=program.batch_size,
+        learning_rate="cosine",
+        learning_rate_init=program.learning_rate,
+        max_iter=program.epochs,
+        n_iter_no_change=math.inf,
+        dropout=DROPOUT_PLAIN * program.extra,
+        label_smoothing=SMOOTHING * program.extra,
+        numeric_encoding="none",  # the rows are encoded already
+        categorical_features=None,
+        random_state=seed,
+        track_metric=True,
+        device="cpu",
+    )
