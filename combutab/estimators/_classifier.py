@@ -95,8 +95,9 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
         warm_start: bool = False,
         momentum: float = 0.9,
         nesterovs_momentum: bool = True,
-        early_stopping: bool = False,
+        early_stopping: bool | str = False,
         validation_fraction: float = 0.1,
+        early_stopping_scoring: Any = None,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-8,
@@ -114,6 +115,13 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
         max_onehot: int = 32,
         min_frequency: float = 5,
         embedding_dim: int = 8,
+        numeric_embedding: str = "none",
+        numeric_embedding_dim: int = 4,
+        n_frequencies: int = 16,
+        frequency_scale: float = 0.1,
+        scale_inputs: bool = False,
+        learning_rate_factors: Any = None,
+        regularization_schedule: str = "constant",
         class_weight: Any = None,
         label_smoothing: float = 0.0,
         device: str | torch.device = "auto",
@@ -166,6 +174,11 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
         if self.out_activation_ == "softmax":
             return numbers
         return numbers.astype(np.float64)[:, None]
+
+    def _decode_target(self, target: np.ndarray) -> np.ndarray:
+        if self._multilabel:
+            return target.astype(np.int64)
+        return self.classes_[target.reshape(-1).astype(np.int64)]
 
     def _class_numbers(self, y: np.ndarray, *, continued: bool) -> np.ndarray:
         unknown = np.setdiff1d(y, self.classes_)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.metrics import check_scoring
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
 
 from combutab._device import PRECISIONS, Precision, resolve_device
@@ -19,6 +20,8 @@ from combutab.estimators.fitting import check_initial, initial_widths, settled
 from combutab.nn import (
     INITIALISATIONS,
     NORMALIZATIONS,
+    NUMERIC_EMBEDDINGS,
+    ROLES,
     ActivationSpec,
     StackedNorm,
     check_activation,
@@ -26,7 +29,9 @@ from combutab.nn import (
 )
 from combutab.preprocessing import TableEncoder
 from combutab.training import (
+    PER_STEP,
     SCHEDULES,
+    SCORES,
     SOLVERS,
     Callback,
     Loss,
@@ -38,6 +43,7 @@ from combutab.training import (
 
 _DEFAULT_BATCH = 500  # the CombU paper's
 _SMALL_TABLE = 1000  # rows; the CombU paper's border between its two networks
+_AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
 _SMALL, _LARGE = (128,) * 2, (256,) * 5  # hidden layers of 3 and of 6 linear layers
 
 
@@ -60,8 +66,9 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
     warm_start: bool
     momentum: float
     nesterovs_momentum: bool
-    early_stopping: bool
+    early_stopping: bool | str
     validation_fraction: float
+    early_stopping_scoring: str | Callable[..., float] | None
     beta_1: float
     beta_2: float
     epsilon: float
@@ -79,6 +86,13 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
     max_onehot: int
     min_frequency: float
     embedding_dim: int
+    numeric_embedding: str
+    numeric_embedding_dim: int
+    n_frequencies: int
+    frequency_scale: float
+    scale_inputs: bool
+    learning_rate_factors: Mapping[str, float] | None
+    regularization_schedule: str
     device: str | torch.device
     precision: str
     track_metric: bool
@@ -105,7 +119,8 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
         "warm_start": ["boolean"],
         "momentum": [Interval(Real, 0, 1, closed="both")],
         "nesterovs_momentum": ["boolean"],
-        "early_stopping": ["boolean"],
+        "early_stopping": ["boolean", StrOptions({"auto"})],
+        "early_stopping_scoring": [None, str, callable],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "beta_1": [Interval(Real, 0, 1, closed="left")],
         "beta_2": [Interval(Real, 0, 1, closed="left")],
@@ -130,6 +145,13 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
             Interval(RealNotInt, 0, 1, closed="neither"),
         ],
         "embedding_dim": [Interval(Integral, 1, None, closed="left")],
+        "numeric_embedding": [StrOptions(set(NUMERIC_EMBEDDINGS))],
+        "numeric_embedding_dim": [Interval(Integral, 2, None, closed="left")],
+        "n_frequencies": [Interval(Integral, 1, None, closed="left")],
+        "frequency_scale": [Interval(Real, 0, None, closed="left")],
+        "scale_inputs": ["boolean"],
+        "learning_rate_factors": [dict, None],
+        "regularization_schedule": [StrOptions({"constant", *PER_STEP})],
         "device": [str, torch.device],
         "precision": [StrOptions(set(PRECISIONS))],
         "track_metric": ["boolean"],
@@ -161,6 +183,8 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
                     "dropout": (self.dropout, 0),
                     "normalization": (self.normalization, "none"),
                     "proxy_norm": (self.proxy_norm, False),
+                    "numeric_embedding": (self.numeric_embedding, "none"),
+                    "scale_inputs": (self.scale_inputs, False),
                 },
             )
         for width in set(self._hidden_layer_sizes(0)):
@@ -168,11 +192,22 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
             if self.normalization != "none":
                 StackedNorm(self.normalization, width, 1)
         check_proxy_norm(self.proxy_norm, self.normalization)
+        if self.early_stopping_scoring not in (None, *SCORES):
+            check_scoring(self, scoring=self.early_stopping_scoring)
+        check_rate_factors(self.learning_rate_factors)
         for callback in self.callbacks or ():
             if not callable(getattr(callback, "on_epoch_end", None)):
                 raise ValueError(
                     f"callbacks must be combutab.training.Callback objects, got {callback!r}"
                 )
+
+    def _stops_early(self, n_rows: int) -> bool:
+        """Tell whether some of so many rows are set aside."""
+        if self.solver == "lbfgs":  # as in scikit-learn
+            return False
+        if self.early_stopping == "auto":
+            return n_rows >= _AUTO_ROWS
+        return bool(self.early_stopping)
 
     def _settled_parameters(self) -> dict[str, Any]:
         """Return what a fit settles for those that go on from it."""
@@ -212,6 +247,8 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
             max_epochs=epochs or self.max_iter,
             score=score,
             learning_rate=self.learning_rate,
+            rate_factors=tuple(sorted((self.learning_rate_factors or {}).items())),
+            regularization_schedule=self.regularization_schedule,
             power_t=self.power_t,
             shuffle=self.shuffle,
             tol=self.tol,
@@ -236,3 +273,16 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
     def _all_callbacks(self) -> list[Callback]:
         callbacks = list(self.callbacks or ())
         return [VerboseLines(), *callbacks] if self.verbose else callbacks
+
+
+def check_rate_factors(factors: Mapping[str, float] | None) -> None:
+    """Refuse factors of roles that no parameter has, or that are no positive numbers."""
+    for role, factor in (factors or {}).items():
+        if role not in ROLES:
+            raise ValueError(
+                f"learning_rate_factors knows {', '.join(map(repr, ROLES))}, got {role!r}"
+            )
+        if isinstance(factor, bool) or not isinstance(factor, Real) or not 0 < factor < np.inf:
+            raise ValueError(
+                f"learning_rate_factors[{role!r}] must be a positive number, got {factor!r}"
+            )

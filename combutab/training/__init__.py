@@ -31,10 +31,12 @@ from combutab.training._records import (
     TrainConfig,
 )
 from combutab.training._schedules import PER_STEP, SCHEDULES, schedule_factor
+from combutab.training._scoring import SCORES
 
 __all__ = [
     "PER_STEP",
     "SCHEDULES",
+    "SCORES",
     "SOLVERS",
     "BinaryCrossEntropy",
     "Callback",

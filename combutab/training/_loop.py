@@ -23,7 +23,7 @@ from combutab.training._records import (
     TrainableNetwork,
     TrainConfig,
 )
-from combutab.training._schedules import is_per_step, rate_table
+from combutab.training._schedules import is_per_step, rate_table, schedule_factor
 from combutab.training._scoring import Scorer
 from combutab.training._steps import StepInputs, TrainingStep
 
@@ -46,7 +46,8 @@ class _Training:
         self.plans = list(plans)
         self.device = data.dense.device
         self.alive = list(range(len(plans)))  # positions in the stack as given
-        self.optimizer = RowOptimizer(config.optimizer, net.flat.values, net.n_decayed)
+        factors = net.rate_factors(dict(config.rate_factors))
+        self.optimizer = RowOptimizer(config.optimizer, net.flat.values, net.n_decayed, factors)
         self.stream = stream
         self.n_rows = [len(p.rows) if stream is None else stream.n_rows for p in plans]
         if stream is None:
@@ -93,6 +94,8 @@ class _Training:
         if not self.net.training:
             self.net.train(True)
         self.step.sums.zero_()
+        schedule, begun = self.config.regularization_schedule, epoch / self.config.max_epochs
+        self.step.set_regularization(schedule_factor(schedule, begun))
         table = self._rate_table(epoch)
         for batches in self._windows(epoch):
             order = batches.order(epoch)
@@ -143,7 +146,7 @@ class _Training:
             self.t[m] += self.n_rows[m]
             if scores is not None:
                 score_curve.append(scores[m])
-                idle = scores[m] < self.best_score[m] + self.config.tol
+                idle = not scores[m] >= self.best_score[m] + self.config.tol  # NaN is none
                 if scores[m] > self.best_score[m]:
                     self.best_score[m] = scores[m]
                     improved.append(m)
