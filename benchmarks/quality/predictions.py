@@ -239,16 +239,19 @@ def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> Non
         f"{rows['data'].nunique()} tables, {rows['split'].nunique()} splits, at most "
         f"{rows['rows'].max()} training rows. Ratios to the best model of a table and split, "
         "geometric means over them; medians of seconds and of memory."
-        + f" Not installed: {', '.join(missing)}." * bool(missing)
+        + f" Not installed: {', '.join(missing)}."
+        * bool(missing)
     )
     found = summary(rows)
-    lines = [[name, *(f"{v:.3g}" for v in row)] for name, row in zip(found.index, found.to_numpy())]
-    page.table(["model", *found.columns], lines)
+    page.table(["model", *found.columns], _lines(found, "{:.3g}"))
     for name, number in (("error", "{:.4g}"), ("log_loss", "{:.3f}")):
         page.heading(f"{name.replace('_', ' ')}, mean over splits")
         wide = rows.pivot_table(index="data", columns="model", values=name, sort=False)
-        cells = [[data, *map(number.format, row)] for data, row in zip(wide.index, wide.to_numpy())]
-        page.table(["data", *wide.columns], cells)
+        page.table(["data", *wide.columns], _lines(wide, number))
+
+
+def _lines(table: pd.DataFrame, number: str) -> list[list[str]]:
+    return [[str(name), *map(number.format, row)] for name, *row in table.itertuples()]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -66,7 +66,8 @@ def make_activation(
     ----------
     spec : str or callable
         A name in ``ACTIVATIONS``, ``"pln-N"`` or ``"pls-N"`` for groups of N units,
-        ``"blend-NAME"`` for a learned blend of x and another of these, or a callable width -> nn.Module, such as ``partial(CombU, ratios=...)``.
+        ``"blend-NAME"`` for a learned blend of x and another of these, or a callable width ->
+        nn.Module, such as ``partial(CombU, ratios=...)``.
     width : int
         Number of features.
     dim : int, default -1

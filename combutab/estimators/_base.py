@@ -36,7 +36,6 @@ from combutab.estimators.fitting import (
 from combutab.nn import Member, MLPSpec, NetworkSpec
 from combutab.training import (
     PER_STEP,
-    SCORES,
     MemberPlan,
     MemberResult,
     MemberStart,
@@ -236,11 +235,11 @@ class BaseMLP(Fitted):
             self._seed, self._seeded = seed_from(self.random_state), seeded
         seeds = [derive(self._seed, Purpose.MEMBER, i) for i in range(self.n_members)]
         members = tuple(Member(seed, self.activation, self.dropout) for seed in seeds)
-        score = scorer = None
+        score, scorer, scoring = None, None, self.early_stopping_scoring or self._score_name
         if prepared.val is not None:
-            score = self.early_stopping_scoring or self._score_name
-            if score not in SCORES:
-                score, scorer = "scorer", output_scorer(self, score, self._decode_target)
+            score = scoring if scoring in ("loss", self._score_name) else "scorer"
+            if score == "scorer":
+                scorer = output_scorer(self, scoring, self._decode_target)
         starts = [None] * len(seeds) if fresh else self._starts(continued=epochs is not None)
         plans = tuple(
             MemberPlan(

@@ -31,7 +31,6 @@ from combutab.preprocessing import TableEncoder
 from combutab.training import (
     PER_STEP,
     SCHEDULES,
-    SCORES,
     SOLVERS,
     Callback,
     Loss,
@@ -192,7 +191,7 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
             if self.normalization != "none":
                 StackedNorm(self.normalization, width, 1)
         check_proxy_norm(self.proxy_norm, self.normalization)
-        if self.early_stopping_scoring not in (None, *SCORES):
+        if self.early_stopping_scoring not in (None, "loss"):
             check_scoring(self, scoring=self.early_stopping_scoring)
         check_rate_factors(self.learning_rate_factors)
         for callback in self.callbacks or ():

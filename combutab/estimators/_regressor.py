@@ -346,7 +346,11 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
         return self._shaped(target.astype(np.float64) * self._y_scale + self._y_mean)
 
     def _clipped(self, values: np.ndarray) -> np.ndarray:  # (n, T)
-        return values if self._y_range is None else np.clip(values, *self._y_range.astype(values.dtype))
+        return (
+            values
+            if self._y_range is None
+            else np.clip(values, *self._y_range.astype(values.dtype))
+        )
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values[:, 0] if self._one_dimensional else values

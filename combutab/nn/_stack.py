@@ -12,7 +12,6 @@ from combutab.nn._activation import ActivationSpec, SeparateModules, StackedActi
 from combutab.nn._flat import Entry, FlatTensors, backward, lay_out
 from combutab.nn._layers import StackedLinear, StackedNorm
 
-
 ROLES = ("weight", "bias", "normalization", "activation", "embedding", "scale")
 
 

@@ -31,12 +31,10 @@ from combutab.training._records import (
     TrainConfig,
 )
 from combutab.training._schedules import PER_STEP, SCHEDULES, schedule_factor
-from combutab.training._scoring import SCORES
 
 __all__ = [
     "PER_STEP",
     "SCHEDULES",
-    "SCORES",
     "SOLVERS",
     "BinaryCrossEntropy",
     "Callback",

@@ -90,12 +90,12 @@ class RowOptimizer:
         key = tuple(group)
         if key not in self._rows:
             matrices = (values, grads, self.state["mean"], self.state["square"])
+            by_factor: dict[float, list[slice]] = {}
+            for columns, factor in self.factors:
+                by_factor.setdefault(factor, []).append(columns)
             self._rows[key] = {
-                factor: [
-                    [matrix[r, columns] for r in group for columns, own in self.factors if own == factor]
-                    for matrix in matrices
-                ]
-                for factor in dict.fromkeys(factor for _, factor in self.factors)
+                factor: [[matrix[r, c] for r in group for c in parts] for matrix in matrices]
+                for factor, parts in by_factor.items()
             }
         torch._foreach_add_([self.steps[r] for r in group], 1)
         for factor, (params, slopes, means, squares) in self._rows[key].items():

@@ -152,7 +152,8 @@ class TrainConfig:
     optimizer: OptimizerConfig
     batch_size: int
     max_epochs: int
-    score: str | None = None  # one of SCORES: members have val_rows
+    # "accuracy", "r2", "loss" (with a minus sign), or "scorer", a plan's own: members have val_rows
+    score: str | None = None
     learning_rate: Schedule = "constant"
     rate_factors: tuple[tuple[str, float], ...] = ()  # by a parameter's role
     regularization_schedule: Schedule = "constant"  # of dropout and weight decay, by the epoch

@@ -10,8 +10,6 @@ from torch import Tensor
 from combutab.training._losses import accuracy, r2
 from combutab.training._records import MemberPlan, Rows, TrainableNetwork, TrainConfig, by_head
 
-SCORES = ("accuracy", "r2", "loss")  # larger is better: the loss counts with a minus sign
-# beside these a config's score may be "scorer": that of each member's plan
 _ROWS = 8192  # scored at a time: bounds the memory of a pass
 
 
@@ -79,6 +77,5 @@ class Scorer:
         """Keep these members (increasing)."""
         index = torch.tensor(list(keep), device=self.table.device)
         self.table, self.weight = self.table[index], self.weight[index]
-        self.lengths, self.scorers = (
-            [each[k] for k in keep] for each in (self.lengths, self.scorers)
-        )
+        self.lengths = [self.lengths[k] for k in keep]
+        self.scorers = [self.scorers[k] for k in keep]

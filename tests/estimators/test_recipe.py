@@ -167,7 +167,8 @@ def test_a_callable_scores_with_the_weights_and_members_by_themselves():
     clf = MLPClassifier(
         **SMALL, max_iter=3, n_members=2, early_stopping=True, early_stopping_scoring=scoring
     ).fit(X, LABELS, weight)
-    assert len(seen) == 6 and all(len(one) == 6 for one in seen)
+    assert len(seen) == 6
+    assert all(len(one) == 6 for one in seen)
     assert set(np.concatenate(seen)) <= set(np.float32(weight).astype(float))
     kept = clf.history_.groupby("member")["validation_score"].max()
     assert kept[0] == clf.best_validation_score_
@@ -206,11 +207,14 @@ def test_clipped_predictions_stay_in_the_range_seen(tmp_path):
     far = np.array([[50.0, 0, 0], [-50.0, 0, 0], [0.1, 0, 0]])
     unit = steep.std() / 64
     high, low, middle = clipped.predict(far)
-    assert steep.max() <= high <= steep.max() + unit and free.predict(far)[0] > high
-    assert steep.min() - unit <= low <= steep.min() and free.predict(far)[1] < low
+    assert steep.max() <= high <= steep.max() + unit
+    assert free.predict(far)[0] > high
+    assert steep.min() - unit <= low <= steep.min()
+    assert free.predict(far)[1] < low
     assert middle == free.predict(far)[2]
     clipped.save(tmp_path / "model")
-    np.testing.assert_array_equal(combutab.load(tmp_path / "model").predict(far), [high, low, middle])
+    again = combutab.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(far), [high, low, middle])
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from combutab.nn._stack import Member, check_proxy_norm
 from combutab.nn.networks._network import ChainNetwork
 from combutab.nn.networks._spec import NetworkSpec
 
-
 _N_POINTS = 5  # rows between which a unit's zero lies at first
 
 
