@@ -149,6 +149,9 @@ def measure(
             for part in (fit_X, test_X)
         )
         options = {("cat_features" if model == "CatBoost" else "cat_col_names"): texts}
+        if model != "CatBoost":  # which alone of them takes missing numbers
+            means = fit_X.mean(numeric_only=True)
+            fit_X, test_X = fit_X.fillna(means), test_X.fillna(means)
     if classify:  # some take numbers alone
         classes, codes = np.unique(np.asarray(y).astype(str), return_inverse=True)
         fit_y, test_y = codes[train], codes[test]
