@@ -15,12 +15,10 @@ _RECENT = 0.5  # of what is done, by which the rest is judged
 
 
 class TimeLeft:
-    """How long the rest takes, by how long the later half of what is done took.
+    """An estimate of the time that is left, by the later half of what is done.
 
     So neither a slow start nor what was done before counts for long.
 
-    Examples
-    --------
     >>> left = TimeLeft(10)
     >>> left.update(10, seconds=0.0), left.update(12, seconds=4.0)
     (None, None)
@@ -74,11 +72,7 @@ def _notebook_display() -> Any:
 def make_bar(*columns: Any, transient: bool = False) -> Progress:
     """Rich's progress bar on standard error, or in the notebook's cell; elsewhere it shows nothing.
 
-    Parameters
-    ----------
-    *columns : columns of ``rich.progress``
-    transient : bool, default=False
-        Remove the bar at the end.
+    A ``transient`` one is removed at the end.
     """
     from rich.console import Console
     from rich.progress import Progress

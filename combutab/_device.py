@@ -1,4 +1,4 @@
-"""Which device and number formats a fit runs on."""
+"""The device and the number formats that a fit runs on."""
 
 from __future__ import annotations
 
@@ -38,10 +38,7 @@ def mind_forks() -> None:
 def resolve_device(device: str | torch.device) -> torch.device:
     """Turn ``"auto"`` into the best device at hand; check that a named one exists.
 
-    Raises
-    ------
-    ValueError
-        If the name is not a device of torch, or the device is not on this machine.
+    Raises ValueError if the name is not a device of torch, or the device is not on this machine.
 
     >>> resolve_device("cpu")
     device(type='cpu')
@@ -80,11 +77,11 @@ class Precision:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of parameters, data and optimiser state."""
+        """The dtype of parameters, data and optimiser state."""
         return torch.float64 if self.name == "float64" else torch.float32
 
     def context(self, device: torch.device) -> Callable[[], AbstractContextManager[object]]:
-        """What gives the context that forward passes run in: autocast, or none."""
+        """Return a maker of the context that forward passes run in: autocast, or none."""
         if self.name == "bf16-mixed":
             return partial(torch.autocast, device.type, dtype=torch.bfloat16)
         return nullcontext

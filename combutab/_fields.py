@@ -87,12 +87,6 @@ def several(field: Field, least: int = 0) -> Field:
 def check_fields(values: Any, fields: Mapping[str, Field], where: str) -> None:
     """Refuse a dict that lacks a field, has another one, or one that is not what it must be.
 
-    Raises
-    ------
-    ValueError
-
-    Examples
-    --------
     >>> check_fields({"epochs": -1}, {"epochs": whole()}, "the header")
     Traceback (most recent call last):
         ...

@@ -11,15 +11,21 @@ import importlib
 import inspect
 import json
 import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
+import pandas as pd
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 import combutab.activations as activations
-from combutab._fields import Field, check_fields, kind, text, whole
+from combutab._device import resolve_device
+from combutab._fields import Field, check_fields, kind, number, several, text, whole
 from combutab._safe_files import parse_json, read_tensors, reading, write_tensors
 from combutab._version import __version__
 from combutab._whole_files import whole_file
@@ -31,6 +37,7 @@ _LARGEST = 2**16  # whole number that an activation is made with
 _MOST_EMPTY = 2**10  # networks of a table that has only constants, which are nothing
 _MAX_TEXTS = 2**25  # bytes of an array of texts
 _HEADER = {"format": whole(), "version": text(100), "class": text(100), "params": kind(dict)}
+_COLUMN = several(number(finite=False))  # of the history
 _CLASSES: dict[str, type[Loadable]] = {}
 ACTIVATION = Field(
     "an activation of this library",
@@ -42,13 +49,109 @@ ACTIVATION = Field(
 )
 
 
-class Loadable(Protocol):
+@dataclass(frozen=True)
+class Saved:
+    """The parts of a model's file beside its parameters; header and tensors are as they are."""
+
+    fitted: dict[str, Any]
+    history: pd.DataFrame
+    header: dict[str, Any]
+    tensors: dict[str, np.ndarray]
+
+    def arrays(self) -> tuple[dict[str, np.ndarray], list[dict[str, np.ndarray]]]:
+        """Split the arrays into the encoder's and each network's, which are all that there are."""
+        n_members = self.header["n_members"]
+        encoder: dict[str, np.ndarray] = {}
+        members: dict[str, dict[str, np.ndarray]] = {}
+        check_finite(self.tensors)
+        for name, array in self.tensors.items():
+            part, _, rest = name.partition(".")
+            if part == "encoder":
+                encoder[rest] = array
+            else:
+                number, _, rest = rest.partition(".")
+                members.setdefault(f"{part}.{number}", {})[rest] = array
+        if type(n_members) is not int or n_members < 1:
+            raise ValueError(f"n_members is {str(n_members)[:20]}, there must be one at least")
+        if not members and n_members <= _MOST_EMPTY:
+            return encoder, [{} for _ in range(n_members)]
+        names = [f"member.{i}" for i in range(min(n_members, len(members) + 1))]
+        if sorted(members) != sorted(names):
+            raise ValueError(
+                f"its header asks for {n_members} networks, its arrays are of {len(members)}: "
+                f"{', '.join(sorted(members)[:5])}"
+            )
+        return encoder, [members[name] for name in names]
+
+
+class Loadable(ABC):
     """A model of which a file can be made, and which can be made of one."""
 
-    def save(self, path: str | os.PathLike[str]) -> None: ...
+    encoder_: Any
+    history_: pd.DataFrame
+    _states: list[dict[str, np.ndarray]]  # of the members' networks
+
+    @abstractmethod
+    def _to_save(self) -> tuple[Iterable[str], dict[str, Any]]:
+        """Name the fitted attributes that a file has, and give what else its header is to have."""
+
+    @abstractmethod
+    def _restore(self, saved: Saved) -> None:
+        """Take over what a file has; a ValueError if its parts do not fit one another."""
+
+    @abstractmethod
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file; the class says what is in it."""
+        check_is_fitted(self)
+        head = model_header(self)  # first: its errors name a parameter
+        arrays, encoder = self.encoder_.to_state()
+        tensors = {f"encoder.{name}": array for name, array in arrays.items()}
+        for i, state in enumerate(self._states):
+            tensors |= {f"member.{i}.{name}": array for name, array in state.items()}
+        check_finite(tensors)
+        names, parts = self._to_save()
+        history = {str(name): column.tolist() for name, column in self.history_.items()}
+        header = {
+            **head,
+            "fitted": {name: encode(getattr(self, name), name) for name in names},
+            "encoder": encoder,
+            "n_members": len(self._states),
+            "history": {name: encode(column, name) for name, column in history.items()},
+            **parts,
+        }
+        write_model(path, header, tensors)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Self: ...
+    def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Self:
+        """Read a model of this class that ``save`` wrote; no code of the file's is run.
+
+        Parameters
+        ----------
+        path : str or path
+        device : str or torch.device, default="auto"
+            Where it computes; independent of where it was trained.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If the file is not a model of this class.
+        """
+        header, tensors = read_model(path)
+        if "checkpoint" in header:
+            raise ValueError(
+                f"{path} is a checkpoint of a training, not a model: fit(..., checkpoint=) goes on "
+                "from it"
+            )
+        resolve_device(device)
+        with reading(path, cls.__name__):
+            model: Self = make_model(cls, path, header, device)
+            fitted = {name: decode(value) for name, value in header["fitted"].items()}
+            history = {name: decode(value) for name, value in header["history"].items()}
+            check_fields(history, dict.fromkeys(history, _COLUMN), "the history")
+            model._restore(Saved(fitted, pd.DataFrame(history), header, tensors))
+        return model
 
 
 L = TypeVar("L", bound=Loadable)
@@ -116,10 +219,7 @@ def read_model(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header of a model's file, and its arrays by name.
 
-    Raises
-    ------
-    OSError, ValueError
-        With the path: if there is no such file, or it is not a whole one of a model.
+    Raises OSError or ValueError, with the path, if there is no whole file of a model.
     """
     path = Path(path)
     packed, tensors = read_tensors(path, _KEY, arrays=arrays)
@@ -141,58 +241,15 @@ def read_model(
     return header, tensors
 
 
-def split_members(
-    tensors: dict[str, np.ndarray], n_members: int
-) -> tuple[dict[str, np.ndarray], list[dict[str, np.ndarray]]]:
-    """The encoder's arrays, and the weights of each of so many networks; there are no others.
-
-    Raises
-    ------
-    ValueError
-        If there are, if some are missing, or if a number among them is not finite.
-    """
-    encoder: dict[str, np.ndarray] = {}
-    members: dict[str, dict[str, np.ndarray]] = {}
-    check_finite(tensors)
-    for name, array in tensors.items():
-        part, _, rest = name.partition(".")
-        if part == "encoder":
-            encoder[rest] = array
-        else:
-            number, _, rest = rest.partition(".")
-            members.setdefault(f"{part}.{number}", {})[rest] = array
-    if type(n_members) is not int or n_members < 1:
-        raise ValueError(f"n_members is {str(n_members)[:20]}, there must be one at least")
-    if not members and n_members <= _MOST_EMPTY:
-        return encoder, [{} for _ in range(n_members)]
-    names = [f"member.{i}" for i in range(min(n_members, len(members) + 1))]
-    if sorted(members) != sorted(names):
-        raise ValueError(
-            f"its header asks for {n_members} networks, its arrays are of {len(members)}: "
-            f"{', '.join(sorted(members)[:5])}"
-        )
-    return encoder, [members[name] for name in names]
-
-
 def check_finite(tensors: dict[str, np.ndarray]) -> None:
-    """Refuse arrays of numbers that are none.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse arrays of numbers that are none."""
     for name, array in tensors.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ValueError(f"the array {name} has numbers that are not finite")
 
 
 def check_layers(state: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> None:
-    """Refuse weights of other shapes than a header asks for, before a network of them is made.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse weights of other shapes than a header asks for, before a network of them is made."""
     for name, shape in shapes.items():
         found = state[name].shape if name in state else None
         if found != shape:
@@ -203,12 +260,7 @@ def check_layers(state: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]
 
 
 def check_state(state: dict[str, np.ndarray], loaded: dict[str, torch.Tensor]) -> None:
-    """Refuse arrays that a network has taken over, but not as they are.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse arrays that a network has taken over, but not as they are."""
     for name, tensor in loaded.items():
         given, taken = state[name], tensor.cpu().numpy()
         if given.shape != taken.shape or given.dtype != taken.dtype:
@@ -290,10 +342,7 @@ def _is_ours(value: Any) -> bool:
 def decode(value: Any) -> Any:
     """Invert ``encode``.
 
-    Raises
-    ------
-    ValueError
-        If it is none of what that makes, or asks for more memory than the file takes.
+    Raises ValueError if it is none of what that makes, or asks for more memory than the file takes.
     """
     if isinstance(value, list):
         return [decode(v) for v in value]

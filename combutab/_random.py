@@ -92,12 +92,8 @@ def derive(key: _Integers, purpose: Purpose, *positions: int | np.ndarray) -> _I
     seed, however long, fold in different data. Arrays are of uint64 and broadcast against each
     other.
 
-    Raises
-    ------
-    TypeError
-        If ``purpose`` is a mere number.
-    ValueError
-        If a position is negative or 2**63 and more.
+    Raises TypeError if ``purpose`` is a mere number; ValueError if a position is negative or 2**63
+    and more.
 
     >>> derive(0, Purpose.DROPOUT, 1, 5) == derive(0, Purpose.DROPOUT, 5, 1)
     False
@@ -117,7 +113,7 @@ def derive(key: _Integers, purpose: Purpose, *positions: int | np.ndarray) -> _I
 
 
 def starts(keys: np.ndarray, device: torch.device | str = "cpu") -> Tensor:
-    """Where the counters of keys (uint64) begin, int64: with these a draw needs no host."""
+    """Return the first counters of keys (uint64) as int64: with these a draw needs no host."""
     return torch.from_numpy(_mix(keys).view(np.int64)).to(device)
 
 
@@ -150,12 +146,7 @@ def random_int64_(keys: Keys, positions: Tensor, out: Tensor, scratch: Tensor) -
 
 
 def random_int64(keys: Keys, n: int, device: torch.device | str = "cpu", first: int = 0) -> Tensor:
-    """Draw uniform 64-bit integers: row m, column i is a function of ``keys[m]`` and ``first + i``.
-
-    Returns
-    -------
-    Tensor of int64, shape (len(keys), n)
-    """
+    """Draw uniform 64-bit integers, (len(keys), n): each of its key and ``first`` + column."""
     out = torch.empty(len(keys), n, dtype=torch.int64, device=device)
     for start in range(0, n, _PIECE):  # so that counters and scratch take little memory
         part = out[:, start : start + _PIECE]
@@ -178,12 +169,9 @@ def random_uniform(
 def random_permutations(
     keys: Keys, lengths: Sequence[int], device: torch.device | str = "cpu"
 ) -> Tensor:
-    """Draw one permutation a key: row m permutes ``range(lengths[m])``.
+    """Draw one permutation a key: row m, of int64, permutes ``range(lengths[m])``.
 
-    Returns
-    -------
-    Tensor of int64, shape (len(keys), max(lengths))
-        Places beyond ``lengths[m]`` in row m hold the remaining indices in increasing order.
+    Places beyond ``lengths[m]`` in it hold the remaining indices in increasing order.
     """
     n = max(lengths)
     draws = random_int64(keys, n, device)

@@ -13,10 +13,7 @@ def seed_from(random_state: object) -> int:
     ``None`` takes fresh entropy, an int is the seed itself, a ``RandomState`` or ``Generator``
     is drawn from (so that it advances, as in scikit-learn).
 
-    Raises
-    ------
-    ValueError
-        It is none of these, or the int is negative or has more bits.
+    Raises ValueError if it is none of these, or the int is negative or has more bits.
 
     >>> seed_from(7)
     7

@@ -38,10 +38,7 @@ _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 def write_tensors(place: Path, key: str, text: str, tensors: Mapping[str, np.ndarray]) -> None:
     """Write arrays, and a text in the metadata, with a checksum of both.
 
-    Raises
-    ------
-    ValueError
-        If ``read_tensors`` would refuse the file for its size.
+    Raises ValueError if ``read_tensors`` would refuse the file for its size.
     """
     arrays = {
         name: np.asarray(array, array.dtype.newbyteorder("<"), order="C")
@@ -74,12 +71,8 @@ def read_tensors(
 ) -> tuple[str | None, dict[str, np.ndarray]]:
     """The text in a file's metadata, None if there is none, and its arrays by name.
 
-    Raises
-    ------
-    OSError
-        If there is no such file, or it is none that holds data.
-    ValueError
-        If it is not whole, claims what it does not hold, or has another checksum than written.
+    Raises OSError if there is no such file, or it is none that holds data; ValueError if it is not
+    whole, claims what it does not hold, or has another checksum than written.
     """
     with _open(path) as file:
         start = file.read(8)
@@ -115,14 +108,8 @@ def read_tensors(
 
 
 def parse_json(text: str) -> Any:
-    """JSON of limited depth whose keys differ and whose numbers are finite.
+    """Parse JSON of limited depth whose keys differ and whose numbers are finite, or a ValueError.
 
-    Raises
-    ------
-    ValueError
-
-    Examples
-    --------
     >>> parse_json('{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
     """
@@ -140,12 +127,7 @@ def parse_json(text: str) -> Any:
 
 @contextmanager
 def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Have all that goes wrong with the contents of a file be a ValueError that names it.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Have all that goes wrong with the contents of a file be a ValueError that names it."""
     path = os.fspath(path)
     try:
         yield

@@ -18,7 +18,7 @@ _WITH_GENERATOR = {
 
 
 class SeededDraws(TorchDispatchMode):
-    """Within it, what this thread draws from torch's global generators comes from a seed.
+    """A context in which this thread's draws from torch's global generators come from a seed.
 
     Global generators are neither read nor set, so other threads see nothing of it. A generator
     that the code passes itself is left alone.

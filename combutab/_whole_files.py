@@ -39,14 +39,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     After an error within, nothing is left behind, and a file that was there is as it was.
 
-    Raises
-    ------
-    OSError
-        With the path: if it is a directory or no regular file, its folder does not exist or may
-        not be written, the disk is full, or it is a link in a folder that others may write to.
+    Raises OSError with the path if it is a directory or no regular file, its folder does not exist
+    or may not be written, the disk is full, or it is a link in a folder that others may write to.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with whole_file(f"{folder}/note.txt") as place:
@@ -70,13 +65,8 @@ def whole_files(folder: str | os.PathLike[str], names: Sequence[str]) -> Iterato
 
     A link in the folder is replaced itself.
 
-    Raises
-    ------
-    OSError
-        As of `whole_file`, and if one of the names was not written.
+    Raises OSError as of `whole_file`, and if one of the names was not written.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with whole_files(folder, ["a.txt", "b.txt"]) as stage:
@@ -100,12 +90,7 @@ def whole_files(folder: str | os.PathLike[str], names: Sequence[str]) -> Iterato
 
 
 def check_writable(folder: str | os.PathLike[str]) -> None:
-    """Find out whether files can be written to a folder, and tidy what was left there.
-
-    Raises
-    ------
-    OSError
-    """
+    """Find out whether files can be written to a folder, and tidy what was left there."""
     home = _home(Path(folder).absolute())
     if not home.is_dir():
         raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
@@ -242,7 +227,7 @@ def _sync(path: Path) -> None:
 
 
 def _place(path: str | os.PathLike[str]) -> Path:
-    """Where links lead, if a regular file may be written there."""
+    """Resolve the links of a path, to where a regular file may be written."""
     place = Path(path).absolute()
     for _ in range(_LINKS):
         if not place.is_symlink():
@@ -257,7 +242,7 @@ def _place(path: str | os.PathLike[str]) -> Path:
 
 
 def _home(folder: Path) -> Path:
-    """Where the links of a folder's path lead."""
+    """Resolve the links of a folder's path."""
     for each in (folder, *folder.parents):
         if each.is_symlink():
             _refuse_strange_link(each, is_file=False)

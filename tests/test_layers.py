@@ -46,7 +46,7 @@ ALLOWED = {
     "constructions": {"activations", "datasets"},  # formulas are parsed there
     "_model_files": {
         *("activations", "constructions"),
-        *("_whole_files", "_safe_files", "_fields", "_version"),
+        *("_whole_files", "_safe_files", "_fields", "_version", "_device"),
     },
     "preprocessing": {"_random_state", "_suggestions", "_fields"},
     "nn": {"activations", "_fields", "_seeded_draws", *_BASE},
@@ -54,7 +54,7 @@ ALLOWED = {
     "estimators": _NETS,
     "evaluation": {"estimators", *_NETS},  # ml_efficacy trains our networks
     "generators": _NETS,
-    "model_selection": {"estimators", "evaluation", "_whole_files", *_NETS},
+    "model_selection": {"estimators", "evaluation", "_whole_files", "_bars", *_NETS},
     "plotting": {"model_selection", "estimators", "generators", "evaluation", "datasets", *_NETS},
     "reports": {
         "plotting",

@@ -14,27 +14,21 @@ A run that was stopped goes on where it stood. The data come from OpenML, or fro
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import joblib
 import pandas as pd
 
 import combutab
+from benchmarks.papers.combu import study
+from benchmarks.papers.combu.generation import TARGET, split
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.combu.study import (
-    PROTOCOLS,
-    QUICK_RECIPE,
-    SCORES,
-    Fit,
-    as_text,
-    paper_recipe,
-    score,
-)
 from benchmarks.papers.common.command import Experiment, Job, Study
 from benchmarks.papers.common.page import Page
 from benchmarks.papers.common.results import Row
@@ -42,11 +36,10 @@ from benchmarks.papers.common.results import Row
 DATA = {"california_housing": "regression", "PhishingWebsites": "classification"}
 MODELS = ("real", "ctgan CTGAN", "combutab CTGAN", "ctgan TVAE", "combutab TVAE")
 MORE_MODELS = ("combutab TVAE argmax", "combutab CTGAN combu", "combutab TVAE combu")
-SHOWN = {"regression": ("mae", "mse"), "classification": ("accuracy", "f1")}
-TARGET = "target"
+SHOWN = {"regression": ["mae", "mse"], "classification": ["accuracy", "f1"]}
 SETTINGS = ("data", "model", "seed", "sample")
 COLUMNS = (
-    *(*SETTINGS, "n_train", "n_test", *SCORES),
+    *(*SETTINGS, "n_train", "n_test", *study.SCORES),
     *("epochs", "n_samples", "net_epochs", "fit_seconds", "sample_seconds", "net_seconds"),
     *("combutab", "ctgan", "torch"),
 )
@@ -63,7 +56,7 @@ class Trial:
     n_samples: int
 
     def settings(self, sample: int) -> Row:
-        """What tells a row of the results from another, and must be the same to go on."""
+        """List what tells a row of the results from another, and must be the same to go on."""
         values = {"data": self.source.name, "model": self.model, "seed": self.seed}
         values |= {"epochs": self.epochs, "sample": sample}
         return {name: str(value) for name, value in values.items()}
@@ -72,34 +65,27 @@ class Trial:
 def run(trial: Trial) -> list[Row]:
     """Train a generator, sample from it, and score what is learned from the samples."""
     warnings.filterwarnings("ignore")
-    X, y = trial.source.load()
-    train, test = PROTOCOLS["paper"].splits(trial.source)[0]
-    table = X.assign(**{TARGET: y}).iloc[train].dropna().reset_index(drop=True)
-    recipe = QUICK_RECIPE if trial.source.limit else paper_recipe(len(X))
-    held_out = X.iloc[test].dropna()
+    table, test = split(trial.source)
+    quick = trial.source.limit is not None
+    recipe = study.QUICK_RECIPE if quick else study.paper_recipe(trial.source.n_rows())
     started = time.perf_counter()
     sample_rows = _fit(trial, table)
-    fitted = time.perf_counter()
+    fit_seconds = round(time.perf_counter() - started, 2)
     rows = []
     for number in range(trial.n_samples):
         begun = time.perf_counter()
         synthetic = sample_rows(len(table))[list(table.columns)].astype(table.dtypes.to_dict())
         sampled = time.perf_counter()
-        seed = 10 * trial.seed + number
-        net = Fit(trial.source, PROTOCOLS["paper"], recipe, "relu", 0, seed).estimator()
+        seed, protocol = 10 * trial.seed + number, study.PROTOCOLS["paper"]
+        net = study.Fit(trial.source, protocol, recipe, "relu", 0, seed).estimator()
         net.fit(synthetic.drop(columns=TARGET), synthetic[TARGET])
-        scores = score(net, held_out, y.loc[held_out.index], table[TARGET])
-        values = {
-            "n_train": len(synthetic),
-            "n_test": len(held_out),
-            "n_samples": trial.n_samples,
-            "net_epochs": recipe.epochs,
-            "fit_seconds": round(fitted - started, 2),
-            "sample_seconds": round(sampled - begun, 2),
-            "net_seconds": round(time.perf_counter() - sampled, 2),
-            **{name: scores[name] for name in SCORES if name in scores},
-        }
-        rows.append(as_text(values))
+        scores = study.score(net, test.drop(columns=TARGET), test[TARGET], table[TARGET])
+        values = {name: scores[name] for name in study.SCORES if name in scores}
+        values |= {"n_train": len(synthetic), "n_test": len(test), "n_samples": trial.n_samples}
+        values |= {"net_epochs": recipe.epochs, "fit_seconds": fit_seconds}
+        values["sample_seconds"] = round(sampled - begun, 2)
+        values["net_seconds"] = round(time.perf_counter() - sampled, 2)
+        rows.append(study.as_text(values))
     return rows
 
 
@@ -123,67 +109,48 @@ def _fit(trial: Trial, table: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
     return theirs.sample
 
 
-def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
-    quick = arguments.quick
-    n_seeds, n_samples, epochs = (
-        (1, 1, 2) if quick else (arguments.seeds, arguments.samples, arguments.epochs)
-    )
-    for seed in range(n_seeds):
-        for data in arguments.data:
-            limit = 400 if quick else None
-            source = Source("openml", data, DATA[data], limit=limit, data_home=arguments.data_home)
-            for model in arguments.models:
-                real = model == "real"  # real rows are one table
-                trial = Trial(source, model, seed, *((0, 1) if real else (epochs, n_samples)))
-                wanted = [trial.settings(number) for number in range(trial.n_samples)]
-                yield Job(wanted, partial(run, trial), f"{data}, {model}, seed {seed}")
+def _jobs(arguments: Namespace) -> Iterator[Job]:
+    n_seeds, n_samples, epochs = (1, 1, 2) if arguments.quick else (arguments.seeds, 3, 300)
+    limit = 400 if arguments.quick else None
+    for seed, data, model in product(range(n_seeds), arguments.data, arguments.models):
+        source = Source("openml", data, DATA[data], limit=limit, data_home=arguments.data_home)
+        sizes = (0, 1) if model == "real" else (epochs, n_samples)  # real rows are one table
+        trial = Trial(source, model, seed, *sizes)
+        wanted = [trial.settings(number) for number in range(trial.n_samples)]
+        yield Job(wanted, partial(run, trial), f"{data}, {model}, seed {seed}")
 
 
-def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+def _write(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
     page.text("Means over seeds and samples ± standard deviation of the seeds' means.")
     for data, own in rows.groupby("data", sort=False):
         page.heading(f"{data}: a network trained on each table, tested on real rows")
-        shown = SHOWN[DATA[str(data)]]
-        lines = []
+        shown, lines = SHOWN[DATA[str(data)]], []
         for model, part in own.groupby("model", sort=False):
             by_seed = part.groupby("seed")[[*shown, "fit_seconds"]].mean()
-            spread = by_seed.std()
             cells = [
-                f"{by_seed[name].mean():.3f}" + f" ± {spread[name]:.3f}" * (len(by_seed) > 1)
+                f"{by_seed[name].mean():.3f} ± {by_seed[name].std():.3f}".removesuffix(" ± nan")
                 for name in shown
             ]
             lines.append([model, len(by_seed), *cells, f"{by_seed['fit_seconds'].mean():.0f}"])
         page.table(["model", "seeds", *shown, "fit, s"], lines)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--epochs", type=int, default=300)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--samples", type=int, default=3)
-    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+def _add_arguments(parser: ArgumentParser) -> None:
     known = [*MODELS, *MORE_MODELS]
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--models", nargs="+", choices=known, default=list(MODELS))
     parser.add_argument("--jobs", type=int, default=joblib.cpu_count(), help="processes")
     parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
 
 
 ROWS = Experiment(
-    "quality_generators",
-    SETTINGS,
-    COLUMNS[len(SETTINGS) :],
-    _jobs,
-    packages=("ctgan",),
-    columns=COLUMNS,
+    *("quality_generators", SETTINGS, COLUMNS[len(SETTINGS) :], _jobs, (), ("ctgan",), COLUMNS),
     parallel=True,
 )
 STUDY = Study(
-    ROWS.name,
-    "quality_generators",
-    __doc__.splitlines()[0],
-    "benchmarks.quality.generators",
-    [ROWS],
-    _write,
-    _add_arguments,
+    *(ROWS.name, "quality_generators", __doc__.splitlines()[0], "benchmarks.quality.generators"),
+    *([ROWS], _write, _add_arguments),
 )
 
 if __name__ == "__main__":

@@ -78,7 +78,9 @@ def fit(
     clock = ProgressClock(torch.device(device))
     clock.mark()
     if package == "combutab":
-        settings = {"epochs": epochs, "activation": "original", "random_state": seed}
+        # every category counts, as it does in the package
+        settings = {"epochs": epochs, "activation": "original", "min_frequency": 1}
+        settings["random_state"] = seed
         ours = getattr(combutab, model)(**settings, device=device, callbacks=[clock])
         return ours.fit(table), clock.moments
     import ctgan

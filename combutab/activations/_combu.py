@@ -26,7 +26,7 @@ DEFAULT_RATIOS = {"relu": 0.5, "elu": 0.25, "nlrelu": 0.25}
 
 
 def _counts(ratios: Mapping[str, float], width: int) -> list[int]:
-    """How many units each part gets: rounded, the remainder to the first."""
+    """Return the number of units of each part: rounded, the remainder to the first."""
     counts = [round(ratio * width) for ratio in ratios.values()]
     counts[0] += width - sum(counts)
     for i in range(1, len(counts)):  # the first may have been rounded below nothing

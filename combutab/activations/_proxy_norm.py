@@ -108,12 +108,7 @@ class ProxyNorm(Activation):
         self.proxy_gamma = nn.Parameter(torch.zeros(width)) if proxy_params else None
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance of ``phi(gamma Y + beta)``, in at least float32.
-
-        Returns
-        -------
-        tuple of Tensor, each (width,) or (members, 1, width)
-        """
+        """Mean and variance of ``phi(gamma Y + beta)``, (width,) or (members, 1, width) each."""
         gamma, beta = _wide(self.gamma), _wide(self.beta)
         mean, std = beta, gamma.abs()
         if self.proxy_beta is not None and self.proxy_gamma is not None:

@@ -1,4 +1,4 @@
-"""What the commands take and say of themselves; what they do is imported once one is run.
+"""The commands' options and help; their work is imported once one is run.
 
 So `--version` and `--help` come without torch, pandas and scikit-learn.
 """
@@ -22,7 +22,7 @@ _ACTIVATIONS = "relu,elu,selu,swish,nlrelu,gelu,combu,pln-4,la-silu,la-hardsilu"
 
 
 def generator_names() -> list[str]:
-    """What ``--model`` may be: all generators that are registered, or will be on import."""
+    """List the values of ``--model``: all generators that are registered, or will be on import."""
     if (package := sys.modules.get("combutab.generators")) is not None:
         return [name.lower() for name in package.find_generators()]
     homes = import_module("combutab")._HOMES

@@ -248,7 +248,7 @@ def _run(plan: ComparisonPlan, n_jobs: int, journal: Path, force: bool) -> Activ
 
 
 def _n_networks(journal: Path) -> int:
-    """How many networks' scores a journal holds."""
+    """Count the networks whose scores a journal holds."""
     if not journal.exists():
         return 0
     lines = journal.read_bytes().splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""What a user sees beside results: all that is printed, warnings, errors, and the end by Ctrl-C."""
+"""Output beside results: printing, warnings, errors, and the end by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USAGE_ERROR, INTERRUPTED = 2, 130
 
 
 class UserError(ValueError):
-    """What a user asks for cannot be done; the message is one line for a user to read."""
+    """An error of the user's; the message is one line for a user to read."""
 
 
 def printable(text: str) -> str:
@@ -83,7 +83,7 @@ def note(message: str) -> None:
 
 
 def show_traceback(kind: Any, error: BaseException, trace: Any) -> None:
-    """As ``sys.excepthook`` does, of an error that is ours."""
+    """Show the traceback of an error that is ours, as ``sys.excepthook`` does."""
     for part in traceback.format_exception(kind, error, trace):
         print("\n".join(map(printable, part.splitlines())), file=sys.stderr)
 

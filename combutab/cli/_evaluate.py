@@ -96,12 +96,7 @@ def evaluate(
 
 
 def find_target(text: str, columns: Iterable[Any]) -> Any:
-    """The column of this name.
-
-    Raises
-    ------
-    UserError
-    """
+    """Find the column of this name, or raise a UserError."""
     by_text = {str(column): column for column in columns}
     if text not in by_text:
         raise UserError(f"--target: {no_column(text, by_text)}")
@@ -109,7 +104,7 @@ def find_target(text: str, columns: Iterable[Any]) -> Any:
 
 
 def names_of(paths: Mapping[str, Path]) -> dict[str, str]:
-    """What to call files: by their names, or by their whole paths if two have the same name."""
+    """Name files for a reader: by their names, or by their whole paths if two share a name."""
     texts = {role: path.name for role, path in paths.items()}
     if len(set(texts.values())) < len(texts):
         texts = {role: str(path) for role, path in paths.items()}
@@ -159,7 +154,7 @@ def _with_dates(
 
 
 def _leave_out(tables: Mapping[str, pd.DataFrame], texts: list[str]) -> dict[str, pd.DataFrame]:
-    """Without the columns that are named, whichever of the tables have them."""
+    """Drop the named columns from whichever tables have them."""
     every = dict.fromkeys(column for table in tables.values() for column in table)
     dropped = find_columns("--drop", texts, every)
     left = {role: table.drop(columns=dropped, errors="ignore") for role, table in tables.items()}
@@ -179,10 +174,7 @@ def _learners(text: str) -> Any:
 def run_evaluation(arguments: Mapping[str, Any]) -> SyntheticEvaluation:
     """Call `evaluate_synthetic`, with what is done shown on a terminal.
 
-    Raises
-    ------
-    UserError
-        With what the user can do something about.
+    Raises UserError with what the user can do something about.
     """
     from combutab.reports import evaluate_synthetic
 
@@ -196,7 +188,7 @@ def run_evaluation(arguments: Mapping[str, Any]) -> SyntheticEvaluation:
 
 @contextmanager
 def _status() -> Iterator[Callable[[str], None]]:
-    """What to call with what is done next; shown on a terminal alone."""
+    """Yield a function that shows what is done next, on a terminal alone."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda label: None
@@ -208,10 +200,7 @@ def _status() -> Iterator[Callable[[str], None]]:
 def write_page(found: SyntheticEvaluation, path: Path) -> None:
     """Write the report.
 
-    Raises
-    ------
-    UserError
-        Where the system refuses.
+    Raises UserError where the system refuses.
     """
     from combutab.reports import write_report
 

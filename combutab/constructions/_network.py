@@ -113,7 +113,7 @@ class ConstructedNetwork(nn.Module):
 
     @torch.no_grad()
     def rounding_error(self, x: Tensor) -> Tensor:
-        """How far rounding may take the outputs from the exact values, at these inputs.
+        """Bound the distance of the outputs from the exact values, by rounding, at these inputs.
 
         A rigorous running bound: of the weights, which are rounded themselves, and of every
         operation, in the precision of the network. It tells what a domain costs: exp(x) on

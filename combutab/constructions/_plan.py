@@ -234,7 +234,7 @@ def _side_by_side(maps: Sequence[Affine], *, first: bool) -> Affine:
 
 
 def merged(plan: Plan) -> Plan:
-    """Equal units of a layer as one, each layer sorted by kind, the outputs unchanged.
+    """Merge the equal units of each layer and sort it by kind; the outputs stay.
 
     What an expression says twice is so computed once.
     """
@@ -285,10 +285,7 @@ def plan_state(plan: Plan) -> dict[str, Any]:
 def plan_from_state(state: dict[str, Any]) -> Plan:
     """The plan that ``plan_state`` described, of a stranger perhaps.
 
-    Raises
-    ------
-    ValueError
-        If its parts do not fit one another.
+    Raises ValueError if its parts do not fit one another.
     """
 
     def numbers(values: Any) -> np.ndarray:

@@ -34,8 +34,6 @@ def widened(ranges: np.ndarray, size: np.ndarray | float = 0.0) -> np.ndarray:
 def rounded_outward(low: float, high: float, bits: int) -> tuple[float, float]:
     """An interval about this one, its ends moved by less than 2**-bits of it, and not to zero.
 
-    Examples
-    --------
     >>> rounded_outward(0.123, 99.7, 6), rounded_outward(1, 5, 6)
     ((0.1220703125, 100.0), (1.0, 5.0))
     """

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import warnings
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -16,10 +18,10 @@ import numpy as np
 import pandas as pd
 
 from combutab._suggestions import no_column
-from combutab.datasets._excel import ENDINGS, read_excel
 
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
-_EXTENSIONS = (*_SEPARATORS, ".parquet", *ENDINGS)
+_EXCEL = (".xlsx", ".xlsm")
+_EXTENSIONS = (*_SEPARATORS, ".parquet", *_EXCEL)
 _SEPARATOR_NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
 _SIGNATURES = {  # the first bytes of files that are often met under a wrong name
     b"PAR1": "a Parquet file: rename it to .parquet",
@@ -85,7 +87,7 @@ def read_table(
     extension = _extension(path)
     if extension == ".parquet":
         table = _read_parquet(path)
-    elif extension in ENDINGS:
+    elif extension in _EXCEL:
         table = _read_excel(path)
     else:
         separator = _separator(sep, _SEPARATORS[extension])
@@ -321,11 +323,43 @@ def _refuse_rows(target: Hashable, what: str, bad: np.ndarray) -> None:
 
 def _read_excel(path: Path) -> pd.DataFrame:
     try:
-        names, table = read_excel(path)
+        names, table = _excel_sheet(path)
     except (OSError, ValueError) as error:
         raise TableError(f"cannot read {path}: {' '.join(str(error).split())}") from error
     _refuse_repeated_names(str(path), names)
     return table
+
+
+def _excel_sheet(path: Path) -> tuple[list[str], pd.DataFrame]:
+    """Read the header as it is in the file, and the table, of a workbook's first sheet.
+
+    It warns where there are other sheets, and raises ImportError without openpyxl, OSError or
+    ValueError if it is no workbook.
+    """
+    try:
+        import openpyxl  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"reading {path} needs openpyxl: pip install openpyxl") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # openpyxl's, of styles and charts
+            with pd.ExcelFile(path, engine="openpyxl") as book:
+                first, *others = map(str, book.sheet_names)
+                head: Any = book.parse(first, header=None, nrows=1, dtype=object)
+                table: Any = book.parse(first)
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise ValueError(str(error)) from error
+    if others:
+        more = ", ".join(map(repr, others[:3])) + (", ..." if len(others) > 3 else "")
+        warnings.warn(
+            f"{path} has {len(others) + 1} sheets, and the first, {first!r}, is read; to read "
+            f"another ({more}), save it as a file of its own",
+            UserWarning,
+            stacklevel=4,
+        )
+    table.columns = [str(name) for name in table.columns]
+    names = ["" if pd.isna(name) else str(name) for name in head.to_numpy().ravel()]
+    return names, table
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

@@ -215,7 +215,7 @@ class BaseMLP(Fitted):
         return Prepared(rows, torch.arange(n), torch.arange(n, len(rows.dense)))
 
     def _data_key(self) -> str:
-        """Equal for estimators that ``_encode`` the same way."""
+        """Return a key that is equal for estimators that ``_encode`` the same way."""
         values = {
             n: v for n, v in self.get_params(deep=False).items() if n in self._data_parameters
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, Self
 
@@ -25,11 +25,12 @@ from combutab.estimators._docs import document
 from combutab.estimators.fitting import check_class_weight, weights_of_classes
 from combutab.estimators.parquet import LabelCounts, StreamedMLP, TargetLearner
 from combutab.nn import ActivationSpec
-from combutab.training import BinaryCrossEntropy, Callback, CrossEntropy, Loss
+from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss
 
 
 @loadable
 @document
+@dataclass(eq=False, repr=False)
 class MLPClassifier(ClassifierMixin, StreamedMLP):
     """Multilayer perceptron classifier for tables, a drop-in for scikit-learn's.
 
@@ -62,6 +63,12 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
     array(['small', 'small', 'big', 'big'], dtype='<U5')
     """
 
+    hidden_layer_sizes: Any = "auto"
+    activation: ActivationSpec = "combu"
+    _: KW_ONLY
+    class_weight: Any = None
+    label_smoothing: float = 0.0
+
     _parameter_constraints = {
         **StreamedMLP._parameter_constraints,
         "class_weight": [dict, list, StrOptions({"balanced"}), None],
@@ -70,66 +77,6 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
     _fitted_fields = {"classes_": kind(np.ndarray), "_multilabel": kind(bool)}
     _score_name = "accuracy"
     _data_parameters = (*StreamedMLP._data_parameters, "class_weight")
-
-    classes_: np.ndarray
-    class_weight: Any
-    label_smoothing: float
-    _multilabel: bool
-
-    def __init__(
-        self,
-        hidden_layer_sizes: Any = "auto",
-        activation: ActivationSpec = "combu",
-        *,
-        solver: str = "adam",
-        alpha: float = 0.0001,
-        batch_size: int | str = "auto",
-        learning_rate: str = "constant",
-        learning_rate_init: float = 0.0005,
-        power_t: float = 0.5,
-        max_iter: int = 200,
-        shuffle: bool = True,
-        random_state: Any = None,
-        tol: float = 1e-4,
-        verbose: bool | int = False,
-        warm_start: bool = False,
-        momentum: float = 0.9,
-        nesterovs_momentum: bool = True,
-        early_stopping: bool | str = False,
-        validation_fraction: float = 0.1,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-8,
-        n_iter_no_change: float = 10,
-        max_fun: int = 15000,
-        early_stopping_scoring: Any = None,
-        dropout: float = 0.1,
-        weight_decay: float = 0.01,
-        max_grad_norm: float | None = None,
-        normalization: str = "none",
-        proxy_norm: bool = False,
-        init: str = "torch",
-        n_members: int = 1,
-        categorical_features: Any = "from_dtype",
-        numeric_encoding: str = "standard",
-        max_onehot: int = 32,
-        min_frequency: float = 5,
-        embedding_dim: int = 8,
-        numeric_embedding: str = "none",
-        numeric_embedding_dim: int = 4,
-        n_frequencies: int = 16,
-        frequency_scale: float = 0.1,
-        scale_inputs: bool = False,
-        learning_rate_factors: Any = None,
-        regularization_schedule: str = "constant",
-        class_weight: Any = None,
-        label_smoothing: float = 0.0,
-        device: str | torch.device = "auto",
-        precision: str = "float32",
-        track_metric: bool = False,
-        callbacks: Sequence[Callback] | None = None,
-    ) -> None:
-        self._assign(locals())
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -46,58 +47,64 @@ _AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
 _SMALL, _LARGE = (128,) * 2, (256,) * 5  # hidden layers of 3 and of 6 linear layers
 
 
-class Parameters(BaseEstimator, metaclass=ABCMeta):
-    """The constructors' parameters, by name."""
+class _Positional(BaseEstimator, metaclass=ABCMeta):
+    """Parameters that may be given by position, in an order that is each class's own."""
 
     hidden_layer_sizes: str | int | Sequence[int]
     activation: ActivationSpec
-    solver: str
-    alpha: float
-    batch_size: int | str
-    learning_rate: str
-    learning_rate_init: float
-    power_t: float
-    max_iter: int
-    shuffle: bool
-    random_state: int | np.random.RandomState | np.random.Generator | None
-    tol: float
-    verbose: bool | int
-    warm_start: bool
-    momentum: float
-    nesterovs_momentum: bool
-    early_stopping: bool | str
-    validation_fraction: float
-    early_stopping_scoring: str | Callable[..., float] | None
-    beta_1: float
-    beta_2: float
-    epsilon: float
-    n_iter_no_change: float
-    max_fun: int
-    dropout: float
-    weight_decay: float
-    max_grad_norm: float | None
-    normalization: str
-    proxy_norm: bool
-    init: str | ConstructedNetwork
-    n_members: int
-    categorical_features: Any
-    numeric_encoding: Literal["standard", "quantile", "robust", "none"]
-    max_onehot: int
-    min_frequency: float
-    embedding_dim: int
-    numeric_embedding: str
-    numeric_embedding_dim: int
-    n_frequencies: int
-    frequency_scale: float
-    scale_inputs: bool
-    learning_rate_factors: Mapping[str, float] | None
-    regularization_schedule: str
-    device: str | torch.device
-    precision: str
-    track_metric: bool
-    callbacks: Sequence[Callback] | None
 
-    _parameter_constraints: Mapping[str, Sequence[object]] = {
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Parameters(_Positional):
+    """The constructors' parameters, by name."""
+
+    solver: str = "adam"
+    alpha: float = 0.0001
+    batch_size: int | str = "auto"
+    learning_rate: str = "constant"
+    learning_rate_init: float = 0.0005
+    power_t: float = 0.5
+    max_iter: int = 200
+    shuffle: bool = True
+    random_state: Any = None
+    tol: float = 1e-4
+    verbose: bool | int = False
+    warm_start: bool = False
+    momentum: float = 0.9
+    nesterovs_momentum: bool = True
+    early_stopping: bool | str = False
+    validation_fraction: float = 0.1
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-8
+    n_iter_no_change: float = 10
+    max_fun: int = 15000
+    early_stopping_scoring: str | Callable[..., float] | None = None
+    dropout: float = 0.1
+    weight_decay: float = 0.01
+    max_grad_norm: float | None = None
+    normalization: str = "none"
+    proxy_norm: bool = False
+    init: str | ConstructedNetwork = "torch"
+    n_members: int = 1
+    categorical_features: Any = "from_dtype"
+    numeric_encoding: Literal["standard", "quantile", "robust", "none"] = "standard"
+    max_onehot: int = 32
+    min_frequency: float = 5
+    embedding_dim: int = 8
+    numeric_embedding: str = "none"
+    numeric_embedding_dim: int = 4
+    n_frequencies: int = 16
+    frequency_scale: float = 0.1
+    scale_inputs: bool = False
+    learning_rate_factors: Mapping[str, float] | None = None
+    regularization_schedule: str = "constant"
+    device: str | torch.device = "auto"
+    precision: str = "float32"
+    track_metric: bool = False
+    callbacks: Sequence[Callback] | None = None
+
+    _parameter_constraints: ClassVar[Mapping[str, Sequence[object]]] = {
         "hidden_layer_sizes": [
             StrOptions({"auto"}),
             "array-like",
@@ -124,10 +131,7 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
         "beta_1": [Interval(Real, 0, 1, closed="left")],
         "beta_2": [Interval(Real, 0, 1, closed="left")],
         "epsilon": [Interval(Real, 0, None, closed="neither")],
-        "n_iter_no_change": [
-            Interval(Integral, 1, None, closed="left"),
-            Options(Real, {np.inf}),
-        ],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left"), Options(Real, {np.inf})],
         "max_fun": [Interval(Integral, 1, None, closed="left")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
@@ -156,10 +160,6 @@ class Parameters(BaseEstimator, metaclass=ABCMeta):
         "track_metric": ["boolean"],
         "callbacks": [list, tuple, None],
     }
-
-    def _assign(self, given: Mapping[str, object]) -> None:
-        """Take a constructor's ``locals()`` as they are, as scikit-learn wants it."""
-        self.__dict__.update({n: v for n, v in given.items() if n not in ("self", "__class__")})
 
     @abstractmethod
     def _loss(self) -> Loss:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,13 +22,14 @@ from combutab.estimators.fitting import as_numbers
 from combutab.estimators.parquet import StreamedMLP, TargetLearner, TargetMoments
 from combutab.nn import ActivationSpec
 from combutab.preprocessing import Moments, RunningMoments, binary_unit
-from combutab.training import Callback, GaussianNLL, Loss, Pinball, make_regression_loss
+from combutab.training import GaussianNLL, Loss, Pinball, make_regression_loss
 
 _LOSSES = {"squared_error", "absolute_error", "huber", "poisson", "quantile", "gaussian_nll"}
 
 
 @loadable
 @document
+@dataclass(eq=False, repr=False)
 class MLPRegressor(RegressorMixin, StreamedMLP):
     """Multilayer perceptron regressor for tables, a drop-in for scikit-learn's.
 
@@ -64,6 +66,14 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
     (5, 2)
     """
 
+    loss: str = "squared_error"
+    hidden_layer_sizes: Any = "auto"
+    activation: ActivationSpec = "combu"
+    _: KW_ONLY
+    quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+    scale_target: bool = True
+    clip_predictions: bool = False
+
     _parameter_constraints = {
         **StreamedMLP._parameter_constraints,
         "loss": [StrOptions(_LOSSES)],
@@ -78,75 +88,9 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
         "_y_scale": kind(np.ndarray),
         "_y_range": optional(nullable(kind(np.ndarray))),
     }
+    _y_range = cast("np.ndarray | None", None)  # (2, n_outputs), where predictions are clipped
     _score_name = "r2"
     _data_parameters = (*StreamedMLP._data_parameters, "loss", "quantiles", "scale_target")
-
-    loss: str
-    quantiles: Sequence[float]
-    scale_target: bool
-    clip_predictions: bool
-    _trained_loss: tuple[str, tuple[float, ...]]
-    _one_dimensional: bool
-    _y_mean: np.ndarray
-    _y_scale: np.ndarray
-    _y_range: np.ndarray | None = None  # (2, n_outputs), where predictions are clipped
-
-    def __init__(
-        self,
-        loss: str = "squared_error",
-        hidden_layer_sizes: Any = "auto",
-        activation: ActivationSpec = "combu",
-        *,
-        solver: str = "adam",
-        alpha: float = 0.0001,
-        batch_size: int | str = "auto",
-        learning_rate: str = "constant",
-        learning_rate_init: float = 0.0005,
-        power_t: float = 0.5,
-        max_iter: int = 200,
-        shuffle: bool = True,
-        random_state: Any = None,
-        tol: float = 1e-4,
-        verbose: bool | int = False,
-        warm_start: bool = False,
-        momentum: float = 0.9,
-        nesterovs_momentum: bool = True,
-        early_stopping: bool | str = False,
-        validation_fraction: float = 0.1,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-8,
-        n_iter_no_change: float = 10,
-        max_fun: int = 15000,
-        early_stopping_scoring: Any = None,
-        dropout: float = 0.1,
-        weight_decay: float = 0.01,
-        max_grad_norm: float | None = None,
-        normalization: str = "none",
-        proxy_norm: bool = False,
-        init: str = "torch",
-        n_members: int = 1,
-        categorical_features: Any = "from_dtype",
-        numeric_encoding: str = "standard",
-        max_onehot: int = 32,
-        min_frequency: float = 5,
-        embedding_dim: int = 8,
-        numeric_embedding: str = "none",
-        numeric_embedding_dim: int = 4,
-        n_frequencies: int = 16,
-        frequency_scale: float = 0.1,
-        scale_inputs: bool = False,
-        learning_rate_factors: Any = None,
-        regularization_schedule: str = "constant",
-        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
-        scale_target: bool = True,
-        clip_predictions: bool = False,
-        device: str | torch.device = "auto",
-        precision: str = "float32",
-        track_metric: bool = False,
-        callbacks: Sequence[Callback] | None = None,
-    ) -> None:
-        self._assign(locals())
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -1,4 +1,4 @@
-"""Whether differences between models are real, what networks do, how good synthetic tables are."""
+"""Evaluation: significance of differences, activations of networks, quality of synthetic tables."""
 
 from combutab.evaluation.networks import (
     ActivationRecorder,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any, Self
 
@@ -14,17 +14,18 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from combutab._device import resolve_device
+from combutab._model_files import Loadable, Saved
 from combutab._random_state import seed_from
 from combutab.generators._constraints import check_tries
 from combutab.generators._contract import Generator
 from combutab.generators._errors import fall_short
 from combutab.generators._records import NetworkT
-from combutab.generators._saving import load_generator, save_generator
+from combutab.generators._saving import parts_to_save, restore
 from combutab.generators.sampling import Points, read_conditions, read_each, write_each
 from combutab.generators.training import fit_generators
 
 
-class BaseGenerator(BaseEstimator, Generator[NetworkT]):
+class BaseGenerator(BaseEstimator, Generator[NetworkT], Loadable):
     """A `Generator` that fits and samples as an estimator of scikit-learn."""
 
     # ---- fit ---------------------------------------------------------------------------------
@@ -248,26 +249,13 @@ class BaseGenerator(BaseEstimator, Generator[NetworkT]):
         ValueError
             If a parameter cannot be written without code (a custom activation, say).
         """
-        save_generator(self, path)
+        super().save(path)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Self:
-        """Read a generator that ``save`` wrote; no code of the file's is run.
+    def _to_save(self) -> tuple[Iterable[str], dict[str, Any]]:
+        return parts_to_save(self)
 
-        Parameters
-        ----------
-        path : str or path
-        device : str or torch.device, default="auto"
-            Where it samples.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If the file is not a generator of this class.
-        """
-        return load_generator(cls, path, device)
+    def _restore(self, saved: Saved) -> None:
+        restore(self, saved)
 
     # ---- about it ------------------------------------------------------------------------------
 

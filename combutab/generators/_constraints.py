@@ -1,7 +1,8 @@
-"""Constraints of the parameters that generators share."""
+"""The parameters that generators share, and what each may be."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
 
 from combutab._device import PRECISIONS
-from combutab.nn import NORMALIZATIONS
+from combutab.nn import NORMALIZATIONS, ActivationSpec
 
 COUNT = Interval(Integral, 1, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -35,6 +36,25 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "precision": [StrOptions(set(PRECISIONS))],
     "callbacks": [list, tuple, None],
 }
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SharedParameters:
+    """The parameters that all generators have, by keyword alone."""
+
+    activation: ActivationSpec = "combu"
+    normalization: str = "none"
+    proxy_norm: bool = False
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: float = 50
+    n_members: int = 1
+    min_frequency: float = 5
+    identifiers: Any = "auto"
+    random_state: Any = None
+    device: str | torch.device = "auto"
+    precision: str = "float32"
+    callbacks: Any = None
 
 
 def check_widths(name: str, widths: Any) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from combutab._device import Precision, mind_forks, resolve_device
 from combutab._model_files import loadable_classes
 from combutab._random import Purpose, derive
 from combutab._random_state import seed_from
+from combutab.generators._constraints import SharedParameters
 from combutab.generators._records import (
     GeneratorPlan,
     NetworkT,
@@ -28,14 +29,7 @@ from combutab.generators._records import (
 )
 from combutab.generators._validation import EnergyDistance
 from combutab.generators.sampling import Sampler
-from combutab.nn import (
-    ActivationSpec,
-    Member,
-    RowSpans,
-    StackedNetwork,
-    check_activation,
-    check_proxy_norm,
-)
+from combutab.nn import Member, RowSpans, StackedNetwork, check_activation, check_proxy_norm
 from combutab.preprocessing import ModeEncoder
 from combutab.training import OptimizerConfig, RowOptimizer
 
@@ -106,31 +100,18 @@ class Training(ABC, Generic[NetworkT]):
         )
 
 
-class Generator(ABC, Generic[NetworkT]):
+class Generator(SharedParameters, ABC, Generic[NetworkT]):
     """A generator of tables, whose rows a network of the given class makes.
 
     To be one, a class has the parameters below and gives what is abstract here.
     """
 
-    # parameters that all have; SHARED_CONSTRAINTS says what they may be
+    # by position, in an order that is each class's own; SHARED_CONSTRAINTS says what they may be
     embedding_dim: int
     batch_size: int
     epochs: int
     verbose: bool
     enable_gpu: bool
-    activation: ActivationSpec
-    normalization: str
-    proxy_norm: bool
-    early_stopping: bool
-    validation_fraction: float
-    n_iter_no_change: float
-    n_members: int
-    min_frequency: float
-    identifiers: Any
-    random_state: Any
-    device: str | torch.device
-    precision: str
-    callbacks: Any
 
     # what fit leaves
     encoder_: ModeEncoder
@@ -148,9 +129,7 @@ class Generator(ABC, Generic[NetworkT]):
     _validate_params: Callable[[], None]
 
     _encoder_class: ClassVar[type[ModeEncoder]] = ModeEncoder
-    _needs_second_derivative: ClassVar[bool] = (
-        False  # whether training differentiates activations twice
-    )
+    _needs_second_derivative: ClassVar[bool] = False  # of activations, in training
     _member_rates: ClassVar[Set[str]]  # parameters that members of one stack may differ in
     _of_many_categories: ClassVar[str] = ""  # what else can be done about them
 

@@ -88,18 +88,15 @@ class SampledShape(ABC, Generic[NetworkT]):
 
     @classmethod
     def of(cls, model: object, widths: tuple[int, ...]) -> Self:
-        """By an estimator's parameters, where they have the names of fields."""
+        """Make the shape that a model's parameters, named as the fields, ask for."""
         named = {f.name: getattr(model, f.name) for f in fields(cls) if hasattr(model, f.name)}
         return cls(**named, widths=widths)
 
     @classmethod
     def read(cls, values: Any) -> Self:
-        """The record that a file describes.
+        """Read the record that a file describes.
 
-        Raises
-        ------
-        ValueError
-            If a field is missing, unknown, or not what it may be.
+        Raises ValueError if a field is missing, unknown, or not what it may be.
         """
         check_fields(values, {**cls.FIELDS, "conditional": choice(cls.conditional)}, "the shape")
         return cls(**values)

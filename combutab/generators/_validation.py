@@ -18,16 +18,8 @@ MAX_ROWS = 1000  # held out
 class Validation:
     """A statistic of each member by epoch, the less the better, and its best weights.
 
-    Parameters
-    ----------
-    name : str
-        Of the statistic, among a training's curves.
-    measure : callable
-        Gives the statistic of each member, (M,).
-    network : StackedNetwork
-        Whose weights are kept.
-    patience : float
-        Epochs without a lower statistic after which a member is finished.
+    ``name`` is the statistic's among a training's curves, and ``measure`` gives it, (M,). A member
+    is finished after ``patience`` epochs without a lower one.
     """
 
     def __init__(
@@ -72,14 +64,8 @@ class Validation:
 class EnergyDistance:
     """The energy distance of each member's rows to rows held out, (M,) a call.
 
-    Parameters
-    ----------
-    rows : TableRows
-        Held out of the training.
-    sampler : Sampler
-        About the network in training.
-    keys : sequence of int
-        One a member. The same noise each time, so that the distances differ by the weights.
+    The sampler is about the network in training. There is a key a member, for the same noise each
+    time, so that the distances differ by the weights.
     """
 
     def __init__(self, rows: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]) -> None:
@@ -106,6 +92,6 @@ def _distances(values: Tensor, codes: Tensor, values_2: Tensor, codes_2: Tensor)
 
 
 def _mean_distance(values: Tensor, codes: Tensor) -> float:
-    """Between two different rows."""
+    """Return the mean distance of two different rows."""
     n = len(codes)
     return float(_distances(values, codes, values, codes).sum()) / (n * (n - 1))

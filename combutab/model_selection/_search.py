@@ -97,7 +97,7 @@ class StackedGridSearchCV(GridSearchCV):
         return self
 
     def _obstacle(self, params: dict[str, Any], candidates: list[dict[str, Any]]) -> str | None:
-        """Why this search cannot be stacked, or None."""
+        """Say why this search cannot be stacked; None if it can."""
         if not isinstance(self.estimator, BaseMLP):
             return f"{type(self.estimator).__name__} is not an estimator of combutab"
         known = set(self.estimator.get_params())

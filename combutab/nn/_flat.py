@@ -39,7 +39,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Slot(Entry):
-    """Where a tensor lives in the matrix."""
+    """The place of a tensor in the matrix."""
 
     columns: slice
     tail: tuple[int, ...]  # shape after the member axis
@@ -76,14 +76,7 @@ def lay_out(tensors: Sequence[Entry], n_members: int) -> tuple[list[Slot], int]:
 class FlatTensors:
     """A (M, P) matrix of which the modules' parameters (or buffers) are views.
 
-    Parameters
-    ----------
-    slots : list of Slot
-    width : int
-        P.
-    n_members : int
-    with_grad : bool
-        Keep a second matrix for the gradients, which ``backward`` fills.
+    With ``with_grad`` it keeps a second matrix for the gradients, which ``backward`` fills.
     """
 
     def __init__(

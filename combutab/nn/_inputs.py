@@ -1,4 +1,4 @@
-"""From the encoded columns of a table to what the first layer takes."""
+"""The input module: encoded columns of a table to what the first layer takes."""
 
 from __future__ import annotations
 

@@ -94,8 +94,7 @@ def plot_fluctuation(
     Parameters
     ----------
     stats : ActivationStats, or mapping of name to ActivationStats
-        As from `combutab.evaluation.activation_stats`, of the same noises; the models of a mapping
-        are overlaid, by the names of their layers.
+        As in `plot_activation_means`, of the same noises.
     layers : list of str, optional
         By default all.
 

@@ -1,4 +1,4 @@
-"""From tables to the arrays of a network, and back."""
+"""Encoders of tables: to the arrays of a network, and back."""
 
 from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
 from combutab.preprocessing._frames import as_pandas

@@ -19,7 +19,7 @@ class Block(Protocol):
     tolerance: np.ndarray
     """(n_columns,) relative range under which a column counts as constant."""
     centred: bool
-    """Whether scaling may subtract a centre (not for sparse input, whose zeros stay zeros)."""
+    """True if scaling may subtract a centre (not for sparse input, whose zeros stay zeros)."""
     label: Callable[[int], str]
     """Name column j as errors do."""
 

@@ -111,8 +111,6 @@ def count_categories(factors: Factors) -> CategoryCounts:
 def fewest_rows(min_frequency: float, n_rows: int) -> int:
     """Find how many rows a value must have to be kept, from a number or a share of all rows.
 
-    Examples
-    --------
     >>> fewest_rows(5, 300), fewest_rows(0.1, 30), fewest_rows(0.1, 31)
     (5, 3, 4)
     """
@@ -124,13 +122,8 @@ def fewest_rows(min_frequency: float, n_rows: int) -> int:
 def factorize(column: pd.Series, label: str) -> Factors:
     """Codes and distinct keys of a column of any dtype.
 
-    Raises
-    ------
-    ValueError, TypeError
-        Of a value that no category can be; the error names the column by `label`.
+    Raises ValueError or TypeError if a value cannot be a category; it names the column by `label`.
 
-    Examples
-    --------
     >>> import pandas as pd
     >>> factors = factorize(pd.Series([1, "1", None, 1.0], dtype=object), "column 0")
     >>> factors.codes.tolist(), factors.keys

@@ -17,16 +17,9 @@ _BOOL_TEXTS = {"true": 1.0, "false": 0.0}
 def encoded_kind(column: pd.Series, categorical: bool | None, label: str) -> ColumnKind:
     """Decide which kind a column is encoded as: text, as all that is no number, as a category.
 
-    Parameters
-    ----------
-    column : Series of shape (n,)
-    categorical : bool or None
-        The user's word on this column, or None to decide by its dtype and values.
-    label : str
-        How errors name the column, e.g. ``"column 'age'"``.
+    ``categorical`` is the user's word on this column, None to decide by its dtype and values;
+    errors name the column by ``label``, e.g. ``"column 'age'"``.
 
-    Examples
-    --------
     >>> import pandas as pd
     >>> str(encoded_kind(pd.Series(["1", "2"]), None, "column 0"))
     'category'
@@ -53,22 +46,13 @@ def raise_complex(label: str) -> NoReturn:
 
 
 def to_float(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
-    """A column's values as real numbers, NaN where missing; not copied where they already are.
+    """Read a column's values as real numbers, NaN where missing; not copied if they are such.
 
     Datetimes are seconds since 1970-01-01 UTC (a naive one is read as UTC), timedeltas are
-    seconds. Text is parsed.
+    seconds. Text is parsed. The result, (n,), is of a bool, integer or floating dtype.
 
-    Returns
-    -------
-    ndarray of shape (n,), of a bool, integer or floating dtype
+    Raises ValueError if a value cannot be read as the kind; it names the column and the value.
 
-    Raises
-    ------
-    ValueError
-        If a value cannot be read as the kind; the error names the column and the value.
-
-    Examples
-    --------
     >>> import pandas as pd
     >>> to_float(pd.Series(["1.5", None]), "number", "column 0")
     array([1.5, nan])

@@ -35,7 +35,7 @@ SpanKind = Literal["numeric", "indicator", "onehot", "code"]
 
 @dataclass(frozen=True)
 class Span:
-    """Where an input column went: `slice` of `dense`, or of `codes` where kind is "code"."""
+    """The place of an input column: `slice` of `dense`, or of `codes` where kind is "code"."""
 
     column: int
     kind: SpanKind

@@ -24,7 +24,7 @@ class ColumnKind(StrEnum):
     """A pandas category, or values of several kinds."""
     COMPLEX = "complex"
     EMPTY = "empty"
-    """Without a value, and of a dtype that does not tell."""
+    """A column without a value, of a dtype that does not tell."""
 
 
 # What pandas.api.types.infer_dtype answers for Python's objects; the rest are categories.

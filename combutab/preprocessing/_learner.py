@@ -17,12 +17,8 @@ from combutab.preprocessing._table import Table
 class RowSample:
     """A uniform sample of rows that come in parts: those of the smallest random numbers.
 
-    Parameters
-    ----------
-    n_rows : int
-        All rows are kept while there are no more.
-    seed : int
-        The sample depends on it and on the order of the rows, not on how they are parted.
+    It depends on the seed and on the order of the rows, not on how they are parted. All are kept
+    while there are no more than ``n_rows``.
     """
 
     def __init__(self, n_rows: int, seed: int) -> None:
@@ -56,18 +52,8 @@ class RowSample:
 class TableLearner:
     """Learns what `TableEncoder.fit` would, from the parts of a table one after another.
 
-    Parameters
-    ----------
-    labels : sequence of str
-        How errors name the columns.
-    kinds : sequence of ColumnKind
-    method : Method
-    n_sample : int
-        Rows from which "quantile" and "robust" take their quantiles.
-    max_distinct : int or None
-        Distinct categories that may be held, over all columns.
-    seed : int
-        Of the sample.
+    ``labels`` are how errors name the columns. "quantile" and "robust" take their quantiles from
+    ``n_sample`` rows; ``max_distinct`` categories may be held, over all columns.
     """
 
     def __init__(

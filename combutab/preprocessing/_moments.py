@@ -40,7 +40,7 @@ def binary_unit(size: np.ndarray) -> np.ndarray:
 def missing_mask(
     rows: np.ndarray, label: Callable[[int], str], what: str = "X"
 ) -> np.ndarray | None:
-    """Where rows are NaN, None if nowhere; inf is an error that names its columns by `label`."""
+    """Find where rows are NaN, None if nowhere; inf is an error that names columns by `label`."""
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(rows.sum()):  # one cheap pass settles almost every piece
             return None

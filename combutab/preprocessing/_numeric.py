@@ -29,7 +29,7 @@ _EDGE = 1e-7  # quantiles nearer to 0 or 1 are cut, which is +-5.2 standard devi
 
 @dataclass(frozen=True, eq=False)
 class NumericScaler:
-    """What scaling needs of a fit; every array has one entry (or column) a numeric column.
+    """Fitted scaling of numeric columns; every array has one entry (or column) for each of them.
 
     A value x becomes ``(x - centre) / scale`` (`robust` then bends it, `quantile` takes its normal
     score between `knots` instead); a missing one becomes `fill`; columns in `constant` become 0.
@@ -50,7 +50,7 @@ class NumericScaler:
 
     @property
     def limit(self) -> float:
-        """Where scaled values are cut."""
+        """The absolute value at which scaled values are cut."""
         return _LIMIT_UNSCALED if self.method == "none" else _LIMIT
 
     @property
@@ -92,7 +92,7 @@ def make_scaler(
     min_frequency: float,
     n_rows: int,
 ) -> NumericScaler:
-    """How to scale columns of these statistics; quantiles are those of the sample and its weights.
+    """Make the scaler of columns of these statistics; quantiles are those of the weighted sample.
 
     Where the sample is all `n_rows` rows, nothing is estimated.
     """

@@ -276,7 +276,7 @@ def _dates(rows: Rows, n: int) -> Found:
 
 
 def _order(value: str) -> str | None:
-    """Which of day, month and year a date begins with, "" where it may be two; None of no date."""
+    """Tell which of day, month and year a date begins with; "" if it may be two, None if none."""
     for order, form in _DATES.items() if len(value) <= _LONG else ():
         match = form.fullmatch(value)
         if match is None:

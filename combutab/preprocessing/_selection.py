@@ -11,22 +11,10 @@ import numpy as np
 def categorical_mask(
     categorical_features: Any, names: Sequence[Any] | None, n_columns: int
 ) -> np.ndarray | None:
-    """The parameter `categorical_features` as a mask; None for "from_dtype".
+    """The parameter `categorical_features` as a mask, (n_columns,); None for "from_dtype".
 
-    Parameters
-    ----------
-    categorical_features : "from_dtype", None, or a mask, positions or names
-        As in scikit-learn's HistGradientBoostingClassifier.
-    names : sequence or None
-        The table's column names.
-    n_columns : int
+    It is that, None, or a mask, positions or names, as in HistGradientBoostingClassifier.
 
-    Returns
-    -------
-    ndarray of shape (n_columns,), bool, or None
-
-    Examples
-    --------
     >>> categorical_mask(["b"], ["a", "b"], 2)
     array([False,  True])
     >>> categorical_mask([-1], None, 3)

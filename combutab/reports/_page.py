@@ -23,19 +23,9 @@ _CONTROL = re.compile(
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill a template of this package.
+    """Fill a template of this package, by its file's name, with values whose text is escaped.
 
-    Parameters
-    ----------
-    template : str
-        Name of its file.
-    **values
-        What it shows. All text is escaped.
-
-    Returns
-    -------
-    str
-        The page, with its style in it; control characters are shown as Python writes them.
+    The page has its style in it; control characters are shown as Python writes them.
     """
     page = _environment().get_template(template).render(values)
     return without_control(page)
@@ -44,8 +34,6 @@ def render(template: str, **values: Any) -> str:
 def without_control(text: str) -> str:
     """Show control characters as Python writes them.
 
-    Examples
-    --------
     >>> without_control("red" + chr(27))
     'red\\\\x1b'
     """
@@ -78,8 +66,6 @@ def _style() -> Any:
 def number(value: float, digits: int = 3) -> str:
     """A number as a person reads it, and a dash for none.
 
-    Examples
-    --------
     >>> number(0.12345), number(1234567.0), number(0.0000123), number(float("nan"))
     ('0.123', '1,234,567', '1.23e-05', '–')
     >>> number(-0.0001), number(42)
@@ -104,8 +90,6 @@ def number(value: float, digits: int = 3) -> str:
 def versions() -> dict[str, str]:
     """Return the versions of combutab, of the libraries that results depend on, and of Python.
 
-    Examples
-    --------
     >>> list(versions())
     ['combutab', 'torch', 'scikit-learn', 'pandas', 'numpy', 'Python']
     """

@@ -17,7 +17,7 @@ _AHEAD = 1 << 16  # row numbers drawn at once: several epochs' of a small table
 
 @dataclass(frozen=True)
 class Padding:
-    """How full the batches of a step are."""
+    """Places of a step's batches that hold a row; the others are padding."""
 
     rows: tuple[int, ...]  # members that have any row
     valid: Tensor | None = None  # (M, b) which places hold one, None: all

@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Compilation:
-    """Where steps are compiled, and by which backend of ``torch.compile``."""
+    """The device whose steps are compiled, and the backend of ``torch.compile``."""
 
     device: str
     backend: str

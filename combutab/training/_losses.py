@@ -15,7 +15,7 @@ HUBER_DELTA = 1.0  # in standard deviations of the target, since targets are sta
 
 @lru_cache(maxsize=8)
 def _constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """On the device once: a step does not wait for the host."""
+    """Return a tensor that is copied to the device once: a step does not wait for the host."""
     with torch.inference_mode(False):
         return torch.tensor(values, dtype=dtype, device=device)
 

@@ -134,7 +134,7 @@ class MemberPlan:
 
 @dataclass(frozen=True)
 class MemberStart:
-    """Where an earlier call left off; the network's weights are loaded by the caller."""
+    """The state in which an earlier call left a member; its weights are loaded by the caller."""
 
     epochs: int  # trained before: shuffles and masks go on from there
     t: int

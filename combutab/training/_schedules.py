@@ -63,14 +63,9 @@ def schedule_factor(name: Schedule, fraction: float) -> float:
 def rate_table(
     name: Schedule, rates: Sequence[float], n_steps: Sequence[int], epoch: int, max_epochs: int
 ) -> list[list[float]]:
-    """An epoch's learning rates under a schedule by the step: a row a step, a column a member.
+    """Return an epoch's learning rates by the step: a row a step, a column a member.
 
-    Parameters
-    ----------
-    rates : sequence of float
-        Each member's rate at a factor of 1.
-    n_steps : sequence of int
-        Each member's steps an epoch.
+    ``rates`` are each member's at a factor of 1, and ``n_steps`` its steps an epoch.
 
     >>> rate_table("cosine", [0.1, 0.2], [2, 2], epoch=0, max_epochs=1)
     [[0.1, 0.2], [0.05, 0.1]]

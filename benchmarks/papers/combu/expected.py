@@ -12,19 +12,10 @@ from pathlib import Path
 
 import pandas as pd
 
-FOLDER = Path(__file__).parent / "expected"
 LOST = "lost in the text"
 AVERAGE_RANK = "avg_rank"
-
-ACTIVATIONS = {
-    "relu": "ReLU",
-    "elu": "ELU",
-    "selu": "SELU",
-    "swish": "Swish",
-    "nlrelu": "NLReLU",
-    "gelu": "GELU",
-    "combu": "CombU",
-}
+LABELS = ("ReLU", "ELU", "SELU", "Swish", "NLReLU", "GELU", "CombU")
+ACTIVATIONS = {label.lower(): label for label in LABELS}
 
 
 @dataclass(frozen=True)
@@ -52,38 +43,30 @@ TASK_METRICS = {"regression": ("mae", "mse"), "classification": ("accuracy", "f1
 
 @dataclass(frozen=True)
 class Table:
-    """One of the paper's tables: the report's name and title, and the paper's short names."""
+    """A report's name and title, and the paper's short names for its data sets.
+
+    ``number`` is that of the paper's table to compare with, if there is one.
+    """
 
     name: str
     title: str
     data: dict[str, str]
+    number: int | None = None
 
 
+_DATA = {
+    3: {"gs": "GS", "ar": "AR", "ns": "NS", "bs": "BS"},
+    5: {"breast-w": "BW", "diabetes": "DI", "wdbc": "WD", "PhishingWebsites": "PW"},
+    6: {"autoMpg": "AM", "boston": "BS", "california_housing": "CH", "wine_quality": "WQ"},
+}
 TABLES = {
-    3: Table(
-        "table3_formulas",
-        "Table 3 of the CombU paper: formulae",
-        {"gs": "GS", "ar": "AR", "ns": "NS", "bs": "BS"},
-    ),
-    5: Table(
-        "table5_classification",
-        "Table 5 of the CombU paper: classification",
-        {"breast-w": "BW", "diabetes": "DI", "wdbc": "WD", "PhishingWebsites": "PW"},
-    ),
-    6: Table(
-        "table6_regression",
-        "Table 6 of the CombU paper: regression",
-        {"autoMpg": "AM", "boston": "BS", "california_housing": "CH", "wine_quality": "WQ"},
-    ),
+    n: Table(f"table{n}_{topic}", f"Table {n} of the CombU paper: {topic}", _DATA[n], n)
+    for n, topic in ((3, "formulas"), (5, "classification"), (6, "regression"))
 }
 
 
 def load_expected(table: int) -> pd.DataFrame:
-    """Read one of the paper's tables.
-
-    Parameters
-    ----------
-    table : {3, 5, 6, 7}
+    """Read one of the paper's tables: 3, 5, 6 or 7.
 
     Returns
     -------
@@ -92,8 +75,4 @@ def load_expected(table: int) -> pd.DataFrame:
         and ``sd`` (NaN where the text lost them), ``unit``, ``note`` ("" where there is none);
         Table 7 has ``model`` ("ctgan" or "tvae") too, and "real" among its activations.
     """
-    path = FOLDER / f"table{table}.csv"
-    if not path.exists():
-        known = ", ".join(sorted(file.stem for file in FOLDER.glob("table*.csv")))
-        raise ValueError(f"the paper's table {table} is not transcribed; there are {known}")
-    return pd.read_csv(path).fillna({"note": ""})
+    return pd.read_csv(Path(__file__).parent / f"expected/table{table}.csv").fillna({"note": ""})

@@ -9,11 +9,15 @@ equation and 200 epochs, as for the CombU paper's four formulas, but its smaller
 
 from __future__ import annotations
 
-from benchmarks.papers.combu.report import TablePage
+from functools import partial
+
+from benchmarks.papers.combu.expected import Table
+from benchmarks.papers.combu.report import write_page
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import Protocol, Recipe, combu_study
 from combutab.datasets import list_feynman
 
+TABLE = Table("feynman", "The activations on the AI Feynman equations", {})
 PROTOCOL = Protocol("seeds", n_splits=1, n_seeds=3)
 
 
@@ -25,11 +29,10 @@ def sources(quick: bool, data_home: str | None) -> list[Source]:
 
 
 STUDY = combu_study(
-    "feynman",
-    "The activations on the AI Feynman equations",
+    TABLE,
     __doc__.splitlines()[0],
     sources,
-    TablePage("feynman"),
+    partial(write_page, TABLE, ()),
     default=(PROTOCOL.name,),
     protocols=(PROTOCOL,),
     recipe=Recipe(hidden=(128, 128), epochs=200),

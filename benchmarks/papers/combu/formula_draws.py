@@ -12,6 +12,7 @@ training rows' target and of all rows' (the paper does not say which it scaled b
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ import pandas as pd
 from sklearn.model_selection import ShuffleSplit
 
 from benchmarks.machine import describe_machine
-from benchmarks.outputs import write_table
+from benchmarks.papers.combu.report import write_rows
 from benchmarks.papers.combu.table3_formulas import FORMULAS
 from combutab.datasets import make_formula
 
@@ -28,40 +29,41 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 def errors_of_the_mean(formula: str, draw: int) -> dict[str, float]:
     """Errors on the test rows of one draw, split as the study splits it."""
-    _, target = make_formula(formula, 5000, random_state=draw)
-    y = target.to_numpy()
+    y = make_formula(formula, 5000, random_state=draw)[1].to_numpy()
     train, test = next(ShuffleSplit(1, test_size=0.2, random_state=0).split(y))
-    error = y[test] - y[train].mean()
-    by_train, by_all = error / y[train].std(), error / y.std()
-    return {
-        "mae": float(np.abs(by_train).mean()),
-        "mse": float(np.square(by_train).mean()),
-        "mae, scaled by all rows": float(np.abs(by_all).mean()),
-        "mse, scaled by all rows": float(np.square(by_all).mean()),
-    }
+    errors = {}
+    for scaled, sd in (("", y[train].std()), (", scaled by all rows", y.std())):
+        error = (y[test] - y[train].mean()) / sd
+        errors[f"mae{scaled}"] = float(np.abs(error).mean())
+        errors[f"mse{scaled}"] = float(np.square(error).mean())
+    return errors
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="5 draws")
-    parser.add_argument("--out", type=Path, help="folder for formula_draws.csv")
+def quantiles(formula: str, n_draws: int) -> pd.DataFrame:
+    """Summarise the errors over the draws; the study's own draw is that of random state 0."""
+    found = pd.DataFrame([errors_of_the_mean(formula, draw) for draw in range(n_draws)])
+    table = found.quantile(QUANTILES).rename(lambda q: f"{100 * q:g} %").T
+    table.insert(0, "metric", table.index)
+    table.insert(0, "data", formula)
+    return table.assign(**{"the study's": found.iloc[0]})
+
+
+def run(name: str, description: str, make_table: Callable[[bool], pd.DataFrame]) -> None:
+    """Print ``make_table(quick)`` and, where --out says so, write it to a file of that name."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="little work, to try it out")
+    parser.add_argument("--out", type=Path, help=f"folder for {name}.csv")
     arguments = parser.parse_args()
-    rows = []
-    for formula in FORMULAS:
-        draws = range(5 if arguments.quick else 200)
-        found = pd.DataFrame([errors_of_the_mean(formula, draw) for draw in draws])
-        for metric in found:
-            quantiles = {f"{100 * q:g} %": found[metric].quantile(q) for q in QUANTILES}
-            studied = found[metric].iloc[0]  # table3_formulas.py draws with random state 0
-            rows.append({"data": formula, "metric": metric, **quantiles, "the study's": studied})
-    table = pd.DataFrame(rows)
-    print(describe_machine())
-    print(f"\nerrors of the training mean over {len(draws)} draws:\n")
-    print(table.to_string(index=False, float_format="%.3g"))
+    table = make_table(arguments.quick)
+    print(f"{describe_machine()}\n\n{table.to_string(index=False, float_format='%.3g')}")
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        write_table(table, arguments.out / "formula_draws.csv", index=False, float_format="%.6g")
+        write_rows(table, arguments.out / f"{name}.csv")
+
+
+def make_table(quick: bool) -> pd.DataFrame:
+    return pd.concat([quantiles(formula, 5 if quick else 200) for formula in FORMULAS])
 
 
 if __name__ == "__main__":
-    main()
+    run("formula_draws", __doc__.splitlines()[0], make_table)

@@ -1,46 +1,37 @@
-"""The work of Table 7: generators that make tables, and networks that learn from these.
-
-A generator learns the real training rows and makes samples of their size, which are kept in files
-until all that learns from them is scored on the real test rows. All of it can be stopped at any
-moment: a generator is trained again only if its files are not whole.
-"""
+"""The work of Table 7: generators that make tables, and networks that learn from these."""
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 
-from benchmarks.outputs import write_table, write_text
 from benchmarks.papers.combu import study
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.combu.study import PROTOCOLS, SCORES, VARIANTS, Fit, Recipe
+from benchmarks.papers.combu.study import PROTOCOLS, VARIANTS, Fit, Recipe
 from benchmarks.papers.common.command import versions
 from benchmarks.papers.common.results import Row
-from combutab.estimators import FitTask
+from combutab.estimators import FitOutcome, FitTask
 from combutab.generators import CTGAN, TVAE, fit_stack, patch_ctgan
 from combutab.preprocessing import TableEncoder
 
 OURS = {"ctgan": CTGAN, "tvae": TVAE}
-PATCHED = {"ctgan-patched": "CTGAN", "tvae-patched": "TVAE"}  # the ctgan package's classes
+PATCHED = ("ctgan-patched", "tvae-patched")  # the ctgan package's CTGAN and TVAE
 REAL = "real"  # the model, and the activation, of the real rows
 LEARNERS = ("mlp", "boosting")
 TARGET = "target"
-FACTS = "facts.json"  # written last: the samples are whole
 PACKAGES = ("ctgan", *study.PACKAGES)
 KEY = ("data", "model", "activation", "seed", "sample", "learner")
 COLUMNS = (
     *("data", "task", "model", "activation", "seed", "sample", "learner"),
-    *("n_train", "n_test", *SCORES),
+    *("n_train", "n_test", *study.SCORES),
     *("target_std_train", "epochs", "n_samples", "net_epochs", "hidden", "stack"),
     *("fit_seconds", "sample_seconds", "seconds", "error", "device"),
     *("combutab", "ctgan", "torch", *study.PACKAGES),
@@ -58,34 +49,6 @@ class Generator:
     epochs: int
     n_samples: int
 
-    @property
-    def is_real(self) -> bool:
-        return self.model == REAL
-
-    def folder(self, parent: Path) -> Path:
-        """Where its samples lie; another one with other settings."""
-        rows = len(split(self.source)[0])
-        names = (self.source.name, self.model, self.activation, f"seed{self.seed}")
-        return parent / "-".join([*names, f"{self.epochs}x{rows}x{self.n_samples}"])
-
-    def is_sampled(self, parent: Path) -> bool:
-        """Whether its samples are there, all of them."""
-        return self.is_real or (self.folder(parent) / FACTS).exists()
-
-    def facts(self, parent: Path) -> dict[str, Any]:
-        """How its samples were made."""
-        return {} if self.is_real else json.loads((self.folder(parent) / FACTS).read_text())
-
-    def sample(self, number: int, parent: Path) -> pd.DataFrame:
-        """A sample, with the real table's dtypes."""
-        table, _ = split(self.source)
-        if self.is_real:
-            return table
-        text = dict.fromkeys(table.select_dtypes("category"), str)
-        path = self.folder(parent) / f"{number}.csv.gz"
-        synthetic = pd.read_csv(path, dtype=text, float_precision="round_trip")
-        return synthetic.astype(table.dtypes.to_dict())
-
 
 @dataclass(frozen=True)
 class Score:
@@ -98,39 +61,30 @@ class Score:
 
     @property
     def settings(self) -> Row:
-        """What tells this row from others, and what must be the same to go on."""
-        of, recipe, mlp = self.generator, self.recipe, self.learner == "mlp"
-        values = {
-            "data": of.source.name,
-            "task": of.source.task,
-            "model": of.model,
-            "activation": of.activation,
-            "seed": of.seed,
-            "sample": self.sample,
-            "learner": self.learner,
-            "epochs": 0 if of.is_real else of.epochs,
-            "net_epochs": recipe.epochs if mlp else 0,
-            "hidden": ",".join(map(str, recipe.hidden)) if mlp else "",
-        }
+        """List what tells this row from others, and what must be the same to go on."""
+        maker, is_mlp = self.generator, self.learner == "mlp"
+        values = {"data": maker.source.name, "task": maker.source.task, "model": maker.model}
+        values |= {name: getattr(maker, name) for name in ("activation", "seed", "epochs")}
+        values |= {"sample": self.sample, "learner": self.learner}
+        values["net_epochs"] = self.recipe.epochs if is_mlp else 0
+        values["hidden"] = ",".join(map(str, self.recipe.hidden)) if is_mlp else ""
         return {name: str(value) for name, value in values.items()}
 
     def estimator(self) -> Any:
-        """Unfitted; the same for all activations of a seed and sample."""
+        """Make the unfitted learner; the same for all activations of a seed and sample."""
         source, seed = self.generator.source, 10 * self.generator.seed + self.sample
         if self.learner == "mlp":
             # NOTE[DIFF]: the paper says that a machine learning model is trained, and not which;
             # this is its larger network, and ReLU favours no generator
             return Fit(source, PROTOCOLS["paper"], self.recipe, "relu", 0, seed).estimator()
-        is_classification = source.task == "classification"
-        kind = (
-            HistGradientBoostingClassifier if is_classification else HistGradientBoostingRegressor
-        )
+        classifies = source.task == "classification"
+        kind = HistGradientBoostingClassifier if classifies else HistGradientBoostingRegressor
         return make_pipeline(TableEncoder(min_frequency=1), kind(random_state=seed))
 
 
 @lru_cache(maxsize=4)
 def split(source: Source) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Real rows to train and to test on, target among the columns; 4:1.
+    """Split into real rows to train and to test on, target among the columns; 4:1.
 
     Rows with missing values, which the ctgan package does not take, are left out.
     """
@@ -140,118 +94,102 @@ def split(source: Source) -> tuple[pd.DataFrame, pd.DataFrame]:
     return tuple(table.iloc[rows].dropna().reset_index(drop=True) for rows in (train, test))
 
 
-def generate(generators: Sequence[Generator], parent: Path, device: str) -> str:
-    """Train generators that share data, model and seed, and write their samples.
+Made = tuple[dict[str, Any], list[pd.DataFrame]]  # how a generator was trained, and its samples
 
-    Ours train as stacks, the patched package's one by one. One that fails leaves its message.
 
-    Returns
-    -------
-    str
-        What was done, for a line of progress.
+def generate(generators: Sequence[Generator], device: str) -> list[Made]:
+    """Train generators that share data, model and seed, and sample from them.
+
+    Ours train as a stack, the patched package's come alone. One that fails has a message.
     """
-    warnings.filterwarnings("ignore")
     first = generators[0]
     table, _ = split(first.source)
-    fit = _fit_ours if first.model in OURS else _fit_patched
-    for each, (model, facts) in zip(generators, fit(generators, table, device), strict=True):
-        folder, started = each.folder(parent), time.perf_counter()
-        folder.mkdir(parents=True, exist_ok=True)
-        for number in range(0 if facts["error"] else each.n_samples):
-            own = {"random_state": 10 * each.seed + number} if each.model in OURS else {}
-            sample = model.sample(len(table), **own)[list(table.columns)]
-            write_table(sample, folder / f"{number}.csv.gz", index=False)
-        facts["sample_seconds"] = round((time.perf_counter() - started) / each.n_samples, 2)
-        write_text(folder / FACTS, json.dumps(facts))
-    names = ", ".join(each.activation for each in generators)
-    return f"{first.source.name}, {first.model}, seed {first.seed}: {names}"
-
-
-Trained = tuple[Any, dict[str, Any]]  # a generator, and how it was trained
-
-
-def _fit_ours(
-    generators: Sequence[Generator], table: pd.DataFrame, device: str
-) -> Iterator[Trained]:
-    models = []
-    for each in generators:
-        variant = VARIANTS[each.activation]
-        model = OURS[each.model](
-            epochs=each.epochs, activation=variant.activation, random_state=each.seed, device=device
-        )
-        if variant.proxy_norm:
-            # else the model's own: batch normalisation in CTGAN's generator, none in TVAE
-            model.set_params(normalization=variant.normalization, proxy_norm=True)
-        models.append(model)
-    message, started = "", time.perf_counter()
+    if first.model == REAL:
+        return [({}, [table])]
+    is_ours, message, started = first.model in OURS, "", time.perf_counter()
+    models = [(_ours if is_ours else _patched)(each, device) for each in generators]
     try:
-        fit_stack(models, table)
+        if is_ours:
+            fit_stack(models, table)
+        else:
+            discrete = list(table.select_dtypes("category"))
+            models[0].fit(table.astype(dict.fromkeys(discrete, str)), discrete)
     except ValueError as diverged:
         message = _one_line(diverged)
-    seconds = (time.perf_counter() - started) / len(models)
-    for model in models:
-        error = "" if model.__sklearn_is_fitted__() else message
-        if not error and model.n_iter_ < model.epochs:
-            raise KeyboardInterrupt  # a fit turns it into an early end
-        yield model, {"fit_seconds": round(seconds, 2), "stack": len(models), "error": error}
+    seconds, made = round((time.perf_counter() - started) / len(models), 2), []
+    for each, model in zip(generators, models, strict=True):
+        error, samples, started = message, [], time.perf_counter()
+        if is_ours and model.__sklearn_is_fitted__():
+            error = ""
+            if model.n_iter_ < model.epochs:
+                raise KeyboardInterrupt  # a fit turns it into an early end
+        for number in range(0 if error else each.n_samples):
+            own = {"random_state": 10 * each.seed + number} if is_ours else {}
+            samples.append(model.sample(len(table), **own)[list(table)].astype(table.dtypes))
+        own_seconds = round((time.perf_counter() - started) / each.n_samples, 2)
+        facts = {"fit_seconds": seconds, "sample_seconds": own_seconds}
+        made.append((facts | {"stack": len(models), "error": error}, samples))
+    return made
 
 
-def _fit_patched(
-    generators: Sequence[Generator], table: pd.DataFrame, device: str
-) -> Iterator[Trained]:
+def _ours(each: Generator, device: str) -> Any:
+    variant = VARIANTS[each.activation]
+    # without ProxyNorm the model's own: batch normalisation in CTGAN's generator, none in TVAE
+    norm = {"normalization": variant.normalization, "proxy_norm": True}
+    options = {"activation": variant.activation, "random_state": each.seed, "device": device}
+    return OURS[each.model](epochs=each.epochs, **options, **(norm if variant.proxy_norm else {}))
+
+
+def _patched(each: Generator, device: str) -> Any:
     import ctgan
 
-    discrete = list(table.select_dtypes("category"))
-    text = table.astype(dict.fromkeys(discrete, str))
-    for each in generators:
-        package = getattr(ctgan, PATCHED[each.model])
-        patched = patch_ctgan(package, VARIANTS[each.activation].activation)
-        model = patched(epochs=each.epochs, enable_gpu=device != "cpu")
-        model.set_random_state(each.seed)
-        error, started = "", time.perf_counter()
-        try:
-            model.fit(text, discrete)
-        except ValueError as diverged:
-            error = _one_line(diverged)
-        seconds = round(time.perf_counter() - started, 2)
-        yield model, {"fit_seconds": seconds, "stack": 1, "error": error}
+    package = getattr(ctgan, each.model.removesuffix("-patched").upper())
+    patched = patch_ctgan(package, VARIANTS[each.activation].activation)
+    model = patched(epochs=each.epochs, enable_gpu=device != "cpu")
+    model.set_random_state(each.seed)
+    return model
 
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def score_together(scores: Sequence[Score], parent: Path) -> list[Row]:
-    """Train on samples, networks as stacks, and score on the real test rows."""
+def run(scores: Sequence[Score]) -> list[Row]:
+    """Train generators that share data, model and seed, and score what learns from the samples."""
     warnings.filterwarnings("ignore")
-    rows: list[dict[str, Any]] = []
-    tasks: dict[int, FitTask] = {}
-    for i, each in enumerate(scores):
-        maker = each.generator
-        rows.append({"device": each.recipe.device, "n_samples": maker.n_samples})
-        rows[i] |= maker.facts(parent)
-        if rows[i].get("error"):
-            rows[i]["error"] = f"generator: {rows[i]['error']}"
-            continue
-        table = maker.sample(each.sample, parent)
-        X, y = table.drop(columns=TARGET), table[TARGET]
-        tasks[i] = FitTask(each.estimator(), X, y, data_key=i)
-    networks = [i for i in tasks if scores[i].learner == "mlp"]
-    fitted = study.fit_networks([tasks[i] for i in networks])
-    outcomes = dict(zip(networks, fitted, strict=True))
+    generators = list(dict.fromkeys(score.generator for score in scores))
+    device = scores[0].recipe.device
+    made = dict(zip(generators, generate(generators, device), strict=True))
+    train, test = split(generators[0].source)
+    X, y = test.drop(columns=TARGET), test[TARGET]
+    rows, tasks = [], {}
+    for i, score in enumerate(scores):
+        facts, samples = made[score.generator]
+        rows.append({"device": device, "n_samples": score.generator.n_samples} | facts)
+        if samples:
+            table = samples[score.sample]
+            tasks[i] = FitTask(score.estimator(), table.drop(columns=TARGET), table[TARGET], i)
+        else:
+            rows[i]["error"] = f"generator: {facts['error']}"
+    networks = {i: task for i, task in tasks.items() if scores[i].learner == "mlp"}
+    outcomes = dict(zip(networks, study.fit_networks([*networks.values()]), strict=True))
     for i, task in tasks.items():
-        outcome, started = outcomes.get(i), time.perf_counter()
-        train, test = split(scores[i].generator.source)
+        outcome = outcomes.get(i) or _fit_alone(task)
+        rows[i] |= {"seconds": round(outcome.seconds, 3), "n_train": len(task.y)}
         try:
-            if outcome is None:
-                task.estimator.fit(task.X, task.y)
-            elif outcome.error is not None:
+            if outcome.error is not None:
                 raise outcome.error
-            X, y = test.drop(columns=TARGET), test[TARGET]
             rows[i] |= {"n_test": len(test), **study.score(task.estimator, X, y, train[TARGET])}
         except ValueError as error:  # it diverged, or the sample has one class
             rows[i]["error"] = _one_line(error)
-        own = time.perf_counter() - started if outcome is None else outcome.seconds
-        rows[i] |= {"seconds": round(own, 3), "n_train": len(task.y)}
     # of this process, which may be on another machine than the one that asked
     return [study.as_text(row) | versions(*PACKAGES) for row in rows]
+
+
+def _fit_alone(task: FitTask) -> FitOutcome:
+    error, started = None, time.perf_counter()
+    try:
+        task.estimator.fit(task.X, task.y)
+    except ValueError as found:
+        error = found
+    return FitOutcome(time.perf_counter() - started, error)

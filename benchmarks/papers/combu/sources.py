@@ -16,7 +16,7 @@ class Source:
     """A data set that any process can load, without data of its own.
 
     ``kind`` is "formula", "feynman" or "openml"; the first two are drawn, ``n_samples`` rows with
-    ``random_state``. ``limit`` keeps the first rows of an OpenML set (for quick runs).
+    ``random_state``. ``limit`` keeps so many rows of an OpenML set (for quick runs).
     """
 
     kind: str
@@ -38,31 +38,24 @@ class Source:
     def row_groups(self) -> np.ndarray:
         """A number for each row; rows whose features are all equal share theirs."""
         X, _ = self.load()
-        return (
-            X.groupby(list(X.columns), dropna=False, observed=True, sort=False).ngroup().to_numpy()
-        )
+        groups = X.groupby(list(X.columns), dropna=False, observed=True, sort=False)
+        return groups.ngroup().to_numpy()
 
     def has_equal_rows(self) -> bool:
-        """Whether some rows have the same features."""
-        return len(np.unique(self.row_groups())) < self.n_rows()
+        """Say whether some rows have the same features."""
+        return len(set(self.row_groups())) < self.n_rows()
 
 
 @lru_cache(maxsize=8)
 def _load(source: Source) -> tuple[pd.DataFrame, pd.Series]:
-    if source.kind == "formula":
-        return make_formula(
-            source.name, source.n_samples, task=source.task, random_state=source.random_state
-        )
+    if source.kind == "openml":
+        data = load_openml(source.name, data_home=source.data_home)
+        X, y = data.X, data.y
+        if source.limit is not None and source.limit < len(X):
+            kept = np.random.default_rng(0).choice(len(X), source.limit, replace=False)
+            X, y = X.iloc[kept].reset_index(drop=True), y.iloc[kept].reset_index(drop=True)
+        return X, y
+    drawn = {"n_samples": source.n_samples, "random_state": source.random_state}
     if source.kind == "feynman":
-        return load_feynman(
-            source.name,
-            source.n_samples,
-            data_home=source.data_home,
-            random_state=source.random_state,
-        )
-    data = load_openml(source.name, data_home=source.data_home)
-    X, y = data.X, data.y
-    if source.limit is not None and source.limit < len(X):
-        kept = np.random.default_rng(0).choice(len(X), source.limit, replace=False)
-        X, y = X.iloc[kept].reset_index(drop=True), y.iloc[kept].reset_index(drop=True)
-    return X, y
+        return load_feynman(source.name, data_home=source.data_home, **drawn)
+    return make_formula(source.name, task=source.task, **drawn)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import groupby, pairwise
 
 import joblib
@@ -21,7 +21,7 @@ import torch
 from sklearn.base import is_classifier
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 
-from benchmarks.papers.combu.expected import ACTIVATIONS
+from benchmarks.papers.combu.expected import ACTIVATIONS, Table
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.common.command import Experiment, Has, Job, Study, versions
 from benchmarks.papers.common.results import Row
@@ -36,7 +36,7 @@ CHUNK_OPERATIONS = {"cpu": 8e12, "cuda": 8e15}
 
 @dataclass(frozen=True)
 class Variant:
-    """What is compared: an activation, and the normalisation before it."""
+    """An activation to compare, and the normalisation before it."""
 
     activation: str
     normalization: str = "none"
@@ -44,9 +44,9 @@ class Variant:
 
 
 PAPER = tuple(ACTIVATIONS)
-OTHERS = ("pln-4", "pln-8", "pls-2", "la-silu", "la-hardsilu", "relu+ln+proxy", "combu+ln+proxy")
+OTHERS = ("pln-4", "pln-8", "pls-2", "la-silu", "la-hardsilu")
 VARIANTS = {
-    **{name: Variant(name) for name in (*PAPER, *OTHERS) if "+" not in name},
+    **{name: Variant(name) for name in (*PAPER, *OTHERS)},
     **{f"{name}+ln+proxy": Variant(name, "layer", True) for name in ("relu", "combu")},
 }
 
@@ -68,10 +68,11 @@ class Protocol:
         return list(splitter.split(X, groups=source.row_groups() if self.grouped else None))
 
 
+_SOUND = Protocol("sound", n_splits=10, n_seeds=3, grouped=True)
 PROTOCOLS = {
     "paper": Protocol("paper", n_splits=1, n_seeds=5),
-    "sound": Protocol("sound", n_splits=10, n_seeds=3, grouped=True),
-    "sound-ungrouped": Protocol("sound-ungrouped", n_splits=10, n_seeds=3),
+    "sound": _SOUND,
+    "sound-ungrouped": replace(_SOUND, name="sound-ungrouped", grouped=False),
 }
 
 
@@ -87,6 +88,9 @@ class Recipe:
     device: str = "cpu"
     precision: str = "float32"
     curve_block: int = 0  # epochs averaged to a point of the training curves; 0 keeps no curves
+
+
+QUICK_RECIPE = Recipe(hidden=(16,), epochs=4)
 
 
 def paper_recipe(n_rows: int) -> Recipe:
@@ -109,41 +113,27 @@ class Fit:
 
     @property
     def random_state(self) -> int:
-        """Of the network; the activations share it, as they share the split."""
+        """Seed the network; the activations share it, as they share the split."""
         return 1000 * self.split + self.seed
 
     @property
     def settings(self) -> Row:
         """The columns that say which network this is, and how it is trained."""
-        variant, recipe = VARIANTS[self.activation], self.recipe
-        values = {
-            "protocol": self.protocol.name,
-            "data": self.source.name,
-            "task": self.source.task,
-            "activation": self.activation,
-            "split": self.split,
-            "seed": self.seed,
-            "random_state": self.random_state,
-            "data_random_state": self.source.random_state,
-            "epochs": recipe.epochs,
-            "hidden": ",".join(map(str, recipe.hidden)),
-            "batch_size": recipe.batch_size,
-            "learning_rate_init": recipe.learning_rate_init,
-            "dropout": recipe.dropout,
-            "normalization": variant.normalization,
-            "proxy_norm": variant.proxy_norm,
-            "precision": recipe.precision,
-        }
-        return {name: str(value) for name, value in values.items()}
+        source = self.source
+        values = asdict(VARIANTS[self.activation]) | asdict(self.recipe)
+        values |= {"protocol": self.protocol.name, "data": source.name, "task": source.task}
+        values |= {n: getattr(self, n) for n in ("activation", "split", "seed", "random_state")}
+        values["data_random_state"] = source.random_state
+        values["hidden"] = ",".join(map(str, self.recipe.hidden))
+        results = ("device", "curve_block")  # known when it is trained
+        return {name: str(value) for name, value in values.items() if name not in results}
 
     def estimator(self) -> BaseMLP:
         """The unfitted network."""
-        variant, recipe = VARIANTS[self.activation], self.recipe
+        recipe = self.recipe
         kind = MLPClassifier if self.source.task == "classification" else MLPRegressor
         return kind(
-            activation=variant.activation,
-            normalization=variant.normalization,
-            proxy_norm=variant.proxy_norm,
+            **asdict(VARIANTS[self.activation]),
             hidden_layer_sizes=recipe.hidden,
             max_iter=recipe.epochs,
             n_iter_no_change=math.inf,
@@ -173,8 +163,8 @@ COLUMNS = (
 
 def make_fits(
     sources: Iterable[Source],
-    protocols: Iterable[Protocol],
-    activations: Iterable[str],
+    protocols: Collection[Protocol],
+    activations: Collection[str],
     recipe: Recipe | None = None,
     **changes: object,
 ) -> list[Fit]:
@@ -182,37 +172,30 @@ def make_fits(
 
     ``recipe`` replaces the paper's rule for all data sets; ``changes`` change single settings.
     """
-    activations, protocols = list(activations), list(protocols)
-    fits = []
-    for source in sources:
-        settled = replace(recipe or paper_recipe(source.n_rows()), **changes)
-        for protocol in protocols:
-            if protocol.name.endswith("-ungrouped") and not source.has_equal_rows():
-                continue  # it would be the grouped one again
-            fits += [
-                Fit(source, protocol, settled, activation, split, seed)
-                for split in range(protocol.n_splits)
-                for activation in activations
-                for seed in range(protocol.n_seeds)
-            ]
-    return fits
+    return [
+        Fit(source, protocol, settled, activation, split, seed)
+        for source in sources
+        for settled in [replace(recipe or paper_recipe(source.n_rows()), **changes)]
+        for protocol in protocols
+        # without equal rows it would be the grouped one again
+        if not protocol.name.endswith("-ungrouped") or source.has_equal_rows()
+        for split in range(protocol.n_splits)
+        for activation in activations
+        for seed in range(protocol.n_seeds)
+    ]
 
 
 def fit_jobs(fits: Iterable[Fit]) -> Iterator[Job]:
     """A job for the fits that share their rows and recipe; what is missing of it is cut smaller."""
     for _, group in groupby(fits, lambda f: (f.source, f.protocol, f.recipe, f.split)):
-        yield _job(list(group))
+        together = list(group)
+        yield replace(_job(together), parts=partial(_chunks, together))
 
 
-def _job(fits: Sequence[Fit], *, whole: bool = True) -> Job:
+def _job(fits: Sequence[Fit]) -> Job:
     first, names = fits[0], ", ".join(dict.fromkeys(fit.activation for fit in fits))
-    return Job(
-        [fit.settings for fit in fits],
-        partial(train_chunk, fits),
-        f"{first.source.name} {first.source.task}, {first.protocol.name} split {first.split}: "
-        f"{names}",
-        partial(_chunks, fits) if whole else None,
-    )
+    place = f"{first.source.name} {first.source.task}, {first.protocol.name} split {first.split}"
+    return Job([fit.settings for fit in fits], partial(train_chunk, fits), f"{place}: {names}")
 
 
 def _chunks(fits: Sequence[Fit], has: Has) -> Iterator[Job]:
@@ -224,35 +207,27 @@ def _chunks(fits: Sequence[Fit], has: Has) -> Iterator[Job]:
     operations = 6.0 * weights * len(X) * (1 - TEST_SIZE) * recipe.epochs
     size = max(1, int(CHUNK_OPERATIONS[recipe.device] / operations))
     for start in range(0, len(missing), size):
-        yield _job(missing[start : start + size], whole=False)
-
-
-@lru_cache(maxsize=4)
-def _splits(protocol: Protocol, source: Source) -> list[tuple[np.ndarray, np.ndarray]]:
-    return protocol.splits(source)
+        yield _job(missing[start : start + size])
 
 
 def train_chunk(fits: Sequence[Fit]) -> list[Row]:
     """Train networks that share their rows as stacks, and score them."""
-    X, y = fits[0].source.load()
-    train, test = _splits(fits[0].protocol, fits[0].source)[fits[0].split]
+    source = fits[0].source
+    X, y = source.load()
+    train, test = fits[0].protocol.splits(source)[fits[0].split]
     tasks = [FitTask(fit.estimator(), X.iloc[train], y.iloc[train], data_key=0) for fit in fits]
     rows = []
     for fit, task, outcome in zip(fits, tasks, fit_networks(tasks), strict=True):
-        values: dict[str, object] = {
-            "n_train": len(train),
-            "n_test": len(test),
-            "seconds": round(outcome.seconds, 3),
-            "device": str(task.estimator.device),
-        }
+        values: dict[str, object] = {"n_train": len(train), "n_test": len(test)}
+        values |= {"seconds": round(outcome.seconds, 3), "device": str(task.estimator.device)}
         try:
             if outcome.error is not None:
                 raise outcome.error
             values |= score(task.estimator, X.iloc[test], y.iloc[test], y.iloc[train])
-            if fit.source.task == "regression":
+            if source.task == "regression":
                 values["target_std_all"] = float(np.std(y))
             if fit.recipe.curve_block:
-                values |= _curves(task.estimator.history_, fit.recipe.curve_block, fit.source.task)
+                values |= _curves(task.estimator.history_, fit.recipe.curve_block, source.task)
         except ValueError as diverged:
             values["error"] = " ".join(str(diverged).split())
         # of this process, which may be on another machine than the one that asked
@@ -270,14 +245,9 @@ def fit_networks(tasks: Sequence[FitTask]) -> Sequence[FitOutcome]:
 
 
 def as_text(values: dict[str, object]) -> Row:
-    """Results as the file has them."""
-
-    def text(value: object) -> str:
-        if isinstance(value, float):
-            return "" if math.isnan(value) else f"{value:.8g}"
-        return str(value)
-
-    return {name: text(value) for name, value in values.items()}
+    """Results as the file has them, where NaN is empty."""
+    there = {name: value for name, value in values.items() if pd.notna(value)}
+    return {n: f"{v:.8g}" if isinstance(v, float) else str(v) for n, v in there.items()}
 
 
 def score(net: object, X: pd.DataFrame, y: pd.Series, y_train: pd.Series) -> dict[str, object]:
@@ -292,24 +262,17 @@ def score(net: object, X: pd.DataFrame, y: pd.Series, y_train: pd.Series) -> dic
 def _curves(history: pd.DataFrame, block: int, task: str) -> dict[str, object]:
     """Means over blocks of epochs; the loss of a regression as the squared error, not its half."""
     means = history.groupby((history["epoch"] - 1) // block)[["train_loss", "train_metric"]].mean()
-    factor = 1.0 if task == "classification" else 2.0
-
-    def text(values: pd.Series) -> str:
-        return " ".join(f"{value:.4g}" for value in values)
-
-    return {
-        "loss_curve": text(factor * means["train_loss"]),
-        "metric_curve": text(means["train_metric"]),
-        "curve_block": block,
-    }
+    if task == "regression":
+        means["train_loss"] *= 2.0
+    loss, metric = (" ".join(f"{value:.4g}" for value in means[name]) for name in means)
+    return {"loss_curve": loss, "metric_curve": metric, "curve_block": block}
 
 
 # ---- studies -----------------------------------------------------------------------------------
 
 
 def combu_study(
-    name: str,
-    title: str,
+    table: Table,
     description: str,
     sources: Callable[[bool, str | None], Sequence[Source]],
     write: Callable[..., None],
@@ -319,31 +282,23 @@ def combu_study(
     recipe: Recipe | None = None,
     curve_block: int = 0,
 ) -> Study:
-    """A study of this paper, to be run from the command line.
+    """A study of this paper, to be run from the command line as the module of the table's name.
 
-    Parameters
-    ----------
-    sources : callable
-        ``sources(quick, data_home)`` gives its data sets; the quick ones are small.
-    write : callable
-        ``write(page, arguments, rows)``.
-    default : names of the protocols that run unless ``--protocols`` says otherwise
-    protocols : all that it knows
-    recipe : instead of the paper's
-    curve_block : epochs to a point of the training curves, 0 for none
+    ``sources(quick, data_home)`` gives its data sets, ``write(page, arguments, rows)`` fills its
+    page; ``default`` names the protocols that run unless ``--protocols`` says otherwise.
     """
 
     def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
-        torch.zeros(1, device=arguments.device)
+        torch.zeros(1, device=arguments.device)  # an error where there is none
         quick = arguments.quick
-        chosen = list(sources(quick, arguments.data_home))
+        chosen = sources(quick, arguments.data_home)
         known = dict.fromkeys(source.name for source in chosen)
         for unknown in set(arguments.data or ()) - set(known):
-            sys.exit(f"{name}: no data set {unknown!r}; it has {', '.join(known)}")
+            sys.exit(f"{table.name}: no data set {unknown!r}; it has {', '.join(known)}")
         wanted = [p for p in protocols if p.name in arguments.protocols]
         fits = make_fits(
             [source for source in chosen if source.name in (arguments.data or known)],
-            [_fewer(p) for p in wanted] if quick else wanted,
+            [replace(p, n_splits=min(2, p.n_splits), n_seeds=2) if quick else p for p in wanted],
             choose_activations(arguments.activations, VARIANTS),
             QUICK_RECIPE if quick else recipe,
             device=arguments.device,
@@ -360,8 +315,8 @@ def combu_study(
         parser.add_argument("--data", nargs="+", metavar="NAME", help="some of the data sets")
         add_common_arguments(parser, VARIANTS)
 
-    module = f"benchmarks.papers.combu.{name}"
-    return Study(name, title, description, module, [experiment(name, jobs)], write, add_arguments)
+    module, files = f"benchmarks.papers.combu.{table.name}", [experiment(table.name, jobs)]
+    return Study(table.name, table.title, description, module, files, write, add_arguments)
 
 
 def experiment(
@@ -371,9 +326,6 @@ def experiment(
     return Experiment(
         name, KEY, COLUMNS[len(KEY) :], jobs, packages=PACKAGES, columns=COLUMNS, parallel=True
     )
-
-
-QUICK_RECIPE = Recipe(hidden=(16,), epochs=4)
 
 
 def add_common_arguments(parser: argparse.ArgumentParser, activations: Iterable[str]) -> None:
@@ -394,9 +346,3 @@ def choose_activations(names: Iterable[str], known: Iterable[str]) -> list[str]:
     """Replace "paper" and "all" by what they stand for."""
     groups = {"paper": PAPER, "all": tuple(known)}
     return list(dict.fromkeys(a for name in names for a in groups.get(name, (name,))))
-
-
-def _fewer(protocol: Protocol) -> Protocol:
-    """Two splits of one network each, or one of two."""
-    n_splits = min(2, protocol.n_splits)
-    return replace(protocol, n_splits=n_splits, n_seeds=3 - n_splits)

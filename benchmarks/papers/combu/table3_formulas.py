@@ -8,36 +8,32 @@ from __future__ import annotations
 from functools import partial
 
 from benchmarks.papers.combu.expected import TABLES
-from benchmarks.papers.combu.report import TablePage, judge_cells, judge_lines, judge_ranks
+from benchmarks.papers.combu.report import judge_cells, judge_lines, judge_ranks, write_page
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import combu_study
 from benchmarks.papers.common.claims import Claim
 
-FORMULAS = ("gs", "ar", "ns", "bs")
+TABLE = TABLES[3]
+FORMULAS = tuple(TABLE.data)
 CLAIMS = (
     Claim("Table 3", "its cells", judge_cells),
     Claim("Table 3", "CombU has the best mean rank by all four metrics", judge_ranks),
     Claim("Table 3", "CombU is best in 10 of 16 lines", partial(judge_lines, 10)),
 )
-PAGE = TablePage("table3_formulas", 3, CLAIMS)
 
 
 def sources(quick: bool, data_home: str | None) -> list[Source]:
     """The four formulas as regression and as classification; quick: two of them, 200 rows."""
     names, n_samples = (FORMULAS[:2], 200) if quick else (FORMULAS, 5000)
-    return [
-        Source("formula", name, task, n_samples)
-        for name in names
-        for task in ("regression", "classification")
-    ]
+    tasks = ("regression", "classification")
+    return [Source("formula", name, task, n_samples) for name in names for task in tasks]
 
 
 STUDY = combu_study(
-    PAGE.name,
-    TABLES[3].title,
+    TABLE,
     __doc__.splitlines()[0],
     sources,
-    PAGE,
+    partial(write_page, TABLE, CLAIMS),
     default=("paper",),
     curve_block=2,
 )

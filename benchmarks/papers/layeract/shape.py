@@ -8,6 +8,8 @@ A layer's 512 inputs are drawn from N(mean, sd²) in the paper's four cases. Not
 from __future__ import annotations
 
 from argparse import Namespace
+from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -17,75 +19,55 @@ from matplotlib.figure import Figure
 from benchmarks.outputs import write_table
 from benchmarks.papers.common.claims import Claim, Finding, claims_table
 from benchmarks.papers.common.command import Study
+from benchmarks.papers.common.looks import Line, plot
 from benchmarks.papers.common.page import Page
-from benchmarks.papers.layeract.robustness_numbers import COUNTERPARTS
+from benchmarks.papers.layeract.shared import COUNTERPARTS, select
 from combutab.activations import make_activation
 
-NAME = "layeract_shape"
+NAME, WIDTH = "layeract_shape", 512
 CASES = ((0.0, 1.0), (0.0, 5.0), (-5.0, 1.0), (5.0, 1.0))  # mean and sd, as the paper's panels
-WIDTH = 512
-SATURATED = 0.01  # a scale s below it, in a = y s
+COLORS = ("#000000", "#0072B2", "#D55E00", "#009E73")
 
 
-def layer_values(n_layers: int, width: int = WIDTH, seed: int = 0) -> pd.DataFrame:
-    """Inputs and outputs of layers, a row a function, case, layer and unit."""
-    generator = torch.Generator().manual_seed(seed)
-    standard = torch.randn(n_layers, width, generator=generator, dtype=torch.float64)
-    tables = []
-    for name in (*COUNTERPARTS, *COUNTERPARTS.values()):
-        function = make_activation(name, width)
-        for mean, sd in CASES:
-            y = mean + sd * standard
-            with torch.no_grad():
-                a = function(y)
-            table = pd.DataFrame({"y": y.flatten().numpy(), "a": a.flatten().numpy()})
-            layer = np.repeat(np.arange(n_layers), width)
-            tables.append(table.assign(function=name, mean=mean, sd=sd, layer=layer))
-    return pd.concat(tables, ignore_index=True)
+def layers(name: str, mean: float, sd: float, n_layers: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw inputs and outputs of layers; both of shape (n_layers, 512)."""
+    generator = torch.Generator().manual_seed(0)
+    y = mean + sd * torch.randn(n_layers, WIDTH, generator=generator, dtype=torch.float64)
+    with torch.no_grad():
+        return y.numpy(), make_activation(name, WIDTH)(y).numpy()
 
 
-def summarise(values: pd.DataFrame) -> pd.DataFrame:
-    """Shape of each function in each case, means over the layers.
+def summarise(n_layers: int) -> pd.DataFrame:
+    """Average the shape of each function in each case over the layers.
 
     ``negative``: share of outputs below zero; ``saturated``: of scales a / y below 0.01;
     ``unsaturated_layers``: of layers without one.
     """
-    scale = values["a"] / values["y"]
-    table = values.assign(saturated=scale < SATURATED, negative=values["a"] < 0, scale=scale)
-    keys = ["function", "mean", "sd"]
-    by_layer = table.groupby([*keys, "layer"], sort=False).agg(
-        lowest=("a", "min"),
-        highest=("a", "max"),
-        output_mean=("a", "mean"),
-        negative=("negative", "mean"),
-        saturated=("saturated", "mean"),
-    )
-    by_layer["unsaturated_layers"] = by_layer["saturated"] == 0
-    return by_layer.groupby(keys, sort=False).mean().reset_index()
+    rows = []
+    for name, (mean, sd) in product((*COUNTERPARTS, *COUNTERPARTS.values()), CASES):
+        y, a = layers(name, mean, sd, n_layers)
+        saturated = (a / y < 0.01).mean(axis=1)
+        row = {"function": name, "mean": mean, "sd": sd, "lowest": a.min(axis=1).mean()}
+        row |= {"highest": a.max(axis=1).mean(), "output_mean": a.mean()}
+        row |= {"negative": (a < 0).mean(), "saturated": saturated.mean()}
+        rows.append(row | {"unsaturated_layers": (saturated == 0).mean()})
+    return pd.DataFrame(rows)
 
 
-def _claims(name: str, figure: str) -> list[Claim[pd.DataFrame]]:
-    other = COUNTERPARTS[name]
-
-    def negative(shapes: pd.DataFrame) -> Finding:
-        bound = shapes.loc[shapes["function"] == other, "lowest"].min()
-        low = _cell(shapes, name, -5.0, 1.0)["lowest"]
-        numbers = f"{low:.2f} at mean -5, where {other} never goes below {bound:.2f}"
-        return Finding(numbers, [low < bound - 1.0])
-
-    def dependent(shapes: pd.DataFrame) -> Finding:
-        means = [_cell(shapes, name, *case)["output_mean"] for case in CASES]
-        numbers = "output means " + ", ".join(f"{value:.2f}" for value in means)
-        return Finding(numbers, [np.ptp(means) > 1.0])
-
-    return [
-        Claim(figure, f"{name} gives large negative outputs where the mean is negative", negative),
-        Claim(figure, f"{name}'s shape depends on mean and variance of the input", dependent),
-    ]
+def judge_negative(name: str, shapes: pd.DataFrame) -> Finding:
+    low = select(shapes, function=name, mean=-5.0)["lowest"].item()
+    bound = select(shapes, function=COUNTERPARTS[name])["lowest"].min()
+    numbers = f"{low:.2f} at mean -5, where {COUNTERPARTS[name]} never goes below {bound:.2f}"
+    return Finding(numbers, [low < bound - 1.0])
 
 
-def _unsaturated(shapes: pd.DataFrame) -> Finding:
-    share = _cell(shapes, "la-hardsilu", 0.0, 5.0)["unsaturated_layers"]
+def judge_dependence(name: str, shapes: pd.DataFrame) -> Finding:
+    means = select(shapes, function=name)["output_mean"]
+    return Finding("output means " + ", ".join(map("{:.2f}".format, means)), [np.ptp(means) > 1.0])
+
+
+def judge_saturation(shapes: pd.DataFrame) -> Finding:
+    share = select(shapes, function="la-hardsilu", sd=5.0)["unsaturated_layers"].item()
     numbers = (
         f"in {share:.0%} of the layers of {WIDTH} units; the same in the other cases, as the scale "
         "sees standardised inputs alone"
@@ -93,43 +75,37 @@ def _unsaturated(shapes: pd.DataFrame) -> Finding:
     return Finding(numbers, [share > 0, share == 1])
 
 
-def _cell(shapes: pd.DataFrame, name: str, mean: float, sd: float) -> pd.Series:
-    return shapes.set_index(["function", "mean", "sd"]).loc[(name, mean, sd)]
-
-
 CLAIMS = [
-    *_claims("la-silu", "Figure 4"),
-    *_claims("la-hardsilu", "Figure 5"),
-    Claim("Figure 5", "no output of LA-HardSiLU saturates in the second case", _unsaturated),
+    Claim(figure, f"{name}{text}", partial(judge, name))
+    for figure, name in (("Figure 4", "la-silu"), ("Figure 5", "la-hardsilu"))
+    for text, judge in (
+        (" gives large negative outputs where the mean is negative", judge_negative),
+        ("'s shape depends on mean and variance of the input", judge_dependence),
+    )
 ]
+_LAST = "no output of LA-HardSiLU saturates in the second case"
+CLAIMS.append(Claim("Figure 5", _LAST, judge_saturation))
 
 
-def plot(values: pd.DataFrame) -> Figure:
-    """A row a LayerAct function, a panel a case; its counterpart as a line."""
-    figure = Figure(figsize=(11.0, 5.4), layout="constrained")
-    grid = figure.subplots(2, len(CASES), sharex="col")
-    first = values[values["layer"] == 0]
-    for row, (name, other) in zip(grid, COUNTERPARTS.items(), strict=True):
-        for axes, (mean, sd) in zip(row, CASES, strict=True):
-            case = first[(first["mean"] == mean) & (first["sd"] == sd)].sort_values("y")
-            one, line = (case[case["function"] == each] for each in (name, other))
-            axes.plot(line["y"], line["a"], color="0.55", linestyle="--", label=other)
-            axes.plot(one["y"], one["a"], ".", color="#0072B2", markersize=3.5, label=name)
-            axes.axhline(0, color="0.85", linewidth=0.8, zorder=1)
-            axes.set_title(f"inputs N({mean:g}, {sd:g}²)", loc="left", fontsize=10)
-            axes.tick_params(labelsize=9)
-            axes.spines[["top", "right"]].set_visible(False)
-        row[0].set_ylabel("output", fontsize=10)
-        row[0].legend(frameon=False, fontsize=9)
-    figure.supxlabel("input", fontsize=10)
-    return figure
+def draw() -> Figure:
+    """Draw a layer in the four cases, a panel a LayerAct function; its counterpart dashed."""
+    panels = {}
+    for name, other in COUNTERPARTS.items():
+        curves = [(other, (0.0, 5.0), "_", ("0.55", "", "--"))]
+        for case, color in zip(CASES, COLORS, strict=True):
+            curves.append((name, case, f"inputs N({case[0]:g}, {case[1]:g}²)", (color, "", "-")))
+        panels[f"{name}, and {other} dashed"] = lines = []
+        for function, case, text, look in curves:
+            y, a = (values[0] for values in layers(function, *case, 1))
+            order = np.argsort(y)
+            lines.append(Line(y[order], a[order], text, look))
+    return plot(panels, ("input", "output"), n_columns=2)
 
 
 def write_page(page: Page, arguments: Namespace) -> None:
     """Draw the inputs, fill the page, and write the shapes beside it as CSV."""
     n_layers = 3 if arguments.quick else 200
-    values = layer_values(n_layers)
-    shapes = summarise(values)
+    shapes = summarise(n_layers)
     arguments.out.mkdir(parents=True, exist_ok=True)
     write_table(shapes.round(5), arguments.out / f"{NAME}.csv", index=False, lineterminator="\n")
     page.text(
@@ -140,32 +116,15 @@ def write_page(page: Page, arguments: Namespace) -> None:
     page.text(claims_table(CLAIMS, {"here": shapes}))
     page.heading("Shapes")
     page.text("Means over the layers; saturated: scales below 0.01.")
-    head = ["", "inputs", "lowest", "highest", "mean", "negative", "saturated"]
-    page.table(
-        [*head, "layers without a saturated unit"],
-        [
-            [
-                r.function,
-                f"N({r.mean:g}, {r.sd:g}²)",
-                *(f"{value:.2f}" for value in (r.lowest, r.highest, r.output_mean)),
-                f"{r.negative:.1%}",
-                f"{r.saturated:.2%}",
-                f"{r.unsaturated_layers:.0%}",
-            ]
-            for r in shapes.itertuples()
-        ],
-    )
-    page.figure(plot(values), "Figures 4 (above) and 5 (below)")
+    heads = ["", "inputs", "lowest", "highest", "mean", "negative", "saturated"]
+    text = "{0}|N({1:g}, {2:g}²)|{3:.2f}|{4:.2f}|{5:.2f}|{6:.1%}|{7:.2%}|{8:.0%}"
+    lines = [text.format(*row).split("|") for row in shapes.itertuples(index=False)]
+    page.table([*heads, "layers without a saturated unit"], lines)
+    page.figure(draw(), "Figures 4 (left) and 5 (right)")
 
 
-STUDY = Study(
-    NAME,
-    "LayerAct: the shape of LA-SiLU and LA-HardSiLU",
-    __doc__.splitlines()[0],
-    "benchmarks.papers.layeract.shape",
-    [],
-    write_page,
-)
+TITLE, MODULE = "LayerAct: the shape of LA-SiLU and LA-HardSiLU", "benchmarks.papers.layeract.shape"
+STUDY = Study(NAME, TITLE, __doc__.splitlines()[0], MODULE, [], write_page)
 
 if __name__ == "__main__":
     STUDY.main()

@@ -26,59 +26,31 @@ from benchmarks.papers.common.claims import Claim, Finding, claims_table
 from benchmarks.papers.common.command import Experiment, Job, Study
 from benchmarks.papers.common.page import Page
 from benchmarks.papers.common.results import Row
-from benchmarks.papers.layeract.robustness_numbers import (
-    ALPHA,
-    ELEMENT_LEVEL,
-    LAYER_LEVEL,
-    OTHERS,
-    better_than_all,
-    listed,
-    paper_test,
-    select,
-)
+from benchmarks.papers.layeract import shared
+from benchmarks.papers.layeract.shared import ELEMENT_LEVEL, LAYER_LEVEL, select
 from combutab import MLPClassifier
-from combutab.estimators import FitTask, fit_stacked
 from combutab.evaluation import ActivationStats, activation_stats, holm
 from combutab.plotting import plot_activation_means, plot_fluctuation
 
 NAME = "layeract_statistics"
-ACTIVATIONS = (*ELEMENT_LEVEL, *LAYER_LEVEL, *OTHERS)
 DRAWN = ("relu", "leaky_relu", "silu", "hardsilu", *LAYER_LEVEL)  # few enough to see which is which
 NOISES = ((0.0, 0.5), (1.0, 0.5))  # mean and standard deviation
 FLUCTUATIONS = {  # where the noise is added, and its mean
     f"{where}_{mean:g}": f"N({mean:g}, {sd}²) at the {what}"
-    for (where, what), (mean, sd) in product(
-        {"layer": "activation", "input": "pixels"}.items(), NOISES
-    )
+    for where, what in {"layer": "activation", "input": "pixels"}.items()
+    for mean, sd in NOISES
 }
-UNITS = {
-    "accuracy": "accuracy",
-    "mean": "mean of the unit means",
-    "mean_abs": "mean of their size",
-    "lowest": "lowest activation",
-    "saturated": "share saturated",
-    "dead": "dead units",
-    "input_mean_abs": "size of input means",
-    "input_sd": "sd of inputs",
-}
-PARTS = {
-    "mean": "mean",
-    "sd": "sd over samples",
-    "relative": "mean / size of activations",
-    "input_mean": "mean, of the input",
-    "input_sd": "sd, of the input",
-}
-RESULTS = (
-    *("accuracy", "mean", "mean_abs", "saturated", "dead", "lowest", "input_mean_abs", "input_sd"),
-    *(f"{name}_{part}" for name in FLUCTUATIONS for part in PARTS),
-)
-FIGURES = {  # and the headings that they stand under
-    "means_first": "Figure 2, first epoch: means of the units' activations",
-    "means_last": "Figure 2, last epoch: means of the units' activations",
-    "fluctuation": "Figure 3: fluctuation of the samples",
-    "input_means_first": "Figure 6, first epoch: means of what the activations are given",
-    "input_means_last": "Figure 6, last epoch: means of what the activations are given",
-    "input_fluctuation": "Figure 7: fluctuation of what the activation is given",
+LAYER = ("mean", "mean_abs", "saturated", "dead")
+UNITS = ("accuracy", *LAYER, "lowest", "input_mean_abs", "input_sd")
+PARTS = ("mean", "sd", "relative", "input_mean", "input_sd")
+RESULTS = (*UNITS, *(f"{name}_{part}" for name in FLUCTUATIONS for part in PARTS))
+FIGURES = {  # of the paper, at the first and last epoch; input: what the activations are given
+    "means_first": 2,
+    "means_last": 2,
+    "fluctuation": 3,
+    "input_means_first": 6,
+    "input_means_last": 6,
+    "input_fluctuation": 7,
 }
 
 
@@ -86,57 +58,44 @@ FIGURES = {  # and the headings that they stand under
 class Plan:
     """The paper's appendix H: momentum 0.9, rate 0.01, weight decay 1e-4, until its 40th epoch."""
 
+    activations: Sequence[str] = shared.ACTIVATIONS
     width: int = 512
-    epochs: tuple[int, ...] = (1, 40)
+    epochs: tuple[int, int] = (1, 40)
     n_seeds: int = 10
     batch_size: int = 32  # 45 steps an epoch
     n_rows: int | None = None
 
 
-QUICK = Plan(width=32, epochs=(1, 2), n_seeds=3, n_rows=300)
+QUICK = Plan(("relu", "silu", *LAYER_LEVEL), width=16, epochs=(1, 2), n_seeds=2, n_rows=200)
 
 
-def train(
-    activations: Sequence[str], epochs: int, plan: Plan, n_seeds: int
-) -> tuple[dict[tuple[str, int], MLPClassifier], tuple[pd.DataFrame, pd.Series]]:
-    """The networks by activation and seed, and the test rows."""
+def train(plan: Plan, epochs: int) -> tuple[dict[tuple[str, int], MLPClassifier], shared.Table]:
+    """Train the networks, by activation and seed; they come with the test rows."""
     X, y = load_digits(return_X_y=True, as_frame=True)
     X, y = X[: plan.n_rows], y[: plan.n_rows]
     X_train, X_test, y_train, y_test = train_test_split(
         X, y, test_size=0.2, random_state=0, stratify=y
     )
-    tasks = {
-        (activation, seed): FitTask(
-            MLPClassifier(
-                activation=activation,
-                hidden_layer_sizes=(plan.width,),
-                solver="sgd",
-                momentum=0.9,
-                nesterovs_momentum=False,
-                learning_rate_init=0.01,
-                # scikit-learn's penalty is per row of the batch: 1e-4 a step, as decay is
-                alpha=1e-4 * plan.batch_size,
-                batch_size=plan.batch_size,
-                max_iter=epochs,
-                n_iter_no_change=math.inf,
-                random_state=seed,
-            ),
-            X_train,
-            y_train,
-            data_key=0,
-        )
-        for activation, seed in product(activations, range(n_seeds))
-    }
-    for outcome in fit_stacked(list(tasks.values())):
-        if outcome.error is not None:
-            raise outcome.error
-    return {key: task.estimator for key, task in tasks.items()}, (X_test, y_test)
+    nets = shared.train(
+        plan.activations,
+        [(X_train, y_train)] * plan.n_seeds,
+        hidden_layer_sizes=(plan.width,),
+        solver="sgd",
+        momentum=0.9,
+        nesterovs_momentum=False,
+        learning_rate_init=0.01,
+        # scikit-learn's penalty is per row of the batch: 1e-4 a step, as decay is
+        alpha=1e-4 * plan.batch_size,
+        batch_size=plan.batch_size,
+        max_iter=epochs,
+    )
+    return nets, (X_test, y_test)
 
 
 def describe(
     net: MLPClassifier, X: pd.DataFrame, y: pd.Series
 ) -> tuple[dict[str, float], ActivationStats, ActivationStats]:
-    """Numbers of one network; its statistics, and those of what its activation is given.
+    """Describe a network by numbers, its statistics, and those of what its activation is given.
 
     A fluctuation is a mean or standard deviation over the samples of a sum over the units, for
     noise at the activation ("layer") or at the scaled pixels ("input"). ``relative`` is the mean
@@ -145,108 +104,67 @@ def describe(
     stats = activation_stats(net, X, noises=NOISES)
     at_input = activation_stats(net, X, noises=NOISES, noise_at="input")
     before = activation_stats(net, X, noises=(), layers="linears.0")
-    layer, given = stats.layers.iloc[0], before.layers.iloc[0]
-    size = layer["n_units"] * math.sqrt((stats.units["mean"] ** 2 + stats.units["sd"] ** 2).mean())
-    values = {
-        "accuracy": net.score(X, y),
-        **{name: layer[name] for name in ("mean", "mean_abs", "saturated", "dead")},
-        "lowest": stats.units["min"].min(),
-        "input_mean_abs": given["mean_abs"],
-        "input_sd": before.units["sd"].mean(),
-    }
+    layer, units = stats.layers.iloc[0], stats.units
+    size = layer["n_units"] * math.sqrt((units["mean"] ** 2 + units["sd"] ** 2).mean())
+    values = {"accuracy": net.score(X, y), **layer[list(LAYER)], "lowest": units["min"].min()}
+    values["input_mean_abs"] = before.layers["mean_abs"].iloc[0]
+    values["input_sd"] = before.units["sd"].mean()
     for where, found in (("layer", stats), ("input", at_input)):
-        for (noise, _), row in zip(NOISES, found.fluctuation.itertuples(), strict=True):
-            name = f"{where}_{noise:g}"
-            values[f"{name}_mean"], values[f"{name}_sd"] = row.mean, row.sd
-            values[f"{name}_relative"] = row.mean / size
-            values[f"{name}_input_mean"], values[f"{name}_input_sd"] = row.input_mean, row.input_sd
-    return values, replace(stats, samples=_both(stats, at_input)), before
+        for row in found.fluctuation.itertuples():
+            parts = (row.mean, row.sd, row.mean / size, row.input_mean, row.input_sd)
+            names = (f"{where}_{row.noise_mean:g}_{part}" for part in PARTS)
+            values |= dict(zip(names, parts, strict=True))
+    samples = {"hidden": stats.samples, "hidden, at pixels": at_input.samples}
+    both = pd.concat([table.assign(layer=name) for name, table in samples.items()])
+    return values, replace(stats, samples=both), before
 
 
-def _both(stats: ActivationStats, at_input: ActivationStats) -> pd.DataFrame:
-    """The samples under both kinds of noise, by the name of the layer."""
-    tables = {"hidden": stats.samples, "hidden, at pixels": at_input.samples}
-    return pd.concat([each.assign(layer=name) for name, each in tables.items()])
-
-
-def _plan(arguments: Namespace) -> tuple[Plan, tuple[str, ...]]:
-    return (QUICK, ("relu", "silu", *LAYER_LEVEL)) if arguments.quick else (Plan(), ACTIVATIONS)
-
-
-def run(activations: Sequence[str], epochs: int, plan: Plan) -> list[Row]:
+def run(plan: Plan, epochs: int) -> list[Row]:
     """Train and describe: a row an activation and seed."""
-    nets, (X, y) = train(activations, epochs, plan, plan.n_seeds)
-    found = [describe(net, X, y)[0] for net in nets.values()]
+    nets, test = train(plan, epochs)
+    found = [describe(net, *test)[0] for net in nets.values()]
     return [{name: str(round(float(value), 6)) for name, value in row.items()} for row in found]
 
 
 def jobs(arguments: Namespace) -> Iterator[Job]:
-    plan, activations = _plan(arguments)
-    for epoch in plan.epochs:
+    plan = QUICK if arguments.quick else Plan()
+    for epochs in plan.epochs:
         wanted = [
-            {"activation": activation, "seed": str(seed), "epoch": str(epoch)}
-            for activation, seed in product(activations, range(plan.n_seeds))
+            {"activation": activation, "seed": str(seed), "epoch": str(epochs)}
+            for activation, seed in product(plan.activations, range(plan.n_seeds))
         ]
-        yield Job(wanted, partial(run, activations, epoch, plan), f"{epoch} epochs")
+        yield Job(wanted, partial(run, plan, epochs), f"{epochs} epochs")
 
 
-def draw(plan: Plan, activations: Sequence[str]) -> dict[str, Figure]:
-    """Figures of seed 0, whose networks train once more: alone they are the same."""
+def draw(plan: Plan) -> dict[str, Figure]:
+    """Draw seed 0, whose networks train once more: alone they are the same."""
     figures = {}
+    plan = replace(plan, activations=[n for n in DRAWN if n in plan.activations], n_seeds=1)
     for when, epochs in zip(("first", "last"), plan.epochs, strict=True):
-        nets, (X, y) = train([a for a in DRAWN if a in activations], epochs, plan, 1)
-        stats, before = {}, {}
-        for (name, _), net in nets.items():
-            _, stats[name], before[name] = describe(net, X, y)
+        nets, test = train(plan, epochs)
+        found = {name: describe(net, *test)[1:] for (name, _), net in nets.items()}
+        stats, before = ({name: of[i] for name, of in found.items()} for i in (0, 1))
         figures[f"means_{when}"] = plot_activation_means(stats)
         figures[f"input_means_{when}"] = plot_activation_means(before)
     figures["fluctuation"] = plot_fluctuation(stats)
-    given = {
-        name: replace(s, samples=s.samples.assign(fluctuation=s.samples["input_fluctuation"]))
-        for name, s in stats.items()
-    }
-    return figures | {"input_fluctuation": plot_fluctuation(given)}
+    for name, own in stats.items():
+        given = own.samples.assign(fluctuation=own.samples["input_fluctuation"])
+        stats[name] = replace(own, samples=given)
+    return figures | {"input_fluctuation": plot_fluctuation(stats)}
 
 
-# ---- claims --------------------------------------------------------------------------------------
-
-
-def smaller(rows: pd.DataFrame, activation: str, column: str, epoch: int) -> pd.DataFrame:
-    """An activation against each element-level one: paired by seed, Holm over these.
-
-    Returns ``other``, ``ratio`` of the means, ``p``, ``p_holm``, one row each.
-    """
-    own = select(rows, epoch=epoch).pivot_table(index="seed", columns="activation", values=column)
-    others = [name for name in ELEMENT_LEVEL if name in own]
-    table = pd.DataFrame(
-        {
-            "other": others,
-            "ratio": [own[activation].mean() / own[name].mean() for name in others],
-            "p": [paper_test(own[activation], own[name])[1] for name in others],
-        }
-    )
-    table["p_holm"] = holm(table["p"])
-    return table
-
-
-def smaller_than_all(
-    where: str, text: str, name: str, column: str, last: bool
-) -> Claim[pd.DataFrame]:
-    """Claim that an activation's column is smaller than that of each element-level one."""
-
-    def judge(rows: pd.DataFrame) -> Finding | None:
-        if name not in set(rows["activation"]):
-            return None
-        table = smaller(rows, name, column, rows["epoch"].max() if last else rows["epoch"].min())
-        real = table[table["p_holm"] < ALPHA]
-        less = real.loc[real["ratio"] < 1, "other"].tolist()
-        more = real.loc[real["ratio"] > 1, "other"].tolist()
-        some = ("all" if len(names) == len(table) else listed(names) for names in (less, more))
-        numbers = "smaller than {}; larger than {}; ratio ".format(*some)
-        numbers += f"{table['ratio'].min():.2f} to {table['ratio'].max():.2f}"
-        return better_than_all(numbers, len(less), len(more), len(table))
-
-    return Claim(where, f"{name}: {text}", judge)
+def judge_smaller(name: str, column: str, last: bool, rows: pd.DataFrame) -> Finding | None:
+    """Judge "smaller than that of each element-level activation", paired by seed."""
+    own = select(rows, epoch=rows["epoch"].max() if last else rows["epoch"].min())
+    wide = own.pivot_table(index="seed", columns="activation", values=column)
+    if name not in wide:
+        return None
+    mean, others = wide[name].mean(), wide[[other for other in ELEMENT_LEVEL if other in wide]]
+    pvalues = [shared.paper_test(wide[name], other)[1] for _, other in others.items()]
+    tests = (others.mean() - mean).rename_axis("other").reset_index(name="difference")
+    ratios = mean / others.mean()
+    detail = f"ratio {ratios.min():.2f} to {ratios.max():.2f}"
+    return shared.against_all(tests.assign(p_holm=holm(pvalues)), "smaller", "larger", detail)
 
 
 SMALLER = [  # what the paper says of both functions: where, text, column, at the last epoch
@@ -261,70 +179,56 @@ for _name, _noise in FLUCTUATIONS.items():
         ("ours", f"mean fluctuation / size of activations, {_noise}", f"{_name}_relative", True),
     ]
 CLAIMS = [
-    smaller_than_all(where, text, name, column, last)
+    Claim(where, f"{name}: {text}", partial(judge_smaller, name, *column))
     for name in LAYER_LEVEL
-    for where, text, column, last in SMALLER
+    for where, text, *column in SMALLER
 ]
-
-
-# ---- the page ------------------------------------------------------------------------------------
 
 
 def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
     """Fill the page; a report keeps the figures that are there."""
     first, last = rows["epoch"].min(), rows["epoch"].max()
-    plan, activations = _plan(arguments)
+    plan = QUICK if arguments.quick else Plan()
     page.text(
         f"One hidden layer of {plan.width} units, batches of {plan.batch_size} (the paper gives no "
-        "size); SGD with momentum 0.9, rate 0.01 and weight decay 1e-4 as in the paper's appendix "
-        f"H, up to its epoch {last} (where its rate falls first, and after which its distributions "
-        "do not change); no normalisation. scikit-learn's 1,797 digits of 8 x 8, standardised, "
-        "stand in for MNIST, 4:1; statistics over the test rows. "
-        f"{rows['seed'].nunique()} seeds of initial weights and shuffles on one split, shared by "
-        "the activations. The paper adds its noise to what the activation is given; noise at the "
-        "pixels is our addition. It prints figures without numbers: what is compared here is what "
-        "its text says of them."
+        "size), no normalisation; SGD as in the paper's appendix H (momentum 0.9, rate 0.01, decay "
+        f"1e-4), up to its epoch {last}, where its rate falls first. scikit-learn's 1,797 digits "
+        f"stand in for MNIST: one 4:1 split, {rows['seed'].nunique()} seeds; statistics over the "
+        "test rows. The paper adds its noise to what the activation is given; noise at the pixels "
+        "is our addition. It prints figures without numbers: its text is what is judged."
     )
     page.heading("Verdicts")
     page.text(
-        "Against the paper's eight element-level activations, paired by seed: a t-test, or "
-        "Wilcoxon's where Shapiro and Wilk's test rejects normality, as in its Tables 20 to 23, "
-        'and Holm\'s correction over the eight. "holds": smaller than all of them. The first epoch '
-        f"is {first}, the last {last}.",
+        "Paired by seed: a t-test, or Wilcoxon's where Shapiro and Wilk's test rejects normality, "
+        f"with Holm's correction over the others. The first epoch is {first}, the last {last}.",
         claims_table(CLAIMS, {"here": rows}),
-        "The last line of each noise sets the fluctuation against the root mean square of the "
-        "activations themselves: a function that halves all it gives would halve the fluctuation "
-        "too, and the next layer could double it again.",
+        '"ours" is relative to the root mean square of the activations: a function that halves '
+        "all it gives would halve the fluctuation too, and the next layer could double it again.",
     )
-    for epoch in (first, last):
-        page.heading(f"Epoch {epoch}")
-        page.text("Means over the seeds ± standard deviation.")
-        _add_means(page, select(rows, epoch=epoch), UNITS)
-    page.heading(f"Fluctuation at epoch {last}")
+    page.heading("Means over the seeds ± standard deviation")
+    page.text(
+        "mean_abs: the size of the units' means; saturated, dead: shares of values and of units; "
+        "relative: to the size of the activations; input: what the activation is given."
+    )
+    tables = {f"Units, epoch {epoch}": (epoch, "", UNITS) for epoch in (first, last)}
     for name, noise in FLUCTUATIONS.items():
-        page.text(f"{noise}:")
-        columns = {f"{name}_{part}": text for part, text in PARTS.items()}
-        _add_means(page, select(rows, epoch=last), columns)
-    page.heading("Figures, of seed 0")
-    page.text("With noise added to what the activation is given, Figure 7 is the same for all.")
-    figures = {} if arguments.report else draw(plan, activations)
-    for suffix, text in FIGURES.items():
-        page.text(f"{text}.")
+        tables[f"Fluctuation, {noise}, epoch {last}"] = (last, f"{name}_", PARTS)
+    for title, (epoch, prefix, columns) in tables.items():
+        page.heading(title, 3)
+        own = select(rows, epoch=epoch).groupby("activation", sort=False)
+        groups = own[[prefix + column for column in columns]]
+        lines = [[name, *map(_spread, part.mean(), part.std())] for name, part in groups]
+        page.table(["", *columns], lines)
+    figures = {} if arguments.report else draw(plan)
+    for suffix, number in FIGURES.items():
+        text = f"Figure {number}, seed 0: {suffix.replace('_', ' ')}"
         if suffix in figures:
             page.figure(figures[suffix], text, suffix)
         else:
             page.text(f"![{text}]({NAME}_{suffix}.png)")
 
 
-def _add_means(page: Page, rows: pd.DataFrame, columns: dict[str, str]) -> None:
-    """Means and standard deviations over the seeds."""
-    parts = rows.groupby("activation", sort=False)
-    lines = [[name, *(_spread(part[column]) for column in columns)] for name, part in parts]
-    page.table(["", *columns.values()], lines)
-
-
-def _spread(values: pd.Series) -> str:
-    mean, sd = values.mean(), values.std()
+def _spread(mean: float, sd: float) -> str:
     if mean == sd == 0:
         return "0"
     decimals = int(np.clip(2 - np.floor(np.log10(max(abs(mean), sd))), 0, 4))
@@ -332,9 +236,7 @@ def _spread(values: pd.Series) -> str:
 
 
 STUDY = Study(
-    NAME,
-    "LayerAct: what the units of one hidden layer do",
-    __doc__.splitlines()[0],
+    *(NAME, "LayerAct: what the units of one hidden layer do", __doc__.splitlines()[0]),
     "benchmarks.papers.layeract.statistics",
     [Experiment(NAME, ("activation", "seed", "epoch"), RESULTS, jobs)],
     write_page,

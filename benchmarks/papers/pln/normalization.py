@@ -1,20 +1,19 @@
 """PLN-8 in the place of batch and layer normalisation: section 5.2 and Figure 10 of the PLN paper.
 
 Does a network that PLN-8 normalises still need activation functions, and is it as good as one with
-batch or layer normalisation? Dense networks on tables stand in for VGG-16 and ResNet-20 on
-CIFAR-10: 3 hidden layers on eight data sets, and 15 on scikit-learn's digits (8 x 8 images).
+batch or layer normalisation? What is done, the page says.
 
     python -m benchmarks.papers.pln.normalization [--quick] [--out FOLDER] [--report]
         [--data-home FOLDER]
 
-A run that was stopped goes on where it stood. --report only writes the page and figure again. The
-other data sets come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
+A run that was stopped goes on where it stood. --report only writes the page and figure again. Data
+sets but the digits come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -26,138 +25,101 @@ from sklearn.model_selection import GroupShuffleSplit
 
 from benchmarks.papers.common.claims import Claim, Finding, claims_table
 from benchmarks.papers.common.command import Arguments, Experiment, Job, Study
+from benchmarks.papers.common.looks import Line, Look, cross_table, label, listed, plot
 from benchmarks.papers.common.page import Page, p_text
 from benchmarks.papers.common.results import Row
-from benchmarks.papers.pln.data import TASKS, data_arguments, source
-from benchmarks.papers.common.looks import Line, Look, cross_table, label, listed, plot
+from benchmarks.papers.pln import shared
+from benchmarks.papers.pln.shared import TASKS, combinations
 from combutab import MLPClassifier, MLPRegressor
 from combutab.estimators import BaseMLP, FitTask, fit_stacked
 from combutab.evaluation import corrected_resampled_ttest, holm, wilcoxon
 
 LEVEL = 0.05
 MARGINAL = 0.02  # of accuracy or R2: a mean difference up to this is called marginal
-KEY = ("data", "depth", "normalization", "activation", "split")
+KIND = ["data", "depth", "normalization", "activation"]
+KEY = (*KIND, "split")
 SETTINGS = (*KEY, "width", "n_rows", "n_steps", "batch_size", "learning_rate")
 RESULTS = ("task", "n_train", "n_test", "train_score", "score")
-OTHERS = ("batch", "layer", "none")  # what PLN-8 stands against
 LOOKS: dict[str, Look] = {
     "none": ("#777777", "x", "none"),
     "batch": ("#E69F00", "s", "none"),
     "layer": ("#0072B2", "^", "none"),
     "pln": ("#D55E00", "o", "none"),
 }
-ACTIVATIONS = ("identity", "relu", "sigmoid", "tanh", "combu")
-Kind = tuple[str, str]  # normalisation and activation
+SIZES = {
+    "normalization": LOOKS,
+    "activation": ("identity", "relu", "sigmoid", "tanh", "combu"),
+    "split": range(10),
+    "width": [32],
+    "n_rows": [1500],
+    "n_steps": [500],
+    "batch_size": [64],
+    "learning_rate": [1e-3],
+}
+QUICK = {"activation": SIZES["activation"][:4], "split": range(2)}
+QUICK |= {"width": [8], "n_rows": [150], "n_steps": [8]}
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The sizes of a study. ``deep`` is trained on the digits alone, with twice the steps."""
-
-    activations: Sequence[str] = ACTIVATIONS
-    shallow: int = 3
-    deep: int = 15
-    width: int = 32
-    n_rows: int = 1500
-    n_splits: int = 10
-    n_steps: int = 500
-    batch_size: int = 64
-    learning_rate: float = 1e-3
+def jobs(arguments: Arguments) -> list[Job]:
+    """All kinds of network on all data sets; deep ones on the digits, with twice the steps."""
+    depths = (3, 4) if arguments.quick else (3, 15)
+    kinds = combinations(depth=depths, data=arguments.data)
+    kinds = kinds[(kinds["depth"] == 3) | (kinds["data"] == "digits")]
+    sizes = combinations(**(SIZES | (QUICK if arguments.quick else {})))
+    settings = kinds.merge(sizes, how="cross")
+    settings["n_steps"] *= 1 + (settings["depth"] > 3)
+    return shared.stacked_jobs(settings[list(SETTINGS)], KIND, partial(run, arguments.data_home))
 
 
-QUICK = Plan(ACTIVATIONS[:4], deep=4, width=8, n_rows=150, n_splits=2, n_steps=8)
+def run(data_home: str | None, rows: Sequence[Row]) -> list[Row]:
+    """Train and score the networks of one kind on all splits of a data set."""
+    name = rows[0]["data"]
+    table = shared.source(name, int(rows[0]["n_rows"]), data_home)
+    X, y = table.load()
+    # equal rows stay on one side of a split: PhishingWebsites has many
+    splitter = GroupShuffleSplit(len(rows), test_size=0.2, random_state=0)
+    splits = list(splitter.split(X, groups=table.row_groups()))
+    tasks = [
+        FitTask(estimator(row, len(train)), X.iloc[train], y.iloc[train], row["split"])
+        for row, (train, _) in zip(rows, splits, strict=True)
+    ]
+    results = []
+    for i, outcome in enumerate(fit_stacked(tasks, n_jobs=1)):
+        if outcome.error is not None:
+            raise outcome.error
+        task, (train, test) = tasks[i], splits[i]
+        sides = (task.X, task.y), (X.iloc[test], y.iloc[test])
+        scores = (task.estimator.score(*side) for side in sides)
+        results.append(shared.row_of(RESULTS, TASKS[name], len(train), len(test), *scores))
+    return results
 
 
-@dataclass(frozen=True)
-class Stack:
-    """The networks of one kind on all splits of a data set."""
-
-    plan: Plan
-    data: str
-    depth: int
-    normalization: str
-    activation: str
-
-    @property
-    def n_steps(self) -> int:
-        return self.plan.n_steps * (2 if self.depth == self.plan.deep else 1)
-
-    def wanted(self) -> list[Row]:
-        plan, kind = self.plan, (self.data, self.depth, self.normalization, self.activation)
-        sizes = (plan.width, plan.n_rows, self.n_steps, plan.batch_size, plan.learning_rate)
-        return [
-            dict(zip(SETTINGS, map(str, (*kind, split, *sizes)), strict=True))
-            for split in range(plan.n_splits)
-        ]
-
-    def run(self, data_home: str | None) -> list[Row]:
-        """Train and score the networks of all splits."""
-        table = source(self.data, self.plan.n_rows, data_home)
-        X, y = table.load()
-        # equal rows stay on one side of a split: PhishingWebsites has many
-        splitter = GroupShuffleSplit(self.plan.n_splits, test_size=0.2, random_state=0)
-        splits = list(splitter.split(X, groups=table.row_groups()))
-        tasks = [
-            FitTask(self.estimator(len(train), seed), X.iloc[train], y.iloc[train], seed)
-            for seed, (train, _) in enumerate(splits)
-        ]
-        rows = []
-        outcomes = fit_stacked(tasks, n_jobs=1)
-        for task, outcome, (train, test) in zip(tasks, outcomes, splits, strict=True):
-            if outcome.error is not None:
-                raise outcome.error
-            scores = (
-                task.estimator.score(task.X, task.y),
-                task.estimator.score(X.iloc[test], y.iloc[test]),
-            )
-            values = (TASKS[self.data], len(train), len(test), *(f"{s:.6g}" for s in scores))
-            rows.append(dict(zip(RESULTS, map(str, values), strict=True)))
-        return rows
-
-    def estimator(self, n_train: int, seed: int) -> BaseMLP:
-        """The unfitted network of a split."""
-        plan = self.plan
-        kind = MLPClassifier if TASKS[self.data] == "classification" else MLPRegressor
-        return kind(
-            hidden_layer_sizes=(plan.width,) * self.depth,
-            activation=self.activation,
-            normalization=self.normalization,
-            max_iter=math.ceil(self.n_steps / math.ceil(n_train / plan.batch_size)),
-            n_iter_no_change=np.inf,
-            batch_size=min(plan.batch_size, n_train),
-            learning_rate_init=plan.learning_rate,
-            dropout=0.0,
-            alpha=0.0,
-            random_state=seed,
-            device="cpu",
-        )
-
-
-def stacks(plan: Plan, data: Sequence[str]) -> list[Stack]:
-    """All kinds of network on all data sets, and the deep ones on the digits."""
-    places = [(name, plan.shallow) for name in data]
-    places += [(name, plan.deep) for name in data if name == "digits"]
-    kinds = list(product(LOOKS, plan.activations))
-    return [Stack(plan, *place, *kind) for place in places for kind in kinds]
-
-
-def jobs(arguments: Arguments) -> Iterator[Job]:
-    for stack in stacks(QUICK if arguments.quick else Plan(), arguments.data):
-        name = f"{stack.data}, {stack.depth} layers, {stack.normalization}, {stack.activation}"
-        yield Job(stack.wanted(), partial(stack.run, arguments.data_home), name)
+def estimator(row: Row, n_train: int) -> BaseMLP:
+    """The unfitted network of a split."""
+    kind = MLPClassifier if TASKS[row["data"]] == "classification" else MLPRegressor
+    n_batches = math.ceil(n_train / int(row["batch_size"]))
+    return kind(
+        hidden_layer_sizes=(int(row["width"]),) * int(row["depth"]),
+        activation=row["activation"],
+        normalization=row["normalization"],
+        max_iter=math.ceil(int(row["n_steps"]) / n_batches),
+        n_iter_no_change=np.inf,
+        batch_size=min(int(row["batch_size"]), n_train),
+        learning_rate_init=float(row["learning_rate"]),
+        dropout=0.0,
+        alpha=0.0,
+        random_state=int(row["split"]),
+        device="cpu",
+    )
 
 
 @dataclass(frozen=True)
 class Contrast:
     """One kind of network against another.
 
-    Attributes
-    ----------
-    differences, pvalues : arrays
-        By data set: left minus right, mean over splits, and the corrected resampled t-test's p,
-        Holm-adjusted over the data sets.
-    p : float
-        Wilcoxon's over the data sets' mean differences; of a single data set its own.
+    ``differences``: left minus right, mean over splits, by data set; ``pvalues``: the corrected
+    resampled t-test's, Holm-adjusted over the data sets; ``p``: Wilcoxon's over the data sets'
+    differences, of a single data set its own.
     """
 
     differences: np.ndarray
@@ -169,8 +131,9 @@ class Contrast:
         return float(self.differences.mean())
 
     @property
-    def significant(self) -> bool:
-        return self.p < LEVEL
+    def sign(self) -> float:
+        """1 where left is significantly better, -1 where it is worse, else 0."""
+        return float(np.sign(self.mean) * (self.p < LEVEL))
 
     def __str__(self) -> str:
         """The difference and its test, and how many data sets decide for and against."""
@@ -179,47 +142,49 @@ class Contrast:
         return f"{self.mean:+.3f} ({p_text(self.p)}{single if len(self.pvalues) > 1 else ''})"
 
 
-def contrast(rows: pd.DataFrame, left: Kind, right: Kind) -> Contrast:
-    """Compare two kinds of network over all data sets in the rows, of one depth each."""
+def contrast(
+    rows: pd.DataFrame, left: tuple[str, str], right: tuple[str, str], score: str = "score"
+) -> Contrast:
+    """Compare two (normalisation, activation) over all data sets in the rows, of one depth each."""
     differences, pvalues = [], []
     for _, own in rows.groupby("data", sort=False):
-        wide = own.pivot(index="split", columns=["normalization", "activation"], values="score")
+        wide = own.pivot(index="split", columns=["normalization", "activation"], values=score)
         sizes = own[["n_train", "n_test"]].mean()
-        test = corrected_resampled_ttest(wide[left], wide[right], **sizes)
-        differences.append(float((wide[left] - wide[right]).mean()))
-        pvalues.append(test.pvalue)
-    found, adjusted = np.array(differences), np.asarray(holm(pvalues))
+        differences.append((wide[left] - wide[right]).mean())
+        pvalues.append(corrected_resampled_ttest(wide[left], wide[right], **sizes).pvalue)
+    found, adjusted = np.array(differences), holm(pvalues)
     p = adjusted[0] if len(found) == 1 else wilcoxon(found, 0.0 * found).pvalue
     return Contrast(found, adjusted, float(p))
 
 
+def _said(contrasts: Mapping[str, Contrast]) -> str:
+    return "; ".join(f"{label(name)} {found}" for name, found in contrasts.items())
+
+
 def needs_no_activation(rows: pd.DataFrame) -> Finding:
     """Beside PLN-8, ReLU must gain marginally at most, and sigmoid and tanh lose."""
-    names = ("relu", "sigmoid", "tanh")
-    gains = [contrast(rows, ("pln", name), ("pln", "identity")) for name in names]
-    said = "; ".join(f"{label(n)} {gain}" for n, gain in zip(names, gains, strict=True))
-    return Finding(said, [gains[0].mean <= MARGINAL, *(gain.mean < 0.0 for gain in gains[1:])])
+    names, plain = ("relu", "sigmoid", "tanh"), ("pln", "identity")
+    gains = {name: contrast(rows, ("pln", name), plain) for name in names}
+    relu, *others = gains.values()
+    return Finding(_said(gains), [relu.mean <= MARGINAL, *(gain.mean < 0.0 for gain in others)])
 
 
 def is_nonlinear(rows: pd.DataFrame, score: str = "score") -> Finding:
     """Without activations PLN-8 must beat what leaves a network linear: none, and batch norm."""
-    scored = rows.assign(score=rows[score])
-    names = ("none", "batch", "layer")
-    against = {n: contrast(scored, ("pln", "identity"), (n, "identity")) for n in names}
-    said = "; ".join(f"{label(name)} {found}" for name, found in against.items())
-    linear = (against["none"], against["batch"])
-    return Finding(said, [found.mean > 0.0 and found.significant for found in linear])
+    names, pln = ("none", "batch", "layer"), ("pln", "identity")
+    against = {name: contrast(rows, pln, (name, "identity"), score) for name in names}
+    return Finding(_said(against), [against[name].sign > 0 for name in names[:2]])
 
 
 def is_as_good(rows: pd.DataFrame) -> Finding:
     """PLN-8 must be neither significantly worse nor more than `MARGINAL` behind on average."""
-    parts, behind = [], []
-    for activation, other in product(dict.fromkeys(rows["activation"]), ("batch", "layer")):
-        found = contrast(rows, ("pln", activation), (other, activation))
-        parts.append(found.mean >= -MARGINAL and not (found.mean < 0.0 and found.significant))
-        if not parts[-1]:
-            behind.append(f"{label(other)} with {label(activation)} {found}")
-    others = f"; not so against {'; '.join(behind)}" if behind else ""
+    found = {
+        f"{label(other)} with {label(name)}": contrast(rows, ("pln", name), (other, name))
+        for name, other in product(dict.fromkeys(rows["activation"]), ("batch", "layer"))
+    }
+    parts = [each.mean >= -MARGINAL and each.sign >= 0 for each in found.values()]
+    behind = {name: found[name] for name, part in zip(found, parts, strict=True) if not part}
+    others = f"; not so against {_said(behind)}" if behind else ""
     return Finding(f"{sum(parts)} of {len(parts)} comparisons{others}", parts)
 
 
@@ -267,8 +232,8 @@ and layer norm have a gain and a shift a unit, PLN-8 has none.
 Wilcoxon's signed-rank test of the data sets' mean differences; of a single data set, and for the
 number of data sets that are significantly for and against, the corrected resampled t-test,
 Holm-adjusted over the data sets. Level {LEVEL:g}, not adjusted over the comparisons listed. Kinds
-that are not significantly different are not thereby equal. The text of the paper gives no numbers
-of its Figure 10: its claims are compared.""")
+that are not significantly different are not thereby equal. The paper gives no numbers of its
+Figure 10: its claims are compared.""")
     page.heading("Verdicts")
     for name, own in depths.items():
         page.text(f"{name}: {listed(dict.fromkeys(own['data']))}.")
@@ -276,19 +241,13 @@ of its Figure 10: its claims are compared.""")
     page.heading("PLN-8 against each other normalisation, by the activation after it")
     for name, own in depths.items():
         page.heading(name, 3)
-        page.table(
-            ["activation", *map(label, OTHERS)],
-            [
-                [label(a), *(contrast(own, ("pln", a), (other, a)) for other in OTHERS)]
-                for a in dict.fromkeys(own["activation"])
-            ],
-        )
+        pairs = pd.DataFrame(product(dict.fromkeys(own["activation"]), ("batch", "layer", "none")))
+        pairs["text"] = [contrast(own, ("pln", a), (other, a)) for a, other in pairs.to_numpy()]
+        cross_table(page, pairs, 0, 1, "activation")
     page.heading("Test scores")
     page.text("Accuracy, or R² of regressions: mean ± standard deviation over splits.")
-    kinds = ["data", "depth", "normalization", "activation"]
-    scores = rows.groupby(kinds, sort=False)["score"].agg(["mean", "std"]).reset_index()
-    texts = [scores[name].map("{:.3f}".format) for name in ("mean", "std")]
-    scores["text"] = texts[0] + " ± " + texts[1]
+    scores = rows.groupby(KIND, sort=False)["score"].agg(["mean", "std"]).reset_index()
+    scores["text"] = [f"{score.mean:.3f} ± {score.std:.3f}" for score in scores.itertuples()]
     for (data, depth), own in scores.groupby(["data", "depth"], sort=False):
         page.heading(f"{data}, {depth} hidden layers", 3)
         cross_table(page, own, "normalization", "activation", "normalisation \\ activation")
@@ -317,7 +276,7 @@ STUDY = Study(
     module="benchmarks.papers.pln.normalization",
     experiments=[Experiment("pln_normalization", SETTINGS, RESULTS, jobs, KEY)],
     write=write,
-    add_arguments=data_arguments(TASKS),
+    add_arguments=shared.data_arguments(*TASKS),
 )
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 The activations' modules own kernels; nn.engine runs them. Needs torch alone.
 """
 
-from combutab.activations.kernels._affine import Affine
 from combutab.activations.kernels._kernel import (
     HALF,
     Activation,
@@ -24,7 +23,7 @@ from combutab.activations.kernels._kernel import (
     where_above,
 )
 from combutab.activations.kernels._known import is_itself, is_known, is_observed, known, observer
-from combutab.activations.kernels._several import Scattered, Slices
+from combutab.activations.kernels._several import Affine, Scattered, Slices
 from combutab.activations.kernels._standardize import Standardize
 
 __all__ = [

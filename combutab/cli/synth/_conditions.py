@@ -25,27 +25,14 @@ Parse = Callable[[str], tuple[Any, Any]]  # the first and the last value that a 
 def read_conditions(
     texts: Sequence[str], encoder: ModeEncoder, forms: FileFormat
 ) -> dict[Any, list[Any] | tuple[Any, Any]]:
-    """Conditions as a generator's ``sample`` takes them; those that all rows meet are left out.
+    """Read conditions for a generator's ``sample``; those that all rows meet are left out.
 
     A condition is ``COLUMN=VALUE``, ``COLUMN=ONE|OTHER`` (nothing stands for a missing value) or
     ``COLUMN=LOW..HIGH`` (numbers and dates; both ends included, and either may be left out). A day
-    stands for all times of that day.
+    stands for all times of that day. ``forms`` are those of the file's dates and truth values.
 
-    Parameters
-    ----------
-    texts : sequence of str
-    encoder : ModeEncoder
-        Fitted: it knows the columns and their values.
-    forms : FileFormat
-        Of the file's dates and truth values.
+    Raises UserError if a condition is none of these, or names a column or value that there is not.
 
-    Raises
-    ------
-    UserError
-        If a condition is none of these, or names a column or value that there is not.
-
-    Examples
-    --------
     >>> encoder = ModeEncoder().fit(pd.DataFrame({"age": [30, 40, 50], "city": list("aab")}))
     >>> read_conditions(["age=35..", "city=b"], encoder, FileFormat())
     {'age': (35, None), 'city': ['b']}
@@ -147,7 +134,7 @@ def _inside(value: Any, low: Any, high: Any) -> bool:
 
 
 def _parser(name: str, values: list[Any], forms: FileFormat) -> Parse | None:
-    """What reads a text as one of these values, where they are numbers or dates."""
+    """Return a function that reads a text as one of these values; None if they are plain text."""
     present = [v for v in values if v is not None]
     if present and all(isinstance(v, pd.Timestamp) for v in present):
         return partial(_date, form=forms.dates.get(name), zone=present[0].tz)

@@ -42,10 +42,6 @@ Identifiers = Annotated[
 def read_frequency(min_frequency: float) -> float:
     """A number of rows as an integer, or a share of them.
 
-    Raises
-    ------
-    UserError
-
     >>> read_frequency(5.0), read_frequency(0.01)
     (5, 0.01)
     """
@@ -62,10 +58,6 @@ def read_kept(
     min_frequency: float, identifiers: list[str] | None, columns: Iterable[Any]
 ) -> dict[str, Any]:
     """The options as parameters of a generator.
-
-    Raises
-    ------
-    UserError
 
     >>> read_kept(5.0, ["none"], ["a"])
     {'min_frequency': 5, 'identifiers': None}

@@ -22,7 +22,7 @@ _MOST = 0.9
 
 @dataclass(frozen=True)
 class SynthReport:
-    """What was asked for: a page at ``path``, with a column for learners to predict."""
+    """A report that was asked for: a page at ``path``, with a column for learners to predict."""
 
     path: Path
     target: Any
@@ -36,12 +36,7 @@ def plan_report(
     table: pd.DataFrame,
     conditions: Mapping[Any, Any],
 ) -> SynthReport | None:
-    """Check what was asked for; None without a path.
-
-    Raises
-    ------
-    UserError
-    """
+    """Check what was asked for; None without a path."""
     if path is None:
         for option, value in (("--target", target), ("--holdout", holdout)):
             if value is not None:
@@ -64,10 +59,7 @@ def set_aside(
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """The rows to learn from, and those to compare with; both in the table's order.
 
-    Raises
-    ------
-    UserError
-        If one of them has too few rows, or no target that can be predicted.
+    Raises UserError if one of them has too few rows, or no target that can be predicted.
     """
     if report is None:
         return table, None
@@ -114,25 +106,9 @@ def write_synth_report(
 ) -> None:
     """Evaluate the rows that were made, write the page, and print what was found.
 
-    Parameters
-    ----------
-    report : SynthReport
-    generator : a model of combutab.generators
-        Fitted.
-    tables : mapping
-        ``real_train``, ``synthetic`` and ``real_test``, as `evaluate_synthetic` takes them.
-    files : mapping
-        Of the real rows, ``real``, and the ``synthetic`` ones.
-    discrete : list of column names
-        Columns of numbers that are categories.
-    seed : int
-    min_frequency : int or float
-        As in `evaluate_synthetic`.
-
-    Raises
-    ------
-    UserError
-        The rows cannot be compared, or the page cannot be written.
+    ``tables`` are those of `evaluate_synthetic`, ``files`` those that the real and the synthetic
+    rows are in, and ``discrete`` the columns of numbers that are categories. Raises UserError if
+    the rows cannot be compared, or the page cannot be written.
     """
     names = names_of(files)
     names["test"] = f"{names['real']}, set aside"

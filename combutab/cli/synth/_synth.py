@@ -25,7 +25,7 @@ from combutab.cli._console import (
 )
 from combutab.cli.synth._conditions import read_conditions
 from combutab.cli.synth._kept import read_kept
-from combutab.cli.synth._made import check_generator
+from combutab.cli.synth._made import generator_header
 from combutab.cli.synth._report import plan_report, set_aside, write_synth_report
 from combutab.cli.synth._training import Kept, train_generator
 from combutab.cli.tables._forms import (
@@ -213,12 +213,9 @@ def _check_size(n_rows: int, n_columns: int) -> None:
 
 
 def _probe(table: pd.DataFrame, listed: list[Any], kept: Mapping[str, Any]) -> ModeEncoder:
-    """What the generator will know of the columns, without their modes, which take time.
+    """Fit the generator's encoder without the modes, which take time.
 
-    Raises
-    ------
-    UserError
-        If the table cannot be encoded.
+    Raises UserError if the table cannot be encoded.
     """
     discrete: Any = "auto"
     if listed:
@@ -230,7 +227,7 @@ def _probe(table: pd.DataFrame, listed: list[Any], kept: Mapping[str, Any]) -> M
 
 
 def _is_discrete(column: pd.Series) -> bool:
-    """Whether "auto" would take it for a discrete column."""
+    """Tell whether "auto" would take a column for a discrete one."""
     types = pd.api.types
     return bool(
         types.is_bool_dtype(column.dtype)
@@ -364,13 +361,7 @@ def _save(generator: Any, forms: FileFormat, path: Path) -> None:
 
 
 def _load(path: Path, device: str) -> tuple[Any, FileFormat]:
-    try:
-        header, _ = read_model(path, arrays=False)
-        check_generator(header, path)
+    with generator_header(path) as header:
         generator = load(path, device=device)
         forms = FileFormat.from_json(header[_KEY]) if _KEY in header else FileFormat()
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged: {error!r}") from error
-    except (OSError, ValueError) as error:
-        raise UserError(str(error)) from error
     return generator, forms

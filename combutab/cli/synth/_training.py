@@ -17,13 +17,9 @@ from combutab.cli.tables._forms import ending
 def train_generator(
     generator: Any, table: pd.DataFrame, discrete: Any, checkpoint: Path | None
 ) -> bool:
-    """Fit a generator; whether Ctrl-C ended it, after an epoch at least.
+    """Fit a generator; return whether Ctrl-C ended it, after an epoch at least.
 
-    Raises
-    ------
-    KeyboardInterrupt
-        If Ctrl-C came before an epoch was done.
-    UserError
+    Raises KeyboardInterrupt if Ctrl-C came before an epoch was done.
     """
     interrupts: list[str] = []
     show = warnings.showwarning
@@ -52,14 +48,7 @@ def train_generator(
 
 
 class Kept:
-    """What a training that Ctrl-C ends leaves, and where.
-
-    Parameters
-    ----------
-    generator : a model of combutab.generators
-    checkpoint : path, optional
-        That its training goes on from.
-    """
+    """The files that a training leaves which Ctrl-C ends; it may go on from ``checkpoint``."""
 
     def __init__(self, generator: Any, checkpoint: Path | None) -> None:
         self.generator, self.checkpoint = generator, checkpoint
@@ -68,12 +57,7 @@ class Kept:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """End what is done in here by an interrupt that says what is kept, if there was one.
-
-        Raises
-        ------
-        KeyboardInterrupt
-        """
+        """End what is done in here by an interrupt that says what is kept, if there was one."""
         try:
             yield
         except KeyboardInterrupt:
@@ -82,7 +66,7 @@ class Kept:
             raise KeyboardInterrupt(self._told())
 
     def place(self, path: Path) -> Path:
-        """Where to write: beside a file that is there, which may be of a whole training."""
+        """Return the path to write to: beside a file that is there, after Ctrl-C."""
         return _beside(path) if self.interrupted and path.exists() else path
 
     def add(self, what: str, path: Path) -> None:

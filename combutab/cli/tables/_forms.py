@@ -52,10 +52,7 @@ class FileFormat:
     def from_json(cls, value: Any) -> FileFormat:
         """The forms that a model's file has, of a stranger perhaps.
 
-        Raises
-        ------
-        ValueError
-            If they are none that ``read_file`` finds.
+        Raises ValueError if they are none that ``read_file`` finds.
         """
         dates, truth = value["dates"], value["truth"]
         if not set(dates.values()) <= set(_DATES) or not all(
@@ -82,10 +79,7 @@ def read_file(path: Path, reading: Reading = _USUAL) -> tuple[pd.DataFrame, File
     - whole numbers, also where some are missing;
     - text, if its numbers begin with zeros that would be lost (``00501``).
 
-    Raises
-    ------
-    TableError
-        As ``read_table`` does, and without the library that reads Parquet or Excel.
+    Raises TableError as ``read_table`` does, and without the library that reads Parquet or Excel.
     """
     table = reading.table(path)
     kind = path.name.lower()
@@ -191,10 +185,7 @@ def _typed(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, FileFormat]:
 def ending(path: Path) -> str:
     """The ending that says how a table's file is written.
 
-    Raises
-    ------
-    UserError
-        If it is none of those that are known.
+    Raises UserError if it is none of those that are known.
     """
     known = (*_SEPARATORS, ".parquet")
     for each in known:
@@ -206,10 +197,7 @@ def ending(path: Path) -> str:
 def check_ending(path: Path) -> None:
     """Find out whether a table can be written to a file of this name.
 
-    Raises
-    ------
-    UserError
-        If its ending is unknown, or the library for it is not installed.
+    Raises UserError if its ending is unknown, or the library for it is not installed.
     """
     if ending(path) == ".parquet":
         try:

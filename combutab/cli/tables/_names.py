@@ -15,10 +15,7 @@ def find_columns(option: str, texts: Sequence[str], columns: Iterable[Any]) -> l
 
     A name may be a pattern, as of files: ``*`` for all, ``street_*`` for some.
 
-    Raises
-    ------
-    UserError
-        If a name is none of a column.
+    Raises UserError if a name is none of a column.
 
     >>> find_columns("--drop", ["a,b", "c,d"], ["a", "b", "c,d"])
     ['a', 'b', 'c,d']

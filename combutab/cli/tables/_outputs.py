@@ -11,14 +11,7 @@ from combutab.cli._console import UserError
 
 
 def check_folder(folder: Path) -> None:
-    """Find out whether files can be written to a folder that may have to be made.
-
-    Nothing is left behind.
-
-    Raises
-    ------
-    UserError
-    """
+    """Find out whether files can be written to a folder that may have to be made."""
     existing = folder.absolute()
     try:
         while not existing.exists():
@@ -35,10 +28,7 @@ def check_folder(folder: Path) -> None:
 def check_file(path: Path, **others: Path) -> None:
     """Find out whether a file can be written, and that it is none of the others.
 
-    Raises
-    ------
-    UserError
-        It says which of the others it is, by their keywords.
+    Raises UserError, which names the one of the others that it is by its keyword.
     """
     folder = path.parent
     _check_place(path, others)
@@ -70,10 +60,7 @@ def _check_place(path: Path, others: Mapping[str, Path]) -> None:
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Write a file in whole or not at all.
 
-    Raises
-    ------
-    UserError
-        Where the system refuses, with no file left behind.
+    Raises UserError where the system refuses, with no file left behind.
     """
     try:
         with whole_file(path) as place:

@@ -47,19 +47,14 @@ class Reading:
         return cls(tabs.get(sep, sep), decimal, encoding)
 
     def table(self, path: Path) -> pd.DataFrame:
-        """The table of a file, as pandas reads it.
-
-        Raises
-        ------
-        TableError
-        """
+        """Read the table of a file as pandas does, or raise a TableError."""
         try:
             return read_table(path, sep=self.sep, decimal=self.decimal, encoding=self.encoding)
         except ImportError as error:  # the message says how to install what is missing
             raise TableError(str(error)) from error
 
     def cells(self, path: Path, columns: list[int]) -> pd.DataFrame:
-        """Some columns of a text file as they are written."""
+        """Read some columns of a text file as they are written."""
         return read_cells(path, columns, sep=self.sep, encoding=self.encoding)
 
 
@@ -73,17 +68,9 @@ def tell_of_odd_columns(
 ) -> None:
     """Say of columns that may not be what they seem what they are taken for, a line a kind.
 
-    Parameters
-    ----------
-    table : DataFrame
-    reading : Reading
-        How it was read.
-    dates : bool
-        Whether dates would be read as such if they were written in one form.
-    identifiers : bool
-        Whether to tell of those too.
-    zeros : mapping, optional
-        Columns of numbers whose leading zeros are lost, and an example of each.
+    ``dates`` says whether dates would be read as such if they were written in one form, and
+    ``identifiers`` whether to tell of those too; ``zeros`` has columns of numbers whose leading
+    zeros are lost, with an example of each.
     """
     by_kind: dict[tuple[str, str], list[OddColumn]] = {}
     for odd in odd_columns(table):

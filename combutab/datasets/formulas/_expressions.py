@@ -129,13 +129,7 @@ def evaluate(tree: ast.expr, columns: Mapping[str, NDArray[np.float64]]) -> Any:
 
 
 def check_formula(text: str, variables: Iterable[str]) -> ast.expr:
-    """Parse a formula and check every node of it; see `parse_formula` for what is allowed.
-
-    Raises
-    ------
-    ValueError
-        Names the formula and what is not allowed in it.
-    """
+    """Parse a formula and check every node of it; see `parse_formula` for what is allowed."""
     text = text.strip()
     names = frozenset(variables)
     if len(text) > _MAX_LENGTH:

@@ -39,14 +39,8 @@ def fetch(
 ) -> RawDataset:
     """Load a data set by its id, or else by its name and version.
 
-    Raises
-    ------
-    ImportError
-        The openml package is not installed.
-    OSError
-        The set is neither in the cache nor to be had.
-    ValueError
-        OpenML has no such set.
+    Raises ImportError without the openml package; OSError if the set is neither in the cache nor to
+    be had; ValueError if OpenML has no such set.
     """
     label = str(openml_id) if name is None else name
     try:

@@ -43,10 +43,7 @@ def _as_text(value: Any) -> str:
 def as_numeric(column: pd.Series, *, whole: bool = True) -> pd.Series:
     """Give the column as int64 if all its values are whole numbers, else (or not whole) float64.
 
-    Raises
-    ------
-    TableError
-        A value that is no number.
+    Raises TableError if a value is no number.
     """
     try:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,9 +15,10 @@ from torch import Tensor
 
 from combutab._device import Precision, mind_forks, resolve_device
 from combutab._fields import Field
+from combutab._model_files import Loadable, Saved
 from combutab.estimators._parameters import Parameters
 from combutab.estimators.fitted._outcome import LazyNetwork
-from combutab.estimators.fitted._saving import load_estimator, save_estimator
+from combutab.estimators.fitted._saving import parts_to_save, restore
 from combutab.estimators.fitting import FitHandout, TrainedFit
 from combutab.nn import NTK, ActivationSpec, Member, MLPSpec, NetworkSpec, TableNetwork
 from combutab.preprocessing import TableEncoder
@@ -28,7 +29,7 @@ _MIN_ROWS = 16
 _PREDICT_UNITS = 1 << 20  # units of a layer computed at a time: a few MB, within the caches
 
 
-class Fitted(Parameters):
+class Fitted(Parameters, Loadable):
     """A fitted estimator, and what it can do without its data."""
 
     encoder_: TableEncoder
@@ -47,7 +48,7 @@ class Fitted(Parameters):
     _net: LazyNetwork
 
     _fitted_fields: ClassVar[Mapping[str, Field]]
-    """What the class learns of its target, as a file may say it."""
+    """Attributes that the class learns of its target, as a file may have them."""
 
     @abstractmethod
     def _check_loaded(self) -> dict[str, tuple[object, object]]:
@@ -116,26 +117,13 @@ class Fitted(Parameters):
         ValueError
             If a parameter cannot be written without code (a custom activation, say).
         """
-        save_estimator(self, path)
+        super().save(path)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Self:
-        """Read an estimator that ``save`` wrote; no code of the file's is run.
+    def _to_save(self) -> tuple[Iterable[str], dict[str, Any]]:
+        return parts_to_save(self)
 
-        Parameters
-        ----------
-        path : str or path
-        device : str or torch.device, default="auto"
-            Where it predicts; independent of where it was trained.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If the file is not a model of this class.
-        """
-        return load_estimator(cls, path, device)
+    def _restore(self, saved: Saved) -> None:
+        restore(self, saved)
 
     @property
     def coefs_(self) -> list[np.ndarray]:

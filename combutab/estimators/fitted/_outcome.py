@@ -34,10 +34,7 @@ def learned(
 ) -> dict[str, Any]:
     """The attributes of a fitted estimator; the curves are those that the training goes on from.
 
-    Raises
-    ------
-    ValueError
-        If training diverged, or a weight is not finite.
+    Raises ValueError if training diverged, or a weight is not finite.
     """
     first, trained = results[0], job.members[: len(results)]  # fewer after an interrupt
     finite = all(torch.isfinite(v).all() for r in results for v in r.state.values())

@@ -11,6 +11,7 @@ from combutab.estimators.fitting._class_weights import (
 from combutab.estimators.fitting._continued import check_settled, settled
 from combutab.estimators.fitting._data import (
     Prepared,
+    as_numbers,
     check_given,
     concatenated,
     encoded_rows,
@@ -21,7 +22,6 @@ from combutab.estimators.fitting._initial import check_initial, initial_states, 
 from combutab.estimators.fitting._jobs import Job, train_jobs, train_streamed
 from combutab.estimators.fitting._prefitted import FitHandout, FitOutcome, TrainedFit, take_over
 from combutab.estimators.fitting._scorers import output_scorer
-from combutab.estimators.fitting._targets import as_numbers
 
 __all__ = [
     "FitHandout",

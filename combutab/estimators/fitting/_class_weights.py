@@ -14,13 +14,7 @@ SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-18, 1e18
 
 
 def check_weights(weights: np.ndarray, what: str) -> None:
-    """Refuse weights with which training could not compute, and weights that leave no row.
-
-    Raises
-    ------
-    ValueError
-        With the first of them.
-    """
+    """Refuse weights with which training could not compute, and weights that leave no row."""
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
         raise ValueError(f"{what} must be at least 0 and finite, got {weights[wrong][0]}")
@@ -36,10 +30,7 @@ def check_weights(weights: np.ndarray, what: str) -> None:
 def check_class_weight(class_weight: Any) -> None:
     """Check the parameter as far as that goes before the data are seen.
 
-    Raises
-    ------
-    ValueError
-        If a weight is no number, or none that `check_weights` accepts.
+    Raises ValueError if a weight is no number, or none that `check_weights` accepts.
     """
     tables = [class_weight] if isinstance(class_weight, Mapping) else class_weight
     if class_weight is None or isinstance(class_weight, str):
@@ -61,10 +52,8 @@ def check_class_weight(class_weight: Any) -> None:
 def weights_of_classes(class_weight: Any, classes: np.ndarray) -> np.ndarray:
     """The weight of each class, (n_classes,); classes that are not named weigh 1.
 
-    Raises
-    ------
-    ValueError
-        If a name is no class while a class has no weight, as scikit-learn, or for a list.
+    Raises ValueError if a name is no class while a class has no weight, as scikit-learn, or for a
+    list.
     """
     if not isinstance(class_weight, Mapping):
         raise ValueError(

@@ -32,13 +32,7 @@ def settled(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def check_settled(
     wanted: Mapping[str, Any], made: Mapping[str, Any], n_wanted: int, n_made: int
 ) -> None:
-    """Refuse to go on from a fit with settled parameters, or members, that it could not follow.
-
-    Raises
-    ------
-    ValueError
-        With the first parameter that has changed.
-    """
+    """Refuse to go on from a fit with settled parameters, or members, that it could not follow."""
     for name, value in wanted.items():
         made_with = made.get(name, value)
         if value != made_with:
@@ -69,7 +63,7 @@ def _plain(value: Any, name: str) -> Any:
 
 
 def _digest(network: ConstructedNetwork) -> str:
-    """Equal for networks of equal weights, before and after a file."""
+    """Return a digest that is equal for networks of equal weights, before and after a file."""
     digest = hashlib.sha256(repr(network.inputs).encode())
     with torch.no_grad():
         for weights in network.parameters():

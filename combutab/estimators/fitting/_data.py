@@ -1,9 +1,10 @@
-"""From the arguments of ``fit`` to encoded rows: checks, weights, validation split, encoding."""
+"""Data of a fit, from arguments to encoded rows: checks, weights, validation split, targets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,10 @@ from combutab._random import Purpose, derive
 from combutab.estimators.fitting._class_weights import check_weights
 from combutab.preprocessing import EncodedTable
 from combutab.training import Rows, RowStream
+
+_EXACT = 1 << 53  # integers up to here are float64's own
+# Beyond, a prediction a few standard deviations away could not be written down
+_LARGEST = 1e300
 
 
 @dataclass(frozen=True)
@@ -46,12 +51,7 @@ class Prepared:
 def check_given(
     X: Any, y: Any, X_val: Any, y_val: Any, *, solver: str, name: str
 ) -> tuple[Any, Any]:
-    """Refuse arguments of an estimator's ``fit`` that do not go together; both tables, indexable.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse arguments of ``fit`` that do not go together; return both tables, indexable."""
     if (X_val is None) != (y_val is None):
         given = "X_val" if y_val is None else "y_val"
         raise ValueError(f"X_val and y_val go together, got only {given}")
@@ -89,10 +89,7 @@ def _check_no_missing(y: Any) -> None:
 def weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray]:
     """Leave out rows of weight 0, which must not shape the encoding either.
 
-    Raises
-    ------
-    ValueError
-        If nothing is left, or a weight is none.
+    Raises ValueError if nothing is left, or a weight is none.
     """
     n_rows = _num_samples(X)
     weight = _check_sample_weight(
@@ -112,10 +109,7 @@ def split_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the training and of the validation rows, increasing.
 
-    Raises
-    ------
-    ValueError
-        If there would be fewer than two of the latter.
+    Raises ValueError if there would be fewer than two of the latter.
     """
     if np.ceil(fraction * n_rows) < 2:
         raise ValueError(
@@ -164,3 +158,48 @@ def concatenated(tables: Sequence[Rows]) -> Rows:
         cat(t.codes for t in tables),
         weight,
     )
+
+
+def as_numbers(y: Any, where: str = "") -> np.ndarray:
+    """Targets, (n,) or (n, n_targets) of numbers, as float64; ``where`` ends what is said of inf.
+
+    Raises ValueError if float64 takes some that differ for one another, or they are as large as it
+    goes.
+    """
+    values = np.asarray(y)
+    if values.dtype.kind in "mM":
+        raise ValueError(
+            f"y holds {values.dtype}, not numbers; subtract a date and divide by a unit, such as "
+            "np.timedelta64(1, 'D')"
+        )
+    numbers = values.astype(np.float64)
+    for column, exact in zip(numbers.reshape(len(values), -1).T, _exact(values), strict=True):
+        size = np.abs(column).max(initial=0.0)
+        if np.isinf(size):
+            raise ValueError(
+                "Input y contains infinity or a value too large for dtype('float64')"
+                f"{where and f' in {where}'}."
+            )
+        if size > _LARGEST:
+            raise ValueError(
+                f"y has values up to {size:.3g}, which leaves no room in float64 for predictions "
+                f"beyond them; divide y by {size:.0e}"
+            )
+        if exact is not None and size >= _EXACT:
+            different = len(set(exact.tolist()))
+            if len(np.unique(column)) < different:
+                raise ValueError(
+                    f"y has {different} different integers up to {size:.3g}, some of which are "
+                    f"equal as float64 (exact to 2**53); subtract {min(exact.tolist())} first"
+                )
+    return numbers
+
+
+def _exact(values: np.ndarray) -> list[np.ndarray | None]:
+    """The columns that hold integers."""
+    columns = list(values.reshape(len(values), -1).T)
+    if values.dtype.kind in "iu":
+        return [*columns]
+    if values.dtype.kind == "O":
+        return [c if all(isinstance(v, Integral) for v in c) else None for c in columns]
+    return [None] * len(columns)

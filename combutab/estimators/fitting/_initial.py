@@ -32,10 +32,7 @@ def initial_widths(
 ) -> tuple[int, ...]:
     """Hidden layers that hold the network: the smallest, or these sizes if they do.
 
-    Raises
-    ------
-    ValueError
-        If the sizes or the activation have no place for it, with what it needs.
+    Raises ValueError if the sizes or the activation have no place for it, with what it needs.
     """
     layers = _layers(init)
     if sizes is None:

@@ -68,7 +68,7 @@ def train_streamed(
 
 
 def activation_key(spec: ActivationSpec) -> object:
-    """Equal for specifications that build the same module: names, callables, equal partials."""
+    """Return a key that is equal for specifications that build the same module."""
     if isinstance(spec, functools.partial):
         return (spec.func, repr(spec.args), repr(sorted(spec.keywords.items())))
     return spec
@@ -164,7 +164,7 @@ def train_jobs(
 
 
 class _Board:
-    """How far stacks are that train at the same time, and whether they shall stop.
+    """The progress of stacks that train at the same time, and whether they shall stop.
 
     A copy that is sent to another process tells nobody: its stack counts once it is back.
     """

@@ -69,10 +69,7 @@ class MemoryPlan:
 def rows_read(limit: int, costs: RowCosts) -> int:
     """Find how many rows to read at a time from one row group at a time.
 
-    Raises
-    ------
-    ValueError
-        If the limit is too small for the smallest number.
+    Raises ValueError if the limit is too small for the smallest number.
     """
     needed = _RESERVE + costs.open_group + _FEWEST * costs.read
     if needed > limit:
@@ -83,10 +80,7 @@ def rows_read(limit: int, costs: RowCosts) -> int:
 def plan_memory(limit: int, costs: RowCosts, job: Job, n_val: int) -> MemoryPlan:
     """Share out what the network and the validation rows leave to the window and to reading.
 
-    Raises
-    ------
-    ValueError
-        If the limit is too small; it says how much is needed.
+    Raises ValueError if the limit is too small; it says how much is needed.
     """
     spec, n_members, batch_size = job.spec, len(job.members), job.config.batch_size
     itemsize = job.config.precision.dtype.itemsize

@@ -70,19 +70,10 @@ class Source:
 class ParquetRows:
     """Training rows of Parquet files, as ``combutab.training.RowStream``.
 
-    An epoch opens row groups in a random order, several at a time, and takes a few rows of each
-    by turns until a window is full. A table that one window holds is read once, in its order.
-
-    Parameters
-    ----------
-    source : Source
-    estimator : Fitted
-        Which has learned its encoding.
-    learner : TargetLearner, which learned the target
-    n_rows : int
-        Training rows in all.
-    n_read : int
-        Rows to read at a time, until ``plan`` is set.
+    An epoch opens row groups in a random order, several at a time, and takes a few rows of each by
+    turns until a window is full. A table that one window holds is read once, in its order. The
+    estimator has learned its encoding, and the learner the target; ``n_read`` rows are read at a
+    time until ``plan`` is set.
     """
 
     def __init__(

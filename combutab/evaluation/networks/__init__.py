@@ -1,4 +1,4 @@
-"""What the layers of a network do: means, saturation, dead units, power, as it trains or after.
+"""Statistics of a network's layers: means, saturation, dead units, power, as it trains or after.
 
 For any torch module; imports no other part of evaluation.
 """

@@ -20,6 +20,7 @@ from combutab.evaluation.networks._layer_hooks import (
     RunningMoments,
     as_samples,
     by_unit,
+    check_found,
     choose,
     open_model,
     run,
@@ -153,13 +154,7 @@ def activation_stats(
 
 @dataclass(frozen=True)
 class Look:
-    """How to look at a network: the parameters of `activation_stats` of the same names.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-    """
+    """The parameters of `activation_stats`; a ValueError if one is out of range."""
 
     noises: Sequence[Noise] = PAPERS_NOISES
     noise_at: str = "layer"
@@ -181,11 +176,7 @@ class Look:
     ) -> ActivationStats:
         """Let the batches through."""
         hooked = choose(opened, layers, ACTIVATION_KINDS)
-        if not hooked:
-            raise ValueError(
-                "the network has no activation modules; name layers by layers=, and use modules "
-                "such as nn.ReLU for functions such as F.relu, which cannot be seen"
-            )
+        check_found(hooked, "activation")
         noises = [(float(mean), float(sd)) for mean, sd in self.noises]
         watch = _Watch(opened, dim, noises, self.noise_at, self.seed, self.scale_tol)
         for arguments in opened.batches:
@@ -308,7 +299,7 @@ class _Watch:
         return self._by_unit(slope, name)
 
     def _is_unitwise(self, module: nn.Module, given: Tensor, name: str) -> bool:
-        """Whether the units at odd places stay what they are when the others change."""
+        """Tell whether the units at odd places stay what they are when the others change."""
         units = torch.arange(self._by_unit(given, name).shape[2], device=given.device)
         shape = [1] * given.ndim
         axis = (given.ndim - 1 if self.opened.members else (self.dim or 1)) % given.ndim

@@ -59,12 +59,8 @@ class Opened:
 def open_model(model: Any, X: Any, batch_size: int) -> Opened:
     """The network of a fitted estimator, or a torch module, and X in batches.
 
-    Raises
-    ------
-    TypeError
-        The model is neither, or X is not what it takes.
-    ValueError
-        ``batch_size`` is less than 1, X has no rows, or the estimator is not fitted.
+    Raises TypeError if the model is neither, or X is not what it takes; ValueError if
+    ``batch_size`` is less than 1, X has no rows, or the estimator is not fitted.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
@@ -151,10 +147,7 @@ def choose(
     of them, and in a stack its own slots alone. The result is empty if None finds nothing. The
     network itself is named "-".
 
-    Raises
-    ------
-    ValueError
-        A name is not there, or no module is of the kind asked for.
+    Raises ValueError if a name is not there, or no module is of the kind asked for.
     """
     named = {name or "-": module for name, module in opened.network.named_modules()}
     if opened.members:
@@ -173,6 +166,15 @@ def choose(
             f"no module is a {layers}; give other classes, or names of named_modules()"
         )
     return found
+
+
+def check_found(hooked: dict[str, nn.Module], what: str) -> None:
+    """Refuse a network in which nothing was found to look at."""
+    if not hooked:
+        raise ValueError(
+            f"the network has no {what} modules; name layers by layers=, and use modules such as "
+            "nn.ReLU for functions such as F.relu, which cannot be seen"
+        )
 
 
 def _known(name: Any, named: Mapping[str, nn.Module]) -> str:
@@ -240,11 +242,7 @@ def _tensor(value: Any, name: str, what: str) -> Tensor:
 def by_unit(values: Tensor, name: str, dim: int | None, *, members: bool) -> Tensor:
     """Return a layer's output as (members, rows, units, positions), float64.
 
-    Raises
-    ------
-    ValueError
-        The tensor has positions and ``dim`` does not say which axis holds the units, or it is
-        no axis of it.
+    Raises ValueError if it has positions and ``dim`` is not the axis of the units.
     """
     n_axes = values.ndim - members
     if n_axes < 2:

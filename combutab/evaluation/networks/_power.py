@@ -14,6 +14,7 @@ from combutab.evaluation.networks._layer_hooks import (
     RunningMoments,
     as_samples,
     by_unit,
+    check_found,
     choose,
     open_model,
     run,
@@ -43,11 +44,8 @@ def power_decomposition(
 
     Parameters
     ----------
-    model : MLPClassifier, MLPRegressor, a pipeline or search that ends in one, or nn.Module
-        An estimator must be fitted. Modules run in evaluation mode, and are left as they were.
-    X : DataFrame or array-like; for a module, a tensor, an array, or an iterable of batches
-        As for ``predict``; for a module the rows come first. A batch is a tensor, or a list that
-        begins with one, as a DataLoader gives.
+    model, X
+        As in `activation_stats`.
     layers : str, list of str, module class(es), optional
         Names of ``named_modules()``, or kinds. By default what the normalisation layers give, and
         of a network without any, what its activations are given.
@@ -72,10 +70,8 @@ def power_decomposition(
 
     Raises
     ------
-    TypeError
-        The model is neither, or X is not what it takes.
-    ValueError
-        A parameter is out of range, no layer is found, or ``dim`` is needed.
+    TypeError, ValueError
+        As in `activation_stats`.
 
     Notes
     -----
@@ -101,7 +97,7 @@ def power_decomposition(
     hooked = choose(opened, layers, NORM_KINDS)
     if not hooked:
         hooked, at = choose(opened, None, ACTIVATION_KINDS), at or "input"
-    _check_found(hooked, "normalisation or activation")
+    check_found(hooked, "normalisation or activation")
     found: dict[str, _Power] = {}
 
     def see(name: str, _: nn.Module, given: Tensor, gives: Tensor) -> None:
@@ -123,7 +119,7 @@ def channelwise_linearity(
     per_channel: bool = False,
     batch_size: int = 256,
 ) -> pd.DataFrame:
-    """How far activations are from linear in each channel, ``P(z - z~) / P(z)``.
+    """Measure how far activations are from linear in each channel, ``P(z - z~) / P(z)``.
 
     ``z`` is what an activation gives and ``z~ = lambda_c y`` its best linear fit in channel c from
     what it is given, over all inputs and positions (Eqs. 20 and 21). 0 means that the layer adds
@@ -165,7 +161,7 @@ def channelwise_linearity(
     """
     opened = open_model(model, X, batch_size)
     hooked = choose(opened, layers, ACTIVATION_KINDS)
-    _check_found(hooked, "activation")
+    check_found(hooked, "activation")
     found: dict[str, _Products] = {}
 
     def see(name: str, _: nn.Module, given: Tensor, gives: Tensor) -> None:
@@ -227,14 +223,6 @@ class _Products:
         # ProxyNorm Eq. (21): lambda = E[y z] / E[y^2], and 0 where y is
         explained = (yz.square() / yy).nan_to_num(0.0)
         return {"residual": (zz - explained).clamp_min(0), "P": zz}
-
-
-def _check_found(hooked: dict[str, nn.Module], what: str) -> None:
-    if not hooked:
-        raise ValueError(
-            f"the network has no {what} modules; name layers by layers=, and use modules such as "
-            "nn.ReLU for functions such as F.relu, which cannot be seen"
-        )
 
 
 def _table(found: dict[str, dict[str, Tensor]], per_channel: bool) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""How well estimators do on tables that have gone wrong, and the ways to make them go wrong.
+"""Robustness of estimators to corrupted tables, and the corruptions.
 
 For any estimator of scikit-learn's kind; imports no other part of evaluation.
 """

@@ -52,10 +52,7 @@ class Column:
 def read_columns(reference: pd.DataFrame, categorical: Iterable[Hashable]) -> dict[Any, Column]:
     """The columns of a reference by name; ``categorical`` names those that are no numbers.
 
-    Raises
-    ------
-    ValueError
-        Names repeat, one in ``categorical`` is not there, or there are no rows.
+    Raises ValueError if names repeat, one in ``categorical`` is not there, or there are no rows.
     """
     names = list(reference.columns)
     if len(set(names)) < len(names):

@@ -288,14 +288,10 @@ def read_corruptions(
     corruptions: Iterable[str | OwnCorruption] | Mapping[str, OwnCorruption] | None,
     corrupter: Corrupter,
 ) -> dict[str, Corruption | OwnCorruption]:
-    """What is asked for, by name; by default all that some column can suffer.
+    """Return the corruptions asked for, by name; by default all that act on some column.
 
-    Raises
-    ------
-    ValueError
-        A name is unknown, or no column is of its kind.
-    TypeError
-        One is neither a name nor a function.
+    Raises ValueError if a name is unknown, or no column is of its kind; TypeError if one is neither
+    a name nor a function.
     """
     if corruptions is None:
         return {name: each for name, each in CORRUPTIONS.items() if corrupter.acted_on(each)}
@@ -337,12 +333,9 @@ def _named(name: str, corrupter: Corrupter) -> Corruption:
 
 
 def read_severities(severities: Iterable[int]) -> list[int]:
-    """In order, each once.
+    """Sort the severities, each once.
 
-    Raises
-    ------
-    ValueError
-        There is none, or one is not a whole number from 1 to 5.
+    Raises ValueError if there is none, or one is not a whole number from 1 to 5.
     """
     asked = list(severities)
     if not asked or any(each not in SEVERITIES for each in asked):

@@ -1,4 +1,4 @@
-"""How well estimators do on tables that have gone wrong: a counterpart of CIFAR-C for tables."""
+"""Robustness of estimators to corrupted tables: a counterpart of CIFAR-C."""
 
 from __future__ import annotations
 

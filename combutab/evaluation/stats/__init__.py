@@ -1,4 +1,4 @@
-"""Whether differences between models are more than chance: tests, ranks, intervals, sentences.
+"""Statistics of differences between models: tests, ranks, intervals, sentences.
 
 Knows scores alone, and imports nothing of combutab but how a random_state is read.
 """

@@ -158,18 +158,8 @@ def _scale(n_models: int, n_rows: int) -> float:
 def maximal_cliques(alike: pd.DataFrame) -> tuple[Clique, ...]:
     """Return all groups of two or more that are alike pair by pair and cannot be enlarged.
 
-    Parameters
-    ----------
-    alike : DataFrame of bool, shape (n, n), symmetric
-        The diagonal does not matter.
-
-    Returns
-    -------
-    tuple of tuples of labels, members and groups in the order of the labels
-
-    References
-    ----------
-    C. Bron and J. Kerbosch, "Algorithm 457: finding all cliques of an undirected graph",
+    ``alike`` is symmetric; members and groups are in the order of its labels. The algorithm is that
+    of C. Bron and J. Kerbosch, "Algorithm 457: finding all cliques of an undirected graph",
     Communications of the ACM 16, 1973.
     """
     neighbours = [set(np.flatnonzero(row)) - {i} for i, row in enumerate(alike.to_numpy())]

@@ -32,16 +32,8 @@ def compare_pairs(
 
     Parameters
     ----------
-    results : DataFrame
-        One row a trained model, with the columns named below; others are ignored.
-    score, group, resample : column name(s)
-        The score; what is compared, such as the activation; what identifies a resample.
-    n_train, n_test : float
-        Rows trained on and tested on in each resample (their mean where they vary).
-    greater_is_better : bool, default=True
-        False for losses and errors.
-    alpha : float in (0, 1), default=0.05
-        Level of the tests; the intervals have confidence ``1 - alpha``.
+    results, score, group, resample, n_train, n_test, greater_is_better, alpha
+        As in `compare_with_best`.
     random_state : None, int, RandomState or Generator, default=0
         Of the bootstrap.
 

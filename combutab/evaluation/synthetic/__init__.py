@@ -1,4 +1,4 @@
-"""How good a synthetic table is, beside the real one: efficacy, fidelity, privacy, detection.
+"""Measures of a synthetic table beside the real one: efficacy, fidelity, privacy, detection.
 
 Uses preprocessing and, for learners, the estimators; reports and the command use it.
 """

@@ -99,8 +99,8 @@ def align_tables(
     Examples
     --------
     >>> real = pd.DataFrame({"age": [31, None, 50], "member": [True, False, True]})
-    >>> made = pd.DataFrame({"member": ["False", "True"], "age": ["44", "29"]})
-    >>> aligned = align_tables({"real": real, "synthetic": made}, reference="real")
+    >>> synthetic = pd.DataFrame({"member": ["False", "True"], "age": ["44", "29"]})
+    >>> aligned = align_tables({"real": real, "synthetic": synthetic}, reference="real")
     >>> aligned["synthetic"]
         age member
     0  44.0  False
@@ -138,7 +138,7 @@ def align_tables(
 
 
 def _lead(values: Mapping[str, pd.Series], reference: str) -> str:
-    """What the column is in the reference, or in the first table where it has a value."""
+    """Return the column's kind in the reference, or in the first table where it has a value."""
     first = held_kind(values[reference])
     others = (held_kind(column) for column in values.values())
     return first if first != "empty" else next((each for each in others if each != "empty"), first)
@@ -179,7 +179,7 @@ class _Table:
         return self.frame.shape[1]
 
     def column(self, name: Hashable, j: int) -> pd.Series:
-        """Of this name, or at position j in an array."""
+        """Return the column of this name, or the one at position j of an array."""
         position = j if self.names is None else self.names.index(name)
         column = self.frame.iloc[:, position].reset_index(drop=True)
         dtype = column.dtype

@@ -20,13 +20,8 @@ _ISO_DATE = r"\s*\d{4}-\d{2}-\d{2}(?:[T ].*)?\s*"
 def held_kind(column: pd.Series) -> ColumnKind:
     """Tell the kind of a column; one without a value is empty, since another table may tell.
 
-    Raises
-    ------
-    ValueError
-        If it holds complex numbers.
+    Raises ValueError if it holds complex numbers.
 
-    Examples
-    --------
     >>> str(held_kind(pd.Series([None, 2.5]))), str(held_kind(pd.Series([None, np.nan])))
     ('number', 'empty')
     """
@@ -63,10 +58,7 @@ def reads_as_dates(column: pd.Series) -> bool:
 def floats(column: pd.Series, label: str) -> np.ndarray:
     """Numbers as float64, NaN where missing.
 
-    Raises
-    ------
-    ValueError
-        A value is no number or infinite; the error has the column, as `label` names it.
+    Raises ValueError if a value is no number or infinite; it names the column by `label`.
     """
     found = held_kind(column)
     if found in ("datetime", "timedelta"):
@@ -161,19 +153,13 @@ def _unreadable(label: str, what: str, value: Any) -> ValueError:
 def categories_of(
     columns: Mapping[str, pd.Series], reference: str
 ) -> tuple[int, dict[str, pd.Categorical]]:
-    """The columns as categories that they share.
+    """Return the columns as categories that they share, and how many of these the reference has.
 
-    Returns
-    -------
-    n_known : int
-        How many of the categories the reference has: the first ones, sorted; the rest follow.
-    categoricals : dict of name to Categorical of shape (n_rows,)
+    Those are the first ones, sorted; the rest follow.
 
-    Examples
-    --------
-    >>> both = {"real": pd.Series([2, 1]), "made": pd.Series(["1", "x", None])}
-    >>> n_known, made = categories_of(both, "real")
-    >>> n_known, made["made"].categories.tolist(), made["made"].codes.tolist()
+    >>> both = {"real": pd.Series([2, 1]), "synthetic": pd.Series(["1", "x", None])}
+    >>> n_known, columns = categories_of(both, "real")
+    >>> n_known, columns["synthetic"].categories.tolist(), columns["synthetic"].codes.tolist()
     (2, [1, 2, 'x'], [0, 2, -1])
     """
     factors = {name: _factorize(column) for name, column in columns.items()}

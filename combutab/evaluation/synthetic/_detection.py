@@ -94,8 +94,8 @@ def detection(
 
     if n_splits < 2:
         raise ValueError(f"n_splits must be at least 2, got {n_splits}")
-    made = label_tables(synthetic)
-    tables = {"real": real} | {label: table for label, (_, table) in made.items()}
+    labelled = label_tables(synthetic)
+    tables = {"real": real} | {label: table for label, (_, table) in labelled.items()}
     aligned = align_tables(tables, reference="real")
     for label, table in aligned.tables.items():
         if len(table) < n_splits:
@@ -107,11 +107,12 @@ def detection(
         learners, "classification", n_rows=2 * len(aligned["real"]), random_state=seed
     )
     results = Parallel(n_jobs=n_jobs)(
-        delayed(_detect)(aligned["real"], aligned[label], models, n_splits, seed) for label in made
+        delayed(_detect)(aligned["real"], aligned[label], models, n_splits, seed)
+        for label in labelled
     )
     rows = [
         {"learner": name, "metric": "roc_auc", "source": source, "table": label, "area": area}
-        for (label, (source, _)), found in zip(made.items(), results, strict=True)
+        for (label, (source, _)), found in zip(labelled.items(), results, strict=True)
         for name, areas in found.items()
         for area in areas
     ]
@@ -162,11 +163,11 @@ class DetectionScorer:
 
 
 def _detect(
-    real: pd.DataFrame, made: pd.DataFrame, models: Mapping[str, Any], n_splits: int, seed: int
+    real: pd.DataFrame, synthetic: pd.DataFrame, models: Mapping[str, Any], n_splits: int, seed: int
 ) -> dict[str, list[float]]:
     """The areas of each learner, one a fold."""
-    rows = with_text_names(pd.concat([real, made], ignore_index=True))
-    labels = np.repeat([0, 1], [len(real), len(made)])
+    rows = with_text_names(pd.concat([real, synthetic], ignore_index=True))
+    labels = np.repeat([0, 1], [len(real), len(synthetic)])
     folds = _deal(rows, labels, n_splits, seed)
     encoded = None if all(map(takes_tables, models.values())) else encode(rows)[0]
     areas = {}

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-import torch
-
 from combutab._model_files import loadable
 from combutab._random import Purpose, derive
 from combutab.generators._base import BaseGenerator
@@ -22,7 +20,7 @@ from combutab.generators._constraints import (
 from combutab.generators._noise import normals, uniforms
 from combutab.generators._records import GeneratorPlan, Rates, RowsAsked, RowsDrawn, TableRows
 from combutab.generators.gan._training import GANShape, GANTraining
-from combutab.nn import ActivationSpec, RowSpans, StackedCritic, StackedGenerator
+from combutab.nn import RowSpans, StackedCritic, StackedGenerator
 
 
 @loadable
@@ -133,19 +131,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     pac: int = 10
     enable_gpu: bool = True
     _: KW_ONLY
-    activation: ActivationSpec = "combu"
     normalization: str = "batch"
-    proxy_norm: bool = False
-    early_stopping: bool = False
-    validation_fraction: float = 0.1
-    n_iter_no_change: float = 50
-    n_members: int = 1
-    min_frequency: float = 5
-    identifiers: Any = "auto"
-    random_state: Any = None
-    device: str | torch.device = "auto"
-    precision: str = "float32"
-    callbacks: Any = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,

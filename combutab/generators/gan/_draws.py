@@ -29,16 +29,8 @@ class Asked(NamedTuple):
 class GANDraws:
     """Random numbers of each step: functions of the members' seeds and the step's number alone.
 
-    Parameters
-    ----------
-    rows : TableRows
-    spans : RowSpans
-    plans : sequence of GeneratorPlan
-    critic : StackedCritic
-    batch_size, n_noise : int
-        Rows of a step, and the generator's noise for each.
-    true_frequencies : bool
-        Ask for categories as often as the table has them.
+    A step has ``batch_size`` rows, and ``n_noise`` numbers for each. With ``true_frequencies``
+    categories are asked for as often as the table has them.
     """
 
     def __init__(
@@ -101,7 +93,7 @@ class GANDraws:
         return self._critic_draws(at)[1:]
 
     def mix(self, at: int) -> Tensor:
-        """Where between real and fake rows the critic's slope is taken, (M, n_groups)."""
+        """Return the shares of real rows in the mixtures of the penalty, (M, n_groups)."""
         return self._critic_draws(at)[0]
 
     def _keys(self, steps: range, purpose: Purpose) -> list[int]:

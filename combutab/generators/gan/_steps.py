@@ -114,7 +114,7 @@ _PENALTY = 10.0  # the paper's weight of the gradient penalty
 
 
 class ChainSteps:
-    """In memory that is allocated once; the numbers are the same."""
+    """Steps in memory that is allocated once; the numbers are those of autograd."""
 
     def __init__(
         self, generator: StackedGenerator, critic: StackedCritic, spans: RowSpans, draws: GANDraws

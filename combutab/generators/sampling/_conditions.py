@@ -42,18 +42,9 @@ def check_conditions(encoder: ModeEncoder, conditions: Mapping[Any, Any]) -> Non
 def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Wanted]:
     """Check conditions and express them in the encoder's terms.
 
-    Parameters
-    ----------
-    encoder : ModeEncoder, fitted
-    conditions : mapping
-        Column -> value, or list of values any of which will do; or ``(low, high)`` of a continuous
-        one, both included, None for an open end. None is a missing value. Those that a constant
-        column meets are left out.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column or value, or a range is empty, not one, or beyond all values.
+    They are as ``BaseGenerator.sample`` has them; those that a constant column meets are left out.
+    Raises ValueError if there is no such column or value, or a range is empty, not one, or beyond
+    all values.
     """
     if not isinstance(conditions, Mapping):
         raise ValueError(
@@ -71,10 +62,7 @@ def read_each(
 
     A missing value asks for nothing.
 
-    Raises
-    ------
-    ValueError
-        If there is no such column or value, or a column is there twice.
+    Raises ValueError if there is no such column or value, or a column is there twice.
     """
     if not conditions.columns.is_unique:
         twice = conditions.columns[conditions.columns.duplicated()].tolist()
@@ -134,10 +122,7 @@ def _read_numbers(
 def _held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
     """A number as its column holds it, a Series of one.
 
-    Raises
-    ------
-    ValueError
-        If the column cannot hold it: the error has the nearest one that it can.
+    Raises ValueError if the column cannot hold it: the error has the nearest one that it can.
     """
     bounds = coder.bounds
     number = _as_value(value, bounds)

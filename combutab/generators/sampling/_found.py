@@ -17,14 +17,7 @@ class Found:
     mass to be known, the factor is its inverse. Of rows that are rare because no noise makes them
     probable, many times as many are found, each of noise of its own.
 
-    Parameters
-    ----------
-    n_values, n_spans : int
-        Columns of the encoded rows.
-
-    References
-    ----------
-    Caffo, Booth and Davis (2002), "Empirical supremum rejection sampling".
+    See Caffo, Booth and Davis (2002), "Empirical supremum rejection sampling".
     """
 
     def __init__(self, n_values: int, n_spans: int) -> None:
@@ -36,17 +29,10 @@ class Found:
     def add(
         self, values: np.ndarray, codes: np.ndarray, mass: np.ndarray, uniform: np.ndarray
     ) -> None:
-        """Take in made rows.
+        """Take in n rows, whose codes were drawn among those that meet the conditions.
 
-        Parameters
-        ----------
-        values : ndarray, (n, n_values)
-        codes : ndarray, (n, n_spans)
-            Drawn among those that meet the conditions.
-        mass : ndarray, (n,)
-            How probable such codes were; 0 for a row that does not meet other conditions.
-        uniform : ndarray, (n,)
-            Draws on [0, 1).
+        ``mass`` is how probable such codes were, 0 for a row that does not meet other conditions,
+        and ``uniform`` has draws on [0, 1); both are (n,).
         """
         self._expected += float(mass.sum())
         self._greatest = max(self._greatest, float(mass.max(initial=0.0)))

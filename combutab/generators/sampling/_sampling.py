@@ -28,15 +28,8 @@ Allowed = dict[int, tuple[int, ...]]  # span -> the codes that may be drawn
 class Sampler(Generic[NetworkT]):
     """A network that makes rows, in evaluation mode, with the layout of the rows.
 
-    Parameters
-    ----------
-    encoder : ModeEncoder, fitted
-    shape : SampledShape
-    network : StackedNetwork, or None where all columns are constant
-        Its members take turns: row i is of member i % M.
-    spans : RowSpans
-    draw : callable
-        (network, spans, asked) -> the network's rows.
+    Its members take turns: row i is of member i % M. It is None where all columns are constant.
+    ``draw`` is (network, spans, asked) -> the network's rows.
     """
 
     def __init__(
@@ -84,20 +77,10 @@ class Sampler(Generic[NetworkT]):
     def draw_each(
         self, patterns: Sequence[Sequence[Wanted]], which: np.ndarray, key: int, max_tries: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Values and codes of rows that each meet conditions of their own.
+        """Draw rows that each meet conditions of their own: those of ``patterns[which[i]]``, row i.
 
-        Parameters
-        ----------
-        patterns : sequence of sequence of Wanted
-            What rows are asked for; one code a column.
-        which : ndarray of int, (n,)
-            The pattern of each row.
-        key, max_tries : int
-
-        Returns
-        -------
-        tuple of ndarray
-            Values, codes, and which rows were never met, (n,) bool; these are left 0.
+        A pattern has one code a column. Returns values, codes, and which rows were never met, (n,)
+        bool; these are left 0.
         """
         values = np.zeros((len(which), self.spans.n_values), dtype=np.float32)
         codes = np.zeros((len(which), self.spans.n_spans), dtype=np.int64)
@@ -141,15 +124,10 @@ class Sampler(Generic[NetworkT]):
     def generate(
         self, n: int, span: np.ndarray, code: np.ndarray, key: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Values and codes of n rows.
+        """Make the values and codes of n rows.
 
-        Parameters
-        ----------
-        n : int
-        span, code : ndarray of int, (n,)
-            What a conditional network is asked to make of each row; where span is FREE, any
-            category by the true frequencies.
-        key : int
+        A conditional network is asked to make ``code[i]`` of ``span[i]`` in row i; where the span
+        is FREE, any category by the true frequencies.
         """
         return self._generate(n, span, code, key, {})[:2]
 

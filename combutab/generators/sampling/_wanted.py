@@ -60,7 +60,7 @@ class Points:
     missing: bool = False  # whether a missing value will do
 
     def distances(self, table: pd.DataFrame | np.ndarray) -> np.ndarray:  # (n,)
-        """How far each row's number is from those wanted; infinite for one that will not do."""
+        """Return each row's distance from the wanted numbers; infinite for one that will not do."""
         away, missing = self._away(column_of(table, self.column))
         return np.where(missing, 0.0 if self.missing else np.inf, away.min(axis=1))
 
@@ -83,12 +83,7 @@ Wanted = Codes | Range | Points
 def write_each(table: Any, patterns: Sequence[Sequence[Wanted]], which: np.ndarray) -> None:
     """Put into rows of different conditions the numbers that each is asked for.
 
-    Parameters
-    ----------
-    table : decoded, of n rows
-    patterns : sequence of sequence of Wanted, with points of one value each
-    which : ndarray of int, (n,)
-        The pattern of each row.
+    The pattern of row i is ``patterns[which[i]]``, with points of one value each.
     """
     asked: dict[Any, tuple[list[int], list[pd.Series]]] = {}
     for p, pattern in enumerate(patterns):
@@ -125,11 +120,7 @@ def all_met(
 ) -> np.ndarray:
     """Find the rows that meet all conditions, (n,): of points, those with the nearest numbers.
 
-    Parameters
-    ----------
-    wanted : sequence of Wanted
-    codes : ndarray of int, (n, n_spans)
-    table : the decoded table, needed where there are ranges or points
+    The decoded table is needed where there are ranges or points.
     """
     met = np.ones(len(codes), dtype=bool)
     for each in wanted:

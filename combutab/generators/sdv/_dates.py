@@ -12,12 +12,8 @@ from rdt.transformers import BaseTransformer
 class DateTransformer(BaseTransformer):
     """Dates as dates, which the model reads itself: their resolution, bounds and missing values.
 
-    Parameters
-    ----------
-    datetime_format : str, optional
-        Of dates held as text or numbers; None leaves the reading to pandas.
-    enforce_min_max_values : bool, default=True
-        Not used: the model has bounds of its own.
+    ``datetime_format`` is that of dates held as text or numbers, None leaves the reading to pandas;
+    ``enforce_min_max_values`` is not used: the model has bounds of its own.
     """
 
     INPUT_SDTYPE = "datetime"

@@ -18,17 +18,11 @@ _TRIES = 5000  # more rows than are asked for, to look for those that meet condi
 def rows_that_meet(
     model: Generator[Any], n_rows: int, codes: Mapping[int, int], numbers: Mapping[Any, Any]
 ) -> pd.DataFrame:
-    """At most n_rows rows, those that a few tries give: SDV asks again for the rest.
+    """Draw at most n_rows rows, those that a few tries give: SDV asks again for the rest.
 
-    Parameters
-    ----------
-    model : Generator, fitted on a DataFrame
-    n_rows : int
-    codes : mapping of int to int
-        Span -> code, of discrete columns: the network is asked for the rarest; the rows have all.
-    numbers : mapping
-        Column -> value, of continuous columns, None for a missing one. No network can be asked for
-        these: the rows are the nearest ones, of which SDV keeps those that are near enough.
+    Of ``codes``, by span, the network is asked for the rarest; the rows have all. No network can be
+    asked for ``numbers``, None for a missing one: the rows are the nearest ones, of which SDV keeps
+    those that are near enough.
     """
     n_tries = n_rows + _TRIES
     if not numbers:
@@ -39,7 +33,7 @@ def rows_that_meet(
 def _draw(
     model: Generator[Any], n_rows: int, codes: Mapping[int, int], n_tries: int
 ) -> pd.DataFrame:
-    """At most n_rows rows that have the codes, out of about n_tries."""
+    """Draw at most n_rows rows that have the codes, out of about n_tries."""
     sampler, key = model._sampler(), model._sample_key(None)
     counts = model.encoder_.category_counts_
     span, code = min(codes.items(), key=lambda item: counts[item[0]][item[1]], default=(FREE, FREE))
@@ -61,7 +55,7 @@ def _draw(
 
 
 def nearest(table: pd.DataFrame, numbers: Mapping[Any, Any], n_rows: int) -> pd.DataFrame:
-    """At most n_rows rows, those whose values are nearest to the wanted ones, in their order."""
+    """Choose at most n_rows rows, of the values nearest to the wanted ones, in their order."""
     rank = np.zeros(len(table))
     for column, value in numbers.items():
         if value is None:

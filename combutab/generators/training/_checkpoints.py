@@ -42,25 +42,10 @@ class Checkpoint:
     """A file that a training is written to now and then, and taken up from.
 
     All that is drawn is a function of seed and step, so a training that is taken up gives what it
-    would have given in one go.
+    would have given in one go. The model is unfitted, and its parameters are part of the file; the
+    attribute ``seed`` is that of the training that the file is of.
 
-    Parameters
-    ----------
-    path : path
-    model : Generator
-        Unfitted; its parameters are part of the file.
-    seed : int
-        Of a training that begins.
-
-    Attributes
-    ----------
-    seed : int
-        Of the training that the file is of.
-
-    Raises
-    ------
-    ValueError
-        If there is a file that is no checkpoint, or one of another training.
+    Raises ValueError if there is a file that is no checkpoint, or one of another training.
     """
 
     def __init__(self, path: str | os.PathLike[str], model: Generator[Any], seed: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+import torch
 
 from combutab._device import Precision, mind_forks
 from combutab._random import Purpose, derive, random_permutations
@@ -27,11 +28,11 @@ from combutab.generators._validation import MAX_ROWS, Validation
 from combutab.generators.sampling import Sampler
 from combutab.generators.training._checkpoints import Checkpoint
 from combutab.generators.training._loop import train
-from combutab.generators.training._memory import check_memory
-from combutab.nn import Member
+from combutab.nn import Member, RowSpans
 from combutab.preprocessing import ModeEncoder
 from combutab.training import Callback, ProgressBar, uninterrupted
 
+_NUMBERS = 4  # a weight: itself, its gradient, and two moments of Adam's
 # what the members of one stack may differ in, beside the rates
 _OWN = {"activation", "n_members", "random_state"}
 G = TypeVar("G", bound=Generator[Any])
@@ -148,7 +149,7 @@ def fit_generators(
         warnings.warn(told, stacklevel=4)
     spans = make_spans(encoder.layout_, first._find_device(), Precision(first.precision))
     owners, plans = _plan(models, seed)
-    check_memory(first, encoder, spans, len(plans))
+    _check_memory(first, encoder, spans, len(plans))
 
     results = [GeneratorResult({}) for _ in plans]
     if spans.width:  # all columns are constant otherwise: nothing to learn
@@ -178,6 +179,33 @@ def fit_generators(
             "learning rates, or look for values of extreme size in the table"
         )
     return interrupted
+
+
+def _check_memory(
+    model: Generator[Any], encoder: ModeEncoder, spans: RowSpans, n_members: int
+) -> None:
+    """Refuse networks that are larger than memory, naming the column of most categories."""
+    weights = n_members * model._n_weights(spans)
+    needed, held = weights * _NUMBERS * spans.dtype.itemsize, memory_of(spans.device)
+    if held is None or needed <= held:
+        return
+    name = encoder.schema_.label(encoder.layout_.spans[-1].column)  # spans are sorted by size
+    raise ValueError(
+        f"{name} has {encoder.layout_.sizes[-1]:,} categories: the networks would have "
+        f"{weights:,} weights, whose training takes {needed / 2**30:,.0f} GiB of the "
+        f"{held / 2**30:,.0f} that there are; leave the column out, or raise min_frequency"
+        f"{model._of_many_categories}"
+    )
+
+
+def memory_of(device: torch.device) -> int | None:
+    """Bytes of memory that a device has in all; None where the system does not tell."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
 
 
 def _fit_encoder(model: Generator[Any], X: Any, discrete_columns: Any, seed: int) -> ModeEncoder:

@@ -25,27 +25,10 @@ def train(
 ) -> list[GeneratorResult]:
     """Train for so many epochs, unless validation, a callback or an interrupt ends it.
 
-    A member that diverges, or that validation finds finished, stays in the stack until all are,
-    and what comes of it is what it was.
-
-    Parameters
-    ----------
-    training : Training
-    n_epochs : int
-    callbacks : sequence of Callback
-    validation : Validation, optional
-    file : Checkpoint, optional
-        That it goes on from, and is written to.
-
-    Returns
-    -------
-    list of GeneratorResult, one a member
-        After an interrupt, what came of the last whole epoch.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If there was no whole epoch.
+    A member that diverges, or that validation finds finished, stays in the stack until all are, and
+    what comes of it is what it was. Training goes on from a file, and is written to it. After an
+    interrupt the results, one a member, are those of the last whole epoch; if there was none,
+    KeyboardInterrupt is raised.
     """
     n_members, network = len(training.plans), training.sampled
     rates = np.array([next(iter(plan.rates.values())).lr for plan in training.plans])

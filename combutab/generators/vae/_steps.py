@@ -10,15 +10,7 @@ from combutab.nn import RowSpans, Scratch, SpanColumns, StackedRowDecoder, Stack
 
 
 class ChainStep:
-    """In memory that is allocated once; the numbers are autograd's.
-
-    Parameters
-    ----------
-    rows : TableRows
-    spans : RowSpans
-    encoder, decoder : the networks, on a CPU
-    loss_factor : float
-    """
+    """A step in memory that is allocated once, on a CPU; the numbers are those of autograd."""
 
     def __init__(
         self,
@@ -40,10 +32,7 @@ class ChainStep:
     def gradients(self, index: Tensor, noise: Tensor) -> Tensor:
         """Set the gradients of both networks; returns the members' losses, (M,).
 
-        Parameters
-        ----------
-        index : Tensor, (M, batch) int64, rows of the table
-        noise : Tensor, (M, batch, n_latent)
+        The rows are (M, batch) int64, and the noise (M, batch, n_latent).
         """
         n, members = index.shape[1], range(len(index))
         inputs = self._encoder.inputs(n)

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-import torch
-
 from combutab._model_files import loadable
 from combutab._random import Purpose, derive
 from combutab.generators._base import BaseGenerator
@@ -21,7 +19,7 @@ from combutab.generators._constraints import (
 from combutab.generators._noise import normals, uniforms
 from combutab.generators._records import GeneratorPlan, Rates, RowsAsked, RowsDrawn, TableRows
 from combutab.generators.vae._training import VAEShape, VAETraining
-from combutab.nn import ActivationSpec, RowSpans, StackedRowDecoder, StackedRowEncoder
+from combutab.nn import RowSpans, StackedRowDecoder, StackedRowEncoder
 
 
 @loadable
@@ -103,21 +101,9 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
     enable_gpu: bool = True
     verbose: bool = False
     _: KW_ONLY
-    activation: ActivationSpec = "combu"
-    normalization: str = "none"
-    proxy_norm: bool = False
     learning_rate: float = 1e-3
-    early_stopping: bool = False
-    validation_fraction: float = 0.1
     n_iter_no_change: float = 20
     argmax: bool = False
-    n_members: int = 1
-    min_frequency: float = 5
-    identifiers: Any = "auto"
-    random_state: Any = None
-    device: str | torch.device = "auto"
-    precision: str = "float32"
-    callbacks: Any = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,

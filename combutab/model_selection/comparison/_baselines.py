@@ -1,4 +1,4 @@
-"""What networks are measured against: a guess, a linear model and boosted trees."""
+"""Baselines of a comparison: a guess, a linear model and boosted trees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GUESSES = {
     "mae": "always the median",
     "mse": "always the mean",
 }
-"""What the baseline "guess" answers, by metric: the best of DummyClassifier's or -Regressor's."""
+"""The answer of the baseline "guess", by metric: the best of a DummyClassifier or -Regressor."""
 
 _DRAWS, _DRAWN_ROWS = 20, 100_000  # of random guesses: their mean is a score with less noise
 _MAX_CATEGORIES = 255  # of boosted trees: a column of more is taken for a number
@@ -50,7 +50,7 @@ def score_baseline(plan: ComparisonPlan, name: str, fold: int) -> dict[str, Any]
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the learners' advice to whoever has chosen them."""
+    """Silence the learners' advice to whoever has chosen them."""
     from scipy.linalg import LinAlgWarning
 
     with warnings.catch_warnings():
@@ -60,7 +60,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _unit(plan: ComparisonPlan) -> float:
-    """What huge and tiny targets are divided by, whose squares float64 does not hold; else 1."""
+    """Return the divisor of huge and tiny targets, whose squares float64 does not hold; else 1."""
     return float(binary_unit(np.asarray(plan.target_std)))
 
 

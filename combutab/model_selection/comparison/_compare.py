@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -23,10 +21,9 @@ from combutab.model_selection.comparison._plan import (
     ComparisonPlan,
     plan_comparison,
 )
-from combutab.model_selection.comparison._progress import Progress, shown_progress
+from combutab.model_selection.comparison._progress import Progress, Watch, shown_progress
 from combutab.model_selection.comparison._verdict import judge, sentences
 from combutab.nn import ActivationSpec
-from combutab.training import Callback, EpochReport
 
 
 def run_comparison(
@@ -68,8 +65,8 @@ def run_comparison(
         If the user interrupts: a comparison of half-trained networks says nothing.
     """
     journal = Journal(checkpoint, plan)
-    with _shown(progress, plan, refit) as show:
-        watch = _Watch(show)
+    with shown_progress(progress, plan.data, plan.n_networks + refit) as show:
+        watch = Watch(show)
         scored, refused = _score_baselines(plan, journal)
         results, errors = _train_and_score(plan, journal, watch, n_jobs)
         complete = [name for name in plan.activations if name not in errors]
@@ -118,19 +115,6 @@ def run_comparison(
     )
 
 
-@contextmanager
-def _shown(
-    progress: Progress | bool | None, plan: ComparisonPlan, refit: bool
-) -> Iterator[Progress]:
-    if callable(progress):
-        yield progress
-    elif progress:
-        with shown_progress(plan.data, plan.n_networks + refit) as show:
-            yield show
-    else:
-        yield lambda done: None
-
-
 def _score_baselines(plan: ComparisonPlan, journal: Journal) -> tuple[pd.DataFrame, dict[str, str]]:
     """All baselines' scores by fold, and of each that failed its first error."""
     rows: list[dict[str, Any]] = []
@@ -152,7 +136,7 @@ def _score_baselines(plan: ComparisonPlan, journal: Journal) -> tuple[pd.DataFra
 
 
 def _train_and_score(
-    plan: ComparisonPlan, journal: Journal, watch: _Watch, n_jobs: int | None
+    plan: ComparisonPlan, journal: Journal, watch: Watch, n_jobs: int | None
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """All fits' scores, and of each activation with a failed fit its first error."""
     train = [plan.rows(rows) for rows, _ in plan.splits]
@@ -213,7 +197,7 @@ def _train_and_score(
 def _score(
     plan: ComparisonPlan, estimator: BaseMLP, outcome: FitOutcome, X: Any, y: np.ndarray
 ) -> dict[str, Any]:
-    """What is kept of a fit. A ValueError is in it: the network diverged; others are raised."""
+    """Make the record of a fit. A ValueError is in it: the network diverged; others are raised."""
     scores: dict[str, float] = dict.fromkeys(METRICS[plan.task], np.nan)
     error, constant = outcome.error, False
     if error is None:
@@ -246,7 +230,7 @@ def _left_out(
     ]
 
 
-def _refit(plan: ComparisonPlan, activation: str, watch: _Watch) -> BaseMLP:
+def _refit(plan: ComparisonPlan, activation: str, watch: Watch) -> BaseMLP:
     estimator = plan.estimator(activation)
     (outcome,) = fit_stacked([FitTask(estimator, plan.X, plan.y, "all")], callbacks=[watch])
     if outcome.error is not None:
@@ -363,37 +347,6 @@ def compare_activations(
     return run_comparison(
         plan, progress=progress, refit=refit, n_jobs=n_jobs, checkpoint=checkpoint
     )
-
-
-class _Watch(Callback):
-    """Counts networks for the progress, and lets an interrupt end more than one stack."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-        self.finished = 0.0
-
-    def tell(self, n_networks: float) -> None:
-        """So many networks are trained, here and in other threads."""
-        self.finished = n_networks
-        self.progress(n_networks)
-
-    def on_train_begin(self, n_members: int, max_epochs: int) -> None:
-        self.n_members, self.max_epochs = n_members, max_epochs
-        self.epoch, self.any_finite = 0, True
-
-    def on_epoch_end(self, report: EpochReport) -> None:
-        self.epoch = report.epoch
-        self.any_finite = bool(np.isfinite(report.train_loss).any())
-        self.progress(self.finished + self.n_members * report.epoch / report.max_epochs)
-
-    def on_train_end(self) -> None:
-        # The loop turns Ctrl-C into early results and would go on with the next stack. Stacks
-        # that neither fail nor diverge as a whole have no other early end here.
-        stopped = self.epoch < self.max_epochs and self.any_finite
-        if stopped and sys.exc_info()[0] is None:
-            raise KeyboardInterrupt
-        self.finished += self.n_members
-        self.progress(self.finished)
 
 
 def _one_line(error: Exception) -> str:

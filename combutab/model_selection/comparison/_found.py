@@ -79,7 +79,7 @@ class ActivationComparison:
 
     @property
     def design(self) -> str:
-        """How the scores came about, for titles."""
+        """The numbers of folds, seeds and epochs, for titles."""
         folds, seeds, epochs = (self.settings[name] for name in ("folds", "seeds", "epochs"))
         return (
             f"{folds} folds x {seeds} seed{'s' * (seeds > 1)}, {epochs} epoch{'s' * (epochs > 1)}"

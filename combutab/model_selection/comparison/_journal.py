@@ -29,20 +29,10 @@ Place = tuple[Any, ...]
 
 
 class Journal:
-    """A file of one JSON a line: what is compared, then a record a fit.
+    """A file of one JSON a line: what is compared, then a record a fit; without a path, nothing.
 
-    Nothing is written before the first record. A last line that was cut off is left out.
-
-    Parameters
-    ----------
-    path : path or None
-        None keeps nothing.
-    plan : ComparisonPlan
-
-    Raises
-    ------
-    ComparisonError
-        If the file is of other data, settings or versions, or no such file.
+    Nothing is written before the first record. A last line that was cut off is left out. Raises
+    ComparisonError if the file is of other data, settings or versions, or no such file.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, plan: ComparisonPlan) -> None:
@@ -162,7 +152,7 @@ def table_digest(X: Any, y: np.ndarray) -> str:
 
 
 def _activation_digest(plan: ComparisonPlan) -> str:
-    """Of activations that are no names: their modules, the code of their classes, their state."""
+    """Hash the activations; of those that are no names their modules and their classes' code."""
     digest = hashlib.sha256()
     for name, spec in plan.activations.items():
         if isinstance(spec, str):

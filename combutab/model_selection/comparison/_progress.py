@@ -1,4 +1,4 @@
-"""How far a comparison is, and how long it will take: a bar on a terminal, a line in a notebook."""
+"""Progress of a comparison, and the time left: a bar on a terminal, a line in a notebook."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
+
+from combutab._bars import bar_width, clock, make_bar
+from combutab.training import Callback, EpochReport
 
 Progress = Callable[[float], None]
 
@@ -39,43 +44,42 @@ class TimeLeft:
         return max(0.0, left - (self._clock() - self._at))
 
     def words(self) -> str:
-        """Such as "2:05 left"; "estimating" at first.
+        """Say the time left, such as "2:05 left"; "estimating" at first.
 
-        Examples
-        --------
         >>> TimeLeft(10).words()
         'estimating'
         """
         seconds = self.seconds()
-        if seconds is None:
-            return "estimating"
-        minutes, rest = divmod(round(seconds), 60)
-        hours, minutes = divmod(minutes, 60)
-        return (f"{hours}:{minutes:02}" if hours else f"{minutes}") + f":{rest:02} left"
+        return "estimating" if seconds is None else f"{clock(seconds)} left"
 
 
 @contextmanager
-def shown_progress(data: str, total: int) -> Iterator[Progress]:
-    """Yield what to call with the number of networks that are trained.
+def shown_progress(progress: Progress | bool | None, data: str, total: int) -> Iterator[Progress]:
+    """Yield what to call with the number of networks that are trained: the user's, or a display.
 
     On a terminal a bar is drawn on standard error, in a notebook a line below the cell; elsewhere,
     as in a pipe, nothing.
     """
+    if callable(progress):
+        yield progress
+        return
+    if not progress:
+        yield lambda done: None
+        return
     time_left = TimeLeft(total)
     draw = _notebook_line if _in_notebook() else _terminal_bar
     with draw(data, total, time_left) as update:
 
-        def progress(done: float) -> None:
+        def report(done: float) -> None:
             time_left.report(done)
             update(done)
 
-        yield progress
+        yield report
 
 
 @contextmanager
 def _terminal_bar(data: str, total: int, time_left: TimeLeft) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+    from rich.progress import BarColumn, ProgressColumn, TextColumn
     from rich.table import Column
     from rich.text import Text
 
@@ -85,15 +89,13 @@ def _terminal_bar(data: str, total: int, time_left: TimeLeft) -> Iterator[Progre
         def render(self, task: Any) -> Text:
             return Text("" if task.finished else time_left.words(), style="progress.remaining")
 
-    console = Console(stderr=True)
-    name = Column(no_wrap=True, overflow="ellipsis", max_width=max(4, console.width // 4))
-    bar = Progress(
+    width = bar_width()
+    name = Column(no_wrap=True, overflow="ellipsis", max_width=max(4, width // 4))
+    bar = make_bar(
         TextColumn("{task.description}", markup=False, table_column=name),
-        BarColumn(min(40, max(4, console.width - console.width // 4 - 36))),
+        BarColumn(min(40, max(4, width - width // 4 - 36))),
         TextColumn("{task.completed:.0f}/{task.total:.0f} networks"),
         Left(Column(no_wrap=True)),
-        console=console,
-        disable=not console.is_terminal,
         transient=True,
     )
     task = bar.add_task(data, total=total)
@@ -128,3 +130,34 @@ def _in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
+
+
+class Watch(Callback):
+    """Counts networks for the progress, and lets an interrupt end more than one stack."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.finished = 0.0
+
+    def tell(self, n_networks: float) -> None:
+        """Take note that so many networks are trained, here and in other threads."""
+        self.finished = n_networks
+        self.progress(n_networks)
+
+    def on_train_begin(self, n_members: int, max_epochs: int) -> None:
+        self.n_members, self.max_epochs = n_members, max_epochs
+        self.epoch, self.any_finite = 0, True
+
+    def on_epoch_end(self, report: EpochReport) -> None:
+        self.epoch = report.epoch
+        self.any_finite = bool(np.isfinite(report.train_loss).any())
+        self.progress(self.finished + self.n_members * report.epoch / report.max_epochs)
+
+    def on_train_end(self) -> None:
+        # The loop turns Ctrl-C into early results and would go on with the next stack. Stacks
+        # that neither fail nor diverge as a whole have no other early end here.
+        stopped = self.epoch < self.max_epochs and self.any_finite
+        if stopped and sys.exc_info()[0] is None:
+            raise KeyboardInterrupt
+        self.finished += self.n_members
+        self.progress(self.finished)

@@ -27,20 +27,10 @@ def judge(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Test activations and baselines against each other, by the plan's test over the folds.
 
-    Parameters
-    ----------
-    plan : ComparisonPlan
-    summary : DataFrame
-        Of the activations, the best first.
-    results, scored : DataFrame
-        Scores of the networks, and of the baselines by fold.
-
-    Returns
-    -------
-    summary : DataFrame
-        With ``p_guess`` and ``beats_guess`` where the guess is among the baselines.
-    baselines : DataFrame
-        One row a baseline, the best first.
+    ``summary`` is of the activations, the best first; it is returned with ``p_guess`` and
+    ``beats_guess`` where the guess is among the baselines, and with a table of one row a baseline,
+    the best first. ``results`` and ``scored`` have the scores of the networks, and of the baselines
+    by fold.
     """
     measure = METRICS[plan.task][plan.metric]
     folds = results.groupby(["activation", "fold"])[plan.metric].mean()

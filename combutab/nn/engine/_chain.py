@@ -208,7 +208,7 @@ class Chain:
     # ---- passes ----------------------------------------------------------------------------------
 
     def inputs(self, n_rows: int) -> Tensor:
-        """Where the inputs of the next pass may be written, (M, n_rows, n_inputs)."""
+        """Return the memory to write the inputs of the next pass to, (M, n_rows, n_inputs)."""
         if self.residual:
             return self._units(n_rows)[..., : self.n_inputs]
         return self.scratch("x", self.n_members, n_rows, self.n_inputs)

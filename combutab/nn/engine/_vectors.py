@@ -67,13 +67,7 @@ class ComputedVectors:
     """Vectors that are computed of the parameters, for alike modules of several layers at once.
 
     ProxyNorm's moments take some sixty operations on a few hundred numbers, for five layers as
-    for one.
-
-    Parameters
-    ----------
-    modules : sequence of StackedModules
-        That differ in nothing but the values of their tensors.
-    at : GradientOf
+    for one. The modules differ in nothing but the values of their tensors.
     """
 
     def __init__(self, modules: Sequence[StackedModules], at: GradientOf) -> None:

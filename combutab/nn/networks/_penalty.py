@@ -13,7 +13,7 @@ from combutab.nn.networks._generative import StackedCritic
 
 @contextmanager
 def frozen(*networks: nn.Module) -> Iterator[None]:
-    """Within it the networks' parameters are constants: gradients pass through to inputs only.
+    """Hold the networks' parameters constant: gradients pass through to inputs only.
 
     >>> from combutab.nn import Member
     >>> critic = StackedCritic(2, (4,), [Member(0, "relu")], pac=1)

@@ -228,7 +228,7 @@ class RowSpans:
         return rows.scatter_(-1, self.condition_column(span, code).unsqueeze(-1), 1.0)
 
     def condition_column(self, span: Tensor, code: Tensor) -> Tensor:
-        """Where a condition vector has its one, int64, for arguments of ``condition``."""
+        """Return the column in which ``condition`` of these arguments has its one, int64."""
         return self._condition_starts[span] + code
 
     def activate(self, raw: Tensor, *, tau: float = 0.2, uniform: Tensor | None = None) -> Tensor:
@@ -392,7 +392,7 @@ def _draw_small(group: Group, logits: Tensor, uniform: Tensor) -> Tensor:
 
 
 def _targets(total: Tensor, uniform: Tensor) -> Tensor:
-    """Where sums are met; just below the total at most, lest rounding lead past the last code."""
+    """Return the sums to be met: below the total, lest rounding lead past the last code."""
     below = torch.nextafter(total, torch.zeros_like(total))
     return torch.minimum(uniform * total, below)
 

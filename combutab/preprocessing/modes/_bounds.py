@@ -18,15 +18,8 @@ def find_bounds(x: np.ndarray, fewest: int) -> tuple[Any, Any]:
     next multiple of 1, 2 or 5 times a power of ten, of about a twentieth of the spread; none
     crosses zero. What lies far from all other rows is no bound: the `fewest`-th number from the
     outside is then taken, and three times as far beyond it as the next `fewest` reach within.
+    Integers, (n,) of at least one, give integers, computed exactly.
 
-    Parameters
-    ----------
-    x : ndarray of shape (n,), at least one
-        Integers give integers, computed exactly.
-    fewest : int
-
-    Examples
-    --------
     >>> find_bounds(np.r_[0, 0, 0, np.arange(73, 913)], 3)
     (0, 920)
     >>> find_bounds(np.r_[np.arange(1.37, 9.0, 0.01), 1e6], 5)

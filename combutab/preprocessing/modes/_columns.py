@@ -274,15 +274,8 @@ def factorize(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any]]:
 
     Values that Python calls equal (1, 1.0 and True) are one.
 
-    Raises
-    ------
-    TypeError
-        If a value is not hashable.
-    ValueError
-        If a number is infinite.
+    Raises TypeError if a value is not hashable; ValueError if a number is infinite.
 
-    Examples
-    --------
     >>> factorize(pd.Series(["b", None, "a"]), "column 0")
     (array([ 1, -1,  0]), ['a', 'b'])
     """

@@ -118,10 +118,7 @@ def find_identifiers(column: pd.Series, *, min_frequency: float = 5) -> Identifi
 def new_identifiers(column: pd.Series, label: str) -> Identifiers:
     """Find what replaces the values of a column that is known to hold identifiers.
 
-    Raises
-    ------
-    ValueError
-        If they are neither text nor whole numbers, or no numbers are free above them.
+    Raises ValueError if they are neither text nor whole numbers, or no numbers are free above them.
     """
     kind, found = _kind(column), None
     if kind == "text":

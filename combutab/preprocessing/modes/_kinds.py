@@ -19,10 +19,7 @@ def choose_identifiers(
 ) -> dict[int, Identifiers]:
     """Choose the columns of identifiers, and what replaces them, by position.
 
-    Raises
-    ------
-    ValueError
-        If a column is listed that there is not, or that none can be made for.
+    Raises ValueError if a column is listed that there is not, or that none can be made for.
     """
     mask = discrete_mask(() if listed is None else listed, schema, "identifiers")
     if mask is not None:
@@ -41,10 +38,7 @@ def choose_formats(
 ) -> list[Format | None]:
     """Choose the number format of each continuous column, None for those that become categories.
 
-    Raises
-    ------
-    ValueError
-        If a column is not of numbers, and not listed either.
+    Raises ValueError if a column is not of numbers, and not listed either.
     """
     mask = discrete_mask(discrete_columns, schema)
     is_frame = schema.array_dtype is None

@@ -24,8 +24,6 @@ _PIECE = 2**19
 class Mixture:
     """The modes of a column: normal distributions of shares `weights`, each (n_modes,) float64.
 
-    Examples
-    --------
     >>> modes = Mixture(np.array([0.5, 0.5]), np.array([0.0, 10.0]), np.array([1.0, 0.5]))
     >>> codes = modes.draw(np.array([1.0, 9.0]), np.array([0.3, 0.3]))
     >>> codes, modes.scale(np.array([1.0, 9.0]), codes)
@@ -91,7 +89,7 @@ class Sample:
 
 
 def take_sample(x: np.ndarray, max_rows: int, rng: np.random.Generator) -> Sample:
-    """At most `max_rows` of the values, all equally likely."""
+    """Draw at most `max_rows` of the values, all equally likely."""
     chosen = x if len(x) <= max_rows else rng.choice(x, max_rows, replace=False, shuffle=False)
     return Sample(chosen, float(x.max() - x.min()), int(rng.integers(2**31)))
 

@@ -101,10 +101,7 @@ def fit_format(column: pd.Series, label: str, fewest: int = 1) -> Format | None:
     An object column counts as numbers if all that is in it are. Bounds that fewer rows than
     `fewest` share are others, as `find_bounds` has them.
 
-    Raises
-    ------
-    ValueError
-        If a number is infinite or complex.
+    Raises ValueError if a number is infinite or complex.
     """
     kind = _number_kind(column, label)
     if kind is None:

@@ -45,10 +45,7 @@ class TableSchema:
     def position(self, name: Any) -> int:
         """The position of the column of this name.
 
-        Raises
-        ------
-        ValueError
-            If there is none; the error has the nearest names.
+        Raises ValueError if there is none; the error has the nearest names.
         """
         position = {each: j for j, each in enumerate(self.keys)}
         try:
@@ -68,10 +65,7 @@ class TableSchema:
     def match(self, X: Any) -> list[pd.Series]:
         """The columns of a later table, in the order of the fitted one's.
 
-        Raises
-        ------
-        ValueError
-            If its columns are not those of the fitted table.
+        Raises ValueError if its columns are not those of the fitted table.
         """
         other, columns = read_columns(X)
         if (self.array_dtype is None) != (other.array_dtype is None):
@@ -106,16 +100,9 @@ class TableSchema:
 
 
 def read_columns(X: Any) -> tuple[TableSchema, list[pd.Series]]:
-    """A table's schema and its columns, each as pandas holds it.
+    """Read a table's schema and its columns, each as pandas holds it; X may be a list of rows.
 
-    Parameters
-    ----------
-    X : DataFrame of pandas or polars, array of shape (n_rows, n_columns), or list of rows
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it is no table, is empty, or has duplicate names.
+    Raises ValueError or TypeError if it is no table, is empty, or has duplicate names.
     """
     X = as_pandas(X)
     if isinstance(X, pd.DataFrame):
@@ -141,8 +128,6 @@ def discrete_mask(
 ) -> np.ndarray | None:
     """The parameter `discrete_columns` as a mask, (n_columns,) of bool; None for "auto".
 
-    Examples
-    --------
     >>> discrete_mask(["b"], TableSchema(pd.Index(["a", "b"]), None))
     array([False,  True])
     """

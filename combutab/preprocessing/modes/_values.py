@@ -99,17 +99,12 @@ _NAMES = {kind: name for name, (kind, _, _) in _KINDS.items()}
 def pack_value(value: Any) -> Packed:
     """A value as ``[kind, payload]``.
 
-    Examples
-    --------
     >>> pack_value((1, "a"))
     ['tuple', [['int', '1'], ['str', 'a']]]
     >>> unpack_value(pack_value(0.1))
     0.1
 
-    Raises
-    ------
-    TypeError
-        If it is of a type that cannot be written without pickle.
+    Raises TypeError if it is of a type that cannot be written without pickle.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -131,8 +126,6 @@ def unpack_value(packed: Sequence[Any]) -> Any:
 def pack_values(values: Sequence[Any]) -> dict[str, Any]:
     """Many values, with their kind written once where they share it.
 
-    Examples
-    --------
     >>> pack_values(["a", "b"])
     {'kind': 'str', 'values': ['a', 'b']}
     """
@@ -154,8 +147,6 @@ def unpack_values(packed: dict[str, Any]) -> list[Any]:
 def pack_dtype(dtype: Any) -> Packed:
     """A numpy or pandas dtype as ``[kind, payload]``.
 
-    Examples
-    --------
     >>> pack_dtype(np.dtype("float32"))
     ['name', 'float32']
     """
@@ -208,13 +199,8 @@ def unpack_dtype(packed: Sequence[Any]) -> Any:
 def read_dtype(name: str, longest: int = 0) -> Any:
     """The dtype of this name, of numpy or pandas; texts are of a thousand or ``longest`` at most.
 
-    Raises
-    ------
-    ValueError
-        If it is none that a column of a table has.
+    Raises ValueError if it is none that a column of a table has.
 
-    Examples
-    --------
     >>> read_dtype("<U10")
     dtype('<U10')
     >>> read_dtype("S2000000000")
@@ -317,7 +303,7 @@ def _zone(name: str) -> Any:
 
 
 def _zone_name(zone: Any) -> str:
-    """What ``_zone`` reads."""
+    """Name a time zone as ``_zone`` reads it."""
     try:
         _zone(str(zone))
     except ValueError as error:

@@ -13,12 +13,7 @@ _SHOWN = 10  # names
 
 
 def refuse_unknown(names: Sequence[Any], columns: Sequence[Column], fewest: int) -> None:
-    """Refuse columns of which no value is kept, although many rows have one.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse columns of which no value is kept, although many rows have one."""
     unknown = [
         name
         for name, each in zip(names, columns, strict=True)
@@ -38,18 +33,9 @@ def refuse_unknown(names: Sequence[Any], columns: Sequence[Column], fewest: int)
 def describe_withheld(names: Sequence[Any], columns: Sequence[Column]) -> list[str]:
     """Describe the values that an encoder does not keep, or keeps although they are private.
 
-    Parameters
-    ----------
-    names : sequence
-        Of the columns.
-    columns : sequence of CategoryColumn, NumberColumn or IdentifierColumn
-
-    Returns
-    -------
-    list of str
-        A sentence each on columns of identifiers; on columns of which more than a tenth of the
-        rows have values that are not kept; and on columns whose values are kept although most of
-        them are there once.
+    A sentence each on columns of identifiers; on columns of which more than a tenth of the rows
+    have values that are not kept; and on columns whose values are kept although most of them are
+    there once.
     """
     identifiers, rare, copied = [], [], []
     for name, column in zip(names, columns, strict=True):

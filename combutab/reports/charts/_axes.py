@@ -35,7 +35,7 @@ class Axis:
         return len(np.unique(np.searchsorted(self.edges, values, side="right"))) == len(values)
 
     def summary(self, values: np.ndarray, least: int) -> str:
-        """Where the middle of the values is and where most are, rounded to the axis' unit."""
+        """Say where the middle of the values is and where most are, rounded to the axis' unit."""
         # what lies beyond the axis may be one row's own, also in a synthetic column
         values = np.clip(np.sort(values), self.edges[0], self.edges[-1])
         n = len(values)
@@ -61,8 +61,6 @@ def make_axis(values: np.ndarray, least: int, *, dates: bool) -> Axis | None:
 def label(value: float, step: float, *, dates: bool = False) -> str:
     """A multiple of a step, with the digits that this has.
 
-    Examples
-    --------
     >>> label(0.30000000000000004, 0.05), label(12000.0, 500.0), label(2.5e12, 1e11)
     ('0.30', '12,000', '2.5e+12')
     >>> label(86_400_000_000.0, 86_400_000_000.0, dates=True)
@@ -138,6 +136,6 @@ def _even(low: float, high: float, *, whole: bool, dates: bool) -> Axis:
 
 
 def _round_up(value: float) -> float:
-    """To 1, 2 or 5 times a power of ten."""
+    """Round a number up to 1, 2 or 5 times a power of ten."""
     power = 10.0 ** np.floor(np.log10(value))
     return float(next(power * each for each in (1, 2, 5, 10) if power * each >= value * (1 - 1e-9)))

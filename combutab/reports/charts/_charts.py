@@ -74,18 +74,9 @@ def histogram(
 ) -> Histogram | None:
     """Draw the shares of numbers or datetimes; None if there are too few of them.
 
-    Parameters
-    ----------
-    real, synthetic : Series
-        What is drawn.
-    others : sequence of Series
-        The column of other real tables, whose rows count as well.
-    least : int
-        Rows that must have a value for it to be named; as many are in a bin of the real ones, or
-        none.
+    The rows of ``others``, the column in other real tables, count as well. A value of fewer than
+    ``least`` rows is not named; as many are in a bin of the real ones, or none.
 
-    Notes
-    -----
     Single numbers that many rows have, such as zeros, are bars of their own unless each bin holds
     one number: otherwise zeros and small numbers would look alike. What lies beyond the axis is
     counted in the first and the last bin.
@@ -152,8 +143,6 @@ def category_bars(
 def text_width(text: str) -> float:
     """Return the width that a text of 12 pixels has at most, in pixels.
 
-    Examples
-    --------
     >>> text_width("relu") < text_width("RELU") < text_width("WWWW")
     True
     """
@@ -165,8 +154,6 @@ def shortened(name: str, room: float) -> str:
 
     Names of columns often begin alike and differ in their ends.
 
-    Examples
-    --------
     >>> shortened("median_income", 110), shortened("median_house_value", 110)
     ('median_income', 'median_…value')
     """
@@ -196,7 +183,7 @@ def _masses(a: np.ndarray, b: np.ndarray, others: list[np.ndarray], least: int) 
 
 
 def _outlined(a: np.ndarray, b: np.ndarray, axis: Axis, least: int) -> Histogram:
-    """Both outlines, with bins of too few real rows taken together with others."""
+    """Draw both outlines, with bins of too few real rows taken together with others."""
     edges = axis.edges
     counts, synthetic = axis.counts(a), axis.counts(b)
     starts = _groups(counts, least)
@@ -216,7 +203,7 @@ def _outlined(a: np.ndarray, b: np.ndarray, axis: Axis, least: int) -> Histogram
 
 
 def _groups(counts: np.ndarray, least: int) -> np.ndarray:
-    """Where groups of neighbouring bins begin that hold no row, or at least so many."""
+    """Group neighbouring bins so that each holds no row or at least so many; return the starts."""
     starts, n = [], 0
     for place, count in enumerate(counts):
         if not 0 < n < least:  # the group before is complete
@@ -257,7 +244,7 @@ def _steps(x: np.ndarray, heights: np.ndarray) -> str:
 
 
 def _shares(column: pd.Series) -> pd.Series:
-    """By whether it is missing, and name."""
+    """Return the share of each value, by whether it is missing and its name."""
     counts: Any = column.value_counts(normalize=True, dropna=False)
     counts = counts[counts > 0]
     counts.index = pd.MultiIndex.from_tuples(

@@ -16,21 +16,8 @@ _FEWEST = 20  # of so few rows all may well be different
 
 
 def least_rows(min_frequency: float, n_rows: int) -> int:
-    """How many rows a value needs to be shown.
+    """Return the rows that a value needs to be shown: so many, or such a share of ``n_rows``.
 
-    Parameters
-    ----------
-    min_frequency : int or float
-        A number of rows, or a share of them.
-    n_rows : int
-        Real rows.
-
-    Raises
-    ------
-    ValueError
-
-    Examples
-    --------
     >>> least_rows(5, 1000), least_rows(0.01, 1050), least_rows(0.1, 30)
     (5, 11, 3)
     """
@@ -46,17 +33,7 @@ def least_rows(min_frequency: float, n_rows: int) -> int:
 
 
 def shown_values(real: Sequence[pd.Series], synthetic: pd.Series, least: int) -> pd.Index:
-    """The values that are no one's own.
-
-    Parameters
-    ----------
-    real : sequence of Series
-        A column of all real tables.
-    synthetic : Series
-        Of the synthetic one.
-    least : int
-        Real rows that must have a value. One that no real row has needs as many synthetic rows.
-    """
+    """Return the values that ``least`` real rows have, or as many synthetic ones if no real row."""
     known = pd.concat([column.dropna().astype(object) for column in real]).value_counts()
     invented = synthetic.dropna().astype(object).value_counts()
     invented = invented[~invented.index.isin(known.index)]
@@ -64,15 +41,10 @@ def shown_values(real: Sequence[pd.Series], synthetic: pd.Series, least: int) ->
 
 
 def is_identifier(column: pd.Series) -> bool:
-    """Whether the values of a real column name its rows, or nearly all differ though no numbers.
+    """Tell whether a real column's values name its rows, or nearly all differ though no numbers.
 
-    Parameters
-    ----------
-    column : Series
-        As aligned: numbers are float64, datetimes datetime64, the others categories.
+    The column is as aligned.
 
-    Examples
-    --------
     >>> is_identifier(pd.Series(range(1000, 1500), dtype=float))
     True
     >>> is_identifier(pd.Series(np.linspace(0.0, 1.0, 500)))

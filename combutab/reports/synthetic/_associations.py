@@ -1,4 +1,4 @@
-"""How strongly the columns of a table go together, whatever they hold."""
+"""Associations of a table's columns, whatever they hold."""
 
 from __future__ import annotations
 
@@ -11,29 +11,14 @@ import pandas as pd
 def associations(
     table: pd.DataFrame, columns: Sequence[Hashable], kinds: Mapping[Hashable, str]
 ) -> np.ndarray:
-    """Association of each column with each other.
+    """Measure the association of each column with each other, (n_columns, n_columns).
 
-    Parameters
-    ----------
-    table : DataFrame
-        As aligned: numbers are float64, datetimes datetime64, the others categories.
-    columns : sequence of column names
-    kinds : mapping of column name to "number", "datetime" or "category"
+    Of two columns of numbers or datetimes Pearson's correlation, from -1 to 1; of one of them and
+    categories the correlation ratio (R. A. Fisher, "Statistical methods for research workers",
+    1925, section 45), from 0 to 1; of two of categories Cramér's V (H. Cramér, "Mathematical
+    methods of statistics", 1946, 21.9), from 0 to 1. Each is of the rows where both columns have a
+    value, and NaN where these do not vary. The table is as aligned.
 
-    Returns
-    -------
-    ndarray of shape (n_columns, n_columns)
-        Of two columns of numbers or datetimes Pearson's correlation, from -1 to 1; of one of them
-        and categories the correlation ratio, from 0 to 1; of two of categories Cramér's V, from 0
-        to 1. Each is of the rows where both columns have a value, and NaN where these do not vary.
-
-    References
-    ----------
-    H. Cramér, "Mathematical methods of statistics", 1946, 21.9. R. A. Fisher, "Statistical methods
-    for research workers", 1925, section 45 (the correlation ratio).
-
-    Examples
-    --------
     >>> table = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "g": pd.Categorical(list("aabb"))})
     >>> associations(table, ["x", "g"], {"x": "number", "g": "category"}).round(2)
     array([[1.  , 0.89],

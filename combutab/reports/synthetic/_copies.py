@@ -14,7 +14,7 @@ from combutab.reports.synthetic._verdict import RARE
 
 @dataclass(frozen=True)
 class Copies:
-    """How many rows of one table equal a row of another in every column.
+    """Counts of rows of one table that equal a row of another in every column.
 
     Attributes
     ----------
@@ -42,32 +42,21 @@ class Copies:
 def count_copies(
     train: pd.DataFrame, synthetic: pd.DataFrame, test: pd.DataFrame | None = None
 ) -> Copies:
-    """Count the rows of ``synthetic`` that are in ``train``.
+    """Count the rows of ``synthetic`` that are in ``train``, both as `align_tables` gives them.
 
-    Parameters
-    ----------
-    train, synthetic, test : DataFrame
-        As `align_tables` gives them. Missing values equal each other. What is expected is what the
-        rows of ``test`` show; without them it is estimated from ``train``.
+    Missing values equal each other. What is expected is what the rows of ``test`` show; without
+    them it is estimated from ``train``: of n rows, those that are there once have together a
+    probability of about twice the number of those that are there twice, over n (I. J. Good, "The
+    population frequencies of species and the estimation of population parameters", Biometrika 40,
+    1953).
 
-    Notes
-    -----
-    The p-value is that of Przyborowski and Wilenski for two Poisson counts: of all rows, synthetic
-    and held-out, that equal one that is there once, each is as likely to be any of these rows.
+    The p-value is that of J. Przyborowski and H. Wilenski ("Homogeneity of results in testing
+    samples from Poisson series", Biometrika 31, 1940) for two Poisson counts: of all rows,
+    synthetic and held-out, that equal one that is there once, each is as likely to be any of these
+    rows.
 
-    References
-    ----------
-    I. J. Good, "The population frequencies of species and the estimation of population
-    parameters", Biometrika 40, 1953: of n rows, those that are there once have together a
-    probability of about twice the number of those that are there twice, over n.
-    J. Przyborowski and H. Wilenski, "Homogeneity of results in testing samples from Poisson
-    series", Biometrika 31, 1940.
-
-    Examples
-    --------
     >>> train = pd.DataFrame({"a": [1.0, 2.0, 2.0, None]})
-    >>> made = pd.DataFrame({"a": [1.0, 2.0, 3.0, None, None]})
-    >>> found = count_copies(train, made)
+    >>> found = count_copies(train, pd.DataFrame({"a": [1.0, 2.0, 3.0, None, None]}))
     >>> found.rows, found.of_single
     (4, 3)
     """
@@ -91,18 +80,11 @@ def count_copies(
 def count_values(
     train: pd.DataFrame, synthetic: pd.DataFrame, test: pd.DataFrame | None = None
 ) -> dict[Hashable, Copies]:
-    """Of the columns whose values show up too often to be chance where one real row has them.
+    """Find the columns whose values of single real rows are copied too often to be chance.
 
     What chance does is what the rows of ``test`` show, or ``train`` itself, whichever is more: a
     column of dates or of running numbers may have other values in other real rows.
 
-    Parameters
-    ----------
-    train, synthetic, test : DataFrame
-        As in `count_copies`.
-
-    Examples
-    --------
     >>> train = pd.DataFrame({"name": [f"person {i}" for i in range(50)], "sex": ["f", "m"] * 25})
     >>> found = count_values(train, train)
     >>> {column: copies.of_single for column, copies in found.items()}

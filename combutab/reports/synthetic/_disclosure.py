@@ -23,24 +23,12 @@ def judge_privacy(
 ) -> Finding:
     """Say whether synthetic rows are nearer to the rows learned from than to others, or copies.
 
-    Parameters
-    ----------
-    privacy : DataFrame or None
-        Of the evaluator, with the source "synthetic"; None without held-out rows.
-    copies : Copies
-    n_made : int
-        Synthetic rows.
-    n_compared : int
-        Rows of each real table that these were compared with by distance.
-    share_error : float
-        Standard deviation by chance of the share of rows nearer to one learned from.
-    n_seen : int, default=0
-        Held-out rows that are among those learned from, where these are too many for chance.
-    values : mapping of column to Copies, optional
-        Of the columns whose values are copied where one real row has them, beyond chance.
+    ``privacy`` is the evaluator's table, None without held-out rows, and ``share_error`` the
+    standard deviation by chance of its share of rows nearer to one learned from. ``n_compared``
+    rows of each real table were compared by distance; ``n_seen`` held-out rows are among those
+    learned from, where these are too many for chance; ``values`` has the columns whose values are
+    copied where one real row has them, beyond chance.
 
-    Notes
-    -----
     The standard error of the area under the ROC curve is Mann and Whitney's for two groups that do
     not differ, ``sqrt((2 m + 1) / (12 m ** 2))`` with m rows of each real table.
     """

@@ -33,7 +33,7 @@ _WEAK = 0.4  # association up to which ties that few rows do not show are called
 
 @dataclass(frozen=True)
 class _Part:
-    """What is said of the columns, of their pairs, or of whole rows; "" is no level at all."""
+    """The verdict on the columns, on their pairs, or on whole rows; "" is no level at all."""
 
     level: str
     said: str
@@ -50,14 +50,9 @@ def judge_likeness(
 ) -> Finding:
     """Say how alike columns, pairs of columns and rows are.
 
-    Parameters
-    ----------
-    alike, detection : DataFrame
-        Of `fidelity` and `detection`, with the source `SYNTHETIC` and perhaps `HELD_OUT`. The
-        latter may be empty.
-    yardsticks : Yardsticks
-    n_train, n_made, n_test : int
-        Rows of the real table, of the synthetic one, and of the held-out real one.
+    ``alike`` and ``detection`` are of `fidelity` and `detection`, with the source `SYNTHETIC` and
+    perhaps `HELD_OUT`; the latter may be empty. There are ``n_train`` rows in the real table,
+    ``n_made`` in the synthetic one and ``n_test`` in the held-out real one.
     """
     if column_losses(alike, SYNTHETIC).empty:
         why = "Not known: the real table has no values to compare with."
@@ -155,12 +150,12 @@ def _area_error(area: float, n: int, m: int) -> float:
 
 
 def _cases(area: float) -> str:
-    """Of 100, in whole ones; 99.9 are not 100."""
+    """Write a share as a whole number of 100 cases; 99.9 are not 100."""
     return "more than 99" if 0.995 <= area < 1 else f"{100 * area:.0f}"
 
 
 def _areas(detection: pd.DataFrame, source: str) -> pd.Series:
-    """By learner."""
+    """Return the area under the ROC curve of each learner on a source."""
     chosen = detection[detection["source"] == source].dropna(subset="mean")
     areas: pd.Series = chosen.set_index("learner")["mean"].astype(float)
     return areas

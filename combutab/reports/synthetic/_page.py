@@ -299,7 +299,7 @@ def _worst_pairs(
 
 
 def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
-    """What is said of whole rows: detection, support, which values are missing together."""
+    """Return the scores of whole rows: detection, support, which values are missing together."""
     rows = []
     areas = {
         (row["learner"], row["source"]): row["mean"] for row in found.detection.to_dict("records")

@@ -350,7 +350,7 @@ def _set_aside(
 
 
 def _seen(train: pd.DataFrame, test: pd.DataFrame) -> int:
-    """How many rows of ``test`` are in ``train`` as well, if that is no chance."""
+    """Count the rows of ``test`` that are in ``train`` as well, 0 if that may be chance."""
     found = count_copies(train, test)
     if found.by_chance or found.of_single - found.expected < _OVERLAP * len(test):
         return 0
@@ -360,7 +360,7 @@ def _seen(train: pd.DataFrame, test: pd.DataFrame) -> int:
 def _detect(
     real: pd.DataFrame, sources: Mapping[str, pd.DataFrame], options: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """Of the tables that have rows enough for two folds."""
+    """Run `detection` on the tables that have rows enough for two folds."""
     enough = {name: table for name, table in sources.items() if len(table) >= 2}
     if len(real) < 2 or not enough:
         return pd.DataFrame(columns=_DETECTION)

@@ -65,7 +65,7 @@ class _Skill:
 
     @property
     def may_be_some(self) -> bool:
-        """Whether the real rows may teach what is worth telling, for all that is known."""
+        """Tell whether the real rows may teach what is worth telling, for all that is known."""
         return not self.over_guessing + 2 * self.error < _SOME
 
     @property
@@ -89,17 +89,9 @@ def judge_usefulness(
 ) -> Finding:
     """Say which share of what the real rows teach is in the synthetic ones.
 
-    Parameters
-    ----------
-    efficacy : DataFrame
-        Of `ml_efficacy`, with the sources "real" and "synthetic".
-    target : column name
-    guess : float
-        The share of the most frequent class in the rows tested on; 0 of a regression.
-    n_test : int
-        Rows that were tested on.
-    seen : bool
-        Whether the generator may have learned from these.
+    ``efficacy`` is of `ml_efficacy`, with the sources "real" and "synthetic", tested on ``n_test``
+    rows; ``guess`` is the share of the most frequent class in these, 0 of a regression, and
+    ``seen`` says whether the generator may have learned from them.
     """
     skill = _best(efficacy, guess, n_test)
     rows = counted(n_test, "real row" if seen else "held-out real row")
@@ -179,7 +171,7 @@ def _best_by(efficacy: pd.DataFrame, metric: str, guess: float, n: float) -> _Sk
 
 
 def _standard_error(metric: str, score: float, n: float) -> float:
-    """Of a score on n rows."""
+    """Estimate the standard error of a score on n rows."""
     if metric == "r2":  # as of a squared correlation, for many rows
         score = min(max(score, 0.0), 1.0)
         return 2 * math.sqrt(score) * (1 - score) / math.sqrt(n)

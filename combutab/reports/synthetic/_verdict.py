@@ -1,4 +1,4 @@
-"""What a reader is told first: a level and a sentence for each of three things, and their rules."""
+"""The verdict of a report: a level and a sentence for each of three questions, and the rules."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def percent(share: float) -> str:
 
 
 def counted(n: int, what: str) -> str:
-    """So many of something, whose plural ends in s.
+    """Count something, whose plural ends in s.
 
     >>> counted(1, "real row"), counted(4000, "real row")
     ('1 real row', '4,000 real rows')

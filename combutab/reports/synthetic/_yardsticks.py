@@ -1,4 +1,4 @@
-"""What chance alone does to a table: real rows beside other real rows, and beside shuffled ones."""
+"""Reference values of the scores: real rows beside other real rows, and beside shuffled ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AGAIN, _SHUFFLED = "again", "shuffled"
 
 @dataclass(frozen=True)
 class Yardsticks:
-    """What columns and pairs of columns lose by chance, and by being shuffled: 0 is alike.
+    """Losses of columns and pairs of columns by chance, and by being shuffled: 0 is alike.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Yardsticks:
     strongest: float
 
     def closeness(self, losses: pd.Series) -> float:
-        """How alike columns are, from 0 to 1, with what chance takes from it given back."""
+        """Return how alike columns are, from 0 to 1, with what chance takes from it given back."""
         beyond = [
             math.sqrt(max(loss**2 - self.chance.get(column, 0.0) ** 2, 0.0))
             for column, loss in losses.items()
@@ -60,24 +60,17 @@ class Yardsticks:
     def kept(self, losses: pd.Series) -> float:
         """The share of what ties columns together, from 0 (as shuffled) to 1 (as real)."""
         shuffled, real = np.array(list(self.ties.values())).T
-        made = losses.reindex(pd.Index(list(self.ties), tupleize_cols=False)).to_numpy(dtype=float)
-        return float(np.clip(np.nansum(shuffled - made) / (shuffled - real).sum(), 0.0, 1.0))
+        found = losses.reindex(pd.Index(list(self.ties), tupleize_cols=False)).to_numpy(dtype=float)
+        return float(np.clip(np.nansum(shuffled - found) / (shuffled - real).sum(), 0.0, 1.0))
 
     def kept_off(self, kept: float) -> float:
-        """How far chance may move such a share."""
+        """Return how far chance may move the share that `kept` gives."""
         nothing, everything = self.ties_off
         return (1.0 - kept) * nothing + kept * everything
 
 
 def column_losses(found: pd.DataFrame, source: str) -> pd.Series:
-    """1 minus the score of each column: the worse of its values' and of its share of missing ones.
-
-    Parameters
-    ----------
-    found : DataFrame
-        Of `fidelity`.
-    source : str
-    """
+    """Return each column's loss: 1 minus the worse of its score and that of its missing share."""
     chosen = found["aspect"].isin(["shape"]) | (found["measure"] == "missing_share")
     rows = found[chosen & found["greater_is_better"] & (found["source"] == source)]
     scores = rows.dropna(subset="mean").groupby("column", sort=False)["mean"].min()
@@ -96,17 +89,8 @@ def measure_yardsticks(
 ) -> Yardsticks:
     """Split the real rows at random, several times, and compare one part with the other.
 
-    Parameters
-    ----------
-    train : DataFrame
-        As `align_tables` gives it.
-    n_rows : int
-        Of the synthetic table.
-    kinds : mapping of column name to {"number", "category", "datetime"}
-    random_state : int
+    ``train`` is as `align_tables` gives it, and ``n_rows`` are those of the synthetic table.
 
-    Notes
-    -----
     What chance does to Kolmogorov-Smirnov statistics and to correlations goes with
     ``sqrt(1 / n + 1 / m)`` of the two tables' rows, so that of the parts is scaled to that of the
     tables; of frequencies of categories it is not, as these may be there once each.
@@ -161,7 +145,7 @@ def _draw(
 def _ties(
     real: pd.DataFrame, shuffled: pd.DataFrame, scale: float, n: int
 ) -> tuple[dict[tuple[Hashable, Hashable], tuple[float, float]], tuple[float, float]]:
-    """Of the pairs that are tied, a column a draw each; and the errors of what is kept of it."""
+    """Return the losses of the pairs that are tied (see `Yardsticks.ties`), and their errors."""
     pairs = real.index.intersection(shuffled.index)
     real, shuffled = real.loc[pairs], shuffled.loc[pairs]
     gap = shuffled - real
@@ -198,16 +182,9 @@ def share_by_chance(
 ) -> float:
     """Return the standard deviation, around one half, of the share of rows nearer to one part.
 
-    Real rows of both kinds are mixed and split anew at random several times. No formula tells it:
-    where synthetic rows are far from all real ones, a few real rows are the nearest to most of
-    them, and which side these are on decides the share.
-
-    Parameters
-    ----------
-    train, test, synthetic : DataFrame
-        As `align_tables` gives them.
-    categorical, random_state, n_jobs
-        As in `privacy`.
+    Real rows of both kinds, as `align_tables` gives them, are mixed and split anew at random
+    several times. No formula tells it: where synthetic rows are far from all real ones, a few real
+    rows are the nearest to most of them, and which side these are on decides the share.
     """
     rng = np.random.default_rng(random_state)
     n = min(len(train), len(test), _SPLIT_ROWS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sqlite3
 import subprocess
@@ -9,7 +10,6 @@ import sys
 from argparse import Namespace
 from contextlib import closing
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,13 @@ import pytest
 from joblib import parallel_config
 from sklearn.metrics import f1_score, mean_absolute_error
 
-from benchmarks.papers.combu import sources, study
+from benchmarks.papers.combu import (
+    sources,
+    study,
+    table3_formulas,
+    table5_classification,
+    table6_regression,
+)
 from benchmarks.papers.common.results import Store
 from combutab import MLPClassifier, MLPRegressor
 from combutab.datasets import make_formula
@@ -104,11 +110,9 @@ def test_activations_share_rows_and_seeds(finished):
     assert rows["random_state"].nunique() == 4
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading"])
-def test_every_backend_gives_the_same_file(backend, finished, tmp_path):
+def test_processes_give_the_same_file(finished, tmp_path):
     path = tmp_path / "all.csv"
-    with parallel_config(backend=backend):
-        run_study(path, jobs=2)
+    run_study(path, jobs=2)
     assert lines_without_seconds(path) == lines_without_seconds(finished)
 
 
@@ -141,9 +145,9 @@ study.CHUNK_OPERATIONS = {"cpu": 1}  # each network alone
 recipe = study.Recipe(hidden=(32,), epochs=60, batch_size=40)
 fits = study.make_fits([Source("formula", "gs", "regression", 200)],
                        [study.Protocol("two", 2, 2)], ["relu", "combu", "elu"], recipe)
-path = Path(sys.argv[1])
-study.experiment(path.stem, lambda _: study.fit_jobs(fits)).complete(
-    Namespace(out=path.parent, jobs=1))
+for path in map(Path, sys.argv[1:]):
+    study.experiment(path.stem, lambda _: study.fit_jobs(fits)).complete(
+        Namespace(out=path.parent, jobs=1))
 """
 
 
@@ -161,32 +165,29 @@ def stop(process, finished, how):
     process.communicate(timeout=60)
 
 
-def test_killed_at_any_moment_it_goes_on_where_it_stood(tmp_path):
+def test_killed_or_interrupted_it_goes_on_where_it_stood(tmp_path, monkeypatch):
     whole, path = tmp_path / "whole.csv", tmp_path / "killed.csv"
-    assert start(whole).communicate(timeout=120)
-    journal, kept = path.with_suffix(".journal"), []
-    for finished in (1, 4, 3):
-        process = start(path)
-        stop(process, finished, signal.SIGKILL)
-        assert process.returncode == -signal.SIGKILL, "it was too fast to be killed"
-        with closing(sqlite3.connect(journal)) as connection:
-            rows = connection.execute("SELECT row FROM rows ORDER BY rowid").fetchall()
-        assert rows[: len(kept)] == kept  # nothing finished was trained again
-        assert len(rows) >= len(kept) + finished
-        kept = rows
-    assert len(kept) < 12
-    assert start(path).communicate(timeout=120)
+    process = start(path)
+    stop(process, 3, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL, "it was too fast to be killed"
+    with closing(sqlite3.connect(path.with_suffix(".journal"))) as connection:
+        killed = connection.execute("SELECT row FROM rows ORDER BY rowid").fetchall()
+    killed = [json.loads(row) for (row,) in killed]
+    assert 3 <= len(killed) < 12
+    process = start(path)
+    stop(process, 2, signal.SIGINT)
+    assert process.returncode != 0
+    assert [file.name for file in tmp_path.iterdir()] == ["killed.csv"]
+    stopped = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
+    assert len(killed) + 2 <= len(stopped) < 12
+    monkeypatch.setattr(study, "CHUNK_OPERATIONS", {})  # what it was comes back
+    monkeypatch.setattr(sys, "argv", ["driver", str(path), str(whole)])
+    exec(DRIVER, {})
     assert lines_without_seconds(path) == lines_without_seconds(whole)
     assert {file.name for file in tmp_path.iterdir()} == {"whole.csv", "killed.csv"}
-
-
-def test_an_interrupt_leaves_a_table_of_what_was_finished(tmp_path):
-    path = tmp_path / "killed.csv"
-    process = start(path)
-    stop(process, 1, signal.SIGINT)
-    assert process.returncode != 0
-    assert 0 < len(pd.read_csv(path)) < 12
-    assert [file.name for file in tmp_path.iterdir()] == ["killed.csv"]
+    ended = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
+    for kept in (killed, stopped):  # nothing finished was trained again: their seconds are there
+        assert all(any(row.items() <= other.items() for other in ended) for row in kept)
 
 
 def test_rows_of_other_settings_are_refused(finished, tmp_path):
@@ -239,17 +240,18 @@ def test_curves_are_means_over_blocks_of_epochs(tmp_path):
 def test_a_grouped_split_keeps_equal_rows_together(monkeypatch):
     X = pd.DataFrame({"a": [1.0, np.nan, 2.0, 3.0] * 10, "b": ["x", None, "y", "y"] * 10})
     X.loc[39] = [9.0, "z"]
-    made = sources.Source("openml", "made", "regression")
+    copies = sources.Source("openml", "copies", "regression")
     monkeypatch.setattr(sources, "_load", lambda source: (X, pd.Series(np.arange(40.0))))
-    groups = made.row_groups()
+    groups = copies.row_groups()
     assert len(set(groups)) == 5
-    assert made.has_equal_rows()
+    fits = study.make_fits([copies], study.PROTOCOLS.values(), ["relu"])
+    assert {fit.protocol.name for fit in fits} == set(study.PROTOCOLS)
     content = X["a"].map(repr) + X["b"].map(repr)
     assert pd.Series(groups).groupby(content).nunique().eq(1).all()
-    for train, test in replace(TWO, grouped=True).splits(made):
+    for train, test in replace(TWO, grouped=True).splits(copies):
         assert not set(content[train]) & set(content[test])
         assert len(train) + len(test) == 40
-    assert any(set(content[train]) & set(content[test]) for train, test in TWO.splits(made))
+    assert any(set(content[train]) & set(content[test]) for train, test in TWO.splits(copies))
 
 
 def test_sets_without_equal_rows_have_one_sound_protocol():
@@ -274,15 +276,19 @@ def test_the_papers_protocol_and_the_sound_one():
 
 @needs_data
 @pytest.mark.parametrize(
-    ("script", "expected"),
-    [("table5_classification", {"sound", "sound-ungrouped"}), ("table6_regression", {"sound"})],
+    ("module", "data", "ungrouped"),
+    [(table5_classification, "breast-w", True), (table6_regression, "autoMpg", False)],
 )
-def test_the_sets_with_equal_rows_run_both_ways(script, expected):
-    module = import_module(f"benchmarks.papers.combu.{script}")
-    chosen = module.sources(False, str(DATA_HOME))
-    fits = study.make_fits(chosen, study.PROTOCOLS.values(), ["relu"])
-    by_data = pd.DataFrame([fit.settings for fit in fits]).groupby("data")["protocol"].unique()
-    assert set(by_data.iloc[0]) - {"paper"} == expected
+def test_the_sets_with_equal_rows_run_both_ways(module, data, ungrouped):
+    arguments = Namespace(
+        quick=False, device="cpu", data_home=str(DATA_HOME), data=[data],
+        protocols=list(study.PROTOCOLS), activations=["relu"],
+    )  # fmt: skip
+    jobs = module.STUDY.experiments[0].jobs(arguments)
+    rows = pd.DataFrame([settings for job in jobs for settings in job.wanted])
+    assert set(rows["data"]) == {data}
+    networks = rows["protocol"].value_counts().to_dict()
+    assert networks == {"paper": 5, "sound": 30} | ({"sound-ungrouped": 30} if ungrouped else {})
 
 
 @pytest.mark.parametrize("names", [["paper"], ["all"], ["combu", "relu+ln+proxy"]])
@@ -292,18 +298,15 @@ def test_choosing_activations(names):
     assert set(chosen) <= set(study.VARIANTS)
 
 
-def test_unknown_data_and_a_missing_folder_are_said_in_one_line(tmp_path):
-    def run(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "benchmarks.papers.combu.table3_formulas", *arguments],
-            capture_output=True, text=True, cwd=ROOT, timeout=120,
-        )  # fmt: skip
-
-    unknown = run("--quick", "--out", str(tmp_path), "--data", "xx")
-    assert unknown.returncode == 1
-    assert unknown.stderr.strip() == "table3_formulas: no data set 'xx'; it has gs, ar"
-    no_rows = run("--report", "--out", str(tmp_path))
-    assert no_rows.returncode == 1
-    assert len(no_rows.stderr.strip().splitlines()) == 1
-    in_results = run("--quick")
-    assert "--out" in in_results.stderr
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--quick", "--data", "xx"], r"table3_formulas: no data set 'xx'; it has gs, ar$"),
+        (["--report"], r"table3_formulas: .*No such file.*table3_formulas.csv'$"),
+    ],
+)
+def test_unknown_data_and_a_missing_file_are_said_in_one_line(arguments, message, tmp_path):
+    with pytest.raises(SystemExit, match=message):
+        table3_formulas.STUDY.main([*arguments, "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match="--out"):
+        table3_formulas.STUDY.main(["--quick"])

@@ -158,8 +158,3 @@ def test_table_7_holds_both_generators_and_what_real_data_gives():
             for metric in ("accuracy", "f1")
         },
     }
-
-
-def test_a_table_that_is_not_there_names_those_that_are():
-    with pytest.raises(ValueError, match="table 4 is not transcribed; there are table3, table5"):
-        load_expected(4)

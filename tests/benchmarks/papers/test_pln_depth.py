@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -11,35 +12,33 @@ import pytest
 import torch
 
 from benchmarks.papers.common.claims import FAILS, HOLDS, IN_PART
-from benchmarks.papers.pln.depth_findings import (
+from benchmarks.papers.pln import shared
+from benchmarks.papers.pln.depth import networks
+from benchmarks.papers.pln.depth.findings import (
+    TABLE_2,
+    Evidence,
     choose_rates,
-    decades,
     deepest,
     figure_8,
     gradient_table,
-    kept,
+    steadiness,
     table_1,
     table_1_gradients,
     table_2,
-    that_train,
     threshold,
 )
-from benchmarks.papers.pln.depth_net import Shape, gradient_norms
-from benchmarks.papers.pln.depth_train import (
-    Task,
-    initial_gradients,
-    load_task,
-    rate_factor,
-    train,
-)
-from tests.benchmarks.quick_forms import run_quick
-
-ROOT = Path(__file__).parents[3]
-DATA_HOME = ROOT.parent / "shared" / "data"
+from benchmarks.papers.pln.depth.networks import Task, build, gradient_norms
 
 
-def generators(*seeds):
-    return [torch.Generator().manual_seed(seed) for seed in seeds]
+def settings(**changed):
+    """A row of settings, as text."""
+    row = {"data": "digits", "body": "plain", "init": "torch", "depth": 4, "activation": "tanh"}
+    row |= {"width": 32, "n_rows": 600, "n_steps": 120, "batch_size": 64, "seed": 0}
+    return {name: str(value) for name, value in (row | changed).items()}
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def forward_by_hand(body, net, x, member):
@@ -70,42 +69,31 @@ def forward_by_hand(body, net, x, member):
     return linear(relu(h), last)
 
 
-@pytest.mark.parametrize("body", ["plain", "residual", "pre-activation"])
+@pytest.mark.parametrize("body", networks.BODIES)
 def test_network_is_what_it_says(body):
-    shape = Shape(body, 8, "relu", "kaiming", width=6)
-    net = shape.build(5, 3, [3, 4], double=True)
+    shape = settings(body=body, depth=8, activation="relu", init="kaiming", width=6)
+    net = build(shape, 5, 3, [3, 4], torch.float64)
     assert sum(p.numel() for p in net.parameters()) == 2 * (6 * 6 + 6 * 42 + 3 * 7)
     assert net.n_decayed == 6 * 6 + 6 * 42 + 3 * 7, "biases decay too"
-    x = torch.randn(2, 7, 5, dtype=torch.float64, generator=generators(0)[0])
+    x = drawn(2, 7, 5)
     out = net(x).detach().numpy()
     for member in range(2):
         expected = forward_by_hand(body, net, x[member].numpy(), member)
         np.testing.assert_allclose(out[member], expected, rtol=1e-12)
     torch.testing.assert_close(net.predict(x[0], None, 5)[0], net(x)[0], rtol=1e-12, atol=0)
-    alone = shape.build(5, 3, [4], double=True)
+    alone = build(shape, 5, 3, [4], torch.float64)
     torch.testing.assert_close(alone(x[1:]), net(x)[1:])
 
 
-@pytest.mark.parametrize("depth", [3, 2, 7])
-def test_depth_that_has_no_pairs_is_refused(depth):
-    with pytest.raises(ValueError, match=f"even and at least 4.*got {depth}"):
-        Shape("plain", depth, "relu", "torch")
-
-
-def test_other_bodies_are_refused():
-    with pytest.raises(ValueError, match="got 'dense'"):
-        Shape("dense", 4, "relu", "torch")
-
-
-@pytest.mark.parametrize("body", ["plain", "residual", "pre-activation"])
+@pytest.mark.parametrize("body", networks.BODIES)
 def test_gradient_norms_against_differences(body):
-    net = Shape(body, 4, "tanh", "torch", width=3).build(2, 1, [0, 1], double=True)
-    x = torch.randn(2, 9, 2, dtype=torch.float64, generator=generators(5)[0])
+    net = build(settings(body=body, width=3), 2, 1, [0, 1], torch.float64)
+    x = drawn(2, 9, 2, seed=5)
 
     def losses(outputs):
         return outputs.square().mean((1, 2))
 
-    norms = gradient_norms(net, x, losses)
+    found = gradient_norms(net, x, losses)
     with torch.no_grad():
         by_hand = {}
         for name, parameter in net.named_parameters():
@@ -118,24 +106,17 @@ def test_gradient_norms_against_differences(body):
                 slopes[i] = (up - losses(net(x)).sum()) / 2e-6
                 parameter[i] = kept
             by_hand[name] = slopes.flatten(1).norm(dim=1)
-    expected = by_hand["linears.0.weight"]
-    torch.testing.assert_close(norms.first, expected, rtol=1e-6, atol=1e-9)
-    expected = by_hand["linears.2.weight"]
-    torch.testing.assert_close(norms.last_hidden, expected, rtol=1e-6, atol=1e-9)
     assert len(by_hand) == 8, "4 matrices and 4 biases"
     every = torch.stack(list(by_hand.values()))
-    torch.testing.assert_close(norms.mean, every.mean(0), rtol=1e-6, atol=1e-9)
+    expected = [by_hand["linears.0.weight"], by_hand["linears.2.weight"], every.mean(0)]
+    torch.testing.assert_close(found, torch.stack(expected, dim=1), rtol=1e-6, atol=1e-9)
 
 
 def test_relu_keeps_a_linear_gradient_and_sigmoid_does_not():
-    task = load_task("digits", 300)
-    deep = {
-        (name, depth): float(
-            initial_gradients(task, Shape("plain", depth, name, "torch", width=16), [0]).first
-        )
-        for name in ("identity", "sigmoid")
-        for depth in (10, 30)
-    }
+    deep = {}
+    for name, depth in product(("identity", "sigmoid"), (10, 30)):
+        row = settings(activation=name, depth=depth, width=16, n_rows=300)
+        deep[name, depth] = float(networks.initial_gradients([row])[0]["first"])
     # torch's own initialisation has variance 1 / (3 width): each layer divides by sqrt(3)
     shrunk = deep["identity", 30] / deep["identity", 10]
     assert math.log(shrunk) == pytest.approx(-20 * math.log(math.sqrt(3)), rel=0.35)
@@ -143,7 +124,7 @@ def test_relu_keeps_a_linear_gradient_and_sigmoid_does_not():
 
 
 def test_rate_rises_and_falls():
-    factors = [rate_factor(step, 240) for step in range(240)]
+    factors = [networks.rate_factor(step, 240) for step in range(240)]
     assert factors[0] == pytest.approx(1 / 20)
     assert factors[19] == factors[20] == factors[59] == 1.0
     assert factors[60] == pytest.approx(1 / 2.5)
@@ -152,205 +133,170 @@ def test_rate_rises_and_falls():
 
 
 def test_training_learns_diverges_and_takes_each_member_alone():
-    task = load_task("digits", 600)
-    shape = Shape("plain", 4, "tanh", "torch")
-    sizes = {"n_steps": 120, "batch_size": 64}
-    slow, fast = train(task, shape, [7], [0.1, 1e30], **sizes)
-    assert slow.train_score > 0.95
-    assert slow.test_score > 0.8
-    exploded = train(task, Shape("plain", 4, "relu", "kaiming"), [7], [1e30], **sizes)[0]
-    assert exploded.diverged
-    assert math.isnan(exploded.test_score)
-    (alone,) = train(task, shape, [7], [0.1], **sizes)
-    assert alone.train_loss == pytest.approx(slow.train_loss, rel=1e-3), "also beside a wild rate"
+    slow, fast = networks.train([settings(learning_rate=rate, seed=7) for rate in (0.1, 1e30)])
+    assert float(slow["train_score"]) > 0.95
+    assert float(slow["test_score"]) > 0.8
+    assert slow["diverged"] == "False"
+    wild = settings(learning_rate=1e30, activation="relu", init="kaiming", n_steps=12)
+    (exploded,) = networks.train([wild])
+    assert exploded["diverged"] == "True"
+    assert exploded["test_score"] == exploded["train_loss"] == ""
+    (alone,) = networks.train([settings(learning_rate=0.1, seed=7)])
+    beside = pytest.approx(float(slow["train_loss"]), rel=1e-3)
+    assert float(alone["train_loss"]) == beside, "also beside a wild rate"
     assert fast != slow
+
+
+def test_a_stack_that_was_interrupted_gives_no_rows(monkeypatch):
+    def interrupted(*arguments):
+        return [replace(result, reason="interrupted") for result in train_stack(*arguments)]
+
+    train_stack = shared.train_stack
+    monkeypatch.setattr(shared, "train_stack", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        networks.train([settings(learning_rate=0.1, n_steps=2)])
 
 
 def test_scores_and_losses_of_a_task():
     none = torch.empty(0)
     numbers = torch.tensor([0.0, 1.0, 2.0, 3.0])
-    regression = Task(none, numbers, none, numbers, 1)
+    regression = Task(none, none, numbers, numbers, 1)
     outputs = torch.stack([numbers, numbers.mean().expand(4), numbers + 1.0]).unsqueeze(-1)
     assert regression.scores(outputs, numbers).tolist() == pytest.approx([1.0, 0.0, 0.2])
-    assert regression.losses(outputs, numbers.expand(3, -1)).tolist() == [0.0, 1.25, 1.0]
+    assert regression.losses(outputs, numbers).tolist() == [0.0, 1.25, 1.0]
     assert regression.trivial_score == 0.0
     classes = torch.tensor([0, 1, 1, 2])
-    classification = Task(none, classes, none, classes, 3)
+    classification = Task(none, none, classes, classes, 3)
     logits = torch.nn.functional.one_hot(torch.tensor([[0, 1, 1, 1]]), 3).double() * 50.0
     assert classification.scores(logits, classes).tolist() == [0.75]
-    assert classification.losses(logits, classes[None]).item() == pytest.approx(50.0 / 4)
+    assert classification.losses(logits, classes).item() == pytest.approx(50.0 / 4)
     assert classification.trivial_score == 0.5
 
 
-def rows_of(cells):
-    """Training rows: (activation, depth, rate, train scores, test scores)."""
-    rows = []
-    for activation, depth, rate, on_train, on_test in cells:
-        for seed, (fit, held_out) in enumerate(zip(on_train, on_test, strict=True)):
-            rows.append(
-                {
-                    "data": "digits",
-                    "body": "plain",
-                    "init": "torch",
-                    "depth": depth,
-                    "activation": activation,
-                    "learning_rate": rate,
-                    "seed": seed,
-                    "train_score": fit,
-                    "test_score": held_out,
-                    "diverged": math.isnan(fit),
-                    "trivial_score": 0.1,
-                }
-            )
-    return pd.DataFrame(rows)
+def chosen_of(cells, body="plain", init="torch"):
+    """The best rates of cells: (activation, depth, rate, train scores, test scores)."""
+    kind = {"data": "digits", "body": body, "init": init, "trivial_score": 0.1}
+    return choose_rates(
+        pd.DataFrame(
+            [
+                {**kind, "activation": activation, "depth": depth, "learning_rate": rate}
+                | {"seed": seed, "train_score": fit, "test_score": held_out}
+                for activation, depth, rate, *scores in cells
+                for seed, (fit, held_out) in enumerate(zip(*scores, strict=True))
+            ]
+        )
+    )
 
 
 def test_the_rate_is_chosen_by_training_rows():
     nan = math.nan
-    chosen = choose_rates(
-        rows_of(
-            [
-                ("relu", 20, 0.1, (0.9, nan), (0.9, nan)),  # 0.5 on average: nan counts as 0.1
-                ("relu", 20, 0.01, (0.56, 0.6), (0.3, 0.2)),
-                ("tanh", 20, 0.1, (0.99, 0.54), (0.99, 0.5)),
-                ("tanh", 20, 0.01, (0.0, 0.0), (1.0, 1.0)),
-                ("tanh", 56, 0.1, (nan, nan), (nan, nan)),
-                ("tanh", 56, 0.01, (nan, nan), (nan, nan)),
-            ]
-        )
-    ).set_index(["activation", "depth"])
-    relu = chosen.loc[("relu", 20)]
-    assert relu["learning_rate"] == 0.01
-    assert relu["trains"]
+    chosen = chosen_of(
+        [
+            ("relu", 20, 0.1, (0.9, nan), (0.9, nan)),  # 0.5 on average: nan counts as 0.1
+            ("relu", 20, 0.01, (0.56, 0.6), (0.3, 0.2)),
+            ("tanh", 20, 0.1, (0.99, 0.54), (0.99, 0.5)),
+            ("tanh", 20, 0.01, (0.0, 0.0), (1.0, 1.0)),
+            ("tanh", 56, 0.1, (nan, nan), (nan, nan)),
+            ("tanh", 56, 0.01, (nan, nan), (nan, nan)),
+        ]
+    )
+    assert Evidence(chosen, chosen).trains("plain", "torch") == {20: ["relu"], 56: []}
+    relu, tanh, lost = (row for _, row in chosen.iterrows())
+    assert (relu["learning_rate"], relu["trains"]) == (0.01, True)
     assert relu["test"] == pytest.approx(0.25)
-    tanh = chosen.loc[("tanh", 20)]
     assert tanh["learning_rate"] == 0.1
     assert not tanh["trains"], "one seed kept more than half of the error"
-    lost = chosen.loc[("tanh", 56)]
     assert (lost["train"], lost["test"]) == (0.1, 0.1), "a network that diverged is a constant"
-    assert that_train(chosen.reset_index(), 20) == ["relu"]
 
 
-def gradient_rows(values):
+ENDS = pd.DataFrame({"depth": [20, 110]})  # depths that were trained
+
+
+def gradients_of(values, body="residual", init="kaiming"):
+    """Rows of {(activation, depth): norms by seed}, the same for the first layer and the mean."""
+    kind = {"data": "digits", "body": body, "init": init, "last_hidden": 1.0}
     return pd.DataFrame(
         [
-            {"activation": name, "depth": depth, "seed": seed, "first": norm}
+            {**kind, "activation": name, "depth": depth, "first": norm, "mean": norm}
             for (name, depth), norms in values.items()
-            for seed, norm in enumerate(norms)
+            for norm in norms
         ]
     )
 
 
-def test_growth_in_decades():
-    rows = gradient_rows(
-        {
-            ("relu", 20): (0.1, 10.0),
-            ("relu", 110): (1e8, 1e8),
-            ("pln-8", 20): (1.0, 1.0),
-            ("pln-8", 110): (10.0, 10.0),
-            ("sigmoid", 20): (1.0, 1.0),
-            ("sigmoid", 110): (0.0, 1.0),
-        }
-    )
-    table = gradient_table(rows, "first")
-    assert table.loc["relu", 20] == pytest.approx(1.0), "a geometric mean"
-    grown = decades(table, 20, 110)
-    assert grown["relu"] == pytest.approx(8.0)
-    assert grown["pln-8"] == pytest.approx(1.0)
-    assert grown["sigmoid"] == -math.inf
-    assert kept(rows, 20, 110).startswith("PLN-8 is number 1 of 3")
-    assert "ReLU +8.0" in kept(rows, 20, 110)
+def test_growth_in_powers_of_ten():
+    norms = {("relu", 20): (0.1, 10.0), ("relu", 110): (1e8, 1e8)}
+    norms |= {("pln-8", 20): (1.0, 1.0), ("pln-8", 110): (10.0, 10.0)}
+    norms |= {("tanh", 20): (1.0, 1.0), ("tanh", 110): (1e-4, 1e-2)}
+    rows = gradients_of(norms)
+    assert gradient_table(rows, "first").loc["relu", 20] == pytest.approx(1.0), "a geometric mean"
+    evidence = Evidence(rows, ENDS)
+    grown = evidence.growth("residual", "kaiming", "first")
+    assert grown.to_dict() == pytest.approx({"relu": 8.0, "pln-8": 1.0, "tanh": -3.0})
+    said = steadiness(evidence, "residual", "kaiming")
+    assert said == "PLN-8 is number 1 of 3 in steadiness: PLN-8 +1.0, tanh -3.0, ReLU +8.0"
 
 
-def table_of(**columns):
-    names = ["sigmoid", "tanh", "relu", "pln-8"]
-    return pd.DataFrame({int(k[1:]): v for k, v in columns.items()}, index=names, dtype=float)
+def evidence_of(shallow, deep, body="residual", init="kaiming"):
+    """Mean norms of sigmoid, tanh, ReLU and PLN-8 at both depths."""
+    names = ("sigmoid", "tanh", "relu", "pln-8")
+    norms = {(name, 20): (norm,) for name, norm in zip(names, shallow, strict=True)}
+    norms |= {(name, 110): (norm,) for name, norm in zip(names, deep, strict=True)}
+    return Evidence(gradients_of(norms, body, init), ENDS)
 
 
 def test_verdict_of_table_2():
-    paper = table_of(d20=[0.13, 0.04, 1.68, 0.08], d110=[170.3, 27.06, 1.2e13, 41.01])
-    found = table_2(paper, 20, 110)
+    paper = [TABLE_2.loc[["sigmoid", "tanh", "relu", "pln-8"], depth] for depth in (20, 110)]
+    found = table_2(evidence_of(*paper), "residual")
     assert found.verdict == HOLDS
     assert "ReLU +12.9 (paper +12.9)" in found.numbers
-    vanishing = table_of(d20=[1, 1, 1, 1], d110=[1e-30, 10, 1e10, 10])
-    assert table_2(vanishing, 20, 110).verdict == IN_PART
-    opposite = table_of(d20=[1, 1, 1, 1], d110=[0.1, 0.1, 10, 1e9])
-    assert table_2(opposite, 20, 110).verdict == FAILS
+    ones = [1.0] * 4
+    assert table_2(evidence_of(ones, [1e-30, 10, 1e10, 10]), "residual").verdict == IN_PART
+    assert table_2(evidence_of(ones, [0.1, 0.1, 10, 1e9]), "residual").verdict == FAILS
 
 
 def test_verdict_of_table_1_on_gradients():
-    ahead = table_of(d20=[0.1, 0.2, 0.3, 0.6])
-    found = table_1_gradients(ahead, 20)
+    found = table_1_gradients(evidence_of([0.1, 0.2, 0.3, 0.6], [1.0] * 4, "plain", "torch"))
     assert found.verdict == HOLDS
     assert found.numbers.startswith("2 times the largest of the other three (paper: 2.62 times)")
-    assert table_1_gradients(table_of(d20=[0.1, 0.2, 0.7, 0.6]), 20).verdict == FAILS
+    behind = evidence_of([0.1, 0.2, 0.7, 0.6], [1.0] * 4, "plain", "torch")
+    assert table_1_gradients(behind).verdict == FAILS
 
 
 def test_verdict_of_table_1_and_figure_8():
     good, bad = (0.95, 0.9), (0.1, 0.1)
 
-    def chosen(**trains):
-        return choose_rates(
-            rows_of(
-                [
-                    (name.replace("pln8", "pln-8"), depth, 0.1, at, at)
-                    for name, scores in trains.items()
-                    for depth, at in zip((20, 110), scores, strict=True)
-                ]
-            )
-        )
+    def evidence(kind, **trains):
+        cells = [
+            (name.replace("pln8", "pln-8"), depth, 0.1, at, at)
+            for name, scores in trains.items()
+            for depth, at in zip((20, 110), scores, strict=True)
+        ]
+        return Evidence(ENDS, chosen_of(cells, *kind))
+
+    def verdicts(**trains):
+        one = table_1(evidence(("plain", "torch"), **trains))
+        other = figure_8(evidence(("residual", "kaiming"), **trains), "residual")
+        return one, other
 
     steady, lost = (good, good), (bad, bad)
-    as_paper = chosen(sigmoid=steady, tanh=steady, relu=(good, bad), pln8=steady)
-    assert figure_8(as_paper).verdict == HOLDS
-    assert "110 layers: sigmoid, tanh and PLN-8" in figure_8(as_paper).numbers
-    assert table_1(as_paper, 20).verdict == IN_PART
-    only = chosen(sigmoid=lost, tanh=lost, relu=lost, pln8=steady)
-    assert table_1(only, 20).verdict == HOLDS
-    assert figure_8(only).verdict == IN_PART
-    assert table_1(only, 20).numbers.endswith("all that train: PLN-8")
-    never = chosen(sigmoid=lost, tanh=lost, relu=steady, pln8=lost)
-    assert figure_8(never).verdict == FAILS
-    assert table_1(never, 20).verdict == FAILS
+    one, other = verdicts(sigmoid=steady, tanh=steady, relu=(good, bad), pln8=steady)
+    assert (one.verdict, other.verdict) == (IN_PART, HOLDS)
+    assert "110 layers: sigmoid, tanh and PLN-8" in other.numbers
+    one, other = verdicts(sigmoid=lost, tanh=lost, relu=lost, pln8=steady)
+    assert (one.verdict, other.verdict) == (HOLDS, IN_PART)
+    assert one.numbers.endswith("all that train: PLN-8")
+    one, other = verdicts(sigmoid=lost, tanh=lost, relu=steady, pln8=lost)
+    assert (one.verdict, other.verdict) == (FAILS, FAILS)
 
 
 def test_what_gradients_tell():
     trained = [("relu", (0.9, 0.9), 1e3), ("tanh", (0.9, 0.9), 1.0), ("pln-8", (0.95, 0.9), 10.0)]
-    lost = [("sigmoid", (0.1, 0.1), 0.0), ("selu", (0.1, 0.1), 1e-3), ("gelu", (0.1, 0.1), 0.1)]
+    lost = [("sigmoid", (0.1, 0.1), 1e-9), ("selu", (0.1, 0.1), 1e-3), ("gelu", (0.1, 0.1), 0.1)]
     cells = [(name, 110, 0.1, scores, scores) for name, scores, _ in trained + lost]
-    chosen = choose_rates(rows_of(cells))
-    gradients = gradient_rows({(name, 110): (ratio,) for name, _, ratio in trained + lost})
-    gradients = gradients.assign(body="plain", init="torch", last_hidden=1.0)
-    said = threshold(chosen, gradients)
+    norms = {(name, 110): (ratio,) for name, _, ratio in trained + lost}
+    evidence = Evidence(gradients_of(norms, "plain", "torch"), chosen_of(cells))
+    said = threshold(evidence)
     assert "a factor of 100 of the last hidden layer's, 2 of 3 train" in said
     assert said.endswith("towards the input): 1 of 1; smaller (vanishing): 0 of 2")
-    assert deepest(chosen) == "plain, torch's own initialisation: PLN-8, ReLU and tanh"
-
-
-def test_quick_form(tmp_path):
-    data = ["--data", "digits"]
-    if DATA_HOME.is_dir():
-        data = ["--data-home", str(DATA_HOME)]
-    run_quick("papers.pln.depth", tmp_path, *data)
-    rows = pd.read_csv(tmp_path / "pln_depth.csv")
-    digits = rows[rows["data"] == "digits"]
-    assert len(digits) == 5 * 2 * 4 * 2 * 2, "kinds, depths, activations, rates, seeds"
-    assert digits["train_score"].between(0, 1).sum() == (~digits["diverged"]).sum()
-    gradients = pd.read_csv(tmp_path / "pln_depth_gradients.csv")
-    assert (gradients["first"] > 0).all()
-    assert gradients.groupby(["body", "init"]).ngroups == 6
-    text = (tmp_path / "pln_depth.md").read_text()
-    for words in (
-        "## Verdicts",
-        "paper, ResNet-110",
-        "89.45",
-        "python -m benchmarks.papers.pln.depth",
-    ):
-        assert words in text
-    assert str(tmp_path) not in text
-    assert (tmp_path / "pln_depth.png").stat().st_size > 10_000
-    assert (tmp_path / "pln_depth_gradients_digits.png").stat().st_size > 10_000
-    (tmp_path / "pln_depth.md").unlink()
-    again = run_quick("papers.pln.depth", tmp_path, *data, "--report")
-    assert "to go" not in again, "nothing is trained twice"
-    assert (tmp_path / "pln_depth.md").read_text() == text
+    assert deepest(evidence) == "plain, torch's own initialisation: PLN-8, ReLU and tanh"

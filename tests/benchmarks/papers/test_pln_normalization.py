@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from argparse import Namespace
 
 import numpy as np
 import pandas as pd
@@ -10,19 +10,17 @@ import pytest
 from scipy import stats
 
 from benchmarks.papers.common.claims import FAILS, HOLDS, IN_PART
+from benchmarks.papers.pln import normalization
 from benchmarks.papers.pln.normalization import (
-    TASKS,
-    Plan,
+    SETTINGS,
+    SIZES,
     contrast,
     is_as_good,
     is_nonlinear,
     needs_no_activation,
-    stacks,
 )
-from tests.benchmarks.quick_forms import run_quick
+from benchmarks.papers.pln.shared import TASKS
 
-ROOT = Path(__file__).parents[3]
-DATA_HOME = ROOT.parent / "shared" / "data"
 SPLITS = 10
 
 
@@ -98,11 +96,11 @@ def test_contrast_against_scipy_and_by_hand():
 def test_one_data_set_has_its_own_test():
     rows = study({("pln", "relu"): 0.9, ("batch", "relu"): 0.8}, n_data=1)
     result = contrast(rows, ("pln", "relu"), ("batch", "relu"))
-    assert result.significant
+    assert result.sign == 1.0
     assert result.p == result.pvalues[0], "Wilcoxon's test has nothing to say of one difference"
     assert "against" not in str(result)
     same = contrast(rows, ("pln", "relu"), ("pln", "relu"))
-    assert not same.significant
+    assert same.sign == 0.0
     assert same.mean == 0.0
 
 
@@ -145,39 +143,19 @@ def test_verdict_on_a_match():
 
 
 def test_stacks_and_their_networks():
-    plan = Plan()
-    every = stacks(plan, list(TASKS))
-    kinds = 4 * len(plan.activations)
-    assert len(every) == len(set(every)) == kinds * (len(TASKS) + 1)
-    deep = [stack for stack in every if stack.depth == 15]
-    assert {stack.data for stack in deep} == {"digits"}
-    assert deep[0].wanted()[0]["n_steps"] == "1000"
-    net = deep[0].estimator(1437, 3)
-    assert len(net.hidden_layer_sizes) == 15
+    arguments = Namespace(quick=False, data=list(TASKS), data_home=None)
+    stacks = [job.wanted for job in normalization.jobs(arguments)]
+    kinds = 4 * len(SIZES["activation"])
+    assert len(stacks) == kinds * (len(TASKS) + 1)
+    assert {len(stack) for stack in stacks} == {10}
+    rows = pd.DataFrame(row for stack in stacks for row in stack)
+    assert tuple(rows) == SETTINGS
+    assert not rows.duplicated().any()
+    deep = rows[rows["depth"] == "15"]
+    assert set(deep["data"]) == {"digits"}
+    assert set(deep["n_steps"]) == {"1000"}
+    assert set(rows.loc[rows["depth"] == "3", "n_steps"]) == {"500"}
+    net = normalization.estimator(deep.to_dict("records")[3], 1437)
+    assert (len(net.hidden_layer_sizes), net.random_state) == (15, 3)
     assert net.max_iter * 23 >= 1000 > (net.max_iter - 1) * 23, "23 batches of 64 an epoch"
-    assert stacks(plan, ["boston"])[0].estimator(400, 0).normalization == "none"
-
-
-def test_quick_form(tmp_path):
-    data = ["--data", "digits"]
-    if DATA_HOME.is_dir():
-        data += ["boston", "--data-home", str(DATA_HOME)]
-    run_quick("papers.pln.normalization", tmp_path, *data)
-    rows = pd.read_csv(tmp_path / "pln_normalization.csv", keep_default_na=False)
-    digits = rows[rows["data"] == "digits"]
-    assert len(digits) == 2 * 4 * 4 * 2, "depths, normalisations, activations, splits"
-    assert (digits["n_train"] == 120).all()
-    assert digits["score"].between(0, 1).all()
-    text = (tmp_path / "pln_normalization.md").read_text()
-    for words in (
-        "## Verdicts",
-        "batch norm",
-        "python -m benchmarks.papers.pln.normalization",
-    ):
-        assert words in text
-    assert str(tmp_path) not in text
-    assert (tmp_path / "pln_normalization.png").stat().st_size > 10_000
-    (tmp_path / "pln_normalization.md").unlink()
-    again = run_quick("papers.pln.normalization", tmp_path, *data, "--report")
-    assert "to go" not in again, "nothing is trained twice"
-    assert (tmp_path / "pln_normalization.md").read_text() == text
+    assert normalization.estimator(stacks[0][0], 400).normalization == "none"

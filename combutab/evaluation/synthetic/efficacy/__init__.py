@@ -1,4 +1,4 @@
-"""How much can be learned from a synthetic table.
+"""Efficacy: how well learners that are trained on a synthetic table predict real rows.
 
 Used by evaluation.synthetic.
 """

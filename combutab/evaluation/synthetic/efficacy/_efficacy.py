@@ -1,4 +1,4 @@
-"""How much can be learned from a synthetic table: train on synthetic, test on real."""
+"""Efficacy of synthetic tables for learning: train on synthetic, test on real."""
 
 from __future__ import annotations
 
@@ -122,9 +122,9 @@ def ml_efficacy(
     """
     from joblib import Parallel, delayed
 
-    made = label_tables(synthetic)
+    labelled = label_tables(synthetic)
     tables = {"real_train": real_train, "real_test": real_test}
-    tables |= {label: table for label, (_, table) in made.items()}
+    tables |= {label: table for label, (_, table) in labelled.items()}
     problem, aligned = make_problem(tables, target, task, pos_label)
     test = problem.side(aligned["real_test"])
     resamples = _resamples(len(test.y), n_resamples, seed_from(random_state))
@@ -132,7 +132,7 @@ def ml_efficacy(
     models = make_learners(
         learners, problem.task, n_rows=n_rows, random_state=seed_from(random_state)
     )
-    sources = {"real_train": REAL} | {label: source for label, (source, _) in made.items()}
+    sources = {"real_train": REAL} | {label: source for label, (source, _) in labelled.items()}
     results = Parallel(n_jobs=n_jobs)(
         delayed(_score_table)(problem.side(aligned[label]), test, problem, models, label, resamples)
         for label in sources
@@ -190,8 +190,8 @@ class EfficacyScorer:
 
     def __call__(self, generator: Any, X: pd.DataFrame, y: Any = None) -> float:
         """Score a fitted generator on real rows ``X``, which hold the target; ``y`` is ignored."""
-        made = generator.sample(len(X) if self.n_samples is None else self.n_samples)
-        tables = {"real": X, "synthetic": made}
+        synthetic = generator.sample(len(X) if self.n_samples is None else self.n_samples)
+        tables = {"real": X, "synthetic": synthetic}
         problem, aligned = make_problem(tables, self.target, self.task, self.pos_label)
         metric = self.metric or ("r2" if problem.task == "regression" else "roc_auc")
         if metric not in problem.metrics:
@@ -215,7 +215,7 @@ class EfficacyScorer:
 def make_problem(
     tables: Mapping[str, Any], target: Any, task: Task | Literal["auto"], pos_label: Any
 ) -> tuple[Problem, AlignedTables]:
-    """What is to be predicted, and all tables in the same form; the first one is the reference."""
+    """Make the prediction problem, and align all tables with the first one."""
     if task not in ("auto", "classification", "regression"):
         raise ValueError(f"task must be 'auto', 'classification' or 'regression', got {task!r}")
     reference = next(iter(tables))
@@ -296,7 +296,7 @@ def _resamples(n: int, n_resamples: int, seed: int) -> np.ndarray | None:
 def _with_errors(
     table: pd.DataFrame, rows: list[dict[str, Any]], resamples: np.ndarray, n: int
 ) -> pd.DataFrame:
-    """With standard errors, of the mean over a source's samples and of its gap to the real rows."""
+    """Add standard errors: of the mean over a source's samples, and of its gap to the real rows."""
     n_resamples, size = resamples.shape
     again: dict[tuple[str, ...], list[np.ndarray]] = {}
     for row in rows:

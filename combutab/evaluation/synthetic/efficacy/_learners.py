@@ -102,23 +102,11 @@ _PAPER = "paper_mlp"
 def make_learners(
     learners: Learners, task: Task, *, n_rows: int, random_state: int
 ) -> dict[str, Any]:
-    """Unfitted estimators by name.
+    """Make unfitted estimators by name.
 
-    Parameters
-    ----------
-    learners : "standard", "paper", a name, names, or mapping of name to estimator
-    task : {"classification", "regression"}
-    n_rows : int
-        Of the whole data set: the paper's network depends on it.
-    random_state : int
-        For those that have one and leave it open.
-
-    Raises
-    ------
-    ValueError
-        A name is unknown, there is none, or an estimator is for the other task.
-    ImportError
-        A named learner's library is not installed.
+    ``n_rows`` is of the whole data set, which the paper's network depends on; ``random_state`` goes
+    to those that have one and leave it open. Raises ValueError if a name is unknown, there is none,
+    or an estimator is for the other task; ImportError without a named learner's library.
     """
     if isinstance(learners, Mapping):
         made = {str(name): clone(estimator) for name, estimator in learners.items()}
@@ -162,7 +150,7 @@ def _check_task(learners: Mapping[str, Any], task: Task) -> None:
 
 
 def _seeded(learner: Any, random_state: int) -> Any:
-    """With its random states set that are None, also those of its parts."""
+    """Set the random states that are None, also those of the learner's parts."""
     open_ones = {
         name: random_state % 2**32  # scikit-learn takes no more
         for name, value in learner.get_params().items()

@@ -28,7 +28,7 @@ Scores = dict[str, float]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be predicted, from aligned tables.
+    """A prediction problem on aligned tables.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Split:
         self.train, self.test, self.resamples = train, test, resamples
 
     def features(self, learner: Any) -> tuple[Any, Any]:
-        """Of both sides, as the learner takes them."""
+        """Return the features of the training and of the test rows, as the learner takes them."""
         return (self.train.X, self.test.X) if takes_tables(learner) else self._arrays
 
     @cached_property

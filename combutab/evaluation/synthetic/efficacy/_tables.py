@@ -21,10 +21,7 @@ def label_tables(synthetic: Tables) -> dict[str, tuple[str, Any]]:
 
     Tables without a name are samples of "synthetic".
 
-    Raises
-    ------
-    ValueError
-        There is none, or a name is that of the real rows.
+    Raises ValueError if there is none, or a name is that of the real rows.
     """
     groups = synthetic if isinstance(synthetic, Mapping) else {"synthetic": synthetic}
     labelled: dict[str, tuple[str, Any]] = {}
@@ -50,8 +47,6 @@ def _is_table(thing: Any) -> bool:
 def with_text_names(table: pd.DataFrame) -> pd.DataFrame:
     """The table with names of columns that scikit-learn takes: text, or all of one kind.
 
-    Examples
-    --------
     >>> with_text_names(pd.DataFrame({"a": [1], 0: [2], "0": [3]})).columns.tolist()
     ['column 0', 'column 1', 'column 2']
     """

@@ -1,4 +1,4 @@
-"""How much a synthetic table looks like the real one: columns, pairs of columns, rows.
+"""Fidelity: how alike a synthetic and a real table are, by column, pair of columns and row.
 
 Used by evaluation.synthetic.
 """

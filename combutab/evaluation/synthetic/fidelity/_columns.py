@@ -36,10 +36,8 @@ def codes_of(column: pd.Series) -> np.ndarray:
 
 
 def total_variation(a: np.ndarray, b: np.ndarray) -> float:
-    """Of the frequencies of two arrays of codes from 0, each with at least one.
+    """Return the total variation distance of the frequencies of two arrays of codes from 0.
 
-    Examples
-    --------
     >>> total_variation(np.array([0, 0, 1, 1]), np.array([0, 2]))
     0.5
     """
@@ -55,8 +53,6 @@ def total_variation(a: np.ndarray, b: np.ndarray) -> float:
 def spread(values: np.ndarray) -> float:
     """The standard deviation; 1 for a constant, which so has its own unit.
 
-    Examples
-    --------
     >>> spread(np.array([1.0, 3.0])), spread(np.array([5.0]))
     (1.0, 1.0)
     """
@@ -68,7 +64,7 @@ def spread(values: np.ndarray) -> float:
 
 
 def shapes(tables: AlignedTables, name: str) -> Iterator[Measured]:
-    """How the values of each column are distributed."""
+    """Score each column by the distance of its two distributions."""
     for column, kind, a, b in _values(tables, name):
         if kind == "category":
             yield _score("tv", column, a, b, lambda a, b: 1.0 - total_variation(a, b))
@@ -78,7 +74,7 @@ def shapes(tables: AlignedTables, name: str) -> Iterator[Measured]:
 
 
 def coverage(tables: AlignedTables, name: str) -> Iterator[Measured]:
-    """How much of each column's range there is, and how much there is beyond it."""
+    """Score each column by the share of its real range that is covered, and kept to."""
     for column, kind, a, b in _values(tables, name):
         if kind == "category":
             yield _score("category_coverage", column, a, b, _category_coverage)
@@ -89,7 +85,7 @@ def coverage(tables: AlignedTables, name: str) -> Iterator[Measured]:
 
 
 def missing_values(tables: AlignedTables, name: str) -> Iterator[Measured]:
-    """Where values are missing, if any are: also in another table, so that all have the rows."""
+    """Score the shares and the patterns of missing values, if any of the tables has some."""
     holes = np.any([table.isna().any() for table in tables.tables.values()], axis=0)
     columns = [column for column, has in zip(tables.kinds, holes, strict=True) if has]
     if not columns:

@@ -1,4 +1,4 @@
-"""How much a synthetic table looks like the real one."""
+"""Fidelity scores of synthetic tables."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Numbers = dict[Hashable, np.ndarray]
 
 
 def pair_trends(tables: AlignedTables, name: str, *, n_bins: int) -> Iterator[Measured]:
-    """How the values of every two columns go together."""
+    """Score each pair of columns by how alike its dependence is in the two tables."""
     numeric = set(tables.columns("number", "datetime"))
     real, synthetic = (_numbers(tables[each], numeric) for each in ("real", name))
     real_codes, made_codes = (_codes(tables, each, real, n_bins) for each in ("real", name))

@@ -65,9 +65,9 @@ def _radii(rows: np.ndarray, centre: np.ndarray) -> np.ndarray:
 
 
 def _within(radii: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """How far each of the others is within the ball of each share of the radii: (level, other).
+    """Return how far each of the others is inside the ball of each share of the radii.
 
-    That is 0 or 1, and between them where several radii are equal: each level then has its part
+    (level, other): 0 or 1, and between them where several radii are equal: each level has its part
     of them, or no level but 1 would hold its share of a table of few distinct rows.
     """
     ordered = np.sort(radii)

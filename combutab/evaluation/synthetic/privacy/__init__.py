@@ -1,4 +1,4 @@
-"""Whether a synthetic table gives away the rows that its generator learned from.
+"""Privacy: distances that tell if a synthetic table gives away rows of the training table.
 
 Used by evaluation.synthetic.
 """

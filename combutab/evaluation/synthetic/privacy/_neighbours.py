@@ -86,14 +86,10 @@ def _whole_groups(rows: np.ndarray) -> np.ndarray:
 def _scan(
     a: Points, b: Points, blocks: list[_Block], starts: list[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Some blocks of rows of a, against all of b.
+    """Find the nearest rows of b for some blocks of rows of a, and the other way round.
 
-    Returns
-    -------
-    to_b : of shape (n_rows, 2)
-    minima, groups : of shape (2, len(b))
-        The least squared distances of each row of b to two of the groups of 32 rows of a, and
-        which groups these are.
+    Returns (n_rows, 2), and twice (2, len(b)): the least squared distances of each row of b to two
+    of the groups of 32 rows of a, and which groups these are.
     """
     to_b = []
     minima = np.full((2, len(b)), np.inf)
@@ -120,7 +116,7 @@ def _scan(
 
 
 def _shared(dense: np.ndarray, rare: Any, block: _Block) -> np.ndarray:
-    """How many categories each row shares with each of the block."""
+    """Count the categories that each row shares with each row of the block."""
     shared = dense @ block.dense
     if rare.nnz:
         both = (rare @ block.rare).tocoo()
@@ -164,10 +160,7 @@ def _candidates(least: np.ndarray, blocks: list[_Block]) -> np.ndarray:
 def _nearest(a: Points, rows: np.ndarray, b: Points, candidates: np.ndarray, k: int) -> np.ndarray:
     """Distances of rows of a to the k nearest of their candidates in b; inf where there are fewer.
 
-    Parameters
-    ----------
-    candidates : of shape (len(rows), n_candidates)
-        Positions; those of b's length and more are no rows.
+    Candidates are positions, (len(rows), n_candidates); those of b's length and more are no rows.
     """
     nearest = np.empty((len(rows), k))
     for start in range(0, len(rows), _ROWS):

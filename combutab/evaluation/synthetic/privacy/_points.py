@@ -51,7 +51,7 @@ class Points:
 
 
 class Space:
-    """Where rows lie, as some rows' columns have them.
+    """The metric space of a table's rows, scaled by the columns of some of them.
 
     The squared distance of two rows is the mean over the columns of a squared difference: of two
     numbers, that of their places (see `_Places`); of two categories 0 or 1. A missing value is 1

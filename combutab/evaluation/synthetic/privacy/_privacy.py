@@ -184,7 +184,7 @@ class _Judge:
         yield "membership_auc", float(roc_auc_score(members, nearness)), 0.5
 
     def _rows(self, name: str, n_rows: int) -> pd.DataFrame:
-        """At most so many rows; drawn from the seed and the table alone."""
+        """Return at most so many rows, drawn from the seed and the table alone."""
         table = self.tables[name]
         if len(table) > n_rows:
             table = table.iloc[np.random.default_rng(self.seed).permutation(len(table))[:n_rows]]

@@ -1,0 +1,81 @@
+"""What the PLN studies share: tables of data and of settings, and the training of stacks."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+import pandas as pd
+from sklearn.datasets import load_digits
+
+from benchmarks.papers.combu.sources import Source
+from benchmarks.papers.common.command import Job
+from benchmarks.papers.common.results import Row
+from combutab.nn import TableNetwork
+from combutab.training import MemberPlan, MemberResult, Rows, TrainConfig, train_stack
+
+TASKS = {
+    **dict.fromkeys(("digits", "diabetes", "wdbc", "PhishingWebsites"), "classification"),
+    **dict.fromkeys(("boston", "autoMpg", "california_housing", "wine_quality"), "regression"),
+}
+
+
+@dataclass(frozen=True)
+class Digits(Source):
+    """scikit-learn's 8 x 8 images of digits, as a table."""
+
+    def load(self) -> tuple[pd.DataFrame, pd.Series]:
+        X, y = load_digits(return_X_y=True, as_frame=True)
+        return X[: self.limit], y[: self.limit]
+
+
+def source(name: str, n_rows: int, data_home: str | None) -> Source:
+    """A data set of `TASKS`, at most ``n_rows`` of its rows."""
+    kind = Digits if name == "digits" else Source
+    return kind("openml", name, TASKS[name], limit=n_rows, data_home=data_home)
+
+
+def data_arguments(*names: str) -> Callable[[ArgumentParser], None]:
+    """The options that choose among data sets, and where they come from."""
+
+    def add(parser: ArgumentParser) -> None:
+        parser.add_argument("--data", nargs="+", choices=names, default=list(names))
+        parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
+
+    return add
+
+
+def combinations(**values: Iterable[object]) -> pd.DataFrame:
+    """All combinations of settings; the last changes fastest."""
+    return pd.DataFrame(product(*values.values()), columns=list(values))
+
+
+def stacked_jobs(
+    settings: pd.DataFrame, stack: Sequence[str], run: Callable[[list[Row]], list[Row]]
+) -> list[Job]:
+    """A job for the rows that agree in the columns ``stack``, in the order in which these come."""
+    groups = settings.astype(str).groupby(list(stack), sort=False)
+    every = [part.to_dict("records") for _, part in groups]
+    return [Job(rows, partial(run, rows), ", ".join(rows[0][n] for n in stack)) for rows in every]
+
+
+def row_of(names: Sequence[str], *values: object) -> Row:
+    """A row of results, numbers to six digits."""
+    texts = (f"{v:.6g}" if isinstance(v, float) else str(v) for v in values)
+    return dict(zip(names, texts, strict=True))
+
+
+def trained(
+    build: Callable[[], TableNetwork], rows: Rows, plans: Sequence[MemberPlan], config: TrainConfig
+) -> tuple[TableNetwork, list[MemberResult]]:
+    """Train a stack; give it with the weights that it ends with, and what became of its members."""
+    results = train_stack(build(), rows, plans, config)
+    if any(result.reason == "interrupted" for result in results):
+        raise KeyboardInterrupt
+    net = build()  # the one that was trained has dropped members that ended early
+    for i, result in enumerate(results):
+        net.load_member(i, result.state)
+    return net, results
