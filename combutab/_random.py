@@ -59,6 +59,7 @@ class Purpose(IntEnum):
     GAN_CONDITIONS, GAN_NOISE, GAN_GUMBEL, GAN_MASKS, GAN_MIX = 30, 31, 32, 33, 34  # (step)
     VAE_ORDER = 35  # (epoch)
     VAE_NOISE = 36  # (step)
+    FIRST_ROWS = 37  # rows that initial weights are scaled by, and where kinks are
     # of a sample's key
     PATTERN = 40  # (pattern of conditions): a sample's key
     CHUNK = 41  # (rows made before): a chunk's key

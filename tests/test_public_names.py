@@ -33,7 +33,7 @@ combutab.model_selection: ActivationComparison BASELINES ComparisonError Compari
     compare_activations plan_comparison run_comparison score_classifier score_regressor
     shown_range
 combutab.nn: ActivationSpec Chain ChainNetwork INITIALISATIONS MLPSpec MaskMaker Member
-    NORMALIZATIONS NetworkSpec PenaltyPass RowSpans Scratch SpanColumns StackedActivation
+    NORMALIZATIONS NTK NUMERIC_EMBEDDINGS NetworkSpec PenaltyPass ROLES RowSpans Scratch SpanColumns StackedActivation
     StackedCritic StackedEmbedding StackedGenerator StackedInputs StackedLinear StackedMLP
     StackedNetwork StackedNorm StackedRowDecoder StackedRowEncoder TableNetwork build_activation
     check_activation check_proxy_norm fill_gradients frozen gradient_penalty

@@ -12,6 +12,7 @@ from combutab._suggestions import did_you_mean
 from combutab.activations._combu import CombU
 from combutab.activations._layeract import LAHardSiLU, LASiLU
 from combutab.activations._parallel_norm import PLN, PLS
+from combutab.activations._trainable import Blend
 from combutab.activations._unitwise import UNITWISE
 
 Factory = Callable[..., nn.Module]
@@ -46,10 +47,13 @@ def _named(name: str) -> Factory:
         return ACTIVATIONS[name]
     if match := re.fullmatch(r"(pln|pls)-(\d+)", name):
         return partial(_SIZED[match[1]], norm_size=int(match[2]))
+    if name.startswith("blend-"):
+        _named(inner := name.removeprefix("blend-"))
+        return partial(Blend, activation=inner)
     hint = did_you_mean(name, ACTIVATIONS, n=1)
     raise ValueError(
         f"unknown activation {name!r}{f' ({hint})' if hint else ''}; known: "
-        f"{', '.join(ACTIVATIONS)}, pln-N, pls-N, or any callable width -> nn.Module"
+        f"{', '.join(ACTIVATIONS)}, pln-N, pls-N, blend-NAME, or any callable width -> nn.Module"
     )
 
 
@@ -61,8 +65,9 @@ def make_activation(
     Parameters
     ----------
     spec : str or callable
-        A name in ``ACTIVATIONS``, ``"pln-N"`` or ``"pls-N"`` for groups of N units, or a
-        callable width -> nn.Module, such as ``partial(CombU, ratios=...)``.
+        A name in ``ACTIVATIONS``, ``"pln-N"`` or ``"pls-N"`` for groups of N units,
+        ``"blend-NAME"`` for a learned blend of x and another of these, or a callable width ->
+        nn.Module, such as ``partial(CombU, ratios=...)``.
     width : int
         Number of features.
     dim : int, default -1

@@ -27,13 +27,20 @@ from combutab.estimators.fitting import (
     concatenated,
     encoded_rows,
     initial_states,
+    output_scorer,
     split_rows,
     take_over,
     train_jobs,
     weighted_rows,
 )
 from combutab.nn import Member, MLPSpec, NetworkSpec
-from combutab.training import PER_STEP, MemberPlan, MemberResult, MemberStart, uninterrupted
+from combutab.training import (
+    PER_STEP,
+    MemberPlan,
+    MemberResult,
+    MemberStart,
+    uninterrupted,
+)
 
 
 class BaseMLP(Fitted):
@@ -50,6 +57,10 @@ class BaseMLP(Fitted):
         self, y: Any, weight: np.ndarray | None, *, reset: bool, validation: bool = False
     ) -> np.ndarray:
         """Targets -> what the loss takes: (n,) int64 or (n, T) float; reset sets attributes."""
+
+    @abstractmethod
+    def _decode_target(self, target: np.ndarray) -> np.ndarray:
+        """Targets as ``fit`` was given them, from what ``_encode_target`` made of them."""
 
     @abstractmethod
     def _n_raw_outputs(self) -> int:
@@ -78,7 +89,21 @@ class BaseMLP(Fitted):
             normalization=self.normalization,
             proxy_norm=self.proxy_norm,
             init=self.init if isinstance(self.init, str) else "torch",
+            **self._input_settings(),
         )
+
+    def _input_settings(self) -> dict[str, Any]:
+        """What of the network's shape concerns its inputs, where these are not as they are."""
+        settings: dict[str, Any] = {"scale_inputs": self.scale_inputs}
+        if self.numeric_embedding != "none":
+            settings |= {
+                "n_numeric": self.encoder_.numeric_scaler_.n_columns,
+                "numeric_embedding": self.numeric_embedding,
+                "numeric_embedding_dim": int(self.numeric_embedding_dim),
+                "n_frequencies": int(self.n_frequencies),
+                "frequency_scale": float(self.frequency_scale),
+            }
+        return settings
 
     _score_name: ClassVar[str]  # of the validation score: "accuracy" or "r2"
     _data_parameters: ClassVar[tuple[str, ...]] = (  # all that ``_encode`` depends on
@@ -149,6 +174,7 @@ class BaseMLP(Fitted):
         y_val: Any = None,
         *,
         fresh: bool = True,
+        split: bool = True,
     ) -> Prepared:
         """Check and encode the data; a fresh encoding is learned on the training rows alone."""
         mind_forks()
@@ -159,8 +185,10 @@ class BaseMLP(Fitted):
         target = self._encode_target(y, weight, reset=fresh)
         if X_val is not None:
             target_val = self._encode_target(y_val, None, reset=False, validation=True)
-        elif self.early_stopping and self.solver != "lbfgs":  # as in scikit-learn
+        elif split and self._stops_early(len(target)):
             seed, strata = seed_from(self.random_state), self._stratify(target)
+            if self.early_stopping == "auto" and strata is not None and _has_single(strata):
+                strata = None
             train, val = split_rows(len(target), self.validation_fraction, seed, strata)
             X, X_val = _safe_indexing(X, train), _safe_indexing(X, val)
             target, target_val = target[train], target[val]
@@ -191,7 +219,7 @@ class BaseMLP(Fitted):
         values = {
             n: v for n, v in self.get_params(deep=False).items() if n in self._data_parameters
         }
-        if self.early_stopping:
+        if self.early_stopping is not False:
             seeded = isinstance(self.random_state, Integral)
             values["random_state"] = self.random_state if seeded else f"of {id(self)}"
         with np.printoptions(threshold=sys.maxsize):  # all of a long mask
@@ -207,7 +235,11 @@ class BaseMLP(Fitted):
             self._seed, self._seeded = seed_from(self.random_state), seeded
         seeds = [derive(self._seed, Purpose.MEMBER, i) for i in range(self.n_members)]
         members = tuple(Member(seed, self.activation, self.dropout) for seed in seeds)
-        score = self._score_name if prepared.val is not None else None
+        score, scorer, scoring = None, None, self.early_stopping_scoring or self._score_name
+        if prepared.val is not None:
+            score = scoring if scoring in ("loss", self._score_name) else "scorer"
+            if score == "scorer":
+                scorer = output_scorer(self, scoring, self._decode_target)
         starts = [None] * len(seeds) if fresh else self._starts(continued=epochs is not None)
         plans = tuple(
             MemberPlan(
@@ -218,6 +250,7 @@ class BaseMLP(Fitted):
                 weight_decay=self.weight_decay if self.solver == "adamw" else 0.0,
                 val_rows=prepared.val,
                 start=start,
+                scorer=scorer,
             )
             for seed, start in zip(seeds, starts, strict=True)
         )
@@ -304,7 +337,7 @@ class BaseMLP(Fitted):
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """One epoch over the given rows; the first call learns the encoding."""
-        if self.early_stopping:
+        if self.early_stopping is True:
             raise ValueError("partial_fit does not support early_stopping=True")
         if self.learning_rate in PER_STEP:
             raise ValueError(
@@ -313,7 +346,7 @@ class BaseMLP(Fitted):
             )
         fresh = not self.__sklearn_is_fitted__()
         self._validate(fresh=fresh)
-        prepared = self._encode(X, y, sample_weight, fresh=fresh)
+        prepared = self._encode(X, y, sample_weight, fresh=fresh, split=False)
         job = self._build(prepared, fresh=fresh, epochs=1)
         (results,) = train_jobs([job], self._all_callbacks())
         n_iter = 0 if fresh else int(getattr(self, "n_iter_", 0))
@@ -327,3 +360,8 @@ class BaseMLP(Fitted):
                 "partial_fit is only available for stochastic optimizers. lbfgs is not stochastic."
             )
         return True
+
+
+def _has_single(labels: np.ndarray) -> bool:
+    """Tell whether a class has one row, which cannot be on both sides of a split."""
+    return bool((np.unique(labels, return_counts=True)[1] == 1).any())

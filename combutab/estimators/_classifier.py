@@ -122,6 +122,11 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
             return numbers
         return numbers.astype(np.float64)[:, None]
 
+    def _decode_target(self, target: np.ndarray) -> np.ndarray:
+        if self._multilabel:
+            return target.astype(np.int64)
+        return self.classes_[target.reshape(-1).astype(np.int64)]
+
     def _class_numbers(self, y: np.ndarray, *, continued: bool) -> np.ndarray:
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):

@@ -44,11 +44,14 @@ warm_start : bool, default=False
     those of the training can, and another integer as ``random_state`` shuffles and drops anew.
 momentum, nesterovs_momentum : float, default=0.9, and bool, default=True
     Of ``solver="sgd"``.
-early_stopping : bool, default=False
+early_stopping : bool or "auto", default=False
     Set ``validation_fraction`` of the rows aside (stratified for classes), stop when their score
-    stalls, and keep the best epoch's weights.
+    stalls, and keep the best epoch's weights. ``"auto"`` does so from 200 rows on.
 validation_fraction : float, default=0.1
     Share of rows set aside.
+early_stopping_scoring : str, callable or None, default=None
+    The score of the rows set aside: ``"loss"``, which is minus the training's loss (without label
+    smoothing), any of scikit-learn's scorers, or None for accuracy and R2.
 beta_1, beta_2, epsilon : float, default=0.9, 0.999, 1e-8
     Of Adam.
 n_iter_no_change : int or inf, default=10
@@ -65,11 +68,15 @@ normalization : {"none", "batch", "layer", "group", "rms", "pln", "pls"}, defaul
     Between each linear layer and its activation; groups are of 8 units.
 proxy_norm : bool, default=False
     Follow layer or group normalisation by proxy normalisation of the activation.
-init : {"torch", "kaiming", "xavier", "lecun", "ntk"} or ConstructedNetwork, default="torch"
-    Initial weights. A network of ``combutab.constructions``, in the units of the table and the
-    target, is where the training starts: a known law is fitted further, not learned anew. It
-    needs ``dropout=0``, CombU, and room in the hidden layers (``"auto"``: as much as it takes);
-    units left over start as usual, unread. Its outputs are the target (classifier: the logits).
+init : str or ConstructedNetwork, default="torch"
+    Initial weights: ``"torch"``, ``"kaiming"``, ``"xavier"``, ``"lecun"``, ``"ntk"`` or
+    ``"data"``. ``"ntk"`` divides them by the square root of a layer's inputs in the forward
+    pass, so that one learning rate suits all widths; ``"data"`` as well, and has each unit vary by
+    1 over the training rows and its zero between some of them. A network of
+    ``combutab.constructions``, in the units of the table and the target, is where the training
+    starts: a known law is fitted further, not learned anew. It needs ``dropout=0``, CombU, and
+    room in the hidden layers (``"auto"``: as much as it takes); units left over start as usual,
+    unread. Its outputs are the target (classifier: the logits).
 n_members : int, default=1
     Networks trained from different seeds as one stack, whose predictions are averaged.
 categorical_features : "from_dtype", array-like or None, default="from_dtype"
@@ -84,10 +91,23 @@ min_frequency : int or float, default=5
     means of so many neighbours. 1 keeps all.
 embedding_dim : int, default=8
     Width of those embeddings.
+numeric_embedding : {"none", "pbld"}, default="none"
+    Numbers as they are, or each as itself and linear maps of cosines of learned frequencies, in
+    all ``numeric_embedding_dim`` numbers, as RealMLP has it.
+numeric_embedding_dim, n_frequencies, frequency_scale : int, int and float, default=4, 16, 0.1
+    Of those embeddings; the scale is the standard deviation of the first frequencies.
+scale_inputs : bool, default=False
+    Multiply each input of the first layer by a learned factor.
+learning_rate_factors : dict or None, default=None
+    Factors of the learning rate by parameters' role: "weight", "bias", "normalization",
+    "activation", "embedding", "scale".
+regularization_schedule : str, default="constant"
+    How dropout and weight decay change from epoch to epoch, over ``max_iter`` of them:
+    ``"constant"``, or one of the schedules of ``learning_rate`` by the step.
 device : str or torch.device, default="auto"
     ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
 precision : {"float32", "float64", "bf16-mixed"}, default="float32"
-    Of training and prediction, and of the arrays that ``predict`` returns.
+    Of training and prediction. Predictions are float32 where X is, else float64.
 track_metric : bool, default=False
     Also record, in ``history_``, the accuracy (regressor: the mean absolute error, in the units
     of the scaled target) on each epoch's training batches, as trained, dropout included.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.metrics import check_scoring
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
 
 from combutab._device import PRECISIONS, Precision, resolve_device
@@ -20,6 +21,8 @@ from combutab.estimators.fitting import check_initial, initial_widths, settled
 from combutab.nn import (
     INITIALISATIONS,
     NORMALIZATIONS,
+    NUMERIC_EMBEDDINGS,
+    ROLES,
     ActivationSpec,
     StackedNorm,
     check_activation,
@@ -27,6 +30,7 @@ from combutab.nn import (
 )
 from combutab.preprocessing import TableEncoder
 from combutab.training import (
+    PER_STEP,
     SCHEDULES,
     SOLVERS,
     Callback,
@@ -39,6 +43,7 @@ from combutab.training import (
 
 _DEFAULT_BATCH = 500  # the CombU paper's
 _SMALL_TABLE = 1000  # rows; the CombU paper's border between its two networks
+_AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
 _SMALL, _LARGE = (128,) * 2, (256,) * 5  # hidden layers of 3 and of 6 linear layers
 
 
@@ -67,13 +72,14 @@ class Parameters(_Positional):
     warm_start: bool = False
     momentum: float = 0.9
     nesterovs_momentum: bool = True
-    early_stopping: bool = False
+    early_stopping: bool | str = False
     validation_fraction: float = 0.1
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-8
     n_iter_no_change: float = 10
     max_fun: int = 15000
+    early_stopping_scoring: str | Callable[..., float] | None = None
     dropout: float = 0.1
     weight_decay: float = 0.01
     max_grad_norm: float | None = None
@@ -86,6 +92,13 @@ class Parameters(_Positional):
     max_onehot: int = 32
     min_frequency: float = 5
     embedding_dim: int = 8
+    numeric_embedding: str = "none"
+    numeric_embedding_dim: int = 4
+    n_frequencies: int = 16
+    frequency_scale: float = 0.1
+    scale_inputs: bool = False
+    learning_rate_factors: Mapping[str, float] | None = None
+    regularization_schedule: str = "constant"
     device: str | torch.device = "auto"
     precision: str = "float32"
     track_metric: bool = False
@@ -112,7 +125,8 @@ class Parameters(_Positional):
         "warm_start": ["boolean"],
         "momentum": [Interval(Real, 0, 1, closed="both")],
         "nesterovs_momentum": ["boolean"],
-        "early_stopping": ["boolean"],
+        "early_stopping": ["boolean", StrOptions({"auto"})],
+        "early_stopping_scoring": [None, str, callable],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "beta_1": [Interval(Real, 0, 1, closed="left")],
         "beta_2": [Interval(Real, 0, 1, closed="left")],
@@ -134,6 +148,13 @@ class Parameters(_Positional):
             Interval(RealNotInt, 0, 1, closed="neither"),
         ],
         "embedding_dim": [Interval(Integral, 1, None, closed="left")],
+        "numeric_embedding": [StrOptions(set(NUMERIC_EMBEDDINGS))],
+        "numeric_embedding_dim": [Interval(Integral, 2, None, closed="left")],
+        "n_frequencies": [Interval(Integral, 1, None, closed="left")],
+        "frequency_scale": [Interval(Real, 0, None, closed="left")],
+        "scale_inputs": ["boolean"],
+        "learning_rate_factors": [dict, None],
+        "regularization_schedule": [StrOptions({"constant", *PER_STEP})],
         "device": [str, torch.device],
         "precision": [StrOptions(set(PRECISIONS))],
         "track_metric": ["boolean"],
@@ -161,6 +182,8 @@ class Parameters(_Positional):
                     "dropout": (self.dropout, 0),
                     "normalization": (self.normalization, "none"),
                     "proxy_norm": (self.proxy_norm, False),
+                    "numeric_embedding": (self.numeric_embedding, "none"),
+                    "scale_inputs": (self.scale_inputs, False),
                 },
             )
         for width in set(self._hidden_layer_sizes(0)):
@@ -168,11 +191,22 @@ class Parameters(_Positional):
             if self.normalization != "none":
                 StackedNorm(self.normalization, width, 1)
         check_proxy_norm(self.proxy_norm, self.normalization)
+        if self.early_stopping_scoring not in (None, "loss"):
+            check_scoring(self, scoring=self.early_stopping_scoring)
+        check_rate_factors(self.learning_rate_factors)
         for callback in self.callbacks or ():
             if not callable(getattr(callback, "on_epoch_end", None)):
                 raise ValueError(
                     f"callbacks must be combutab.training.Callback objects, got {callback!r}"
                 )
+
+    def _stops_early(self, n_rows: int) -> bool:
+        """Tell whether some of so many rows are set aside."""
+        if self.solver == "lbfgs":  # as in scikit-learn
+            return False
+        if self.early_stopping == "auto":
+            return n_rows >= _AUTO_ROWS
+        return bool(self.early_stopping)
 
     def _settled_parameters(self) -> dict[str, Any]:
         """Return what a fit settles for those that go on from it."""
@@ -212,6 +246,8 @@ class Parameters(_Positional):
             max_epochs=epochs or self.max_iter,
             score=score,
             learning_rate=self.learning_rate,
+            rate_factors=tuple(sorted((self.learning_rate_factors or {}).items())),
+            regularization_schedule=self.regularization_schedule,
             power_t=self.power_t,
             shuffle=self.shuffle,
             tol=self.tol,
@@ -236,3 +272,16 @@ class Parameters(_Positional):
     def _all_callbacks(self) -> list[Callback]:
         callbacks = list(self.callbacks or ())
         return [VerboseLines(), *callbacks] if self.verbose else callbacks
+
+
+def check_rate_factors(factors: Mapping[str, float] | None) -> None:
+    """Refuse factors of roles that no parameter has, or that are no positive numbers."""
+    for role, factor in (factors or {}).items():
+        if role not in ROLES:
+            raise ValueError(
+                f"learning_rate_factors knows {', '.join(map(repr, ROLES))}, got {role!r}"
+            )
+        if isinstance(factor, bool) or not isinstance(factor, Real) or not 0 < factor < np.inf:
+            raise ValueError(
+                f"learning_rate_factors[{role!r}] must be a positive number, got {factor!r}"
+            )

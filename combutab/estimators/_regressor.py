@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _check_y, column_or_1d
 
-from combutab._fields import kind, number, pair, several, text
+from combutab._fields import kind, nullable, number, optional, pair, several, text
 from combutab._model_files import loadable
 from combutab.estimators._docs import document
 from combutab.estimators.fitting import as_numbers
@@ -47,6 +47,9 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
         What ``loss="quantile"`` learns, each in (0, 1).
     scale_target : bool, default=True
         Standardise y for training. Losses in ``loss_curve_`` are then in these units.
+    clip_predictions : bool, default=False
+        Predict nothing beyond the targets seen in fit. The fitted estimator and its files then hold
+        each target's smallest and largest value, rounded outwards to a 64th of its deviation.
 
     Attributes
     ----------
@@ -69,19 +72,23 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
     _: KW_ONLY
     quantiles: Sequence[float] = (0.05, 0.5, 0.95)
     scale_target: bool = True
+    clip_predictions: bool = False
 
     _parameter_constraints = {
         **StreamedMLP._parameter_constraints,
         "loss": [StrOptions(_LOSSES)],
         "quantiles": ["array-like"],
         "scale_target": ["boolean"],
+        "clip_predictions": ["boolean"],
     }
     _fitted_fields = {
         "_one_dimensional": kind(bool),
         "_trained_loss": pair(text(100), several(number())),
         "_y_mean": kind(np.ndarray),
         "_y_scale": kind(np.ndarray),
+        "_y_range": optional(nullable(kind(np.ndarray))),
     }
+    _y_range = cast("np.ndarray | None", None)  # (2, n_outputs), where predictions are clipped
     _score_name = "r2"
     _data_parameters = (*StreamedMLP._data_parameters, "loss", "quantiles", "scale_target")
 
@@ -144,6 +151,7 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
         self.n_outputs_ = len(stats.mean)
         self.out_activation_ = "exp" if self.loss == "poisson" else "identity"
         self._y_mean, self._y_scale = self._target_scaling(stats)
+        self._y_range = self._rounded_range(stats) if self.clip_predictions else None
         low, high = self._scale_target(np.array([stats.low, stats.high])).astype(self._dtype)
         merged = np.flatnonzero((low == high) & (stats.low < stats.high))
         if len(merged):
@@ -154,6 +162,13 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
                 f"as loss={self.loss!r} with scale_target={self.scale_target} trains on it; use "
                 f"{way_out}, or precision='float64', or subtract or multiply by a number first"
             )
+
+    def _rounded_range(self, stats: Moments) -> np.ndarray:
+        """Round the range of each target outwards, so that no row's value is kept."""
+        unit = self._y_scale / 64
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            wide = np.array([np.floor(stats.low / unit), np.ceil(stats.high / unit)]) * unit
+        return np.where(np.isfinite(wide), wide, [stats.low, stats.high])
 
     def _target_scaling(self, stats: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Shift and scale of each target."""
@@ -176,6 +191,8 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
         whole_line = mean.dtype.kind == scale.dtype.kind == "f" and np.isfinite([mean, scale]).all()
         if not whole_line or not (scale > 0).all():
             raise ValueError("_y_mean and _y_scale must be finite numbers, and scales positive")
+        if self._y_range is not None and not (self._y_range[:1] <= self._y_range[1:]).all():
+            raise ValueError("_y_range must hold each target's smallest and largest value")
         if any(not 0 < q < 1 for q in quantiles) or list(quantiles) != sorted(set(quantiles)):
             raise ValueError(f"quantiles must lie in (0, 1) and increase, got {quantiles}"[:200])
         return {
@@ -184,6 +201,10 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
             "n_outputs": (self._spec.n_outputs, self.n_outputs_ * loss.n_per_target),
             "out_activation_": (self.out_activation_, "exp" if name == "poisson" else "identity"),
             "_one_dimensional": (self._one_dimensional and self.n_outputs_ > 1, False),
+            "_y_range": (
+                np.shape(self._y_range) if self._y_range is not None else (2, self.n_outputs_),
+                (2, self.n_outputs_),
+            ),
         }
 
     def _loss(self) -> Loss:
@@ -252,12 +273,28 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
                     f"loss={self._trained_loss[0]!r}"
                 )
             mean, std = _mixture(*loss.moments(raw))
-            return self._decode(mean), self._shaped(std * self._y_scale)
+            return self._decode(mean), self._shaped(self._in_units(std, self._y_scale, 0.0))
         return self._decode(loss.point(raw).mean(0).numpy())
 
     def _decode(self, scaled: np.ndarray) -> np.ndarray:
-        """(n, T) in training units -> in the target's units, float64."""
-        return self._shaped(scaled * self._y_scale + self._y_mean)
+        """(n, T) in training units -> in the target's units."""
+        return self._shaped(self._clipped(self._in_units(scaled, self._y_scale, self._y_mean)))
+
+    def _in_units(self, scaled: np.ndarray, scale: np.ndarray, shift: Any) -> np.ndarray:
+        """Multiply and add, in the dtype of what is scaled if that can hold the target."""
+        largest = np.abs(self._y_mean).max() + 1e6 * self._y_scale.max()
+        fits = largest < np.finfo(scaled.dtype).max
+        return (scaled * scale + shift).astype(scaled.dtype if fits else np.float64)
+
+    def _decode_target(self, target: np.ndarray) -> np.ndarray:
+        return self._shaped(target.astype(np.float64) * self._y_scale + self._y_mean)
+
+    def _clipped(self, values: np.ndarray) -> np.ndarray:  # (n, T)
+        return (
+            values
+            if self._y_range is None
+            else np.clip(values, *self._y_range.astype(values.dtype))
+        )
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values[:, 0] if self._one_dimensional else values
@@ -284,7 +321,9 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
                 f"quantiles need loss='quantile' or loss='gaussian_nll', the estimator has "
                 f"loss={self._trained_loss[0]!r}"
             )
-        values = values * self._y_scale[:, None] + self._y_mean[:, None]
+        values = self._in_units(values, self._y_scale[:, None], self._y_mean[:, None])
+        if self._y_range is not None:
+            values = np.clip(values, *self._y_range[..., None].astype(values.dtype))
         return self._shaped(values)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -3,15 +3,22 @@
 from combutab.nn._activation import ActivationSpec, StackedActivation, build_activation
 from combutab.nn._activation_check import check_activation
 from combutab.nn._dropout import MaskMaker
-from combutab.nn._inputs import StackedInputs
+from combutab.nn._inputs import NUMERIC_EMBEDDINGS, StackedInputs
 from combutab.nn._layers import (
     INITIALISATIONS,
     NORMALIZATIONS,
+    NTK,
     StackedEmbedding,
     StackedLinear,
     StackedNorm,
 )
-from combutab.nn._stack import Member, StackedNetwork, check_proxy_norm, fill_gradients
+from combutab.nn._stack import (
+    ROLES,
+    Member,
+    StackedNetwork,
+    check_proxy_norm,
+    fill_gradients,
+)
 from combutab.nn.engine import Chain, PenaltyPass, Scratch
 from combutab.nn.networks import (
     ChainNetwork,
@@ -32,6 +39,9 @@ from combutab.nn.networks import (
 __all__ = [
     "INITIALISATIONS",
     "NORMALIZATIONS",
+    "NTK",
+    "NUMERIC_EMBEDDINGS",
+    "ROLES",
     "ActivationSpec",
     "Chain",
     "ChainNetwork",

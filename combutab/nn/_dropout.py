@@ -45,17 +45,24 @@ class MaskMaker:
             self._spans.append((total, end, width))
             total = end
         self._total = total
-        dropped = [min(255, max(1, round(256 * r))) if r > 0 else 0 for r in rates]
-        self.keep_probabilities = [(256 - d) / 256 for d in dropped]
+        self._rates = tuple(rates)
         shape = (len(rates), 1, 1)
-        self._dropped = torch.tensor(dropped, dtype=torch.uint8, device=self.device).view(shape)
-        self._scale = torch.tensor(
-            [1 / k for k in self.keep_probabilities], dtype=dtype, device=self.device
-        ).view(shape)
-        self.active = total > 0 and any(dropped)
+        self._dropped = torch.zeros(shape, dtype=torch.uint8, device=self.device)
+        self._scale = torch.ones(shape, dtype=dtype, device=self.device)
+        self.set_factor(1.0)
+        self.active = total > 0 and any(rate > 0 for rate in rates)
         self._positions: dict[int, Tensor] = {}  # by the number of rows
         self._draws = torch.empty(0, dtype=torch.int64, device=self.device)
         self._masks = torch.empty(0, dtype=dtype, device=self.device)
+
+    def set_factor(self, factor: float) -> None:
+        """Multiply all rates by a factor from 0 to 1, until the next call."""
+        rates = [factor * rate for rate in self._rates]
+        dropped = [min(255, max(1, round(256 * r))) if r > 0 else 0 for r in rates]
+        self.keep_probabilities = [(256 - d) / 256 for d in dropped]
+        self._dropped.copy_(torch.tensor(dropped, dtype=torch.uint8).view_as(self._dropped))
+        scale = torch.tensor([1 / k for k in self.keep_probabilities], dtype=self.dtype)
+        self._scale.copy_(scale.view_as(self._scale))
 
     def draw(self, keys: Sequence[int] | Tensor, n_rows: int) -> list[Tensor]:
         """Masks of (M, n_rows, width), 0 or 1 / keep probability, one a layer.

@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from combutab.activations import PLN, PLS
 from combutab.activations.kernels import Kernel, Standardize, kernel_of
 
-INITIALISATIONS = ("torch", "kaiming", "xavier", "lecun", "ntk")
+INITIALISATIONS = ("torch", "kaiming", "xavier", "lecun", "ntk", "data")
+NTK = ("ntk", "data")  # whose weights are divided by sqrt(in_features) in the forward pass
 NORMALIZATIONS = ("none", "batch", "layer", "group", "rms", "pln", "pls")
 
 
@@ -39,7 +40,7 @@ def _draw_weights(
         return uniform(math.sqrt(6 / (fan_in + fan_out)), fan_in, fan_out), zeros
     if init == "lecun":
         return normal(math.sqrt(1 / fan_in)), zeros
-    if init == "ntk":
+    if init in NTK:
         return normal(1.0), torch.randn(fan_out, generator=generator, dtype=torch.float64)
     raise ValueError(f"init must be one of {INITIALISATIONS}, got {init!r}")
 
@@ -52,8 +53,9 @@ class StackedLinear(nn.Module):
     in_features, out_features : int
     generators : sequence of torch.Generator
         One a member: its weights are drawn from its own generator alone.
-    init : {"torch", "kaiming", "xavier", "lecun", "ntk"}
-        ``"ntk"`` draws unit normals and divides by sqrt(in_features) in the forward pass.
+    init : {"torch", "kaiming", "xavier", "lecun", "ntk", "data"}
+        ``"ntk"`` draws unit normals and divides by sqrt(in_features) in the forward pass;
+        ``"data"`` too, for ``fit_to`` to go on from.
 
     Shape
     -----
@@ -77,10 +79,30 @@ class StackedLinear(nn.Module):
         drawn = [_draw_weights(in_features, out_features, init, g) for g in generators]
         self.weight = nn.Parameter(torch.stack([w for w, _ in drawn]).to(dtype))
         self.bias = nn.Parameter(torch.stack([b for _, b in drawn]).unsqueeze(1).to(dtype))
-        self.scale = 1 / math.sqrt(in_features) if init == "ntk" else 1.0
+        self.scale = 1 / math.sqrt(in_features) if init in NTK else 1.0
 
     def forward(self, x: Tensor) -> Tensor:  # (M, batch, in) -> (M, batch, out)
         return torch.baddbmm(self.bias, x, self.weight, alpha=self.scale)
+
+    @torch.no_grad()
+    def fit_to(self, x: Tensor, points: Tensor, shares: Tensor, members: Sequence[int]) -> None:
+        """Scale each unit to variance 1 over rows, and put its zero between some of them.
+
+        Parameters
+        ----------
+        x : Tensor, (M, n, in_features)
+        points : Tensor of int64, (M, k, out_features)
+            Rows, between which the unit is zero: at their mean by ``shares``, of the same shape.
+        members : sequence of int
+            Whose weights are set.
+        """
+        z = torch.matmul(x, self.weight) * self.scale
+        spread = z.std(1, correction=0, keepdim=True)
+        spread = torch.where(spread > 1e-6, spread, 1.0)  # nothing comes of constant inputs
+        middle = (z.gather(1, points) * shares).sum(1, keepdim=True) / spread
+        for m in members:
+            self.weight[m].div_(spread[m])
+            self.bias[m].copy_(-middle[m])
 
     def effective_weight(self) -> Tensor:
         """The (M, in, out) matrix that multiplies the input."""

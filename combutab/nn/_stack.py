@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from combutab.nn._activation import ActivationSpec, SeparateModules, StackedActivation
 from combutab.nn._flat import Entry, FlatTensors, backward, lay_out
-from combutab.nn._layers import StackedLinear
+from combutab.nn._layers import StackedLinear, StackedNorm
+
+ROLES = ("weight", "bias", "normalization", "activation", "embedding", "scale")
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,28 @@ class StackedNetwork(nn.Module):
             slots, width, m, dtype=dtype, device=device, with_grad=False
         )
 
+    def rate_factors(self, by_role: Mapping[str, float]) -> list[tuple[slice, float]]:
+        """Spread factors of the learning rate, by parameters' role, over ``flat``'s columns.
+
+        Returns
+        -------
+        list of (slice, float)
+            Neighbouring columns of one factor, in order, without gaps.
+        """
+        found: list[tuple[slice, float]] = []
+        for slot in sorted(self.flat.slots, key=lambda slot: slot.columns.start):
+            factor = by_role.get(parameter_role(slot), 1.0)
+            start, before = 0, None
+            if found:
+                before, last = found[-1]
+                start = before.stop
+                if last == factor:
+                    found[-1] = (slice(before.start, max(start, slot.columns.stop)), factor)
+                    continue
+            if slot.columns.stop > start:
+                found.append((slice(start, slot.columns.stop), factor))
+        return found
+
     def _is_decayed(self, entry: Entry) -> bool:
         """Tell whether penalties on the weights apply to a parameter."""
         return isinstance(entry.module, StackedLinear) and entry.attribute == "weight"
@@ -140,6 +164,23 @@ class StackedNetwork(nn.Module):
         self.flat_buffers.load_member(i, state)
         for name, value in self._integers(i).items():
             value.copy_(state[name])
+
+
+def parameter_role(entry: Entry) -> str:
+    """Name what a parameter is to its network.
+
+    Returns
+    -------
+    str
+        One of ``ROLES``: "weight" or "bias" of a linear layer, "scale" of the inputs, ...
+    """
+    if isinstance(entry.module, StackedLinear):
+        return entry.attribute
+    if isinstance(entry.module, StackedNorm):
+        return "normalization"
+    if not entry.name.startswith("inputs."):
+        return "activation"
+    return "scale" if entry.name == "inputs.scale" else "embedding"
 
 
 def _own(prefix: str, module: nn.Module, start: int, stop: int) -> Iterator[Entry]:

@@ -13,7 +13,6 @@ from torch import Tensor
 from combutab._interrupts import uninterrupted
 from combutab.training._batches import Batches
 from combutab.training._callbacks import Callback, EpochReport
-from combutab.training._losses import accuracy, r2
 from combutab.training._optimizers import RowOptimizer
 from combutab.training._records import (
     MemberPlan,
@@ -24,48 +23,11 @@ from combutab.training._records import (
     TrainableNetwork,
     TrainConfig,
 )
-from combutab.training._schedules import is_per_step, rate_table
+from combutab.training._schedules import is_per_step, rate_table, schedule_factor
+from combutab.training._scoring import Scorer
 from combutab.training._steps import StepInputs, TrainingStep
 
 _SMALLEST_RATE = 1e-6  # below it, "adaptive" stops (scikit-learn's value)
-_ROWS = 8192  # scored at a time: bounds the memory of a pass
-
-
-class _Scorer:
-    """The scoring of members on held-out rows, which stay the same while members train."""
-
-    def __init__(self, data: Rows, plans: Sequence[MemberPlan], config: TrainConfig) -> None:
-        self.data, self.config = data, config
-        device, dtype = data.dense.device, data.dense.dtype
-        lengths = [0 if p.val_rows is None else len(p.val_rows) for p in plans]
-        table = torch.zeros(len(plans), max(lengths), dtype=torch.int64, device=device)
-        weight = torch.zeros(table.shape, dtype=dtype, device=device)
-        for m, plan in enumerate(plans):
-            if plan.val_rows is not None:
-                table[m] = plan.val_rows[0].to(device)  # padding, of weight 0
-                table[m, : lengths[m]] = plan.val_rows.to(device)
-                weight[m, : lengths[m]] = 1.0
-        self.table = table
-        self.weight = weight if data.weight is None else weight * data.weight[table]
-
-    @torch.inference_mode()
-    def scores(self, net: TrainableNetwork) -> Tensor:
-        """Each member's score, (M,) float64 on the device."""
-        net.train(False)
-        config, data, points = self.config, self.data, []
-        for start in range(0, self.table.shape[1], _ROWS):
-            index = self.table[:, start : start + _ROWS]
-            codes = None if data.codes is None else data.codes[index]
-            with config.precision.context(data.dense.device)():
-                raw = net(data.dense[index], codes)
-            points.append(config.loss.points(raw.to(config.precision.dtype), net.n_heads))
-        metric = accuracy if config.score == "accuracy" else r2
-        return metric(torch.cat(points, 1), data.y[self.table], self.weight)
-
-    def select(self, keep: Sequence[int]) -> None:
-        """Keep these members (increasing)."""
-        index = torch.tensor(list(keep), device=self.table.device)
-        self.table, self.weight = self.table[index], self.weight[index]
 
 
 class _Training:
@@ -84,13 +46,14 @@ class _Training:
         self.plans = list(plans)
         self.device = data.dense.device
         self.alive = list(range(len(plans)))  # positions in the stack as given
-        self.optimizer = RowOptimizer(config.optimizer, net.flat.values, net.n_decayed)
+        factors = net.rate_factors(dict(config.rate_factors))
+        self.optimizer = RowOptimizer(config.optimizer, net.flat.values, net.n_decayed, factors)
         self.stream = stream
         self.n_rows = [len(p.rows) if stream is None else stream.n_rows for p in plans]
         if stream is None:
             self.batches = Batches(plans, config, self.device, config.max_epochs)
         self.step = TrainingStep(net, plans, config, self.optimizer, self.n_rows)
-        self.scorer = _Scorer(data, plans, config) if config.score else None
+        self.scorer = Scorer(data, plans, config) if config.score else None
         starts = [p.start or MemberStart(0, 0) for p in plans]
         for i, start in enumerate(starts):
             if start.optimizer is not None:
@@ -131,6 +94,8 @@ class _Training:
         if not self.net.training:
             self.net.train(True)
         self.step.sums.zero_()
+        schedule, begun = self.config.regularization_schedule, epoch / self.config.max_epochs
+        self.step.set_regularization(schedule_factor(schedule, begun))
         table = self._rate_table(epoch)
         for batches in self._windows(epoch):
             order = batches.order(epoch)
@@ -181,7 +146,7 @@ class _Training:
             self.t[m] += self.n_rows[m]
             if scores is not None:
                 score_curve.append(scores[m])
-                idle = scores[m] < self.best_score[m] + self.config.tol
+                idle = not scores[m] >= self.best_score[m] + self.config.tol  # NaN is none
                 if scores[m] > self.best_score[m]:
                     self.best_score[m] = scores[m]
                     improved.append(m)

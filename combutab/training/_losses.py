@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -34,6 +34,10 @@ class Loss:
     def rows(self, raw: Tensor, y: Tensor) -> Tensor:
         """(M, B, n_outputs), targets of the batch -> (M, B)."""
         raise TypeError(f"{type(self).__name__} defines no loss")
+
+    def unsmoothed(self) -> Loss:
+        """The loss of predictions, without what is added to it in training."""
+        return self
 
     def slopes(self, raw: Tensor, y: Tensor) -> tuple[Tensor, Tensor] | None:
         """``rows`` and their derivatives by ``raw``, or None where that is left to autograd.
@@ -153,6 +157,9 @@ class CrossEntropy(Loss):
 
     label_smoothing: float = 0.0
 
+    def unsmoothed(self) -> Loss:
+        return replace(self, label_smoothing=0.0)
+
     def rows(self, raw: Tensor, y: Tensor) -> Tensor:
         log_p = F.log_softmax(raw, dim=-1)
         nll = -log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1)
@@ -184,6 +191,9 @@ class BinaryCrossEntropy(Loss):
     """Logistic loss of one or several independent labels, summed; y is (M, B, L) of 0 and 1."""
 
     label_smoothing: float = 0.0
+
+    def unsmoothed(self) -> Loss:
+        return replace(self, label_smoothing=0.0)
 
     def rows(self, raw: Tensor, y: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(raw, self._smoothed(y), reduction="none").sum(-1)

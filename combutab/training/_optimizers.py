@@ -33,11 +33,18 @@ class RowOptimizer:
     """Adam, AdamW or SGD with momentum on the rows of a matrix.
 
     AdamW's decay is decoupled and acts on the first ``n_decayed`` columns (the weights, not the
-    biases). A row that is not in ``rows`` of a step is left as it is, with its state.
+    biases). A row that is not in ``rows`` of a step is left as it is, with its state. ``factors``
+    multiply the rate, and do so for neighbouring columns each: (slice, factor) in order.
     """
 
-    def __init__(self, config: OptimizerConfig, values: Tensor, n_decayed: int) -> None:
-        self.config, self.n_decayed = config, n_decayed
+    def __init__(
+        self,
+        config: OptimizerConfig,
+        values: Tensor,
+        n_decayed: int,
+        factors: Sequence[tuple[slice, float]] = ((slice(None), 1.0),),
+    ) -> None:
+        self.config, self.n_decayed, self.factors = config, n_decayed, tuple(factors)
         names = ("velocity",) if config.solver == "sgd" else ("mean", "square")
         self.state = {name: torch.zeros_like(values) for name in names}
         self.steps = [torch.zeros((), dtype=torch.float32) for _ in range(values.shape[0])]
@@ -45,7 +52,7 @@ class RowOptimizer:
             self.steps = [s.to(values.device) for s in self.steps]
         # a step's views of these matrices, by group of rows
         self._seen: tuple[Tensor | None, Tensor | None] = (None, None)
-        self._rows: dict[tuple[int, ...], list[list[Tensor]]] = {}
+        self._rows: dict[tuple[int, ...], dict[float, list[list[Tensor]]]] = {}
 
     def step(
         self,
@@ -83,13 +90,31 @@ class RowOptimizer:
         key = tuple(group)
         if key not in self._rows:
             matrices = (values, grads, self.state["mean"], self.state["square"])
-            self._rows[key] = [[matrix[r] for r in group] for matrix in matrices]
-        params, slopes, means, squares = self._rows[key]
-        steps = [self.steps[r] for r in group]
+            by_factor: dict[float, list[slice]] = {}
+            for columns, factor in self.factors:
+                by_factor.setdefault(factor, []).append(columns)
+            self._rows[key] = {
+                factor: [[matrix[r, c] for r in group for c in parts] for matrix in matrices]
+                for factor, parts in by_factor.items()
+            }
+        torch._foreach_add_([self.steps[r] for r in group], 1)
+        for factor, (params, slopes, means, squares) in self._rows[key].items():
+            steps = [self.steps[r] for r in group for _ in range(len(params) // len(group))]
+            self._adam_update(params, slopes, means, squares, steps, factor * rate)
+
+    def _adam_update(
+        self,
+        params: list[Tensor],
+        slopes: list[Tensor],
+        means: list[Tensor],
+        squares: list[Tensor],
+        steps: list[Tensor],
+        rate: float,
+    ) -> None:
+        """Take Adam's step number ``steps``, which is counted already."""
         config = self.config
-        if values.device.type in ("cpu", "cuda"):
+        if params[0].device.type in ("cpu", "cuda"):
             # the call that torch.optim.Adam(fused=True) comes down to, without the way there
-            torch._foreach_add_(steps, 1)
             torch._fused_adam_(
                 params,
                 slopes,
@@ -112,7 +137,7 @@ class RowOptimizer:
             means,
             squares,
             [],
-            steps,
+            [step - 1 for step in steps],  # which it counts itself
             foreach=False,
             amsgrad=False,
             has_complex=False,
@@ -127,13 +152,15 @@ class RowOptimizer:
     def _sgd(self, values: Tensor, grads: Tensor, group: Sequence[int], rate: float) -> None:
         momentum = self.config.momentum
         for r in group:
-            velocity = self.state["velocity"][r]
-            into, by = (1.0, -rate) if self.config.rate_last else (-rate, 1.0)
-            velocity.mul_(momentum).add_(grads[r], alpha=into)
-            if self.config.nesterov:
-                values[r].add_(velocity, alpha=momentum * by).add_(grads[r], alpha=-rate)
-            else:
-                values[r].add_(velocity, alpha=by)
+            for columns, factor in self.factors:
+                value, grad = values[r, columns], grads[r, columns]
+                velocity, own = self.state["velocity"][r, columns], factor * rate
+                into, by = (1.0, -own) if self.config.rate_last else (-own, 1.0)
+                velocity.mul_(momentum).add_(grad, alpha=into)
+                if self.config.nesterov:
+                    value.add_(velocity, alpha=momentum * by).add_(grad, alpha=-own)
+                else:
+                    value.add_(velocity, alpha=by)
 
     def select(self, keep: Sequence[int]) -> None:
         """Keep these rows' state (increasing)."""

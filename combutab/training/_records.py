@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -31,6 +31,9 @@ class Masks(Protocol):
     """Draws a step's random factors of all layers that drop out."""
 
     active: bool
+
+    def set_factor(self, factor: float) -> None:
+        """Multiply all rates by a factor from 0 to 1, until the next call."""
 
     def draw(self, keys: Sequence[int] | Tensor, n_rows: int) -> Sequence[Tensor]:
         """One tensor a layer, (M, n_rows, ...); a key a member."""
@@ -70,6 +73,7 @@ class TrainableNetwork(Protocol):
         valid: Tensor | None,
         context: Callable[[], AbstractContextManager[object]],
     ) -> None: ...
+    def rate_factors(self, by_role: Mapping[str, float]) -> list[tuple[slice, float]]: ...
     def train(self, mode: bool = True) -> object: ...
     def modules(self) -> Iterator[nn.Module]: ...
     def mask_maker(self) -> Masks: ...
@@ -124,6 +128,8 @@ class MemberPlan:
     weight_decay: float = 0.0
     val_rows: Tensor | None = None
     start: MemberStart | None = None
+    # of its raw outputs, (n_heads, n, n_outputs), for val_rows with their targets and weights
+    scorer: Callable[[Tensor, Tensor, Tensor | None], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -146,8 +152,11 @@ class TrainConfig:
     optimizer: OptimizerConfig
     batch_size: int
     max_epochs: int
-    score: str | None = None  # "accuracy" or "r2": members have val_rows
+    # "accuracy", "r2", "loss" (with a minus sign), or "scorer", a plan's own: members have val_rows
+    score: str | None = None
     learning_rate: Schedule = "constant"
+    rate_factors: tuple[tuple[str, float], ...] = ()  # by a parameter's role
+    regularization_schedule: Schedule = "constant"  # of dropout and weight decay, by the epoch
     power_t: float = 0.5
     shuffle: bool = True
     tol: float = 1e-4

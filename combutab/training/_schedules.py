@@ -27,6 +27,7 @@ def is_per_step(schedule: Schedule) -> bool:
 def schedule_factor(name: Schedule, fraction: float) -> float:
     """The factor at ``fraction`` (0 to 1) of the planned steps, by name or a function of it.
 
+    - ``constant``: 1;
     - ``cosine``: half a cosine from 1 to 0 (Loshchilov and Hutter, 2017, without restarts);
     - ``one-cycle``: cosine from 1/25 up to 1 over the first 30 %, then down to 1/10000 (Smith and
       Topin, 2018, with the usual shares);
@@ -46,6 +47,8 @@ def schedule_factor(name: Schedule, fraction: float) -> float:
     def half_cosine(start: float, end: float, u: float) -> float:
         return end + (start - end) * 0.5 * (1 + math.cos(math.pi * u))
 
+    if name == "constant":
+        return 1.0
     if name == "cosine":
         return round(half_cosine(1.0, 0.0, t), 15)
     if name == "one-cycle":

@@ -116,7 +116,8 @@ class TrainingStep:
         self.values, self.grads = flat.values, flat.grads
         self._decayed = self.values[:, :n], self.grads[:, :n]
         self.masks = self.net.mask_maker()
-        self.decays = [p.weight_decay for p in plans]
+        self._full_decays = self.decays = [p.weight_decay for p in plans]
+        self._factor = 1.0
         self._alphas = [p.alpha for p in plans]
         self._alpha_column = torch.tensor(
             self._alphas, dtype=self.values.dtype, device=self.device
@@ -130,6 +131,13 @@ class TrainingStep:
         self._loss, self._mass, self._metric = self.sums
         if self._compiled is not None:
             self._compiled.reset()
+
+    def set_regularization(self, factor: float) -> None:
+        """Multiply dropout and weight decay by a factor from 0 to 1, until the next call."""
+        if factor != self._factor:
+            self._factor = factor
+            self.decays = [factor * decay for decay in self._full_decays]
+            self.masks.set_factor(factor)
 
     def gather(self, data: Rows, inputs: StepInputs) -> Rows:
         """The step's rows (M, b, ...), and their weights (M, b), 0 for padding, or None."""

@@ -48,6 +48,14 @@ CONSTRAINED = {  # a value -> words of scikit-learn's error for it
     "min_frequency": [0, 1.0, 1.5],
     "embedding_dim": [0],
     "device": [3],
+    "numeric_embedding": ["plr", None],
+    "numeric_embedding_dim": [1],
+    "n_frequencies": [0],
+    "frequency_scale": [-0.1],
+    "scale_inputs": ["yes"],
+    "learning_rate_factors": ["bias", [0.1]],
+    "regularization_schedule": ["adaptive", 1.0],
+    "early_stopping_scoring": [3],
     "precision": ["float16"],
     "track_metric": ["yes"],
     "callbacks": ["bar", 3],
@@ -64,6 +72,7 @@ class _Untouchable:
 @pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
 def test_every_parameter_is_constrained(cls):
     own = {"class_weight", "label_smoothing", "quantiles", "scale_target", "loss"}
+    own |= {"clip_predictions"}
     assert set(cls().get_params()) - own == set(CONSTRAINED)
     assert set(cls._parameter_constraints) == set(cls().get_params())
 

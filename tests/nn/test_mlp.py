@@ -34,6 +34,7 @@ def test_is_a_plain_torch_network():
         MLPSpec(4, (8, 8), 2, normalization="layer", proxy_norm=True),
         MLPSpec(4, (8, 8), 2, cardinalities=(5, 20), embedding_dim=3),
         MLPSpec(4, (), 1),
+        MLPSpec(4, (8,), 1, n_numeric=2, numeric_embedding="pbld", scale_inputs=True),
     ],
 )
 def test_a_member_is_the_same_in_any_stack(shape):

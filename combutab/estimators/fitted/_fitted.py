@@ -20,7 +20,7 @@ from combutab.estimators._parameters import Parameters
 from combutab.estimators.fitted._outcome import LazyNetwork
 from combutab.estimators.fitted._saving import parts_to_save, restore
 from combutab.estimators.fitting import FitHandout, TrainedFit
-from combutab.nn import ActivationSpec, Member, MLPSpec, NetworkSpec, TableNetwork
+from combutab.nn import NTK, ActivationSpec, Member, MLPSpec, NetworkSpec, TableNetwork
 from combutab.preprocessing import TableEncoder
 
 # Matrix products round otherwise in the rows left over from their blocks: with a multiple of this
@@ -72,7 +72,10 @@ class Fitted(Parameters, Loadable):
 
     @torch.inference_mode()
     def _raw(self, X: Any) -> Tensor:
-        """Raw outputs of every member and head: (n_networks, n_samples, n_outputs), on the CPU."""
+        """Raw outputs of every member and head: (n_networks, n_samples, n_outputs), on the CPU.
+
+        They are float32 where X is, else float64, as scikit-learn's predictions.
+        """
         check_is_fitted(self)
         mind_forks()
         table = self.encoder_.encode(X, owner=self)
@@ -89,7 +92,7 @@ class Fitted(Parameters, Loadable):
         ):
             if len(dense):
                 parts.append(net.predict(dense.to(net.dtype), codes, chunk, context).cpu())
-        return torch.cat(parts, 1)[:, :n_rows]
+        return torch.cat(parts, 1)[:, :n_rows].to(_float_dtype(X))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file (safetensors with JSON in its header).
@@ -139,7 +142,7 @@ class Fitted(Parameters, Loadable):
         arrays = [state[f"linears.{i}.{name}"] for i in range(self.n_layers_ - 1)]
         if name == "bias":
             views = [a.reshape(-1) for a in arrays]
-        elif isinstance(self._spec, MLPSpec) and self._spec.init == "ntk":
+        elif isinstance(self._spec, MLPSpec) and self._spec.init in NTK:
             views = [a / np.sqrt(a.shape[0]) for a in arrays]
         else:
             views = [a.view() for a in arrays]
@@ -169,6 +172,13 @@ class Fitted(Parameters, Loadable):
         tags.input_tags.categorical = True
         tags.non_deterministic = False
         return tags
+
+
+def _float_dtype(X: Any) -> torch.dtype:
+    """The dtype of a table's numbers: float32 where all columns are, else float64."""
+    dtypes = getattr(X, "dtypes", None)  # of a frame
+    names = {str(d).lower() for d in ([getattr(X, "dtype", None)] if dtypes is None else dtypes)}
+    return torch.float32 if names == {"float32"} else torch.float64
 
 
 def _padded(array: np.ndarray) -> Tensor:

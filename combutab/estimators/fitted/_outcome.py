@@ -38,7 +38,8 @@ def learned(
     """
     first, trained = results[0], job.members[: len(results)]  # fewer after an interrupt
     finite = all(torch.isfinite(v).all() for r in results for v in r.state.values())
-    if not finite or any(r.reason == "diverged" for r in results):
+    lost = any(r.reason == "diverged" and not np.isfinite(r.best_score) for r in results)
+    if not finite or lost:  # with validation rows there are the best weights before
         raise ValueError(
             "Solver produced non-finite parameter weights. The input data may contain large "
             "values and need to be preprocessed. Or lower learning_rate_init="
@@ -82,6 +83,13 @@ def warn_unfinished(job: Job, results: Sequence[MemberResult], *, converges: boo
     if "interrupted" in reasons:
         warnings.warn(
             "Training interrupted by user: the best weights so far are kept.", stacklevel=5
+        )
+    if "diverged" in reasons:
+        warnings.warn(
+            "Training diverged; the weights of its best epoch are kept. Lower learning_rate_init="
+            f"{job.plans[0].learning_rate}, or set max_grad_norm.",
+            ConvergenceWarning,
+            stacklevel=5,
         )
     config = job.config
     # with n_iter_no_change=inf a fixed number of epochs was asked for

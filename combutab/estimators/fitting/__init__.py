@@ -21,6 +21,7 @@ from combutab.estimators.fitting._data import (
 from combutab.estimators.fitting._initial import check_initial, initial_states, initial_widths
 from combutab.estimators.fitting._jobs import Job, train_jobs, train_streamed
 from combutab.estimators.fitting._prefitted import FitHandout, FitOutcome, TrainedFit, take_over
+from combutab.estimators.fitting._scorers import output_scorer
 
 __all__ = [
     "FitHandout",
@@ -38,6 +39,7 @@ __all__ = [
     "encoded_rows",
     "initial_states",
     "initial_widths",
+    "output_scorer",
     "settled",
     "split_rows",
     "take_over",

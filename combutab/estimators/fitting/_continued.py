@@ -18,6 +18,7 @@ _OF_TRAINING = {
     *("solver", "alpha", "batch_size", "learning_rate", "learning_rate_init", "power_t"),
     *("max_iter", "shuffle", "random_state", "tol", "verbose", "warm_start", "momentum"),
     *("nesterovs_momentum", "early_stopping", "validation_fraction", "beta_1", "beta_2"),
+    *("early_stopping_scoring", "learning_rate_factors", "regularization_schedule"),
     *("epsilon", "n_iter_no_change", "max_fun", "dropout", "weight_decay", "max_grad_norm"),
     *("device", "precision", "track_metric", "callbacks", "class_weight", "label_smoothing"),
 }

@@ -17,6 +17,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from torch import Tensor
 
 from combutab._device import mind_forks
+from combutab._random import Purpose, derive
 from combutab.estimators.fitting._data import concatenated
 from combutab.nn import ActivationSpec, Member, NetworkSpec, TableNetwork
 from combutab.training import (
@@ -36,6 +37,7 @@ from combutab.training import (
 # yet. A member's result does not depend on the split.
 _STACK_UNITS = {"cpu": 1 << 19, "cuda": 1 << 26}
 _GOLDEN = (5**0.5 - 1) / 2  # its multiples' fractions are spread evenly, however many there are
+_FIRST_ROWS = 256  # that initial weights may depend on
 _EVEN = 4  # a shape's stacks are a multiple of this many, for as many threads to share evenly
 
 
@@ -58,6 +60,10 @@ def train_streamed(
 ) -> list[MemberResult]:
     """Train all members of a job in one stack, on rows that are read once for all of them."""
     net = _build(job, job.members, job.start_states)
+    if job.start_states is None and job.spec.needs_rows:
+        first = next(stream.windows(0))
+        plans = [replace(plan, rows=torch.arange(len(first.dense))) for plan in job.plans]
+        _start_from_rows(net, _on_device(job, first), plans, range(len(plans)))
     return train_stack(net, _on_device(job), job.plans, job.config, callbacks, stream)
 
 
@@ -298,8 +304,10 @@ def _on_device(job: Job, rows: Rows | None = None) -> Rows:
 
 def _train_alone(job: Job, member: int) -> MemberResult:
     states = None if job.start_states is None else [job.start_states[member]]
-    net = _build(job, [job.members[member]], states)
-    return train_lbfgs(net, _on_device(job), job.plans[member], job.config, job.max_fun)
+    net, rows, plan = _build(job, [job.members[member]], states), _on_device(job), job.plans[member]
+    if states is None and job.spec.needs_rows:
+        _start_from_rows(net, rows, [plan], [0])
+    return train_lbfgs(net, rows, plan, job.config, job.max_fun)
 
 
 def _train_together(
@@ -335,5 +343,23 @@ def _train_together(
                 val_rows=None if plan.val_rows is None else shifted(plan.val_rows, offset),
             )
         )
-    net = _build(head, members, states)
-    return train_stack(net, _on_device(head, concatenated(tables)), plans, head.config, callbacks)
+    net, rows = _build(head, members, states), _on_device(head, concatenated(tables))
+    if head.spec.needs_rows:
+        _start_from_rows(net, rows, plans, [i for i, state in enumerate(states) if state is None])
+    return train_stack(net, rows, plans, head.config, callbacks)
+
+
+def _start_from_rows(
+    net: TableNetwork, rows: Rows, plans: Sequence[MemberPlan], members: Sequence[int]
+) -> None:
+    """Let networks that start from rows see some of each member's own."""
+    if not members:
+        return
+    seeds = [derive(plan.seed, Purpose.FIRST_ROWS) for plan in plans]
+    chosen = []
+    for plan, seed in zip(plans, seeds, strict=True):
+        draws = np.random.default_rng(seed).integers(len(plan.rows), size=_FIRST_ROWS)
+        chosen.append(plan.rows[torch.from_numpy(draws)])
+    index = torch.stack(chosen).to(rows.dense.device)
+    codes = None if rows.codes is None else rows.codes[index]
+    net.start_from(rows.dense[index], codes, seeds, members)

@@ -120,7 +120,7 @@ class StreamedMLP(BaseMLP):
         costs = RowCosts(table.reader_bytes(used), table.row_bytes(used))
         n_read = rows_read(limit, costs)
         held_out = 0.0
-        if self.early_stopping:
+        if self._stops_early(table.n_rows):
             most = limit // 16 // costs.read
             held_out = _held_out(self.validation_fraction, table.n_rows, most)
         seed = seed_from(self.random_state)

@@ -7,16 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from combutab._fields import choice, kind, several, whole
+from combutab._fields import choice, kind, number, optional, several, whole
 from combutab._random import Purpose, derive
 from combutab.nn._activation import StackedActivation
-from combutab.nn._inputs import StackedInputs
+from combutab.nn._inputs import (
+    NUMERIC_EMBEDDINGS,
+    NumericEmbedding,
+    StackedInputs,
+    n_input_columns,
+)
 from combutab.nn._layers import INITIALISATIONS, NORMALIZATIONS, StackedLinear, StackedNorm
 from combutab.nn._stack import Member, check_proxy_norm
 from combutab.nn.networks._network import ChainNetwork
 from combutab.nn.networks._spec import NetworkSpec
+
+_N_POINTS = 5  # rows between which a unit's zero lies at first
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,8 @@ class MLPSpec(NetworkSpec, kind="mlp"):
     """Perceptrons: their widths, normalisation and first weights.
 
     ``cardinalities`` are those of the columns that come as integer codes, each of which gets an
-    embedding of ``embedding_dim`` (or its cardinality, if that is smaller).
+    embedding of ``embedding_dim`` (or its cardinality, if that is smaller). The first
+    ``n_numeric`` of the others are numbers, which may get one too.
     """
 
     n_dense: int
@@ -35,6 +43,12 @@ class MLPSpec(NetworkSpec, kind="mlp"):
     normalization: str = "none"
     proxy_norm: bool = False
     init: str = "torch"
+    n_numeric: int = 0
+    numeric_embedding: str = "none"
+    numeric_embedding_dim: int = 4
+    n_frequencies: int = 16
+    frequency_scale: float = 0.1
+    scale_inputs: bool = False
 
     fields = {
         "n_dense": whole(),
@@ -45,15 +59,46 @@ class MLPSpec(NetworkSpec, kind="mlp"):
         "normalization": choice(*NORMALIZATIONS),
         "proxy_norm": kind(bool),
         "init": choice(*INITIALISATIONS),
+        # files of before there were such inputs lack these
+        "n_numeric": optional(whole()),
+        "numeric_embedding": optional(choice(*NUMERIC_EMBEDDINGS)),
+        "numeric_embedding_dim": optional(whole(2)),
+        "n_frequencies": optional(whole(1)),
+        "frequency_scale": optional(number()),
+        "scale_inputs": optional(kind(bool)),
     }
 
     def __post_init__(self) -> None:
         check_proxy_norm(self.proxy_norm, self.normalization)
+        if self.n_numeric > self.n_dense:
+            raise ValueError(f"{self.n_numeric} of {self.n_dense} dense columns cannot be numbers")
+
+    @property
+    def numeric(self) -> NumericEmbedding:
+        """The embedding of the numbers."""
+        return NumericEmbedding(
+            self.numeric_embedding,
+            self.numeric_embedding_dim,
+            self.n_frequencies,
+            self.frequency_scale,
+        )
+
+    @property
+    def needs_rows(self) -> bool:
+        return self.init == "data"
 
     @property
     def n_inputs(self) -> int:
         """Width of the first linear layer's input: dense columns and embeddings."""
-        return self.n_dense + sum(min(self.embedding_dim, c) for c in self.cardinalities)
+        return n_input_columns(
+            self.n_dense, self.n_numeric, self.cardinalities, self.embedding_dim, self.numeric
+        )
+
+    @property
+    def peak_units(self) -> int:
+        """Units of the widest layer, cosines of numbers included."""
+        waves = self.n_numeric * self.n_frequencies * (self.numeric_embedding != "none")
+        return max(*self.widths, waves)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -67,6 +112,17 @@ class MLPSpec(NetworkSpec, kind="mlp"):
             shapes |= {f"linears.{i}.weight": (n_in, n_out), f"linears.{i}.bias": (1, n_out)}
         for i, n in enumerate(self.cardinalities):
             shapes[f"inputs.embeddings.{i}.weight"] = (n, min(self.embedding_dim, n))
+        if self.numeric_embedding == "pbld" and self.n_numeric:
+            d, k, n_mapped = self.n_numeric, self.n_frequencies, self.numeric_embedding_dim - 1
+            for name, shape in (
+                ("frequency", (d, k)),
+                ("phase", (d, k)),
+                ("weight", (d, k, n_mapped)),
+                ("bias", (d, n_mapped)),
+            ):
+                shapes[f"inputs.numeric.{name}"] = shape
+        if self.scale_inputs:
+            shapes["inputs.scale"] = (1, self.n_inputs)
         return shapes
 
     def build(
@@ -114,7 +170,16 @@ class StackedMLP(ChainNetwork):
             torch.Generator().manual_seed(derive(member.seed, Purpose.WEIGHTS) >> 1)
             for member in members
         ]
-        inputs = StackedInputs(spec.cardinalities, spec.embedding_dim, generators, dtype=dtype)
+        inputs = StackedInputs(
+            spec.cardinalities,
+            spec.embedding_dim,
+            generators,
+            n_dense=spec.n_dense,
+            n_numeric=spec.n_numeric,
+            numeric=spec.numeric,
+            scaled=spec.scale_inputs,
+            dtype=dtype,
+        )
         super().__init__(
             members,
             inputs,
@@ -148,3 +213,30 @@ class StackedMLP(ChainNetwork):
             device=device,
         )
         self.spec = spec
+
+    @torch.no_grad()
+    def start_from(
+        self, dense: Tensor, codes: Tensor | None, seeds: Sequence[int], members: Sequence[int]
+    ) -> None:
+        generators = [torch.Generator().manual_seed(seed >> 1) for seed in seeds]
+
+        def draw(*shape: int) -> Tensor:
+            draws = [torch.rand(*shape, generator=g, dtype=torch.float64) for g in generators]
+            return torch.stack(draws)
+
+        n = dense.shape[1]
+        self.train(False)
+        x = self.inputs(dense, codes)
+        for i, linear in enumerate(self.linears):
+            assert isinstance(linear, StackedLinear)
+            shape = (_N_POINTS, linear.weight.shape[2])
+            points = (draw(*shape) * n).long().clamp_(max=n - 1).to(x.device)
+            shares = -torch.log1p(-draw(*shape))  # uniform over the simplex
+            shares = (shares / shares.sum(1, keepdim=True)).to(x)
+            linear.fit_to(x, points, shares, members)
+            if i < len(self.norms):
+                x = linear(x)
+                norm = self.norms[i]
+                x = norm(x, None) if isinstance(norm, StackedNorm) else norm(x)
+                x = self.activations[i](x, None)
+        self.train(True)

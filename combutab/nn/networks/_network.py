@@ -40,6 +40,20 @@ class TableNetwork(StackedNetwork):
         """
         raise NotImplementedError(f"{type(self).__name__} defines no forward pass")
 
+    def start_from(
+        self, dense: Tensor, codes: Tensor | None, seeds: Sequence[int], members: Sequence[int]
+    ) -> None:
+        """Fit the initial weights of some members to rows, if the spec ``needs_rows``.
+
+        Parameters
+        ----------
+        dense, codes : Tensor, (M, n, ...)
+            Rows of each member.
+        seeds : sequence of int
+            One a member, of what is drawn.
+        members : sequence of int
+        """
+
     def mask_maker(self) -> MaskMaker:
         """Draws a step's random factors; none, unless a subclass has layers that drop out."""
         return self._masks(())

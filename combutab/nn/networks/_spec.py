@@ -67,6 +67,11 @@ class NetworkSpec(ABC):
         """The shapes of a member's weights, by their names in its state."""
 
     @property
+    def needs_rows(self) -> bool:
+        """Whether the initial weights depend on rows, through the network's ``start_from``."""
+        return False
+
+    @property
     def peak_units(self) -> int:
         """Units of the widest layer."""
         return max(self.widths)

@@ -1,0 +1,81 @@
+"""Scores of a stack on its members' validation rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from combutab.training._losses import accuracy, r2
+from combutab.training._records import MemberPlan, Rows, TrainableNetwork, TrainConfig, by_head
+
+_ROWS = 8192  # scored at a time: bounds the memory of a pass
+
+
+class Scorer:
+    """The scoring of members on held-out rows, which stay the same while members train."""
+
+    def __init__(self, data: Rows, plans: Sequence[MemberPlan], config: TrainConfig) -> None:
+        self.data, self.config = data, config
+        device, dtype = data.dense.device, data.dense.dtype
+        lengths = [0 if p.val_rows is None else len(p.val_rows) for p in plans]
+        table = torch.zeros(len(plans), max(lengths), dtype=torch.int64, device=device)
+        weight = torch.zeros(table.shape, dtype=dtype, device=device)
+        for m, plan in enumerate(plans):
+            if plan.val_rows is not None:
+                table[m] = plan.val_rows[0].to(device)  # padding, of weight 0
+                table[m, : lengths[m]] = plan.val_rows.to(device)
+                weight[m, : lengths[m]] = 1.0
+        self.lengths, self.scorers = lengths, [plan.scorer for plan in plans]
+        self.table = table
+        self.weight = weight if data.weight is None else weight * data.weight[table]
+
+    @torch.inference_mode()
+    def scores(self, net: TrainableNetwork) -> Tensor:
+        """Each member's score, (M,) float64 on the device."""
+        net.train(False)
+        config, data, loss = self.config, self.data, self.config.loss.unsmoothed()
+        found, n_heads = list[Tensor](), net.n_heads
+        finite = torch.ones(len(self.table), dtype=torch.bool, device=self.table.device)
+        for start in range(0, self.table.shape[1], _ROWS):
+            index = self.table[:, start : start + _ROWS]
+            codes = None if data.codes is None else data.codes[index]
+            with config.precision.context(data.dense.device)():
+                raw = net(data.dense[index], codes)
+            raw = raw.to(config.precision.dtype)
+            finite &= raw.isfinite().flatten(1).all(1)
+            if config.score == "scorer":
+                found.append(raw.unflatten(1, (-1, n_heads)))
+            elif config.score == "loss":
+                losses = loss.rows(raw, by_head(data.y[index], n_heads))
+                found.append(losses.unflatten(1, (-1, n_heads)).mean(-1))
+            else:
+                found.append(loss.points(raw, n_heads))
+        # what is no number has no score: it would be some class's share of the rows
+        return torch.where(finite, self._score(torch.cat(found, 1), finite), torch.nan)
+
+    def _score(self, scored: Tensor, finite: Tensor) -> Tensor:
+        """Score predictions, losses or raw outputs of all validation rows."""
+        if self.config.score == "scorer":
+            known = enumerate(finite.tolist())
+            scores = [self._judge(m, scored[m]) if is_known else 0.0 for m, is_known in known]
+            return torch.tensor(scores, dtype=torch.float64, device=scored.device)
+        if self.config.score == "loss":
+            weight = self.weight.to(torch.float64)
+            return -(scored * weight).sum(1) / weight.sum(1)
+        metric = accuracy if self.config.score == "accuracy" else r2
+        return metric(scored, self.data.y[self.table], self.weight)
+
+    def _judge(self, m: int, raw: Tensor) -> float:  # (n, n_heads, n_outputs)
+        scorer, rows = self.scorers[m], self.table[m, : self.lengths[m]]
+        assert scorer is not None
+        weight = None if self.data.weight is None else self.data.weight[rows]
+        return scorer(raw[: len(rows)].transpose(0, 1), self.data.y[rows], weight)
+
+    def select(self, keep: Sequence[int]) -> None:
+        """Keep these members (increasing)."""
+        index = torch.tensor(list(keep), device=self.table.device)
+        self.table, self.weight = self.table[index], self.weight[index]
+        self.lengths = [self.lengths[k] for k in keep]
+        self.scorers = [self.scorers[k] for k in keep]

@@ -1,0 +1,267 @@
+"""The parts of a strong recipe, each a parameter: against plain torch, and each by itself."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import get_scorer, log_loss
+from torch import nn
+
+import combutab
+from combutab import MLPClassifier, MLPRegressor
+from combutab.estimators import FitTask, fit_stacked
+from combutab.estimators.fitting import train_jobs
+from combutab.training import schedule_factor
+
+INF = float("inf")
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 3))
+Y = np.sin(2 * X[:, 0]) + X[:, 1]
+LABELS = np.where(Y > 0.5, "high", np.where(Y < -0.5, "low", "middle"))
+PARTS = {
+    "activation": "blend-mish",
+    "solver": "adamw",
+    "beta_2": 0.95,
+    "init": "ntk",
+    "numeric_encoding": "robust",
+    "numeric_embedding": "pbld",
+    "scale_inputs": True,
+    "learning_rate": "coslog4",
+    "learning_rate_init": 0.05,
+    "learning_rate_factors": {"bias": 0.1, "embedding": 0.1, "activation": 0.1, "scale": 6.0},
+    "regularization_schedule": "flat-cosine",
+    "weight_decay": 0.02,
+}
+SMALL = {"hidden_layer_sizes": (7, 5), "n_iter_no_change": INF, "random_state": 0, "alpha": 0.0}
+
+
+def test_trains_as_plain_torch_does():
+    settings = {**SMALL, **PARTS, "dropout": 0.0, "precision": "float64", "batch_size": 60}
+    start = MLPRegressor(**settings, max_iter=1)
+    start._validate()
+    job = start._build(start._encode(X, Y))
+    net = job.spec.build(job.members, dtype=torch.float64)
+    state = {name: value.clone().requires_grad_() for name, value in net.member_state(0).items()}
+    rows = job.rows
+
+    def factor(name):
+        role = "weight"
+        if name.startswith("inputs"):
+            role = "scale" if name == "inputs.scale" else "embedding"
+        elif name.startswith("activations"):
+            role = "activation"
+        elif name.endswith("bias"):
+            role = "bias"
+        return PARTS["learning_rate_factors"].get(role, 1.0), role
+
+    def forward(dense):
+        k = {name.removeprefix("inputs.numeric."): value for name, value in state.items()}
+        parts = []
+        for j in range(3):
+            x = dense[:, j : j + 1]
+            waves = torch.cos(2 * math.pi * x * k["frequency"][j] + k["phase"][j])
+            parts += [x, waves @ k["weight"][j] + k["bias"][j]]
+        h = torch.cat(parts, 1) * state["inputs.scale"]
+        for i in range(3):
+            weight = state[f"linears.{i}.weight"]
+            h = h @ weight / math.sqrt(len(weight)) + state[f"linears.{i}.bias"]
+            if i < 2:
+                w = next(v for n, v in state.items() if n.startswith(f"activations.{i}."))
+                h = (1 - w) * h + w * nn.functional.mish(h)
+        return h
+
+    n_epochs = 12
+    optimizer = torch.optim.AdamW(
+        [{"params": [value], "name": name} for name, value in state.items()],
+        lr=1.0, betas=(0.9, 0.95),
+    )  # fmt: skip
+    for epoch in range(n_epochs):
+        t = epoch / n_epochs
+        for group in optimizer.param_groups:
+            own, role = factor(group["name"])
+            group["lr"] = own * 0.05 * schedule_factor("coslog4", t)
+            decay = 0.02 * (1 if t < 0.5 else 0.5 * (1 + math.cos(math.pi * (2 * t - 1))))
+            group["weight_decay"] = decay if role == "weight" else 0.0
+        optimizer.zero_grad()
+        (0.5 * (forward(rows.dense) - rows.y).square().mean()).backward()
+        optimizer.step()
+
+    fitted = MLPRegressor(**settings, max_iter=n_epochs).fit(X, Y)
+    for name, value in state.items():
+        np.testing.assert_allclose(
+            fitted._states[0][name], value.detach().numpy(), rtol=1e-6, atol=1e-9, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("schedule", ["constant", "flat-cosine"])
+def test_dropout_falls_with_the_schedule(schedule):
+    clf = MLPClassifier(
+        **SMALL, max_iter=4, dropout=0.5, regularization_schedule=schedule, track_metric=True
+    ).fit(X, LABELS)
+    other = MLPClassifier(**SMALL, max_iter=4, dropout=0.5, track_metric=True).fit(X, LABELS)
+    same = clf.history_["train_loss"].to_numpy() == other.history_["train_loss"].to_numpy()
+    # "flat-cosine" is 1 in the first half of the epochs, and the third epoch begins at it
+    assert same.tolist() == ([True] * 4 if schedule == "constant" else [True, True, True, False])
+
+
+def test_stacks_save_and_stream_as_alone(tmp_path):
+    table = pd.DataFrame(X, columns=list("abc")).assign(d=LABELS)
+    common = {**SMALL, **PARTS, "max_iter": 6, "dropout": 0.15}
+    alone = MLPRegressor(**common).fit(table, Y)
+    tasks = [
+        FitTask(MLPRegressor(**{**common, "random_state": seed}), table, Y, 0) for seed in (1, 0)
+    ]
+    assert [outcome.error for outcome in fit_stacked(tasks)] == [None, None]
+    np.testing.assert_allclose(
+        tasks[1].estimator.predict(table), alone.predict(table), rtol=1e-4, atol=1e-5
+    )
+    alone.save(tmp_path / "model")
+    again = combutab.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(table), alone.predict(table))
+    assert again.get_params()["learning_rate_factors"] == PARTS["learning_rate_factors"]
+
+
+def test_goes_on_where_it_stood():
+    common = {**SMALL, **PARTS, "learning_rate": "constant", "warm_start": True}
+    twice = MLPRegressor(**common, max_iter=2).fit(X, Y).fit(X, Y)
+    assert twice._states[0]["inputs.scale"].shape == (1, 12)
+    twice.numeric_embedding = "none"
+    with pytest.raises(ValueError, match="numeric_embedding='none', but the fitted network"):
+        twice.fit(X, Y)
+
+
+# ---- what stops a fit ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scoring", ["loss", "neg_log_loss", "roc_auc_ovr", "balanced_accuracy"])
+def test_scores_of_held_out_rows_are_scikit_learns(scoring):
+    clf = MLPClassifier(
+        **SMALL, max_iter=1, early_stopping_scoring=scoring, label_smoothing=0.1
+    ).fit(X[:40], LABELS[:40], X_val=X[40:], y_val=LABELS[40:])
+    if scoring == "loss":
+        expected = -log_loss(LABELS[40:], clf.predict_proba(X[40:]))
+    else:
+        expected = get_scorer(scoring)(clf, X[40:], LABELS[40:])
+    assert clf.validation_scores_ == pytest.approx([expected], rel=1e-5)
+
+
+def test_scores_of_regressions_are_in_the_targets_units():
+    common = {**SMALL, "max_iter": 1, "early_stopping_scoring": "neg_mean_absolute_error"}
+    reg = MLPRegressor(**common).fit(X[:40], 1000 * Y[:40], X_val=X[40:], y_val=1000 * Y[40:])
+    error = np.abs(reg.predict(X[40:]) - 1000 * Y[40:]).mean()
+    assert reg.best_validation_score_ == pytest.approx(-error, rel=1e-5)
+
+
+def test_a_callable_scores_with_the_weights_and_members_by_themselves():
+    seen = []
+
+    def scoring(estimator, rows, y, sample_weight=None):
+        seen.append(sample_weight)
+        return float((estimator.predict(rows) == y).mean())
+
+    weight = RNG.uniform(0.5, 2.0, 60)
+    clf = MLPClassifier(
+        **SMALL, max_iter=3, n_members=2, early_stopping=True, early_stopping_scoring=scoring
+    ).fit(X, LABELS, weight)
+    assert len(seen) == 6
+    assert all(len(one) == 6 for one in seen)
+    assert set(np.concatenate(seen)) <= set(np.float32(weight).astype(float))
+    kept = clf.history_.groupby("member")["validation_score"].max()
+    assert kept[0] == clf.best_validation_score_
+
+
+def test_the_best_epoch_by_the_loss_is_kept():
+    y = (X[:, 0] + RNG.normal(size=60) > 0).astype(int)
+    clf = MLPClassifier(
+        hidden_layer_sizes=(64,), learning_rate_init=0.05, max_iter=60, n_iter_no_change=INF,
+        dropout=0.0, random_state=0, early_stopping_scoring="loss",
+    ).fit(X[:30], y[:30], X_val=X[30:], y_val=y[30:])  # fmt: skip
+    found = log_loss(y[30:], clf.predict_proba(X[30:]))
+    assert -found == pytest.approx(max(clf.validation_scores_), rel=1e-5)
+    assert found < -clf.validation_scores_[-1]  # it overfits
+
+
+def test_auto_sets_rows_aside_of_tables_that_have_enough():
+    table = RNG.normal(size=(220, 2))
+    labels = (table[:, 0] > 0).astype(int)
+    common = {**SMALL, "max_iter": 1, "early_stopping": "auto"}
+    assert len(MLPClassifier(**common).fit(table, labels).validation_scores_) == 1
+    assert MLPClassifier(**common).fit(table[:150], labels[:150]).validation_scores_ is None
+    labels[0] = 2  # a class that has one row is on one side
+    assert len(MLPClassifier(**common).fit(table, labels).validation_scores_) == 1
+    with pytest.raises(ValueError, match="least populated class"):
+        MLPClassifier(**{**common, "early_stopping": True}).fit(table, labels)
+    reg = MLPRegressor(**common).partial_fit(table, table[:, 0])
+    assert reg.t_ == 220  # an epoch has no rows to spare
+
+
+def test_clipped_predictions_stay_in_the_range_seen(tmp_path):
+    steep = 100 * X[:, 0]
+    common = {**SMALL, "max_iter": 200, "learning_rate_init": 0.01}
+    free = MLPRegressor(**common).fit(X, steep)
+    clipped = MLPRegressor(**common, clip_predictions=True).fit(X, steep)
+    far = np.array([[50.0, 0, 0], [-50.0, 0, 0], [0.1, 0, 0]])
+    unit = steep.std() / 64
+    high, low, middle = clipped.predict(far)
+    assert steep.max() <= high <= steep.max() + unit
+    assert free.predict(far)[0] > high
+    assert steep.min() - unit <= low <= steep.min()
+    assert free.predict(far)[1] < low
+    assert middle == free.predict(far)[2]
+    clipped.save(tmp_path / "model")
+    again = combutab.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(far), [high, low, middle])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"learning_rate_factors": {"biases": 0.1}}, "knows 'weight', 'bias', .* got 'biases'"),
+        ({"learning_rate_factors": {"bias": 0}}, r"\['bias'\] must be a positive number, got 0"),
+        ({"learning_rate_factors": {"bias": INF}}, "positive number, got inf"),
+        ({"early_stopping_scoring": "accuracies"}, "accuracies"),
+        ({"numeric_embedding": "plr"}, "numeric_embedding"),
+        ({"numeric_embedding_dim": 1}, "numeric_embedding_dim"),
+        ({"regularization_schedule": "adaptive"}, "regularization_schedule"),
+        ({"early_stopping": "yes"}, "early_stopping"),
+    ],
+)
+def test_refuses_what_it_cannot_do(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        MLPClassifier(**{**SMALL, **parameters}).fit(X, LABELS)
+
+
+def test_a_network_that_diverges_keeps_the_best_epoch():
+    grow = lambda t: 1e-3 if t < 0.5 else 1e30  # noqa: E731
+    rows = RNG.normal(size=(80, 2))
+    y = rows[:, 0] + rows[:, 1]
+    reg = MLPRegressor(**SMALL, max_iter=10, early_stopping=True, solver="sgd")
+    reg._validate()
+    job = reg._build(reg._encode(rows, y))
+    job = dataclasses.replace(job, config=dataclasses.replace(job.config, learning_rate=grow))
+    (results,) = train_jobs([job])
+    assert [r.reason for r in results] == ["diverged"]
+    with pytest.warns(ConvergenceWarning, match="the weights of its best epoch are kept"):
+        reg._keep(job, results)
+    assert reg.best_validation_score_ == max(s for s in reg.validation_scores_ if s == s)
+    assert np.isfinite(reg.predict(rows)).all()
+    wild = MLPRegressor(**SMALL, max_iter=10, solver="sgd", learning_rate_init=1e30)
+    with pytest.raises(ValueError, match="non-finite"):
+        wild.fit(rows, y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_predictions_are_of_the_tables_dtype(dtype):
+    table = X.astype(dtype)
+    reg = MLPRegressor(**SMALL, max_iter=1).fit(table, Y)
+    clf = MLPClassifier(**SMALL, max_iter=1).fit(table, LABELS)
+    for given in (table, pd.DataFrame(table)):
+        assert reg.predict(given).dtype == dtype
+        assert clf.predict_proba(given).dtype == dtype
+    assert reg.predict(table.tolist()).dtype == np.float64
+    huge = MLPRegressor(**SMALL, max_iter=1).fit(table, 1e40 * Y)
+    assert np.isfinite(huge.predict(table)).all()
