@@ -6,11 +6,17 @@ Threads that wait for each other spin, which on a busy machine makes a run ten t
 import gc
 import os
 
+import pytest
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; subprocesses inherit it
-gc.disable()  # while modules are imported and tests collected, all of which stays
 
 
-def pytest_collection_finish():
-    """Let the collector run, but not look again and again at what has been imported."""
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect tests without looking for garbage, and never look among what that has loaded."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
