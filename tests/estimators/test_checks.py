@@ -16,7 +16,7 @@ WEIGHTS_AS_COPIES = {
 }
 EXACT = {"dropout": 0.0, "precision": "float64", "max_iter": 5, "learning_rate_init": 0.01}
 SHORT = {"max_iter": 10, "learning_rate_init": 0.01}  # all else by default
-NARROW = {"hidden_layer_sizes": (16,), "learning_rate_init": 0.02}
+NARROW = {"hidden_layer_sizes": (32,), "learning_rate_init": 0.03}
 # Both estimators as they are by default; then each loss, solver, normalisation and so on once:
 # they do not know of each other, and some share an instance. Where a check asks for a score after
 # few epochs, the rate or the batches are such as reach it.
@@ -27,7 +27,7 @@ SETTINGS = [
     (MLPRegressor, SHORT, WEIGHTS_AS_COPIES),
     (
         MLPClassifier,
-        {**NARROW, "normalization": "batch", "batch_size": 5, "max_iter": 4},
+        {**NARROW, "normalization": "batch", "batch_size": 15, "max_iter": 4},
         WEIGHTS_AS_COPIES,
     ),
     (
@@ -36,10 +36,17 @@ SETTINGS = [
         set(),
     ),
     (MLPClassifier, {**NARROW, "solver": "lbfgs", "max_iter": 20}, WEIGHTS_AS_COPIES),
-    (MLPRegressor, {**EXACT, **NARROW, "loss": "quantile", "activation": "prelu"}, set()),
     (
         MLPRegressor,
-        {**EXACT, **NARROW, "loss": "gaussian_nll", "normalization": "layer", "proxy_norm": True},
+        {**EXACT, **NARROW, "loss": "quantile", "activation": "prelu", "max_iter": 15},
+        set(),
+    ),
+    (
+        MLPRegressor,
+        {
+            **{**EXACT, **NARROW, "max_iter": 15},
+            **{"loss": "gaussian_nll", "normalization": "layer", "proxy_norm": True},
+        },
         set(),
     ),
 ]

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import safetensors.numpy
-import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris
 from torch import nn

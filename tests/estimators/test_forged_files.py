@@ -74,7 +74,10 @@ FORGERIES = {
     ),
     "partial of eval": (set_to("fitted", "classes_", value=partial("eval")), "is not a class"),
     "a method is replaced": (set_to("fitted", "predict", value="x"), "sets 'predict', which no"),
-    "the class is replaced": (set_to("fitted", "__class__", value="x"), "sets '__class__', which no"),
+    "the class is replaced": (
+        set_to("fitted", "__class__", value="x"),
+        "sets '__class__', which no",
+    ),
     "the dict is replaced": (
         set_to("fitted", "__dict__", value={"dict": []}),
         "sets '__dict__', which no",

@@ -367,7 +367,12 @@ def test_categories_of_the_test_fold_are_unseen():
 
 
 def test_the_best_estimator_is_the_one_that_would_be_fitted_alone():
-    search = StackedGridSearchCV(CLASSIFIER, GRIDS["activation, alpha"], cv=2).fit(FRAME, Y)
+    grid = {
+        "activation": ["relu", "combu", "tanh", "prelu"],
+        "alpha": [0.0, 1.0],
+        "learning_rate_init": [0.001, 0.05],
+    }
+    search = StackedGridSearchCV(CLASSIFIER, grid, cv=3).fit(FRAME, Y)
     alone = clone(CLASSIFIER).set_params(**search.best_params_).fit(FRAME, Y)
     assert_array_equal(search.best_estimator_.predict_proba(FRAME), alone.predict_proba(FRAME))
     assert search.classes_.tolist() == [0, 1, 2]

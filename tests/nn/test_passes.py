@@ -45,7 +45,11 @@ RESIDUAL = [
     *[
         (activation, widths, normalization)
         for widths in ((8,), ())
-        for activation, normalization in (("original", "batch"), ("combu", "none"), ("prelu", "layer"))
+        for activation, normalization in (
+            ("original", "batch"),
+            ("combu", "none"),
+            ("prelu", "layer"),
+        )
     ],
 ]
 

@@ -185,13 +185,13 @@ def test_members_that_end_leave_a_stack_that_is_compiled_anew(count):
         np.testing.assert_allclose(b.validation_score, a.validation_score, rtol=1e-6)
 
 
-def test_many_fits_in_one_process_are_all_compiled(count, monkeypatch):
+def test_many_fits_in_one_process_are_all_compiled(count):
     """More than torch keeps compilations for one function, after which it no longer compiles."""
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
     members, plans = stack(activations=("relu",))
-    for width in range(4, 8):
-        config = replace(CONFIG, max_epochs=1, compilation=DYNAMO)
-        train(config, members, plans, shape=MLPSpec(5, (width,), 1))
+    config = replace(CONFIG, max_epochs=1, compilation=DYNAMO)
+    with torch._dynamo.config.patch(recompile_limit=2):
+        for width in range(4, 8):
+            train(config, members, plans, shape=MLPSpec(5, (width,), 1))
     assert count.compiled == 4
     assert count.ran == 4 * 4
 
@@ -265,7 +265,9 @@ def test_tvae(count):
     shutil.which("g++") is None and shutil.which("clang++") is None,
     reason="torch's compiler of CPU code needs g++ or clang++",
 )
-def test_compiled_kernels_draw_the_same_masks_and_give_the_same_numbers(count, tmp_path, monkeypatch):
+def test_compiled_kernels_draw_the_same_masks_and_give_the_same_numbers(
+    count, tmp_path, monkeypatch
+):
     from torch._inductor import config as inductor
 
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))

@@ -61,7 +61,6 @@ LENGTHS = [256, 250, 300, 40, 129, 256, 257, 64]  # ragged batches, one-batch me
 ALPHAS = [0.0, 1e-3, 1e-4, 0.1, 0.0, 1e-4, 1.0, 1e-2]
 
 
-
 # Weights, solvers and precisions do not know of each other: each pair of values has a case
 @pytest.mark.parametrize(
     ("precision", "solver", "weight"),

@@ -9,8 +9,6 @@ import pytest
 import combutab
 from combutab.generators.sampling._sampling import FREE, Sampler
 
-
-
 pytestmark = pytest.mark.filterwarnings("ignore:We strongly recommend saving the metadata")
 RNG = np.random.default_rng(0)
 N = 300

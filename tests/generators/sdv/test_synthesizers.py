@@ -13,8 +13,6 @@ import pytest
 import combutab
 from combutab.training import Callback
 
-
-
 pytestmark = pytest.mark.filterwarnings(
     "ignore:We strongly recommend saving the metadata",  # SDV's advice at every construction
     "ignore:Replacing the default transformer",
