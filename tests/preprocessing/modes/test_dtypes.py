@@ -303,7 +303,7 @@ def _as_numbers(column: pd.Series) -> list[int | float]:
     return [int(x) if isinstance(x, int | np.integer) else float(x) for x in column]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(X=tables(), n_modes=st.integers(1, 4))
 def test_any_table_comes_back(X, n_modes):
     encoder = ModeEncoder(n_modes=n_modes, random_state=0).fit(X)
