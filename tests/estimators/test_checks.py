@@ -17,6 +17,7 @@ WEIGHTS_AS_COPIES = {
 EXACT = {"dropout": 0.0, "precision": "float64", "max_iter": 5, "learning_rate_init": 0.01}
 SHORT = {"max_iter": 10, "learning_rate_init": 0.01}  # all else by default
 NARROW = {"hidden_layer_sizes": (32,), "learning_rate_init": 0.03}
+PROXY_NORM = {"normalization": "layer", "proxy_norm": True}
 # Both estimators as they are by default; then each loss, solver, normalisation and so on once:
 # they do not know of each other, and some share an instance. Where a check asks for a score after
 # few epochs, the rate or the batches are such as reach it.
@@ -43,10 +44,7 @@ SETTINGS = [
     ),
     (
         MLPRegressor,
-        {
-            **{**EXACT, **NARROW, "max_iter": 15},
-            **{"loss": "gaussian_nll", "normalization": "layer", "proxy_norm": True},
-        },
+        EXACT | NARROW | {"max_iter": 15, "loss": "gaussian_nll"} | PROXY_NORM,
         set(),
     ),
 ]

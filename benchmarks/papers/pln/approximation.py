@@ -26,12 +26,12 @@ from scipy import stats
 
 from benchmarks.papers.common.claims import Claim, Finding, claims_table
 from benchmarks.papers.common.command import Arguments, Experiment, Job, Study
-from benchmarks.papers.common.looks import cross_table, label, listed
 from benchmarks.papers.common.page import Page, p_text
 from benchmarks.papers.pln import approximation_figures as figures
 from benchmarks.papers.pln import approximation_numbers as numbers
 from benchmarks.papers.pln import approximation_runs as runs
 from benchmarks.papers.pln.approximation_runs import CLASSIC, FAMILIES, SIZED, TARGETS, Grid, Run
+from benchmarks.papers.common.looks import cross_table, label, listed
 from combutab.evaluation import friedman, holm, mean_ranks, wilcoxon
 
 NAME = "pln_approximation"

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.papers.common.looks import LOOKS, Line, Look, label, look, plot
 from benchmarks.papers.pln import approximation_runs as runs
 from benchmarks.papers.pln.approximation_runs import FAMILIES, TARGETS
+from benchmarks.papers.common.looks import LOOKS, Line, Look, label, look, plot
 
 
 def _size_look(activation: str) -> Look:

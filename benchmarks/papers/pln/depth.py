@@ -22,7 +22,6 @@ from matplotlib.figure import Figure
 
 from benchmarks.papers.common.claims import Claim, claims_table
 from benchmarks.papers.common.command import Arguments, Experiment, Job, Study
-from benchmarks.papers.common.looks import Line, cross_table, label, listed, look, plot
 from benchmarks.papers.common.page import Page
 from benchmarks.papers.common.results import Row
 from benchmarks.papers.pln.data import TASKS, data_arguments
@@ -43,6 +42,7 @@ from benchmarks.papers.pln.depth_findings import (
 )
 from benchmarks.papers.pln.depth_net import BODIES, Shape
 from benchmarks.papers.pln.depth_train import initial_gradients, load_task, train
+from benchmarks.papers.common.looks import Line, cross_table, label, listed, look, plot
 
 ACTIVATIONS = (
     *("relu", "sigmoid", "tanh", "pln-8", "pls-8"),

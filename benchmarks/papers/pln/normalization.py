@@ -26,10 +26,10 @@ from sklearn.model_selection import GroupShuffleSplit
 
 from benchmarks.papers.common.claims import Claim, Finding, claims_table
 from benchmarks.papers.common.command import Arguments, Experiment, Job, Study
-from benchmarks.papers.common.looks import Line, Look, cross_table, label, listed, plot
 from benchmarks.papers.common.page import Page, p_text
 from benchmarks.papers.common.results import Row
 from benchmarks.papers.pln.data import TASKS, data_arguments, source
+from benchmarks.papers.common.looks import Line, Look, cross_table, label, listed, plot
 from combutab import MLPClassifier, MLPRegressor
 from combutab.estimators import BaseMLP, FitTask, fit_stacked
 from combutab.evaluation import corrected_resampled_ttest, holm, wilcoxon
