@@ -14,7 +14,7 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 LIMIT = 64_000_000
-FILES, ROWS = 16, 50_000  # rows of each
+FILES, ROWS = 16, 200_000  # rows of each
 SCRIPT = """
 import json, resource, sys
 import numpy as np, pandas as pd
@@ -26,7 +26,7 @@ def status(field):
 
 folder, limit = sys.argv[1], int(sys.argv[2])
 settings = dict(hidden_layer_sizes=(8,), max_iter=1, n_iter_no_change=np.inf, random_state=0,
-                batch_size=1000, learning_rate_init=0.01, device="cpu", early_stopping=True)
+                batch_size=2000, device="cpu", early_stopping=True)
 small = folder + "/small.parquet"
 frame = pd.DataFrame({"x": np.arange(4e3), "s": ["a", "b"] * 2000, "y": np.arange(4e3)})
 frame.to_parquet(small)
@@ -46,14 +46,14 @@ def test_files_of_eight_times_the_limit(tmp_path):
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("measures memory by /proc")
     rng = np.random.default_rng(0)
-    columns = {f"x{i}": rng.normal(size=ROWS) for i in range(80)}
+    columns = {f"x{i}": rng.normal(size=ROWS) for i in range(20)}
     columns["s"] = pa.array(["u", "v"] * (ROWS // 2))
     columns["y"] = columns["x0"] - columns["x1"]
     part = pa.table(columns)
     assert FILES * part.nbytes > 8 * LIMIT
     folder = tmp_path / "large"
     folder.mkdir()
-    pq.write_table(part, folder / "0.parquet", row_group_size=5000)
+    pq.write_table(part, folder / "0.parquet", row_group_size=20_000)
     for i in range(1, FILES):  # the same rows: what matters is how many
         (folder / f"{i}.parquet").hardlink_to(folder / "0.parquet")
     done = subprocess.run(
