@@ -28,7 +28,7 @@ SETTINGS = [
     (MLPRegressor, SHORT, WEIGHTS_AS_COPIES),
     (
         MLPClassifier,
-        {**NARROW, "normalization": "batch", "batch_size": 15, "max_iter": 4},
+        {**NARROW, "normalization": "batch", "batch_size": 5, "max_iter": 4},
         WEIGHTS_AS_COPIES,
     ),
     (
