@@ -140,7 +140,7 @@ def test_estimators_with_a_bar_are_copied_pickled_and_searched():
     for copied in (clone(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert_array_equal(copied.fit(X, Y).predict(X), model.fit(X, Y).predict(X))
     pickle.loads(pickle.dumps(model)).predict(X)
-    search = GridSearchCV(model, {"alpha": [0.0, 1.0]}, cv=2, n_jobs=2).fit(X, Y)
+    search = GridSearchCV(model, {"alpha": [0.0, 1.0]}, cv=2).fit(X, Y)
     assert len(search.cv_results_["params"]) == 2
 
 

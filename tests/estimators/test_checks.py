@@ -14,9 +14,13 @@ WEIGHTS_AS_COPIES = {
     "check_sample_weight_equivalence_on_dense_data",
     "check_sample_weight_equivalence_on_sparse_data",
 }
-EXACT = {"dropout": 0.0, "precision": "float64", "max_iter": 20}
-SHORT = {"max_iter": 30, "learning_rate_init": 0.01}  # all else by default
-# Where a check asks for a score after few epochs, the rate or the batches are such as reach it.
+EXACT = {"dropout": 0.0, "precision": "float64", "max_iter": 5, "learning_rate_init": 0.01}
+SHORT = {"max_iter": 10, "learning_rate_init": 0.01}  # all else by default
+NARROW = {"hidden_layer_sizes": (32,), "learning_rate_init": 0.03}
+PROXY_NORM = {"normalization": "layer", "proxy_norm": True}
+# Both estimators as they are by default; then each loss, solver, normalisation and so on once:
+# they do not know of each other, and some share an instance. Where a check asks for a score after
+# few epochs, the rate or the batches are such as reach it.
 SETTINGS = [
     (MLPClassifier, EXACT, set()),
     (MLPRegressor, EXACT, set()),
@@ -24,20 +28,25 @@ SETTINGS = [
     (MLPRegressor, SHORT, WEIGHTS_AS_COPIES),
     (
         MLPClassifier,
-        {"normalization": "batch", "batch_size": 5, "max_iter": 8, "learning_rate_init": 0.01},
+        {**NARROW, "normalization": "batch", "batch_size": 5, "max_iter": 4},
         WEIGHTS_AS_COPIES,
     ),
     (
-        MLPRegressor,
-        {"normalization": "layer", "proxy_norm": True, "max_iter": 30, "learning_rate_init": 0.01},
-        WEIGHTS_AS_COPIES,
+        MLPClassifier,
+        {**EXACT, **NARROW, "n_members": 2, "solver": "sgd", "learning_rate_init": 0.1},
+        set(),
     ),
-    (MLPClassifier, {"n_members": 2, **EXACT}, set()),
-    (MLPRegressor, {"loss": "quantile", "learning_rate_init": 0.01, **EXACT}, set()),
-    (MLPRegressor, {"loss": "gaussian_nll", **EXACT}, set()),
-    (MLPClassifier, {"solver": "sgd", "learning_rate_init": 0.1, **EXACT}, set()),
-    (MLPClassifier, {"solver": "lbfgs", "max_iter": 20}, WEIGHTS_AS_COPIES),
-    (MLPRegressor, {"activation": "prelu", **EXACT}, set()),
+    (MLPClassifier, {**NARROW, "solver": "lbfgs", "max_iter": 20}, WEIGHTS_AS_COPIES),
+    (
+        MLPRegressor,
+        {**EXACT, **NARROW, "loss": "quantile", "activation": "prelu", "max_iter": 15},
+        set(),
+    ),
+    (
+        MLPRegressor,
+        EXACT | NARROW | {"max_iter": 15, "loss": "gaussian_nll"} | PROXY_NORM,
+        set(),
+    ),
 ]
 
 

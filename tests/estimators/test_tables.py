@@ -91,11 +91,16 @@ def test_every_container_of_one_table_gives_one_model(convert):
     assert_allclose(expected.predict(X_other), expected.predict(FRAME), rtol=1e-4, atol=1e-5)
 
 
-SPARSE = ["csr", "csc", "coo", "lil", "dok", "bsr"]
+MATRIX, ARRAY = scipy.sparse.csr_matrix, scipy.sparse.csr_array
 
 
-@pytest.mark.parametrize("fmt", SPARSE)
-@pytest.mark.parametrize("container", [scipy.sparse.csr_matrix, scipy.sparse.csr_array])
+@pytest.mark.parametrize(
+    ("fmt", "container"),
+    [
+        *[("csr", MATRIX), ("csr", ARRAY), ("csc", ARRAY), ("coo", MATRIX)],
+        *[("lil", ARRAY), ("dok", MATRIX), ("bsr", ARRAY)],
+    ],
+)
 def test_sparse_formats(fmt, container):
     dense = np.where(X > 3, X, 0)
     sparse = container(dense).asformat(fmt)

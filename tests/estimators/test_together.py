@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 from joblib import parallel_config
-from sklearn.datasets import make_classification
+from sklearn.datasets import load_iris, make_classification
+from sklearn.model_selection import GridSearchCV
 
 from combutab import MLPClassifier
 from combutab.estimators import FitTask, fit_stacked
@@ -44,8 +45,9 @@ def weights(wanted):
     return [np.concatenate([w.ravel() for w in task.estimator.coefs_]) for task in wanted]
 
 
-@pytest.mark.parametrize("n_jobs", [None, 1, 2, 3])
-@pytest.mark.parametrize("backend", [None, "loky"])
+@pytest.mark.parametrize(
+    ("backend", "n_jobs"), [(None, None), (None, 1), (None, 2), (None, 3), ("loky", 2)]
+)
 def test_threads_and_processes_give_the_same_networks(n_jobs, backend, two_threads):
     alone = tasks()
     for task in alone:
@@ -95,3 +97,18 @@ def test_an_interrupt_ends_the_threads_too(two_threads, monkeypatch):
             break
         time.sleep(0.02)
     assert {"callback"} in ended  # it stopped after an epoch, long before its last
+
+
+def test_grid_search_in_processes_tunes_what_it_should():
+    # here, where joblib's processes have been started before: to start one takes seconds
+    X, y = load_iris(return_X_y=True)
+    classifier = MLPClassifier((16,), max_iter=30, n_iter_no_change=np.inf, random_state=0)
+    grid = {"activation": ["relu", "combu"], "learning_rate_init": [1e-9, 0.02]}
+    parallel = GridSearchCV(classifier, grid, cv=2, n_jobs=2).fit(X, y)
+    alone = GridSearchCV(classifier, grid, cv=2).fit(X, y)
+    np.testing.assert_allclose(
+        parallel.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"]
+    )
+    assert parallel.best_params_["learning_rate_init"] == 0.02
+    assert parallel.best_score_ > 0.85
+    assert min(parallel.cv_results_["mean_test_score"]) < 0.7  # the parameter reached the fit

@@ -217,20 +217,20 @@ def test_bars_on_one_row_keep_apart():
             assert min(right, next_right) + 0.1 < max(left, next_left)
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        drawn(SEVEN),
-        drawn(FOURTEEN),
-        drawn(LONG),
-        drawn(FOURTEEN, effect=2, n=40),
-        drawn(SEVEN[:3], n=2),
-        drawn(FOURTEEN, effect=0),
-        nemenyi(ranked(*[[1] * 8] * 3)),
-    ],
-    ids=["seven", "fourteen", "long", "many bars", "wide bracket", "no effect", "all tied"],
-)
-def test_nothing_overlaps_and_nothing_is_cut_off(result, tmp_path):
+DIAGRAMS = {
+    "seven": lambda: drawn(SEVEN),
+    "fourteen": lambda: drawn(FOURTEEN),
+    "long": lambda: drawn(LONG),
+    "many bars": lambda: drawn(FOURTEEN, effect=2, n=40),
+    "wide bracket": lambda: drawn(SEVEN[:3], n=2),
+    "no effect": lambda: drawn(FOURTEEN, effect=0),
+    "all tied": lambda: nemenyi(ranked(*[[1] * 8] * 3)),
+}
+
+
+@pytest.mark.parametrize("name", DIAGRAMS)
+def test_nothing_overlaps_and_nothing_is_cut_off(name, tmp_path):
+    result = DIAGRAMS[name]()
     figure = plot_critical_difference(result)
     figure.savefig(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")

@@ -6,16 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import combutab
 from combutab.generators.sampling._sampling import FREE, Sampler
-
-pytest.importorskip("sdv", reason="needs the extra sdv")
-
-from sdv.cag import FixedCombinations
-from sdv.metadata import Metadata
-from sdv.sampling import Condition, DataFrameCondition
-
-from combutab.generators.sdv import CTGANSynthesizer, TVAESynthesizer
-from combutab.generators.sdv._rows import nearest
 
 pytestmark = pytest.mark.filterwarnings("ignore:We strongly recommend saving the metadata")
 RNG = np.random.default_rng(0)
@@ -49,9 +41,27 @@ SDTYPES = {
     "gap": "numerical",
 }
 TINY = {
-    CTGANSynthesizer: {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5},
-    TVAESynthesizer: {"compress_dims": (16,), "decompress_dims": (16,)},
+    "CTGANSynthesizer": {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5},
+    "TVAESynthesizer": {"compress_dims": (16,), "decompress_dims": (16,)},
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """SDV, for these tests alone: it takes seconds, and every process collects all tests."""
+    pytest.importorskip("sdv", reason="needs the extra sdv")
+    global FixedCombinations, Metadata, Condition, DataFrameCondition, nearest, CTGANSynthesizer
+    from sdv.cag import FixedCombinations
+    from sdv.metadata import Metadata
+    from sdv.sampling import Condition, DataFrameCondition
+
+    from combutab.generators.sdv import CTGANSynthesizer
+    from combutab.generators.sdv._rows import nearest
+
+
+@pytest.fixture(scope="module", params=["CTGAN", "TVAE"])
+def cls(request, imported):
+    return getattr(combutab.generators.sdv, f"{request.param}Synthesizer")
 
 
 def make(cls, sdtypes=SDTYPES, **params):
@@ -59,12 +69,12 @@ def make(cls, sdtypes=SDTYPES, **params):
     key = {"primary_key": "key"} if "key" in sdtypes else {}
     about = Metadata.load_from_dict({"tables": {"t": {"columns": columns, **key}}})
     defaults = {"epochs": 2, "batch_size": 50, "embedding_dim": 8, "random_state": 0}
-    return cls(about, **{**defaults, **TINY[cls], **params})
+    return cls(about, **{**defaults, **TINY[cls.__name__], **params})
 
 
-@pytest.fixture(scope="module", params=[CTGANSynthesizer, TVAESynthesizer], ids=["CTGAN", "TVAE"])
-def fitted(request):
-    synthesizer = make(request.param)
+@pytest.fixture(scope="module")
+def fitted(cls):
+    synthesizer = make(cls)
     synthesizer.fit({"t": TABLE})
     return synthesizer
 
@@ -198,7 +208,6 @@ def test_tries_are_bounded(fitted, asked):
     assert rows["amount"].tolist() == [0.1] * 3
 
 
-@pytest.mark.parametrize("cls", [CTGANSynthesizer, TVAESynthesizer])
 def test_conditions_under_constraints(cls):
     table = TABLE[["amount", "kind", "code", "flag"]].dropna()
     # some combinations are rare

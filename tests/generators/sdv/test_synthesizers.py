@@ -13,25 +13,13 @@ import pytest
 import combutab
 from combutab.training import Callback
 
-pytest.importorskip("sdv", reason="needs the extra sdv")
-
-import sdv.single_table
-from rdt.transformers import FloatFormatter, UniformEncoder
-from sdv.cag import FixedCombinations, Inequality
-from sdv.errors import NotFittedError
-from sdv.metadata import Metadata
-from sdv.utils import load_synthesizer
-
-from combutab.generators.sdv import CTGANSynthesizer, TVAESynthesizer
-
 pytestmark = pytest.mark.filterwarnings(
     "ignore:We strongly recommend saving the metadata",  # SDV's advice at every construction
     "ignore:Replacing the default transformer",
 )
-BOTH = pytest.mark.parametrize("cls", [CTGANSynthesizer, TVAESynthesizer])
 TINY = {
-    CTGANSynthesizer: {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5},
-    TVAESynthesizer: {"compress_dims": (16,), "decompress_dims": (16,)},
+    "CTGANSynthesizer": {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5},
+    "TVAESynthesizer": {"compress_dims": (16,), "decompress_dims": (16,)},
 }
 RNG = np.random.default_rng(0)
 N = 200
@@ -64,6 +52,27 @@ SDTYPES = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """SDV, for these tests alone: it takes seconds, and every process collects all tests."""
+    pytest.importorskip("sdv", reason="needs the extra sdv")
+    global sdv, FloatFormatter, UniformEncoder, FixedCombinations, Inequality
+    global NotFittedError, Metadata, load_synthesizer, CTGANSynthesizer, TVAESynthesizer
+    import sdv.single_table
+    from rdt.transformers import FloatFormatter, UniformEncoder
+    from sdv.cag import FixedCombinations, Inequality
+    from sdv.errors import NotFittedError
+    from sdv.metadata import Metadata
+    from sdv.utils import load_synthesizer
+
+    from combutab.generators.sdv import CTGANSynthesizer, TVAESynthesizer
+
+
+@pytest.fixture(scope="module", params=["CTGAN", "TVAE"])
+def cls(request, imported):
+    return getattr(combutab.generators.sdv, f"{request.param}Synthesizer")
+
+
 def metadata(sdtypes=SDTYPES, **options):
     columns = {
         name: {"sdtype": sdtype, **options.get(name, {})} for name, sdtype in sdtypes.items()
@@ -74,7 +83,7 @@ def metadata(sdtypes=SDTYPES, **options):
 
 def make(cls, about=None, **params):
     defaults = {"epochs": 2, "batch_size": 50, "embedding_dim": 8, "random_state": 0}
-    return cls(about or metadata(), **{**defaults, **TINY[cls], **params})
+    return cls(about or metadata(), **{**defaults, **TINY[cls.__name__], **params})
 
 
 def fit(synthesizer, table=TABLE):
@@ -82,9 +91,9 @@ def fit(synthesizer, table=TABLE):
     return synthesizer
 
 
-@pytest.fixture(scope="module", params=[CTGANSynthesizer, TVAESynthesizer], ids=["CTGAN", "TVAE"])
-def fitted(request):
-    return fit(make(request.param))
+@pytest.fixture(scope="module")
+def fitted(cls):
+    return fit(make(cls))
 
 
 # ---- schema -------------------------------------------------------------------------------------
@@ -179,7 +188,6 @@ def test_the_signature_is_sdvs_and_our_models(name):
     }
 
 
-@BOTH
 def test_every_parameter_reaches_the_model_and_comes_back(cls):
     class Stop(Callback):
         def on_epoch_end(self, *args, **kwargs):
@@ -207,7 +215,6 @@ def test_every_parameter_reaches_the_model_and_comes_back(cls):
     pd.testing.assert_frame_equal(again.sample(20)["t"], synthesizer.sample(20)["t"])
 
 
-@BOTH
 def test_a_fit_can_be_repeated(cls):
     one, same, other = (fit(make(cls, random_state=seed)) for seed in (0, 0, 1))
     first = one.sample(40)["t"]
@@ -218,7 +225,6 @@ def test_a_fit_can_be_repeated(cls):
     pd.testing.assert_frame_equal(one.sample(40)["t"], first)
 
 
-@BOTH
 def test_wrong_parameters_are_the_models_errors(cls):
     with pytest.raises(ValueError, match="did you mean 'combu'"):
         fit(make(cls, activation="comby"))
@@ -227,7 +233,6 @@ def test_wrong_parameters_are_the_models_errors(cls):
 # ---- transformers and constraints ---------------------------------------------------------------
 
 
-@BOTH
 def test_transformers_can_be_chosen(cls):
     synthesizer = make(cls)
     synthesizer.auto_assign_transformers({"t": TABLE})
@@ -243,14 +248,12 @@ def test_transformers_can_be_chosen(cls):
     assert rows["gap"].isna().any()
 
 
-@BOTH
 def test_processed_data_can_be_fitted(cls):
     one, other = make(cls), make(cls)
     one.fit_processed_data(one.preprocess({"t": TABLE}))
     pd.testing.assert_frame_equal(one.sample(20)["t"], fit(other).sample(20)["t"])
 
 
-@BOTH
 def test_constraints_hold(cls):
     table = TABLE[["amount", "count", "kind", "flag", "code"]].dropna().copy()
     table["most"] = table["amount"] + RNG.integers(0, 3, len(table))
@@ -295,7 +298,6 @@ def test_losses_and_their_plot(fitted):
     assert figure.layout.title.text == "As it went"
 
 
-@BOTH
 def test_there_are_no_losses_before_fit(cls):
     with pytest.raises(NotFittedError):
         make(cls).get_loss_values_plot()

@@ -173,13 +173,13 @@ def test_listed_numbers_are_discrete(name):
 def test_a_whole_table_and_its_names():
     X = pd.DataFrame(dict(enumerate(EXACT.values())))
     _check_exact(X)
-    X.columns = pd.Index(
-        [*range(50), *(("a", i) for i in range(len(EXACT) - 50))], tupleize_cols=False
-    )
+    X = X.iloc[:, ::10]  # names know nothing of dtypes
+    n = X.shape[1]
+    X.columns = pd.Index([*range(n - 2), ("a", 0), ("a", 1)], tupleize_cols=False)
     _check_exact(X)
-    X.columns = pd.MultiIndex.from_tuples([("x", i) for i in range(len(EXACT))], names=["u", None])
+    X.columns = pd.MultiIndex.from_tuples([("x", i) for i in range(n)], names=["u", None])
     _check_exact(X)
-    X.columns = pd.DatetimeIndex(DAYS.drop_duplicates()[: len(EXACT)], name="day")
+    X.columns = pd.DatetimeIndex(DAYS.drop_duplicates()[:n], name="day")
     _check_exact(X)
 
 
@@ -303,7 +303,7 @@ def _as_numbers(column: pd.Series) -> list[int | float]:
     return [int(x) if isinstance(x, int | np.integer) else float(x) for x in column]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(X=tables(), n_modes=st.integers(1, 4))
 def test_any_table_comes_back(X, n_modes):
     encoder = ModeEncoder(n_modes=n_modes, random_state=0).fit(X)
