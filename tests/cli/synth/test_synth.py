@@ -43,14 +43,6 @@ def folder(tmp_path, monkeypatch, people):
     return tmp_path
 
 
-@pytest.fixture
-def model(folder):
-    """A generator's file; there is no table beside it that was made with it."""
-    assert main(["synth", "people.csv", "-o", "made.csv", *QUICK, "--save", "model"]) == 0
-    Path("made.csv").unlink()
-    return "model"
-
-
 # ---- good runs ---------------------------------------------------------------------------------
 
 
@@ -97,16 +89,23 @@ def test_discrete_and_drop(folder, people):
     assert Path("other.csv").read_bytes() == Path("out.csv").read_bytes()
 
 
+@pytest.fixture(scope="module")
+def rows(people, tmp_path_factory):
+    """What a table of rows holds as text."""
+    place = tmp_path_factory.mktemp("rows")
+    people.to_csv(place / "people.csv", index=False)
+    assert main(["synth", str(place / "people.csv"), "-o", str(place / "out.csv"), *QUICK]) == 0
+    return (place / "out.csv").read_text()
+
+
 @pytest.mark.parametrize("kind", ["tsv", "csv.gz", "tsv.gz", "parquet", "CSV"])
-def test_other_files(folder, people, kind):
+def test_other_files(folder, rows, kind):
     if kind == "parquet":
         pytest.importorskip("pyarrow")
-    assert main(["synth", "people.csv", "-o", "out.csv", *QUICK]) == 0
     assert main(["synth", "people.csv", "-o", f"out.{kind}", *QUICK]) == 0
     read = pd.read_parquet if kind == "parquet" else pd.read_csv
     options = {} if kind == "parquet" else {"sep": "\t" if "tsv" in kind else ","}
-    made = read(f"out.{kind}", **options)
-    assert made.to_csv(index=False) == Path("out.csv").read_text()
+    assert read(f"out.{kind}", **options).to_csv(index=False) == rows
 
 
 def test_a_parquet_table(folder):
@@ -251,13 +250,11 @@ def test_conditions_that_no_row_meets_are_told_of_before_the_training(
 # ---- a terminal, and the end by force ----------------------------------------------------------
 
 
-def test_a_terminal_gets_a_progress_bar_and_a_summary(folder, on_terminal):
+def test_a_terminal_gets_a_progress_bar_and_a_summary(folder, shown_on_terminal, capsys):
     arguments = ["synth", "people.csv", "-o", "out.csv", "--epochs", "30", "--batch-size", "20"]
-    with on_terminal(*arguments, "--save", "model", cwd=folder, columns=80) as (process, shown):
-        out, _ = process.communicate(timeout=120)
-        assert process.returncode == 0
-    text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", b"".join(shown).decode())
-    assert out == ""
+    shown = shown_on_terminal(*arguments, "--save", "model", columns=80)
+    text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)
+    assert capsys.readouterr().out == ""
     assert "people.csv: 60 rows, 4 columns (1 discrete); CTGAN with combu, on " in text
     assert re.search(r"CTGAN \S+ +\d+/30 \d+:\d\d left generator \S+, discriminator \S+", text)
     assert "…" not in text  # all of it fits into 80 columns
