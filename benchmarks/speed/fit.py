@@ -103,7 +103,7 @@ def main() -> None:
     sizes = QUICK if arguments.quick else SIZES
     warnings.filterwarnings("ignore", category=UserWarning)  # peers' convergence warnings
     found = {name: timed(contenders(*size), arguments.repeats) for name, size in sizes.items()}
-    index = pd.Index(found, name="size")
+    index = pd.Index(list(found), name="size")
     rows = [{"epochs": sizes[name][-1], **seconds} for name, seconds in found.items()]
     timings = pd.DataFrame(rows, index)
     table = pd.DataFrame([ratios(seconds, RATIOS) for seconds in found.values()], index)

@@ -192,19 +192,22 @@ def run_case(grows: str, package: str, model: str, *shape: int) -> tuple[float, 
     warnings.filterwarnings("ignore")
     table = make_table(*shape)
     fit(package, model, make_table(600, 2), 1)  # what is loaded once is no part of it
-    resource.setrlimit(resource.RLIMIT_AS, (20 * GIB, 20 * GIB))
     gc.collect()
     common.forget_peak()
-    before = common.memory("VmRSS")
-    _, (begun, trained, ended) = fit(package, model, table, 1)
+    before, limits = common.memory("VmRSS"), resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (20 * GIB, limits[1]))
+    try:
+        _, (begun, trained, ended) = fit(package, model, table, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
     return trained - begun, ended - trained, common.memory("VmHWM") - before
 
 
-def measure_case(case: tuple[Any, ...], limit: float) -> dict[str, Any]:
+def measure_case(case: tuple[Any, ...], limit: float, quick: bool) -> dict[str, Any]:
     """A row of the case, or what it ended with."""
     found, note = [np.nan] * 3, ""
     try:
-        found = common.call_apart(run_case, *case, timeout=limit)
+        found = common.call_apart(run_case, *case, here=quick, timeout=limit)
     except subprocess.TimeoutExpired:
         note = f"over {limit:.0f} s"
     except subprocess.CalledProcessError as failed:
@@ -247,7 +250,7 @@ def main() -> None:
     if "growth" in arguments.parts:
         grown = []
         for case in cases(quick):
-            grown.append(measure_case(case, arguments.limit))
+            grown.append(measure_case(case, arguments.limit, quick))
             print("  ".join(str(value) for value in grown[-1].values()), flush=True)
         table = pd.DataFrame(grown)
         page = common.block(compare(table).round(2), "Growth")

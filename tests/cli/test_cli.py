@@ -11,11 +11,11 @@ from combutab.cli import main
 
 
 def test_a_process_ends_with_code_2_and_one_line(tmp_path, files):
-    command = [sys.executable, "-m", "combutab", "compare", "none.csv", "--target", "y"]
+    command = [sys.executable, "-m", "combutab", "compare", "--zzz"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "combutab: error: there is no file none.csv\n"
+    assert done.stderr == "combutab: error: No such option: --zzz\n"
     assert not files(tmp_path)
 
 

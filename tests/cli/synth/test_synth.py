@@ -3,8 +3,6 @@
 import gzip
 import os
 import re
-import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -176,10 +174,10 @@ def test_odd_tables(folder, text, expected, kind):
         np.testing.assert_array_equal(made[name], values)
 
 
-def test_ten_thousand_categories(folder, capsys):
-    rows = "\n".join(f"c{i},{i % 7}" for i in range(10_000))
+def test_thousands_of_categories(folder, capsys):
+    rows = "\n".join(f"c{i},{i % 7}" for i in range(3000))
     Path("t.csv").write_text(f"a,b\n{rows}\n")
-    options = ["--model", "tvae", "--epochs", "1", "--batch-size", "5000", "--rows", "50"]
+    options = ["--model", "tvae", "--epochs", "1", "--batch-size", "1500", "--rows", "50"]
     options += ["--min-frequency", "1", "--identifiers", "none"]
     assert main(["synth", "t.csv", "-o", "out.csv", *options]) == 0
     assert pd.read_csv("out.csv")["a"].str.fullmatch(r"c\d{1,4}").all()
@@ -263,44 +261,6 @@ def test_a_terminal_gets_a_progress_bar_and_a_summary(folder, shown_on_terminal,
     assert "Wrote 60 rows to out.csv (" in text
 
 
-def test_ctrl_c_during_the_training_keeps_what_was_learned(folder, on_terminal, files):
-    Path("out.csv").write_text("old")
-    arguments = ["synth", "people.csv", "-o", "out.csv", "--epochs", "1000000", "--save", "model"]
-    with on_terminal(*arguments, cwd=folder) as (process, shown):
-        wait_for(b"discriminator", shown, process)
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
-        assert process.returncode == 130
-    text = b"".join(shown).decode()
-    assert out == ""
-    last = text.splitlines()[-1]
-    assert last.startswith("combutab: interrupted after ")
-    assert last.endswith("kept: the generator in model, 60 rows in out-interrupted.csv")
-    assert "Traceback" not in text
-    assert "warning" not in text
-    assert Path("out.csv").read_text() == "old"
-    assert len(pd.read_csv("out-interrupted.csv")) == 60
-    assert isinstance(combutab.load("model"), CTGAN)
-    assert files(folder) == ["model", "out-interrupted.csv", "out.csv", "people.csv"]
-
-
-def test_killed_in_the_middle(folder, on_terminal):
-    arguments = ["synth", "people.csv", "-o", "out.csv", "--epochs", "1000000", "--save", "model"]
-    with on_terminal(*arguments, cwd=folder) as (process, shown):
-        wait_for(b"discriminator", shown, process)
-        process.kill()
-        process.communicate(timeout=60)
-    assert os.listdir(folder) == ["people.csv"]
-
-
-def wait_for(word, shown, process):
-    deadline = time.monotonic() + 120
-    while word not in b"".join(shown):
-        assert process.poll() is None, b"".join(shown)
-        assert time.monotonic() < deadline, b"".join(shown)
-        time.sleep(0.05)
-
-
 def test_ctrl_c_while_rows_are_made_keeps_the_trained_generator(folder, capsys, monkeypatch):
     def stop(self, *arguments, **options):
         raise KeyboardInterrupt
@@ -312,17 +272,27 @@ def test_ctrl_c_while_rows_are_made_keeps_the_trained_generator(folder, capsys, 
     assert sorted(os.listdir(folder)) == ["model", "people.csv"]
 
 
-def test_an_interrupted_fit_is_an_interrupted_command(folder, capsys, monkeypatch):
+@pytest.mark.parametrize("out", ["out.csv", "old.csv"])
+def test_an_interrupted_fit_is_an_interrupted_command(folder, capsys, monkeypatch, out):
+    there = []
+
     class Interrupt(_synth.ProgressBar):
         def on_epoch_end(self, report):
+            there[:] = sorted(os.listdir())
             raise KeyboardInterrupt
 
     monkeypatch.setattr(_synth, "ProgressBar", Interrupt)
+    Path("old.csv").write_text("old")
     options = [*QUICK, "--epochs", "5", "--save", "model"]
-    assert main(["synth", "people.csv", "-o", "out.csv", *options]) == 130
-    says = (
+    assert main(["synth", "people.csv", "-o", out, *options]) == 130
+    kept = "out.csv" if out == "out.csv" else "old-interrupted.csv"
+    assert capsys.readouterr() == (
+        "",
         "combutab: interrupted after 1 of 5 epochs; kept: the generator in model, 60 rows in "
-        "out.csv\n"
+        f"{kept}\n",
     )
-    assert capsys.readouterr() == ("", says)
-    assert sorted(os.listdir(folder)) == ["model", "out.csv", "people.csv"]
+    assert there == ["old.csv", "people.csv"]  # which is what a kill leaves
+    assert sorted(os.listdir()) == sorted([*there, "model", kept])
+    assert Path("old.csv").read_text() == "old"
+    assert len(pd.read_csv(kept)) == 60
+    assert isinstance(combutab.load("model"), CTGAN)

@@ -11,6 +11,7 @@ from scipy import stats
 
 from combutab.evaluation import CORRUPTIONS, corrupt
 
+N = 4000
 LEVELS = {name: dict(enumerate(each.levels, 1)) for name, each in CORRUPTIONS.items()}
 OF_NUMBERS = [name for name, each in CORRUPTIONS.items() if each.kinds == ("number",)]
 

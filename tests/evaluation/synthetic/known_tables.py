@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 
 
-
 def law(n, seed=0):
     """Rows of one distribution: two related numbers, two related categories, a date, gaps."""
     rng = np.random.default_rng(seed)
@@ -53,6 +52,3 @@ def value(table, measure, column=None, other=None, source="synthetic", what="mea
     ]
     assert len(row) == 1, (measure, column, other, source)
     return row[what].item()
-
-
-@pytest.fixture(scope="module")

@@ -10,6 +10,9 @@ import pytest
 from combutab.evaluation import FidelityScorer, fidelity
 from tests.evaluation.synthetic.known_tables import law, noise, shuffled, value
 
+
+@pytest.fixture(scope="module")
+def known():
     """Synthetic tables whose quality is known."""
     real = law(2000)
     return fidelity(

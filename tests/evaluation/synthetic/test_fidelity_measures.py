@@ -244,5 +244,3 @@ def test_the_reports_of_sdmetrics():
         "data_validity",
         "data_structure",
     }
-
-

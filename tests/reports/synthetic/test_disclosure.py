@@ -127,5 +127,3 @@ def test_without_rows_that_the_generator_has_not_seen():
     seen = judged(privacy(), n_seen=700)
     assert seen.level == "unknown"
     assert "700 of them are among the rows learned from" in seen.sentence
-
-

@@ -52,7 +52,8 @@ def noise(n):
     )
 
 
-TRAIN, TEST, FRESH = people(600, 0), people(600, 1), people(600, 2)
+N = 300
+TRAIN, TEST, FRESH = people(N, 0), people(N, 1), people(N, 2)
 
 
 def levels(found):
@@ -68,7 +69,7 @@ def evaluate(synthetic, **options):
 @functools.cache
 def evaluated(rows, target="rich"):
     """What is found of these rows, computed once."""
-    synthetic = {"fresh": FRESH, "copy": TRAIN, "noise": noise(600)}[rows]
+    synthetic = {"fresh": FRESH, "copy": TRAIN, "noise": noise(N)}[rows]
     return evaluate(synthetic, target=target)
 
 
@@ -111,14 +112,14 @@ def test_a_shuffled_target_teaches_nothing():
 
 
 def test_near_copies_of_a_part_are_found():
-    near = TRAIN[:120].assign(income=TRAIN["income"] + 0.001, age=TRAIN["age"] + 0.001)
-    found = evaluate(pd.concat([near, FRESH[:480]]))
+    near = TRAIN[:60].assign(income=TRAIN["income"] + 0.001, age=TRAIN["age"] + 0.001)
+    found = evaluate(pd.concat([near, FRESH[:240]]))
     assert found.copies == 0
     assert levels(found) == ("good", "good", "poor")
 
 
 def test_missing_values():
-    tables = [people(600, seed, gaps=True) for seed in range(3)]
+    tables = [people(N, seed, gaps=True) for seed in range(3)]
     found = evaluate(tables[2], real_train=tables[0], real_test=tables[1])
     assert levels(found)[1:] == ("good", "good")
     assert "rows without a target are left out" in " ".join(found.findings[0].notes)
@@ -156,7 +157,7 @@ def test_without_held_out_rows():
     assert found.test is None
     assert found.privacy is None
     assert set(found.fidelity["source"]) == set(found.detection["source"]) == {"synthetic"}
-    assert "of 120 real rows" in found.findings[0].sentence  # a fifth of 600
+    assert "of 60 real rows" in found.findings[0].sentence  # a fifth of 300
     assert "set aside" in found.findings[0].notes[0]
     assert levels(evaluate(TRAIN, real_test=None))[2] == "poor"
 
@@ -356,7 +357,7 @@ def test_copies_by_chance_are_estimated_from_the_table_itself():
 
 
 def test_chance_grows_where_a_few_rows_are_nearest_to_all():
-    train, test, fresh = aligned(TRAIN[["age"]], TEST[["age"]], FRESH[["age"]])
+    train, test, fresh = aligned(*(people(600, seed)[["age"]] for seed in range(3)))
     options = {"categorical": [], "random_state": 0, "n_jobs": None}
     near = share_by_chance(train, test, fresh, **options)
     # each real row is the nearest to some: about 0.5 / sqrt(600) and a little
