@@ -22,6 +22,8 @@ def test_ks_and_wasserstein_are_scipys(seed):
     real.loc[200:204, "x"] = np.nan
     table = fidelity(real=real, synthetic=made)
     assert value(table, "ks", "x") == pytest.approx(1 - scipy.stats.ks_2samp(a, b).statistic)
+    swapped = fidelity(real=made, synthetic=real)  # the other is the greater one
+    assert value(swapped, "ks", "x") == value(table, "ks", "x")
     expected = scipy.stats.wasserstein_distance(a, b) / a.std(ddof=0)
     assert value(table, "wasserstein", "x") == pytest.approx(expected)
 
