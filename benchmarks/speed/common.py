@@ -18,6 +18,7 @@ import torch
 
 from benchmarks.machine import describe_machine
 from benchmarks.outputs import write_table, write_text
+from combutab.training import Callback
 
 T = TypeVar("T")
 DATA_HOME = {"help": "folder with the CSV files; else OpenML"}
@@ -49,6 +50,31 @@ def begin(doc: str, quick: str, **options: Any) -> argparse.Namespace:
     arguments = parse(doc, quick, **options)
     print(describe_machine(), flush=True)
     return arguments
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for all that was queued."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+class Clock(Callback):
+    """The moments at which the first epoch begins and each ends, once all queued work is done."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.moments: list[float] = []
+
+    def mark(self) -> None:
+        synchronize(self.device)
+        self.moments.append(time.perf_counter())
+
+    def on_train_begin(self, n_members: int, max_epochs: int) -> None:
+        self.mark()
+
+    def on_epoch_end(self, report: Any) -> bool:
+        self.mark()
+        return False
 
 
 def wall(run: Callable[[], object], calls: int = 1) -> float:
@@ -86,14 +112,21 @@ def ratios(values: Mapping[str, Any], pairs: Mapping[str, tuple[str, str]]) -> d
     return {name: values[slower] / values[faster] for name, (slower, faster) in pairs.items()}
 
 
-def call_apart(function: Callable[..., T], *arguments: Any, timeout: float | None = None) -> T:
+def call_apart(
+    function: Callable[..., T], *arguments: Any, here: bool = False, timeout: float | None = None
+) -> T:
     """Call a module's function in a new interpreter; arguments and result go as JSON.
+
+    ``here`` calls it in this interpreter, as quick forms do.
 
     Raises
     ------
     subprocess.CalledProcessError
     subprocess.TimeoutExpired
     """
+    given = json.dumps(arguments)
+    if here:
+        return json.loads(json.dumps(function(*json.loads(given))))
     module = function.__module__
     if module == "__main__":
         module = sys.modules["__main__"].__spec__.name  # type: ignore[union-attr]
@@ -101,7 +134,7 @@ def call_apart(function: Callable[..., T], *arguments: Any, timeout: float | Non
         f"import json, sys\nfrom {module} import {function.__name__} as function\n"
         "print(json.dumps(function(*json.loads(sys.argv[1]))))"
     )
-    command = [sys.executable, "-c", code, json.dumps(arguments)]
+    command = [sys.executable, "-c", code, given]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=timeout)
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -40,15 +40,6 @@ def make_table(n_rows: int, n_columns: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def measure(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Seconds of each call."""
-    seconds = {}
-    for name, call in calls.items():
-        seconds[name] = wall(call)
-        print(f"{name:48}{seconds[name]:9.2f} s", flush=True)
-    return seconds
-
-
 def main() -> None:
     arguments = begin(__doc__, "small synthetic tables", data_home=DATA_HOME)
     if arguments.quick:
@@ -59,28 +50,26 @@ def main() -> None:
         table = data.X.assign(**{target: data.y})
     train, test = train_test_split(table, test_size=0.2, random_state=0)
     rows = TVAE(epochs=epochs, random_state=0).fit(train).sample(len(train), random_state=0)
-    large = [make_table(n_large, 20, seed) for seed in range(3)]
+    roles = enumerate(("real_train", "holdout", "synthetic"))
+    large = {role: make_table(n_large, 20, seed) for seed, role in roles}
     parts = {"real_train": train, "synthetic": rows, "real_test": test, "target": target}
     sources = {"synthetic": rows, "held-out": test}
     pages = []
+    calls: dict[str, Callable[[], Any]] = {
+        **{f"ml_efficacy, {n}": partial(ml_efficacy, **parts, learners=[n]) for n in LEARNERS},
+        "fidelity": partial(fidelity, real=train, synthetic=sources),
+        "detection": partial(detection, real=train, synthetic=sources),
+        "privacy": partial(privacy, real_train=train, holdout=test, synthetic=rows),
+        "evaluate_synthetic and its page": lambda: pages.append(
+            render_report(evaluate_synthetic(**parts))
+        ),
+        f"privacy, {n_large} rows x 20 columns": partial(privacy, **large, n_jobs=2),
+    }
     print(f"\n{len(train)} real, {len(rows)} synthetic, {len(test)} held-out rows")
-    seconds = measure(
-        {
-            **{
-                f"ml_efficacy, {learner}": partial(ml_efficacy, **parts, learners=[learner])
-                for learner in LEARNERS
-            },
-            "fidelity": lambda: fidelity(real=train, synthetic=sources),
-            "detection": lambda: detection(real=train, synthetic=sources),
-            "privacy": lambda: privacy(real_train=train, holdout=test, synthetic=rows),
-            "evaluate_synthetic and its page": lambda: pages.append(
-                render_report(evaluate_synthetic(**parts))
-            ),
-            f"privacy, {n_large} rows x 20 columns": lambda: privacy(
-                real_train=large[0], holdout=large[1], synthetic=large[2], n_jobs=2
-            ),
-        }
-    )
+    seconds = {}
+    for name, call in calls.items():
+        seconds[name] = wall(call)
+        print(f"{name:48}{seconds[name]:9.2f} s", flush=True)
     size = len(pages[0].encode()) / 1024
     print(f"{'the page':48}{size:9.0f} KiB")
     found = pd.Series({**seconds, "page, KiB": size}, name="seconds").round(2)

@@ -15,13 +15,12 @@ The data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 from __future__ import annotations
 
 import gc
+import itertools
 import subprocess
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from typing import Any
 from unittest import mock
 
@@ -30,30 +29,28 @@ import pandas as pd
 import torch
 
 import combutab
-from benchmarks.speed.clock import Clock
-from benchmarks.speed.common import (
-    DATA_HOME,
-    begin,
-    block,
-    call_apart,
-    forget_peak,
-    in_turns,
-    medians,
-    memory,
-    ratios,
-    wall,
-    write,
-)
+from benchmarks.speed import common
 from combutab.datasets import load_openml
 
 DATA = ("california_housing", "PhishingWebsites")
-MODELS = ("CTGAN", "TVAE")
+MODELS, PACKAGES = ("CTGAN", "TVAE"), ("combutab", "ctgan")
 NOISE, HIDDEN, BATCH, PAC = 128, (256, 256), 500, 10  # both packages' defaults
 ROWS, CATEGORIES = (10_000, 100_000, 1_000_000), (10, 1000, 100_000)
 GIB = 2**30
+PARTS = {
+    "preprocessing": "CTGAN before",
+    "CTGAN epoch": "CTGAN epochs",
+    "TVAE epoch": "TVAE epochs",
+    "CTGAN sample": "CTGAN sample",
+    "TVAE sample": "TVAE sample",
+}
+RATIOS = {
+    **{f"{n}: ctgan / ours": (f"ctgan {p}, s", f"combutab {p}, s") for n, p in PARTS.items()},
+    "our CTGAN step / its products": ("CTGAN step, ms", "its products, ms"),
+}
 
 
-class ProgressClock(Clock):
+class ProgressClock(common.Clock):
     """The moments at which epochs begin and end: as a callback, and as ctgan's progress bar."""
 
     def progress_bar(self, iterable: Any, **_: Any) -> ProgressClock:
@@ -100,28 +97,18 @@ def products(width: int, n_condition: int) -> Callable[[], None]:
     derivatives of its gradient by the weights and by what is above.
     """
     sizes: list[tuple[int, int, int]] = []
-
-    def generator(trained: bool) -> None:
-        n_inputs = n_hidden = 0
-        for i, out in enumerate((*HIDDEN, width)):
-            n_inputs = NOISE + n_condition + n_hidden
-            sizes.append((BATCH, n_inputs, out))
-            if trained:
-                sizes.append((n_inputs, BATCH, out))
-            if trained and i:
-                sizes.append((BATCH, out, n_hidden))
-            n_hidden += out
-
-    groups, last = BATCH // PAC, len(HIDDEN)
+    groups, last, first = BATCH // PAC, len(HIDDEN), NOISE + n_condition
     shapes = list(zip((PAC * (width + n_condition), *HIDDEN), (*HIDDEN, 1), strict=True))
-    generator(trained=False)
+    made = list(zip(itertools.accumulate((0, *HIDDEN)), (*HIDDEN, width), strict=True))
+    sizes += [(BATCH, first + a, b) for a, b in made]
     for i, (a, b) in enumerate(shapes):  # the critic on real and on fake rows
         sizes += [(2 * groups, a, b), (a, 2 * groups, b)] + [(2 * groups, b, a)] * bool(i)
     for i, (a, b) in enumerate(shapes):  # and its gradient penalty
         sizes += [(groups, a, b)] * (i < last)
         sizes += [(groups, b, a), (a, groups, b)] + [(groups, a, b)] * (i < last)
-    generator(trained=True)
-    for a, b in shapes:  # the critic in the generator's step
+    for a, b in made:  # the generator in its own step
+        sizes += [(BATCH, first + a, b), (first + a, BATCH, b)] + [(BATCH, b, a)] * bool(a)
+    for a, b in shapes:  # and the critic in it
         sizes += [(groups, a, b), (groups, b, a)]
     matrices = [(torch.ones(a, b), torch.ones(b, c), torch.empty(a, c)) for a, b, c in sizes]
 
@@ -144,12 +131,11 @@ def load(name: str, quick: bool, data_home: str | None) -> pd.DataFrame:
 def make_table(n_rows: int, n_columns: int, n_categories: int = 10) -> pd.DataFrame:
     """Half of the columns numbers with several modes, half of them text."""
     rng = np.random.default_rng(0)
+    values = np.array([f"word{j}" for j in range(n_categories)], dtype=object)
     columns: dict[str, Any] = {}
     for i in range(n_columns // 2):
         columns[f"number{i}"] = rng.normal(rng.integers(0, 5, n_rows) * 4.0, 1)
-        words = np.array([f"word{j}" for j in range(n_categories)], dtype=object)
-        codes = rng.permutation(n_rows) % n_categories
-        columns[f"text{i}"] = words[codes]
+        columns[f"text{i}"] = values[rng.permutation(n_rows) % n_categories]
     return pd.DataFrame(columns)
 
 
@@ -157,109 +143,87 @@ def measure(name: str, table: pd.DataFrame, turns: int, n_sample: int) -> dict[s
     """Medians for one data set, both packages and both models in turns."""
     times: dict[str, list[float]] = defaultdict(list)
 
-    def trial(package: str, model: str, seeds: Iterator[int]) -> None:
+    def trial(model: str, package: str, seeds: Iterator[int]) -> None:
         epochs = 3 if package == "ctgan" else 6
         fitted, moments = fit(package, model, table, epochs, seed=next(seeds))
         what = f"{package} {model}"
         times[f"{what} before, s"].append(moments[1] - moments[0])
         times[f"{what} epochs, s"] += np.diff(moments[1:]).tolist()
-        times[f"{what} sample, s"].append(wall(lambda: fitted.sample(n_sample)))
+        times[f"{what} sample, s"].append(common.wall(lambda: fitted.sample(n_sample)))
         if (package, model) == ("combutab", "CTGAN"):
             layout = fitted.encoder_.layout_
             kinds = zip(layout.sizes, layout.spans, strict=True)
             n_condition = sum(size for size, span in kinds if span.kind == "category")
             run = products(layout.n_values + sum(layout.sizes), n_condition)
-            times["its products, ms"] += [1e3 * wall(run) for _ in range(20)][1:]
+            times["its products, ms"] += [1e3 * common.wall(run) for _ in range(20)][1:]
 
-    trials = [(package, model) for model in MODELS for package in ("combutab", "ctgan")]
-    in_turns({which: partial(trial, *which, count()) for which in trials}, turns, warm_up=0)
-    found = medians(times)
+    trials = list(itertools.product(MODELS, PACKAGES))
+    runs = {which: partial(trial, *which, itertools.count()) for which in trials}
+    common.in_turns(runs, turns, warm_up=0)
+    found = common.medians(times)
     alone = found.pop("its products, ms")
-    order = sorted(found, key=lambda what: not what.startswith("combutab"))
     row: dict[str, Any] = {"data": name, "rows": len(table), "columns": table.shape[1]}
-    row |= {what: found[what] for what in order}
+    row |= {what: found[what] for p in PACKAGES for what in found if what.startswith(p)}
     row["CTGAN step, ms"] = 1e3 * row["combutab CTGAN epochs, s"] / max(1, len(table) // BATCH)
     return row | {"its products, ms": alone}
 
 
-RATIOS = {
-    "preprocessing: ctgan / ours": ("ctgan CTGAN before, s", "combutab CTGAN before, s"),
-    "CTGAN epoch: ctgan / ours": ("ctgan CTGAN epochs, s", "combutab CTGAN epochs, s"),
-    "TVAE epoch: ctgan / ours": ("ctgan TVAE epochs, s", "combutab TVAE epochs, s"),
-    "CTGAN sample: ctgan / ours": ("ctgan CTGAN sample, s", "combutab CTGAN sample, s"),
-    "TVAE sample: ctgan / ours": ("ctgan TVAE sample, s", "combutab TVAE sample, s"),
-    "our CTGAN step / its products": ("CTGAN step, ms", "its products, ms"),
-}
-
-
 # ---- growth ---------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Case:
-    """One fit of a synthetic table, of one epoch."""
-
-    grows: str
-    package: str
-    model: str
-    n_rows: int
-    n_columns: int
-    n_categories: int
+CASE = ("grows", "package", "model", "n_rows", "n_columns", "n_categories")
+MEASURED = ("before, s", "epoch, s", "peak, MiB")
 
 
-def cases(quick: bool) -> list[Case]:
-    """Rows grow with 20 columns; categories grow in one of two columns."""
-    packages = ("combutab", "ctgan")
+def cases(quick: bool) -> list[tuple[Any, ...]]:
+    """Rows grow with 20 columns; categories grow in one of two columns. Fits of one epoch."""
     if quick:
-        return [Case("rows", package, "TVAE", 300, 2, 10) for package in packages]
-    found = [Case("rows", p, m, n, 20, 10) for n in ROWS for m in MODELS for p in packages]
-    for n in CATEGORIES:
-        for model in MODELS:
-            # NOTE: the paper's generator has a weight for each pair of a category asked for and
-            # one made: 10^10 of them for 100,000 categories, in anyone's implementation.
-            if model == "TVAE" or n <= 1000:
-                found += [Case("categories", p, model, 100_000, 2, n) for p in packages]
+        return [("rows", package, "TVAE", 300, 2, 10) for package in PACKAGES]
+    found = [("rows", p, m, n, 20, 10) for n in ROWS for m in MODELS for p in PACKAGES]
+    for n, model in itertools.product(CATEGORIES, MODELS):
+        # NOTE: the paper's generator has a weight for each pair of a category asked for and
+        # one made: 10^10 of them for 100,000 categories, in anyone's implementation.
+        if model == "TVAE" or n <= 1000:
+            found += [("categories", p, model, 100_000, 2, n) for p in PACKAGES]
     return found
 
 
-def run_case(*case: Any) -> dict[str, Any]:
-    """Fit in this process: the moments, and by how much memory grows to its peak."""
+def run_case(grows: str, package: str, model: str, *shape: int) -> tuple[float, float, float]:
+    """Fit in this process: what `MEASURED` names, the peak over what there was before."""
     import resource
 
     warnings.filterwarnings("ignore")
-    package, model, *shape = case
     table = make_table(*shape)
     fit(package, model, make_table(600, 2), 1)  # what is loaded once is no part of it
-    resource.setrlimit(resource.RLIMIT_AS, (20 * GIB, 20 * GIB))
     gc.collect()
-    forget_peak()
-    before = memory("VmRSS")
-    _, moments = fit(package, model, table, 1)
-    return {"moments": moments, "peak": memory("VmHWM") - before}
-
-
-def measure_case(case: Case, limit: float) -> dict[str, Any]:
-    """Seconds before the epoch and in it, and the peak of memory over what there was before."""
-    row: dict[str, Any] = {**vars(case), "before, s": np.nan, "epoch, s": np.nan}
-    row["peak, MiB"] = np.nan
+    common.forget_peak()
+    before, limits = common.memory("VmRSS"), resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (20 * GIB, limits[1]))
     try:
-        result = call_apart(run_case, *list(vars(case).values())[1:], timeout=limit)
+        _, (begun, trained, ended) = fit(package, model, table, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    return trained - begun, ended - trained, common.memory("VmHWM") - before
+
+
+def measure_case(case: tuple[Any, ...], limit: float, quick: bool) -> dict[str, Any]:
+    """A row of the case, or what it ended with."""
+    found, note = [np.nan] * 3, ""
+    try:
+        found = common.call_apart(run_case, *case, here=quick, timeout=limit)
     except subprocess.TimeoutExpired:
-        return row | {"note": f"over {limit:.0f} s"}
+        note = f"over {limit:.0f} s"
     except subprocess.CalledProcessError as failed:
         error = (failed.stderr.splitlines() or ["killed"])[-1]
         known = "memory" in error.lower() or "alloc" in error.lower() or failed.returncode < 0
-        return row | {"note": "over 20 GiB" if known else error[:60]}
-    begun, trained, ended = result["moments"]
-    row |= {"before, s": trained - begun, "epoch, s": ended - trained}
-    return row | {"peak, MiB": result["peak"], "note": ""}
+        note = "over 20 GiB" if known else error[:60]
+    return dict(zip((*CASE, *MEASURED, "note"), (*case, *found, note), strict=True))
 
 
 def compare(growth: pd.DataFrame) -> pd.DataFrame:
     """Both packages beside each other."""
-    keys = ["grows", "model", "n_rows", "n_columns", "n_categories"]
-    ours, theirs = (growth[growth["package"] == p].set_index(keys) for p in ("combutab", "ctgan"))
-    parts = ["before, s", "epoch, s", "peak, MiB"]
+    keys = [name for name in CASE if name != "package"]
+    ours, theirs = (growth[growth["package"] == p].set_index(keys) for p in PACKAGES)
+    parts = list(MEASURED)
     table = ours[parts].join(theirs[[*parts, "note"]], lsuffix=" ours", rsuffix=" ctgan")
     for part in parts:
         table[f"{part.split(',')[0]} ratio"] = table[f"{part} ctgan"] / table[f"{part} ours"]
@@ -269,26 +233,30 @@ def compare(growth: pd.DataFrame) -> pd.DataFrame:
 def main() -> None:
     parts = {"nargs": "+", "choices": ("ratios", "growth"), "default": ["ratios", "growth"]}
     limit = {"type": float, "default": 1800, "help": "seconds for a growing table's fit"}
-    options = {"turns": 5, "parts": parts, "limit": limit, "data_home": DATA_HOME}
-    arguments = begin(__doc__, "synthetic tables, one turn", **options)
+    options = {"turns": 5, "parts": parts, "limit": limit, "data_home": common.DATA_HOME}
+    arguments = common.begin(__doc__, "synthetic tables, one turn", **options)
+    quick = arguments.quick
     warnings.filterwarnings("ignore")
     if "ratios" in arguments.parts:
         rows = []
-        for name in DATA[:1] if arguments.quick else DATA:
-            table = load(name, arguments.quick, arguments.data_home)
-            rows.append(measure(name, table, arguments.turns, 300 if arguments.quick else 100_000))
+        for name in DATA[:1] if quick else DATA:
+            table = load(name, quick, arguments.data_home)
+            rows.append(measure(name, table, arguments.turns, 300 if quick else 100_000))
         timings = pd.DataFrame(rows).set_index("data")
-        compared = pd.DataFrame(ratios(timings, RATIOS))
-        pages = block(compared.round(2).T, "Ratios"), block(timings.round(4).T, "Medians")
-        write(arguments.out, "speed_generators", timings.join(compared), *pages)
+        compared = pd.DataFrame(common.ratios(timings, RATIOS))
+        pages = (
+            common.block(compared.round(2).T, "Ratios"),
+            common.block(timings.round(4).T, "Medians"),
+        )
+        common.write(arguments.out, "speed_generators", timings.join(compared), *pages)
     if "growth" in arguments.parts:
         grown = []
-        for case in cases(arguments.quick):
-            grown.append(measure_case(case, arguments.limit))
+        for case in cases(quick):
+            grown.append(measure_case(case, arguments.limit, quick))
             print("  ".join(str(value) for value in grown[-1].values()), flush=True)
         table = pd.DataFrame(grown)
-        page = block(compare(table).round(2), "Growth")
-        write(arguments.out, "speed_generators_growth", table, page)
+        page = common.block(compare(table).round(2), "Growth")
+        common.write(arguments.out, "speed_generators_growth", table, page)
 
 
 if __name__ == "__main__":

@@ -24,18 +24,10 @@ import torch
 from benchmarks.machine import describe_machine
 from benchmarks.papers.common.page import markdown_table
 from benchmarks.speed.common import parse, write
-from benchmarks.speed.gpu_parts import generators as gpu_generators
-from benchmarks.speed.gpu_parts import kernels as gpu_kernels
-from benchmarks.speed.gpu_parts import search as gpu_search
-from benchmarks.speed.gpu_parts import stack as gpu_stack
+from benchmarks.speed.gpu_parts import generators, kernels, search, stack
 from benchmarks.speed.gpu_parts.timing import Line
 
-PARTS = {
-    "kernels": gpu_kernels,
-    "stack": gpu_stack,
-    "search": gpu_search,
-    "generators": gpu_generators,
-}
+PARTS = {"kernels": kernels, "stack": stack, "search": search, "generators": generators}
 
 
 def section(part: str, lines: list[Line]) -> str:

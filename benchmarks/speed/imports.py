@@ -8,6 +8,8 @@ printed. The first fit is that of a table of 200 rows and 8 columns, its ``impor
 
 from __future__ import annotations
 
+import contextlib
+import io
 import subprocess
 import sys
 from functools import partial
@@ -16,6 +18,12 @@ import pandas as pd
 
 from benchmarks.speed.common import begin, in_turns, medians, ratios, write
 
+TIMED = """
+import time
+started = time.perf_counter()
+{statement}
+print(time.perf_counter() - started)
+"""
 FIRST_FIT = """
 import warnings, numpy as np
 from {module} import MLPRegressor
@@ -23,44 +31,41 @@ warnings.simplefilter("ignore")
 X = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
 MLPRegressor(hidden_layer_sizes=(128, 128), max_iter=10).fit(X, X[:, 0] * X[:, 1])
 """
+OURS, SKLEARN = "first fit, combutab", "first fit, scikit-learn"
+PREPARED = f"{SKLEARN}, torch and pandas imported"
+LIBRARIES = "import torch, sklearn, pandas"
+OF_SKLEARN = FIRST_FIT.format(module="sklearn.neural_network")
 CONTENDERS = {
-    "import torch, sklearn, pandas": "import torch, sklearn, pandas",
+    LIBRARIES: LIBRARIES,
     "import combutab": "import combutab",
-    "first fit, scikit-learn": FIRST_FIT.format(module="sklearn.neural_network"),
-    "first fit, scikit-learn, torch and pandas imported": "import torch, pandas\n"
-    + FIRST_FIT.format(module="sklearn.neural_network"),
-    "first fit, combutab": FIRST_FIT.format(module="combutab"),
+    SKLEARN: OF_SKLEARN,
+    PREPARED: f"import torch, pandas\n{OF_SKLEARN}",
+    OURS: FIRST_FIT.format(module="combutab"),
 }
 RATIOS = {  # (slower, faster)
-    "import combutab / of what it needs": ("import combutab", "import torch, sklearn, pandas"),
-    "first fit, combutab / scikit-learn": ("first fit, combutab", "first fit, scikit-learn"),
-    "the same, with torch and pandas imported": (
-        "first fit, combutab",
-        "first fit, scikit-learn, torch and pandas imported",
-    ),
+    "import combutab / of what it needs": ("import combutab", LIBRARIES),
+    "first fit, combutab / scikit-learn": (OURS, SKLEARN),
+    "the same, with torch and pandas imported": (OURS, PREPARED),
 }
-TIMED = """
-import time
-started = time.perf_counter()
-{statement}
-print(time.perf_counter() - started)
-"""
 
 
-def seconds(statement: str) -> float:
-    """Time a statement as the first thing that a new interpreter does."""
-    code = TIMED.format(statement=statement)
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    return float(result.stdout)
+def seconds(statement: str, here: bool) -> float:
+    """Time a statement as the first thing that a new interpreter does; quick: in this one."""
+    code, printed = TIMED.format(statement=statement), io.StringIO()
+    if here:
+        with contextlib.redirect_stdout(printed):
+            exec(code, {})
+        return float(printed.getvalue())
+    command = [sys.executable, "-c", code]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def main() -> None:
-    arguments = begin(__doc__, "one interpreter each", repeats=11)
-    contenders = {name: partial(seconds, statement) for name, statement in CONTENDERS.items()}
+    arguments = begin(__doc__, "once, in this interpreter", repeats=11)
+    quick = arguments.quick
+    contenders = {name: partial(seconds, each, quick) for name, each in CONTENDERS.items()}
     # the first turn fills the disk's cache
-    times = in_turns(contenders, arguments.repeats, warm_up=int(not arguments.quick))
+    times = in_turns(contenders, arguments.repeats, warm_up=int(not quick))
     found = medians(times)
     compared = ratios(found, RATIOS)
     for name, median in found.items():

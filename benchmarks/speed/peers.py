@@ -1,15 +1,25 @@
-"""What ours is timed beside: networks in plain torch, and in skorch."""
+"""What is timed: estimators of one size and recipe, ours and others', and networks in torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from combutab.activations import make_activation
+from combutab.nn import Member, MLPSpec, StackedMLP
+from combutab.training import (
+    MemberPlan,
+    OptimizerConfig,
+    Rows,
+    TrainConfig,
+    make_regression_loss,
+    train_stack,
+)
 
 BATCH, RATE = 500, 5e-4  # the CombU paper's
 
@@ -24,14 +34,14 @@ class IndexedCombU(nn.Module):
         parts = order[:half], order[half : half + quarter], order[half + quarter :]
         self.parts = list(zip((nn.ReLU(), nn.ELU(), _nlrelu), parts, strict=True))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         out = torch.empty_like(x)
         for activation, index in self.parts:
             out[:, index] = activation(x[:, index])
         return out
 
 
-def _nlrelu(x: torch.Tensor) -> torch.Tensor:
+def _nlrelu(x: Tensor) -> Tensor:
     return torch.log(torch.relu(x) + 1)
 
 
@@ -59,6 +69,52 @@ def plain_network(
     return nn.Sequential(*layers, nn.Linear(n_inputs, n_outputs))
 
 
+def plain_epoch(net: nn.Module, optimizer: Any, X: Tensor, y: Tensor, batch: int) -> None:
+    """The usual loop: rows shuffled, autograd, a step; the data in memory as tensors."""
+    for rows in torch.randperm(len(X)).split(batch):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(net(X[rows]), y[rows]).backward()
+        optimizer.step()
+
+
+def stack_run(
+    spec: MLPSpec,
+    members: Sequence[Member],
+    X: Tensor,
+    y: Tensor,
+    batch: int,
+    epochs: int,
+    alpha: float = 0.0,
+) -> Callable[[], object]:
+    """What trains a stack of ours in the library's own loop, each time it is called."""
+    every = torch.arange(len(X))
+    plans = [MemberPlan(i, every, RATE, alpha=alpha) for i in range(len(members))]
+    config = TrainConfig(
+        loss=make_regression_loss("squared_error", ()),
+        optimizer=OptimizerConfig(),
+        batch_size=batch,
+        max_epochs=epochs,
+        n_iter_no_change=np.inf,
+    )
+    return partial(train_stack, StackedMLP(spec, list(members)), Rows(X, y), plans, config)
+
+
+def fixed_epochs(hidden: Sequence[int], epochs: int, **others: Any) -> dict[str, Any]:
+    """Parameters of our estimators that train for all of the epochs."""
+    return {
+        "hidden_layer_sizes": tuple(hidden), "learning_rate_init": RATE, "max_iter": epochs,
+        "n_iter_no_change": np.inf, "device": "cpu", **others,
+    }  # fmt: skip
+
+
+def fixed_epochs_sklearn(hidden: Sequence[int], epochs: int, n_rows: int) -> dict[str, Any]:
+    """The same for scikit-learn's."""
+    return {
+        "hidden_layer_sizes": tuple(hidden), "learning_rate_init": RATE, "max_iter": epochs,
+        "n_iter_no_change": epochs + 1, "tol": 0.0, "batch_size": min(BATCH, n_rows),
+    }  # fmt: skip
+
+
 def skorch_net(kind: str, epochs: int, *shape: Any, device: object = "cpu", **module: Any) -> Any:
     """A NeuralNetRegressor or NeuralNetClassifier of skorch that trains as ours does.
 
@@ -69,15 +125,8 @@ def skorch_net(kind: str, epochs: int, *shape: Any, device: object = "cpu", **mo
 
     module |= dict(zip(("n_inputs", "hidden", "n_outputs"), shape, strict=True))
     return getattr(skorch, kind)(
-        plain_network,
-        optimizer=torch.optim.Adam,
-        lr=RATE,
-        batch_size=BATCH,
-        max_epochs=epochs,
-        train_split=None,
-        iterator_train__shuffle=True,
-        verbose=0,
-        device=str(device),
+        plain_network, optimizer=torch.optim.Adam, lr=RATE, batch_size=BATCH, max_epochs=epochs,
+        train_split=None, iterator_train__shuffle=True, verbose=0, device=str(device),
         **({"criterion": nn.CrossEntropyLoss} if kind == "NeuralNetClassifier" else {}),
         **{f"module__{name}": value for name, value in module.items()},
-    )
+    )  # fmt: skip

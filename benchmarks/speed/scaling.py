@@ -15,7 +15,6 @@ Points of dimensions that are not measured stay in the file.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,46 +40,26 @@ WHAT = {
     "members": "members of one estimator, 5,000 rows of 10 columns, three epochs",
 }
 LONG_ENOUGH = 1.0  # seconds: a shorter fit is repeated
-MEASURES = {"seconds": "seconds of a fit", "megabytes": "peak memory, MB"}
+PAGE = 2**12 / 2**20  # MiB: the least that a fit takes of a system
+MEASURES = {"seconds": ("seconds of a fit", "#0072B2"), "megabytes": ("peak memory, MB", "#D55E00")}
 
 
-def make_rows(n: int, quick: bool) -> tuple[Any, Any, dict[str, Any]]:
-    """Rows of numbers, drawn in pieces so that this takes no more memory than they do."""
+def make(dimension: str, size: int, quick: bool) -> tuple[Any, np.ndarray, dict[str, Any]]:
+    """The table of a point, what is to be predicted, and the parameters of the fit."""
     rng = np.random.default_rng(0)
-    X = np.empty((n, 20), dtype=np.float32)
-    for start in range(0, n, 100_000):
-        piece = X[start : start + 100_000]
-        piece[:] = rng.standard_normal(piece.shape, dtype=np.float32)
-    return X, X[:, 0] * X[:, 1], {"hidden_layer_sizes": (16,), "max_iter": 1}
-
-
-def make_columns(n: int, quick: bool) -> tuple[Any, Any, dict[str, Any]]:
-    """Many columns of few rows."""
-    X = np.random.default_rng(0).standard_normal((200 if quick else 2_000, n), dtype=np.float32)
-    return X, X[:, 0] + X[:, 1], {"hidden_layer_sizes": (16,), "max_iter": 3}
-
-
-def make_categories(n: int, quick: bool) -> tuple[Any, Any, dict[str, Any]]:
-    """A column of text, its categories all as frequent."""
-    n_rows = 500 if quick else 2_000_000
-    codes = np.random.default_rng(0).permutation(n_rows) % n
-    names = np.array([f"category {i}" for i in range(n)], dtype=object)
-    parameters = {"hidden_layer_sizes": (16,), "max_iter": 1, "batch_size": min(n_rows, 20_000)}
-    return pd.DataFrame({"text": names[codes]}), (codes % 7).astype(np.float32), parameters
-
-
-def make_members(n: int, quick: bool) -> tuple[Any, Any, dict[str, Any]]:
-    """A small table for many networks."""
-    X = np.random.default_rng(0).standard_normal((5_000, 10), dtype=np.float32)
-    return X, X[:, 0] * X[:, 1], {"hidden_layer_sizes": (32,), "max_iter": 3, "n_members": n}
-
-
-MAKERS: dict[str, Callable[[int, bool], tuple[Any, Any, dict[str, Any]]]] = {
-    "rows": make_rows,
-    "columns": make_columns,
-    "categories": make_categories,
-    "members": make_members,
-}
+    if dimension == "categories":  # all as frequent
+        n_rows = 500 if quick else 2_000_000
+        codes = rng.permutation(n_rows) % size
+        names = np.array([f"category {i}" for i in range(size)], dtype=object)
+        parameters = {"hidden_layer_sizes": (16,), "max_iter": 1, "batch_size": min(n_rows, 20_000)}
+        return pd.DataFrame({"text": names[codes]}), (codes % 7).astype(np.float32), parameters
+    shape, parameters = {
+        "rows": ((size, 20), {"hidden_layer_sizes": (16,), "max_iter": 1}),
+        "columns": ((200 if quick else 2_000, size), {"hidden_layer_sizes": (16,), "max_iter": 3}),
+        "members": ((5_000, 10), {"hidden_layer_sizes": (32,), "max_iter": 3, "n_members": size}),
+    }[dimension]
+    X = rng.standard_normal(shape, dtype=np.float32)
+    return X, X[:, 0] * X[:, 1], parameters
 
 
 def measure(dimension: str, size: int, quick: bool) -> dict[str, float]:
@@ -92,14 +71,14 @@ def measure(dimension: str, size: int, quick: bool) -> dict[str, float]:
     for kind in (MLPRegressor, MLPClassifier):
         kind(hidden_layer_sizes=(8,), max_iter=1, **settings).fit(small, small["x"] > 300)
     before = memory("VmRSS")
-    X, y, parameters = MAKERS[dimension](size, quick)
+    X, y, parameters = make(dimension, size, quick)
     forget_peak()
     seconds: list[float] = []
     while not seconds or (sum(seconds) < LONG_ENOUGH and len(seconds) < 15 and not quick):
         seconds.append(wall(lambda: MLPRegressor(**settings, **parameters).fit(X, y)))
         if len(seconds) == 1:
-            megabytes = (memory("VmHWM") - before) * 2**20 / 1e6
-    return {"seconds": float(np.median(seconds)), "megabytes": megabytes}
+            grown = max(memory("VmHWM") - before, PAGE)
+    return {"seconds": float(np.median(seconds)), "megabytes": grown * 2**20 / 1e6}
 
 
 def exponents(points: pd.DataFrame) -> pd.DataFrame:
@@ -122,16 +101,13 @@ def exponents(points: pd.DataFrame) -> pd.DataFrame:
 
 def plot(points: pd.DataFrame, slopes: pd.DataFrame) -> Figure:
     """Seconds above, memory below, one column a dimension; dashed: linear growth."""
-    dimensions = list(slopes.index)
-    figure = Figure(figsize=(3.4 * len(dimensions), 6.2), layout="constrained")
-    axes = figure.subplots(2, len(dimensions), squeeze=False)
-    colours = {"seconds": "#0072B2", "megabytes": "#D55E00"}  # Okabe and Ito's
-    for j, dimension in enumerate(dimensions):
+    figure = Figure(figsize=(3.4 * len(slopes), 6.2), layout="constrained")
+    axes = figure.subplots(2, len(slopes), squeeze=False)
+    for j, dimension in enumerate(slopes.index):
         part = points[points["dimension"] == dimension].sort_values("size")
-        for i, (name, label) in enumerate(MEASURES.items()):
-            panel = axes[i, j]
-            last = part.iloc[-1]
-            panel.loglog(part["size"], part[name], "o-", color=colours[name], clip_on=False)
+        last = part.iloc[-1]
+        for panel, (name, (label, colour)) in zip(axes[:, j], MEASURES.items(), strict=True):
+            panel.loglog(part["size"], part[name], "o-", color=colour, clip_on=False)
             linear = last[name] * part["size"] / last["size"]
             shown = linear >= part[name].min() / 3
             panel.loglog(part["size"][shown], linear[shown], "--", color="#777777", linewidth=1)
@@ -147,11 +123,11 @@ def plot(points: pd.DataFrame, slopes: pd.DataFrame) -> Figure:
 def main() -> None:
     dimensions = {"nargs": "+", "choices": list(SIZES), "default": list(SIZES)}
     arguments = begin(__doc__, "two small sizes a dimension", dimensions=dimensions)
-    sizes = QUICK if arguments.quick else SIZES
+    quick = arguments.quick
     rows = []
     for dimension in arguments.dimensions:
-        for size in sizes[dimension]:
-            point = call_apart(measure, dimension, size, arguments.quick)
+        for size in (QUICK if quick else SIZES)[dimension]:
+            point = call_apart(measure, dimension, size, quick, here=quick)
             rows.append({"dimension": dimension, "size": size, **point})
             print(f"{dimension} {size}: {point['seconds']:.4g} s, {point['megabytes']:.4g} MB")
     points = pd.DataFrame(rows)
@@ -159,16 +135,15 @@ def main() -> None:
     if arguments.out and file.exists():
         earlier = pd.read_csv(file)
         points = pd.concat([earlier[~earlier["dimension"].isin(arguments.dimensions)], points])
-    order = {dimension: i for i, dimension in enumerate(SIZES)}
-    points = points.sort_values(
-        ["dimension", "size"], key=lambda c: c.map(order) if c.name == "dimension" else c
-    )
+    parts = {name: points[points["dimension"] == name].sort_values("size") for name in SIZES}
+    parts = {name: part for name, part in parts.items() if len(part)}
+    points = pd.concat(parts.values())
     slopes = exponents(points)
     pages = ["## Exponents\n\nSlope over the upper half of the range; 1 is linear.\n"]
     pages.append(block(slopes.round(2)))
-    for dimension in slopes.index:
-        part = points[points["dimension"] == dimension].drop(columns="dimension")
-        pages.append(f"## {dimension}\n\n{WHAT[dimension]}\n")
+    for name in slopes.index:
+        pages.append(f"## {name}\n\n{WHAT[name]}\n")
+        part = parts[name].drop(columns="dimension")
         pages.append(block(part, index=False, float_format=lambda value: f"{value:.4g}"))
     write(arguments.out, "scaling", points, *pages, index=False)
     if arguments.out:

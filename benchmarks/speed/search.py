@@ -16,7 +16,6 @@ from __future__ import annotations
 import statistics
 import warnings
 from argparse import Namespace
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -30,15 +29,21 @@ from sklearn.neural_network import MLPClassifier as SklearnClassifier
 from sklearn.neural_network import MLPRegressor as SklearnRegressor
 from sklearn.preprocessing import LabelEncoder, OneHotEncoder, StandardScaler, scale
 
+from benchmarks.speed import peers
 from benchmarks.speed.common import DATA_HOME, begin, call_apart, in_turns, wall, write
-from benchmarks.speed.peers import BATCH, RATE, skorch_net
 from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV
 from combutab.datasets import load_openml
 
 ACTIVATIONS = ["relu", "elu", "selu", "swish", "nlrelu", "gelu", "combu"]
 FOLDS, HIDDEN, DROPOUT = 5, (128, 128), 0.1
 DATA = {"diabetes": "classification", "boston": "regression"}
-Search = Callable[[], GridSearchCV]
+SEARCHES = (
+    "StackedGridSearchCV",
+    "StackedGridSearchCV, one process",
+    "(a) GridSearchCV, same estimator",
+    "(b) GridSearchCV, scikit-learn's MLP",
+    "(c) GridSearchCV, skorch",
+)
 
 
 def load(name: str, quick: bool, data_home: str | None) -> tuple[pd.DataFrame, pd.Series]:
@@ -51,44 +56,34 @@ def load(name: str, quick: bool, data_home: str | None) -> tuple[pd.DataFrame, p
     return data.X, data.y
 
 
-def searches(name: str, X: pd.DataFrame, y: pd.Series, epochs: int) -> dict[str, Search]:
-    """Each search by name; the others get a matrix that is encoded and scaled already."""
-    classify = DATA[name] == "classification"
+def search(
+    data: str, name: str, X: pd.DataFrame, y: pd.Series, epochs: int, n_jobs: int
+) -> tuple[GridSearchCV, Any, Any]:
+    """A search and its rows; the others get a matrix that is encoded and scaled already."""
+    classify = DATA[data] == "classification"
+    common = {"cv": FOLDS, "refit": False, "n_jobs": None if "one process" in name else n_jobs}
+    if name in SEARCHES[:3]:
+        parameters = peers.fixed_epochs(HIDDEN, epochs, dropout=DROPOUT, random_state=0)
+        ours = (MLPClassifier if classify else MLPRegressor)(**parameters)
+        kind = GridSearchCV if name.startswith("(a)") else StackedGridSearchCV
+        return kind(ours, {"activation": ACTIVATIONS}, **common), X, y
     matrix = make_column_transformer(
         (OneHotEncoder(sparse_output=False), make_column_selector(dtype_include="category")),
         remainder=StandardScaler(),
     ).fit_transform(X)
     matrix = matrix.astype(np.float32)
     target = LabelEncoder().fit_transform(y) if classify else scale(y).astype(np.float32)
-    common = {"cv": FOLDS, "refit": False, "n_jobs": cpu_count()}
-    ours = (MLPClassifier if classify else MLPRegressor)(
-        hidden_layer_sizes=HIDDEN, batch_size="auto", max_iter=epochs, n_iter_no_change=np.inf,
-        learning_rate_init=RATE, dropout=DROPOUT, random_state=0, device="cpu",
-    )  # fmt: skip
-    sklearn = (SklearnClassifier if classify else SklearnRegressor)(
-        hidden_layer_sizes=HIDDEN, batch_size=min(BATCH, len(X) * (FOLDS - 1) // FOLDS),
-        max_iter=epochs, n_iter_no_change=epochs + 1, tol=0.0, learning_rate_init=RATE,
-    )  # fmt: skip
-    grid = {"activation": ACTIVATIONS}
-
-    def of_skorch() -> GridSearchCV:
-        kind = "NeuralNetClassifier" if classify else "NeuralNetRegressor"
-        shape = matrix.shape[1], HIDDEN, 2 if classify else 1
-        net = skorch_net(kind, epochs, *shape, activation="relu", dropout=DROPOUT)
-        labels = target.astype(np.int64) if classify else target[:, None]
-        return GridSearchCV(net, {"module__activation": ACTIVATIONS}, **common).fit(matrix, labels)
-
-    return {
-        "StackedGridSearchCV": lambda: StackedGridSearchCV(ours, grid, **common).fit(X, y),
-        "StackedGridSearchCV, one process": lambda: StackedGridSearchCV(
-            ours, grid, **{**common, "n_jobs": None}
-        ).fit(X, y),
-        "(a) GridSearchCV, same estimator": lambda: GridSearchCV(ours, grid, **common).fit(X, y),
-        "(b) GridSearchCV, scikit-learn's MLP": lambda: GridSearchCV(
-            sklearn, {"random_state": list(range(len(ACTIVATIONS)))}, **common
-        ).fit(matrix, target),
-        "(c) GridSearchCV, skorch": of_skorch,
-    }
+    if name.startswith("(b)"):
+        n_rows = len(X) * (FOLDS - 1) // FOLDS
+        parameters = peers.fixed_epochs_sklearn(HIDDEN, epochs, n_rows)
+        sklearn = (SklearnClassifier if classify else SklearnRegressor)(**parameters)
+        grid = {"random_state": list(range(len(ACTIVATIONS)))}
+        return GridSearchCV(sklearn, grid, **common), matrix, target
+    kind = "NeuralNetClassifier" if classify else "NeuralNetRegressor"
+    shape = matrix.shape[1], HIDDEN, 2 if classify else 1
+    net = peers.skorch_net(kind, epochs, *shape, activation="relu", dropout=DROPOUT)
+    labels = target.astype(np.int64) if classify else target[:, None]
+    return GridSearchCV(net, {"module__activation": ACTIVATIONS}, **common), matrix, labels
 
 
 def run_one(
@@ -96,21 +91,17 @@ def run_one(
 ) -> dict[str, list[float]]:
     """One search in this interpreter, twice: seconds and scores."""
     warnings.filterwarnings("ignore")
-    search = searches(data, *load(data, quick, data_home), epochs)[name]
-    scores: list[float] = []
-
-    def run() -> None:
-        scores[:] = search().cv_results_["mean_test_score"]
-
-    return {"seconds": [wall(run) for _ in range(2)], "scores": scores}
+    n_jobs = 1 if quick else cpu_count()
+    found, *table = search(data, name, *load(data, quick, data_home), epochs, n_jobs)
+    seconds = [wall(partial(found.fit, *table)) for _ in range(2)]
+    return {"seconds": seconds, "scores": found.cv_results_["mean_test_score"].tolist()}
 
 
-def measure(arguments: Namespace, data: str, names: list[str]) -> pd.DataFrame:
+def measure(arguments: Namespace, data: str) -> pd.DataFrame:
     """Medians over the repeats, which take turns."""
-    rest = arguments.epochs, arguments.quick, arguments.data_home
-    runs: dict[str, Callable[[], Any]] = {
-        name: partial(call_apart, run_one, data, name, *rest) for name in names
-    }
+    quick = arguments.quick
+    rest = arguments.epochs, quick, arguments.data_home
+    runs = {n: partial(call_apart, run_one, data, n, *rest, here=quick) for n in SEARCHES}
     found = in_turns(runs, arguments.repeats, warm_up=0)
     rows = []
     for name, results in found.items():
@@ -120,8 +111,8 @@ def measure(arguments: Namespace, data: str, names: list[str]) -> pd.DataFrame:
     for column in ("first", "again"):
         stacked = table[column].iloc[:2].min()  # the better of the two ways to run ours
         table[f"{column} / ours"] = table[column] / stacked
-    ours, same = (np.array(found[names[i]][-1]["scores"]) for i in (0, 2))
-    table["largest difference of scores"] = [np.nan] * len(names)
+    ours, same = (np.array(found[SEARCHES[i]][-1]["scores"]) for i in (0, 2))
+    table["largest difference of scores"] = np.nan
     table.loc[2, "largest difference of scores"] = np.abs(ours - same).max()
     return table
 
@@ -130,9 +121,8 @@ def main() -> None:
     options = {"epochs": 200, "repeats": 3, "data_home": DATA_HOME}
     arguments = begin(__doc__, "one synthetic table, 3 epochs, one repeat", **options)
     arguments.epochs = 3 if arguments.quick else arguments.epochs
-    names = list(searches("diabetes", *load("diabetes", True, None), 1))
     data = list(DATA)[:1] if arguments.quick else list(DATA)
-    table = pd.concat([measure(arguments, name, names) for name in data], ignore_index=True)
+    table = pd.concat([measure(arguments, name) for name in data], ignore_index=True)
     print(f"\n7 candidates x {FOLDS} folds, {arguments.epochs} epochs, {cpu_count()} processes:\n")
     print(table.round(4).to_string(index=False, na_rep=""))
     write(arguments.out, "speed_search", table, index=False)

@@ -10,20 +10,12 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
 import pandas as pd
 import torch
 
 from benchmarks.speed.common import THREADS, begin, in_turns, medians, wall, write
-from combutab.nn import Member, MLPSpec, StackedMLP
-from combutab.training import (
-    MemberPlan,
-    OptimizerConfig,
-    Rows,
-    TrainConfig,
-    make_regression_loss,
-    train_stack,
-)
+from benchmarks.speed.peers import stack_run
+from combutab.nn import Member, MLPSpec
 
 PROBLEMS = {  # rows in a batch, columns, hidden layers
     "455 x 30, 3 x 128": (455, 30, (128, 128)),
@@ -35,21 +27,12 @@ STACKS = (1, 2, 4, 8, 16, 32, 64)
 
 def milliseconds(n_rows: int, n_columns: int, hidden: tuple[int, ...], n_members: int) -> float:
     """Milliseconds of one step, divided by the members."""
-    generator = torch.Generator().manual_seed(0)
-    X = torch.randn(n_rows, n_columns, generator=generator)
+    X = torch.randn(n_rows, n_columns, generator=torch.Generator().manual_seed(0))
     members = [Member(i, "combu", 0.1) for i in range(n_members)]
-    plans = [MemberPlan(i, torch.arange(n_rows), 5e-4, alpha=1e-4) for i in range(n_members)]
     steps = max(4, 64 // n_members)
-    config = TrainConfig(
-        loss=make_regression_loss("squared_error", ()),
-        optimizer=OptimizerConfig(),
-        batch_size=n_rows,
-        max_epochs=steps,
-        n_iter_no_change=np.inf,
-    )
-    net = StackedMLP(MLPSpec(n_columns, hidden, 1), members)
-    seconds = wall(partial(train_stack, net, Rows(X, X[:, :1]), plans, config))
-    return seconds / steps / n_members * 1000
+    spec = MLPSpec(n_columns, hidden, 1)
+    run = stack_run(spec, members, X, X[:, :1], n_rows, steps, alpha=1e-4)
+    return wall(run) / steps / n_members * 1000
 
 
 def main() -> None:

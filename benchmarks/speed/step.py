@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,30 +28,18 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.speed import peers
 from benchmarks.speed.common import THREADS, begin, block, in_turns, wall, write
-from benchmarks.speed.peers import RATE, IndexedCombU, plain_network, relu
 from combutab.activations import ACTIVATIONS
-from combutab.nn import Member, MLPSpec, StackedMLP
-from combutab.training import (
-    MemberPlan,
-    OptimizerConfig,
-    Rows,
-    TrainConfig,
-    make_regression_loss,
-    train_stack,
-)
+from combutab.nn import Member, MLPSpec
 
 DEPTH, DROPOUT = 6, 0.1
 ALIASES = {"swish", "sigmoid", "pln", "pls"}  # in ACTIVATIONS under another name as well
 PROXY = "layer norm + proxy norm, "
 LAYERS = "products, each layer's own"
-GROUPED = {"pln-8": 1.8, "pls-8": 1.8, "la-silu": 1.8, "la-hardsilu": 1.8}
-NORMED = {f"{PROXY}relu": 2.1, f"{PROXY}combu": 2.1}
-# in units of the floor, by whether units drop out; ReLU's is plain torch's ReLU
-TARGETS = {
-    True: {"combu": 1.5} | GROUPED | NORMED,
-    False: {"combu": 1.3} | GROUPED | NORMED,
-}
+# in units of the floor, with and without dropout; ReLU's is plain torch's ReLU
+TARGETS = dict.fromkeys(["pln-8", "pls-8", "la-silu", "la-hardsilu"], (1.8, 1.8))
+TARGETS = {"combu": (1.5, 1.3), **TARGETS, f"{PROXY}relu": (2.1, 2.1), f"{PROXY}combu": (2.1, 2.1)}
 
 
 @dataclass(frozen=True)
@@ -62,15 +50,21 @@ class Size:
     batch: int = 500
     steps: int = 16
 
+    def rows(self) -> tuple[Tensor, Tensor]:
+        """Those of an epoch."""
+        generator = torch.Generator().manual_seed(0)
+        X = torch.randn(self.batch * self.steps, self.width, generator=generator)
+        return X, X.sin()
 
-Runs = Callable[[], None]  # ``size.steps`` steps
+
+Runs = Callable[[], object]  # ``size.steps`` steps
 
 
 def _one_dnn(x: Tensor, weight: Tensor) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise.default(x, weight, None, "none", [], "")
 
 
-def products_alone(size: Size) -> dict[tuple[str, str], Runs]:
+def products_alone(size: Size) -> dict[tuple[str, str], Callable[[], object]]:
     """The three products of a layer, by each library, in memory that exists."""
     x, weight = torch.ones(size.batch, size.width), torch.ones(size.width, size.width)
     out, of_weight = torch.empty_like(x), torch.empty_like(weight)
@@ -83,16 +77,7 @@ def products_alone(size: Size) -> dict[tuple[str, str], Runs]:
         products["forward", "onednn"] = lambda: _one_dnn(x, weight.t())
         products["input", "onednn"] = lambda: _one_dnn(x, weight)
         products["weight", "onednn"] = lambda: _one_dnn(x.t(), x.t())
-    repeats = size.steps * DEPTH
-
-    def repeated(product: Callable[[], object]) -> Runs:
-        def run() -> None:
-            for _ in range(repeats):
-                product()
-
-        return run
-
-    return {key: repeated(product) for key, product in products.items()}
+    return products
 
 
 def products_of_layers(size: Size) -> Runs:
@@ -113,61 +98,30 @@ def products_of_layers(size: Size) -> Runs:
     return run
 
 
-def _data(size: Size) -> tuple[Tensor, Tensor]:
-    rows = size.batch * size.steps
-    X = torch.randn(rows, size.width, generator=torch.Generator().manual_seed(0))
-    return X, X.sin()
-
-
 def plain_torch(size: Size, activation: Callable[[int], nn.Module], dropout: float) -> Runs:
     """The usual loop: modules, autograd, Adam."""
-    X, y = _data(size)
     hidden = (size.width,) * (DEPTH - 1)
-    net = plain_network(size.width, hidden, size.width, activation, dropout)
-    optimizer = torch.optim.Adam(net.parameters(), lr=RATE, fused=True)
-
-    def run() -> None:
-        order = torch.randperm(len(X))
-        for start in range(0, len(X), size.batch):
-            rows = order[start : start + size.batch]
-            optimizer.zero_grad()
-            nn.functional.mse_loss(net(X[rows]), y[rows]).backward()
-            optimizer.step()
-
-    return run
+    net = peers.plain_network(size.width, hidden, size.width, activation, dropout)
+    optimizer = torch.optim.Adam(net.parameters(), lr=peers.RATE, fused=True)
+    return partial(peers.plain_epoch, net, optimizer, *size.rows(), size.batch)
 
 
 def ours(size: Size, name: str, dropout: float) -> Runs:
     """One member in the library's own loop."""
-    X, y = _data(size)
-    shape = MLPSpec(size.width, (size.width,) * (DEPTH - 1), size.width)
+    spec = MLPSpec(size.width, (size.width,) * (DEPTH - 1), size.width)
     if name.startswith(PROXY):
-        shape = MLPSpec(
-            shape.n_dense, shape.hidden, shape.n_outputs, normalization="layer", proxy_norm=True
-        )
-    net = StackedMLP(shape, [Member(0, name.removeprefix(PROXY), dropout)])
-    plans = [MemberPlan(0, torch.arange(len(X)), RATE)]
-    config = TrainConfig(
-        loss=make_regression_loss("squared_error", ()),
-        optimizer=OptimizerConfig(),
-        batch_size=size.batch,
-        max_epochs=1,
-        n_iter_no_change=np.inf,
-    )
-
-    def run() -> None:
-        train_stack(net, Rows(X, y), plans, config)
-
-    return run
+        spec = replace(spec, normalization="layer", proxy_norm=True)
+    member = Member(0, name.removeprefix(PROXY), dropout)
+    return peers.stack_run(spec, [member], *size.rows(), size.batch, 1)
 
 
 def contenders(dropout: float) -> dict[str, Callable[[Size], Runs]]:
     """What makes each, by name."""
-    first = ["relu", *TARGETS[True]]
+    first = ["relu", *TARGETS]
     names = [*first, *(n for n in ACTIVATIONS if n not in {*first, *ALIASES})]
     return {
-        "torch relu": lambda size: plain_torch(size, relu, dropout),
-        "torch combu, paper's loop": lambda size: plain_torch(size, IndexedCombU, dropout),
+        "torch relu": lambda size: plain_torch(size, peers.relu, dropout),
+        "torch combu, paper's loop": lambda size: plain_torch(size, peers.IndexedCombU, dropout),
         **{name: partial(ours, name=name, dropout=dropout) for name in names},
     }
 
@@ -183,9 +137,13 @@ def milliseconds(size: Size, turns: int) -> tuple[dict[str, np.ndarray], dict[An
         for dropout in (DROPOUT, 0.0)
         for name, make in contenders(dropout).items()
     }
-    everyone = products | {LAYERS: products_of_layers(size)} | runs
-    found = in_turns({name: partial(wall, run) for name, run in everyone.items()}, turns)
-    taken = {name: 1000 / size.steps * np.array(seconds) for name, seconds in found.items()}
+    timers = {key: partial(wall, run, size.steps * DEPTH) for key, run in products.items()}
+    steps = {LAYERS: products_of_layers(size)} | runs
+    found = in_turns(timers | {name: partial(wall, run) for name, run in steps.items()}, turns)
+    taken = {
+        name: 1000 * np.array(seconds) * (DEPTH if name in products else 1 / size.steps)
+        for name, seconds in found.items()
+    }
     kinds = dict.fromkeys(kind for kind, _ in products)
     fastest = [np.min([taken[key] for key in products if key[0] == kind], 0) for kind in kinds]
     floors = {"floor": np.sum(fastest, 0)}
@@ -202,9 +160,9 @@ def peak_megabytes(make: Callable[[Size], Runs], size: Size) -> float:
     Counted by the profiler of torch's allocator; data, parameters and Adam's two moments, which
     are there between steps as well, are taken off.
     """
-    size = Size(size.width, size.batch, 3)
+    size = replace(size, steps=3)
     n_parameters = DEPTH * (size.width + 1) * size.width
-    data = sum(x.nbytes for x in _data(size))
+    data = sum(x.nbytes for x in size.rows())
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         make(size)()
     with tempfile.TemporaryDirectory() as folder:
@@ -226,7 +184,7 @@ def report(size: Size, turns: int) -> pd.DataFrame:
         rows.append(row | {"ratio": np.median(values / floors["floor"])})
     for (name, dropout), values in taken.items():
         ratios = values / floors["floor"]
-        target = TARGETS[dropout > 0].get(name, np.nan)
+        target = TARGETS.get(name, (np.nan, np.nan))[dropout == 0]
         if name == "relu":
             target = np.median(taken["torch relu", dropout] / floors["floor"])
         rows.append(

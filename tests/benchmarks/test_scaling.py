@@ -1,22 +1,18 @@
-"""The benchmark of growth: exponents are slopes, and its quick form runs."""
+"""The benchmark of growth: exponents are slopes, points that are not measured anew stay."""
 
 from __future__ import annotations
+
+import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.speed import common, scaling
 from tests.benchmarks.quick_forms import run_quick
 
 
-@pytest.fixture
-def scaling():
-    from benchmarks.speed import scaling
-
-    return scaling
-
-
-def test_exponents_are_those_of_the_upper_half(scaling):
+def test_exponents_are_those_of_the_upper_half():
     size = np.array([10.0, 100.0, 1_000.0, 10_000.0])
     seconds = np.array([5.0, 5.0, 10.0, 1_000.0])  # half of the range begins at 316
     points = pd.DataFrame(
@@ -28,7 +24,7 @@ def test_exponents_are_those_of_the_upper_half(scaling):
     assert row["megabytes"] == pytest.approx(1.5)
 
 
-def test_two_points_have_a_slope(scaling):
+def test_two_points_have_a_slope():
     points = pd.DataFrame(
         {"dimension": "rows", "size": [1, 2], "seconds": [1.0, 2.0], "megabytes": [1.0, 1.0]}
     )
@@ -37,7 +33,6 @@ def test_two_points_have_a_slope(scaling):
     assert row["megabytes"] == pytest.approx(0.0)
 
 
-@pytest.mark.slow
 def test_quick_form(tmp_path):
     run_quick("speed.scaling", tmp_path)
     points = pd.read_csv(tmp_path / "scaling.csv")
@@ -54,3 +49,13 @@ def test_quick_form(tmp_path):
     assert list(again["dimension"]) == list(points["dimension"]), "the others stay"
     kept = again["dimension"] != "members"
     pd.testing.assert_frame_equal(again[kept], points[kept])
+
+
+def test_a_point_is_measured_in_a_process_of_its_own(monkeypatch):
+    point = common.call_apart(scaling.measure, "members", 2, True)
+    assert point.keys() == {"seconds", "megabytes"}
+    assert 0 < point["seconds"] < 60
+    assert 0 < point["megabytes"] < 1000
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        common.call_apart(scaling.measure, "nonsense", 2, True)
+    assert "KeyError: 'nonsense'" in failed.value.stderr

@@ -1,4 +1,4 @@
-"""Running the command as a user does: in a process, its output piped or on a terminal."""
+"""The command as a user runs it: its complaints, and its output on a terminal."""
 
 import os
 import subprocess
@@ -9,19 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import combutab.reports
 from combutab.cli import main
-
-
-@pytest.fixture
-def run():
-    """run(*arguments, cwd=...): the command in a process of its own, its output piped."""
-
-    def run(*arguments, cwd, **options):
-        options = {"capture_output": True, "text": True, "timeout": 120} | options
-        command = [sys.executable, "-m", "combutab", *map(str, arguments)]
-        return subprocess.run(command, cwd=cwd, check=False, **options)
-
-    return run
+from combutab.generators import CTGAN
 
 
 @pytest.fixture
@@ -55,39 +45,20 @@ def complaint(capsys):
     return complaint
 
 
-@pytest.fixture
-def on_terminal():
-    """on_terminal(*arguments, cwd=...): the command started with standard error on a terminal.
-
-    Yields the process, and what it has shown so far: a list of bytes that grows.
-    """
+@contextmanager
+def _terminal():
+    """A pseudo-terminal: the descriptor to write to, and what it was shown, a list that grows."""
     pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
-
-    @contextmanager
-    def start(*arguments, cwd, columns=120):
-        ours, theirs = pty.openpty()
-        shown: list[bytes] = []
-        reader = threading.Thread(target=_drain, args=(ours, shown))
-        reader.start()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "combutab", *map(str, arguments)],
-            cwd=cwd,
-            env=os.environ | {"TERM": "xterm", "COLUMNS": str(columns)},
-            stdout=subprocess.PIPE,
-            stderr=theirs,
-            text=True,
-        )
-        try:
-            yield process, shown
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
-            os.close(theirs)
-            reader.join()
-            os.close(ours)
-
-    return start
+    ours, theirs = pty.openpty()
+    shown: list[bytes] = []
+    reader = threading.Thread(target=_drain, args=(ours, shown))
+    reader.start()
+    try:
+        yield theirs, shown
+    finally:
+        os.close(theirs)
+        reader.join()
+        os.close(ours)
 
 
 def _drain(descriptor, into):
@@ -97,3 +68,71 @@ def _drain(descriptor, into):
             into.append(chunk)
     except OSError:  # Linux's way of saying that the other end was closed
         pass
+
+
+@pytest.fixture
+def on_terminal():
+    """on_terminal(*arguments, cwd=...): the command started with standard error on a terminal.
+
+    Yields the process, and what it has shown so far: a list of bytes that grows.
+    """
+
+    @contextmanager
+    def start(*arguments, cwd):
+        with _terminal() as (theirs, shown):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "combutab", *map(str, arguments)],
+                cwd=cwd,
+                env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
+                stdout=subprocess.PIPE,
+                stderr=theirs,
+                text=True,
+            )
+            try:
+                yield process, shown
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                process.communicate()
+
+    return start
+
+
+@pytest.fixture
+def shown_on_terminal(monkeypatch):
+    """shown_on_terminal(*arguments): what the command shows with standard error on a terminal."""
+
+    def show(*arguments, columns=120):
+        with monkeypatch.context() as patch, _terminal() as (theirs, shown):
+            patch.setenv("TERM", "xterm")
+            patch.setenv("COLUMNS", str(columns))
+            with open(theirs, "w", encoding="utf-8", closefd=False) as stream:
+                patch.setattr(sys, "stderr", stream)
+                assert main(list(arguments)) == 0
+        return b"".join(shown).decode()
+
+    return show
+
+
+@pytest.fixture
+def arguments(monkeypatch):
+    """What `evaluate_synthetic` is called with, in place of the call."""
+    seen = {}
+
+    def note(**given):
+        seen.update(given)
+        raise ValueError("noted")
+
+    monkeypatch.setattr(combutab.reports, "evaluate_synthetic", note)
+    return seen
+
+
+@pytest.fixture
+def uncalled(monkeypatch):
+    """Training or evaluating is an error that is no user's."""
+
+    def fail(*arguments, **options):
+        raise AssertionError("computed for nothing")
+
+    monkeypatch.setattr(combutab.reports, "evaluate_synthetic", fail)
+    monkeypatch.setattr(CTGAN, "fit", fail)

@@ -1,6 +1,8 @@
-"""The command as a whole: its help, its exit codes, and what importing it costs."""
+"""The command as a whole: its help, its exit codes, and its process."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -8,11 +10,12 @@ import combutab
 from combutab.cli import main
 
 
-def test_a_process_ends_with_code_2_and_one_line(tmp_path, run, files):
-    done = run("compare", "none.csv", "--target", "y", cwd=tmp_path)
+def test_a_process_ends_with_code_2_and_one_line(tmp_path, files):
+    command = [sys.executable, "-m", "combutab", "compare", "--zzz"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "combutab: error: there is no file none.csv\n"
+    assert done.stderr == "combutab: error: No such option: --zzz\n"
     assert not files(tmp_path)
 
 

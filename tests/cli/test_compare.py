@@ -1,11 +1,7 @@
 """``combutab compare``: what it prints and writes, and one clear line for each user's error."""
 
 import gzip
-import os
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +15,9 @@ from combutab.cli._compare import FILES, JOURNAL
 from combutab.cli.tables import _outputs
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
-QUICK = ["--seeds", "1", "--folds", "3", "--epochs", "2", "--hidden", "8"]
-QUICK += ["--activations", "relu,combu,pln-4"]
+SMALL = ["--seeds", "1", "--folds", "3", "--epochs", "2", "--hidden", "8"]
+SMALL += ["--activations", "relu,combu,pln-4"]
+QUICK = [*SMALL, "--baselines", "none"]
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +38,8 @@ def folder(tmp_path, monkeypatch, iris):
 # ---- a good run ------------------------------------------------------------------------------
 
 
-def test_compare_prints_a_table_and_writes_its_files(folder, capsys, iris):
-    assert main(["compare", "iris.csv", "--target", "kind", *QUICK]) == 0
+def test_compare_prints_a_table_and_writes_its_files(folder, capsys, iris, files):
+    assert main(["compare", "iris.csv", "--target", "kind", *SMALL]) == 0
     out, err = capsys.readouterr()
     assert err.splitlines() == [
         "iris: 150 rows, classification; training 9 networks (3 activations x 3 folds x 1 seed), "
@@ -53,9 +50,12 @@ def test_compare_prints_a_table_and_writes_its_files(folder, capsys, iris):
     assert max(map(len, out.splitlines())) <= 80
 
     place = folder / "combutab-compare"
-    assert sorted(path.name for path in place.iterdir()) == sorted([*FILES, JOURNAL])
+    written = [f"combutab-compare/{name}" for name in [*FILES, JOURNAL]]
+    assert files(folder) == sorted([*written, "iris.csv"])
     results = pd.read_csv(place / "results.csv")
     assert len(results) == 9
+    baselines = pd.read_csv(place / "baselines.csv")["baseline"]
+    assert baselines.unique().tolist() == ["guess", "linear", "boosting"]
     summary = pd.read_csv(place / "summary.csv")
     assert summary.columns[:4].tolist() == ["data", "activation", "metric", "mean"]
     rows = [line for line in out.splitlines() if re.match(r"(relu|combu|pln-4) +\d", line)]
@@ -86,6 +86,7 @@ def test_an_earlier_run_is_overwritten_with_the_same_results(folder, files):
 def test_options_reach_the_comparison(folder, capsys, iris):
     iris.to_csv("iris.tsv", sep="\t", index=False)
     options = ["--task", "regression", "--metric", "mse", "--test", "wilcoxon", "--device", "cpu"]
+    options += ["--baselines", "linear"]
     options += ["--hidden", "8,4", "--folds", "4", "--seeds", "2", "--epochs", "3"]
     assert main(["compare", "iris.tsv", "--target", "a", *QUICK, *options]) == 0
     out, err = capsys.readouterr()
@@ -96,6 +97,8 @@ def test_options_reach_the_comparison(folder, capsys, iris):
     assert summary["mean"].is_monotonic_increasing
     results = pd.read_csv("combutab-compare/results.csv")
     assert results[["fold", "seed", "epochs"]].nunique().tolist() == [4, 2, 1]
+    baselines = pd.read_csv("combutab-compare/baselines.csv")["baseline"]
+    assert set(baselines) == {"linear"}
 
 
 @pytest.mark.parametrize("kind", ["csv.gz", "parquet"])
@@ -110,16 +113,24 @@ def test_other_files(folder, iris, kind):
     assert len(pd.read_csv("combutab-compare/results.csv")) == 9
 
 
-def test_without_data_two_data_sets_are_compared(tmp_path, run, files):
-    done = run("compare", *QUICK, "--out", "here", cwd=tmp_path, env=os.environ | {"COLUMNS": "80"})
-    assert done.returncode == 0, done.stderr
-    assert "wdbc: accuracy" in done.stdout
-    assert "ar: MAE in standard deviations of the target (lower is better)" in done.stdout
-    assert "\x1b" not in done.stdout + done.stderr
-    assert len(done.stderr.splitlines()) == 2  # no bar in a pipe
+def test_without_data_two_data_sets_are_compared(tmp_path, monkeypatch, capsys, files):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["compare", *QUICK, "--out", "here", "--report", "pages/r.html"]) == 0
+    out, err = capsys.readouterr()
+    assert "wdbc: accuracy" in out
+    assert "ar: MAE in standard deviations of the target (lower is better)" in out
+    assert "\x1b" not in out + err
+    assert len(err.splitlines()) == 2  # no bar in a pipe
+    names = ("ar", "wdbc")
     assert files(tmp_path) == sorted(
-        f"here/{d}/{f}" for d in ("ar", "wdbc") for f in [*FILES, JOURNAL]
+        [f"here/{d}/{f}" for d in names for f in [*FILES, JOURNAL]]
+        + [f"pages/r-{d}.html" for d in names]
     )
+    for name in names:
+        page = Path(f"pages/r-{name}.html")
+        assert f"<h1>{name}: which activation is best?</h1>" in page.read_text("utf-8")
+        assert f"Wrote {page}\n" in out
     labels = combutab.load(tmp_path / "here/wdbc/best_model.safetensors").classes_
     assert labels.tolist() == ["benign", "malignant"]
 
@@ -136,19 +147,37 @@ def test_real_tables(tmp_path, capsys, name, target, task):
     if not path.exists():
         pytest.skip(f"{name} is not in shared/data/openml beside the checkout")
     options = ["--seeds", "1", "--folds", "2", "--epochs", "10", "--hidden", "64,64"]
-    options += ["--activations", "relu,combu", "--out", str(tmp_path / "out")]
+    options += [
+        "--activations",
+        "relu,combu",
+        "--baselines",
+        "none",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert main(["compare", str(path), "--target", target, *options]) == 0
     assert f"rows, {task}" in capsys.readouterr().err
     means = pd.read_csv(tmp_path / "out" / "summary.csv")["mean"]
     assert (means > (0.9 if task == "classification" else 0.6)).all()
 
 
-def test_a_long_run_is_announced_with_the_way_out(folder, capsys, monkeypatch):
+def test_a_long_run_is_announced_with_the_way_out_and_ended_by_ctrl_c(
+    folder, capsys, monkeypatch, files
+):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
     monkeypatch.setattr(_compare, "_LONG", 0.0)
+    monkeypatch.setattr(_compare, "run_comparison", interrupt)
     options = ["--target", "kind", *QUICK, "--device", "cpu"]
-    assert main(["compare", "iris.csv", *options]) == 0
-    err = capsys.readouterr().err
+    assert main(["compare", "iris.csv", *options]) == 130
+    out, err = capsys.readouterr()
+    assert out == ""
     assert "This may take long, about 0 minutes on two cores. Shorter: --seeds 1" in err
+    assert err.splitlines()[-1] == (
+        "combutab: interrupted; no network was finished, so there are no scores to keep"
+    )
+    assert files(folder) == ["iris.csv"]
 
 
 @pytest.mark.filterwarnings("default")
@@ -160,15 +189,12 @@ def test_warnings_are_one_line(folder, capsys, iris):
     assert err[0].startswith("combutab: warning: class 'virginica' has fewer rows than there are")
 
 
-def test_a_terminal_gets_a_progress_bar(folder, on_terminal):
+def test_a_terminal_gets_a_progress_bar(folder, shown_on_terminal, capsys):
     arguments = ["compare", "iris.csv", "--target", "kind", *QUICK, "--epochs", "40"]
-    with on_terminal(*arguments, cwd=folder) as (process, shown):
-        out, _ = process.communicate(timeout=120)
-        assert process.returncode == 0
-    bar = b"".join(shown).decode()
+    bar = shown_on_terminal(*arguments)
     assert "/10 networks" in bar
     assert "estimating" in bar  # a run of less than a second
-    assert "\x1b" not in out
+    assert "\x1b" not in capsys.readouterr().out
 
 
 # ---- errors ----------------------------------------------------------------------------------
@@ -287,24 +313,3 @@ def test_a_bug_is_not_dressed_up_as_a_users_error(folder, monkeypatch):
     monkeypatch.setattr(_compare, "run_comparison", fail)
     with pytest.raises(ValueError, match="a bug"):
         main(["compare", "iris.csv", "--target", "kind", *QUICK])
-
-
-def test_ctrl_c(folder, files):
-    arguments = ["compare", "iris.csv", "--target", "kind", "--epochs", "1000000"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "combutab", *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr.readline().startswith("iris: 150 rows")
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert out == ""
-    assert err.splitlines()[-1] == (
-        "combutab: interrupted; no network was finished, so there are no scores to keep"
-    )
-    assert "Traceback" not in err
-    assert set(files(folder)) <= {f"combutab-compare/{JOURNAL}", "iris.csv"}  # the baselines

@@ -11,7 +11,7 @@ from combutab.cli import _compare, main
 from combutab.cli._compare import FILES, JOURNAL
 
 QUICK = ["--seeds", "1", "--folds", "3", "--epochs", "2", "--hidden", "8"]
-QUICK += ["--activations", "relu,combu"]
+QUICK += ["--activations", "relu,combu", "--baselines", "none"]
 
 
 @pytest.fixture
@@ -26,40 +26,20 @@ def compare(*options):
     return main(["compare", "iris.csv", "--target", "target", *QUICK, *options])
 
 
-def test_the_page_says_what_is_printed(folder, capsys, files):
+def test_the_page_says_what_is_printed_and_takes_the_place_of_an_old_one(folder, capsys, files):
+    Path("o/new").mkdir(parents=True)
+    Path("o/new/report.html").write_text("old")
     assert compare("--out", "o", "--report", "o/new/report.html") == 0
     out = capsys.readouterr().out
     assert out.endswith("Wrote o/new/report.html\n")
     page = Path("o/new/report.html").read_text("utf-8")
+    assert page.startswith("<!doctype html>")
     assert "<h1>iris: which activation is best?</h1>" in page
     first = next(line for line in out.splitlines() if "has the best mean accuracy" in line)
     assert first in page
     for name, mean in pd.read_csv("o/summary.csv")[["activation", "mean"]].itertuples(index=False):
         assert re.search(rf">{name}</th><td class=\"num\">{mean:.4f}</td>", page)
     assert files(folder / "o") == sorted([*FILES, JOURNAL, "new/report.html"])
-
-
-def test_a_report_is_replaced(folder):
-    Path("report.html").write_text("old")
-    assert compare("--report", "report.html") == 0
-    assert Path("report.html").read_text("utf-8").startswith("<!doctype html>")
-
-
-def test_without_the_option_there_is_no_report(folder, files):
-    assert compare() == 0
-    assert files(folder) == sorted(
-        ["iris.csv", *(f"combutab-compare/{name}" for name in [*FILES, JOURNAL])]
-    )
-
-
-def test_without_data_each_data_set_has_a_page(folder, capsys):
-    assert main(["compare", *QUICK, "--report", "pages/r.html"]) == 0
-    out = capsys.readouterr().out
-    for name in ("wdbc", "ar"):
-        page = Path(f"pages/r-{name}.html")
-        assert f"<h1>{name}: which activation is best?</h1>" in page.read_text("utf-8")
-        assert f"Wrote {page}\n" in out
-    assert len(list(Path("pages").iterdir())) == 2
 
 
 @pytest.mark.parametrize(

@@ -82,22 +82,26 @@ from combutab.generators.training import _checkpoints
 _checkpoints._SECONDS = 0.0
 rng = np.random.default_rng(0)
 table = pd.DataFrame({"x": rng.normal(size=120), "kind": rng.choice(["a", "b"], 120)})
-CTGAN(epochs=60, batch_size=40, embedding_dim=8, random_state=0).fit(table, checkpoint=sys.argv[1])
+CTGAN(
+    epochs=60, batch_size=40, embedding_dim=8, random_state=0, generator_dim=(16,),
+    discriminator_dim=(16,),
+).fit(table, checkpoint=sys.argv[1])
 """
 
 
 def test_killed_at_any_moment(tmp_path):
     path = tmp_path / "training"
-    for _ in range(3):
+    for pause in (0.03, 0.1):
         process = subprocess.Popen([sys.executable, "-c", DRIVER, str(path)])
         before = path.stat().st_mtime_ns if path.exists() else 0
         while process.poll() is None:
+            time.sleep(0.005)
             if path.exists() and path.stat().st_mtime_ns > before:
-                time.sleep(0.03)
+                time.sleep(pause)
                 process.send_signal(signal.SIGKILL)
                 process.wait()
         assert process.returncode in (-signal.SIGKILL, 0)
-    params = {**QUICK, "epochs": 60}
+    params = {**QUICK, "epochs": 60, "generator_dim": (16,), "discriminator_dim": (16,)}
     resumed = CTGAN(**params).fit(TABLE, checkpoint=path)
     assert_same(resumed, CTGAN(**params).fit(TABLE))
 

@@ -12,10 +12,9 @@ import torch
 from sklearn.datasets import make_classification
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.speed.clock import synchronize
-from benchmarks.speed.common import wall
+from benchmarks.speed.common import synchronize, wall
 from benchmarks.speed.gpu_parts.timing import Line, compiling
-from benchmarks.speed.peers import BATCH, RATE, skorch_net
+from benchmarks.speed.peers import BATCH, fixed_epochs, skorch_net
 from combutab import MLPClassifier, StackedGridSearchCV
 
 ACTIVATIONS = ["relu", "elu", "selu", "silu", "nlrelu", "gelu", "combu"]
@@ -25,11 +24,9 @@ TARGET, TOLERANCE = 30.0, 1e-2
 
 def make(activation: str, device: torch.device, epochs: int, width: int) -> MLPClassifier:
     """The paper's network: six linear layers."""
-    return MLPClassifier(
-        hidden_layer_sizes=(width,) * N_HIDDEN, activation=activation, batch_size=BATCH,
-        max_iter=epochs, learning_rate_init=RATE, dropout=DROPOUT,
-        n_iter_no_change=math.inf, random_state=0, device=device,
-    )  # fmt: skip
+    parameters = fixed_epochs((width,) * N_HIDDEN, epochs, batch_size=BATCH, dropout=DROPOUT)
+    parameters |= {"activation": activation, "random_state": 0, "device": device}
+    return MLPClassifier(**parameters)
 
 
 def timed(run: Callable[[], object], device: torch.device) -> float:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.speed.clock import Clock
+from benchmarks.speed.common import Clock
 from benchmarks.speed.gpu_parts.timing import Line, compiling, median_phases, tf32
 from combutab import MLPRegressor
 

@@ -13,14 +13,14 @@ from combutab.cli.tables import _outputs
 from combutab.generators import CTGAN, TVAE
 
 QUICK = ["--epochs", "1", "--batch-size", "20", "--device", "cpu"]
+TEXT = "\n".join(["age,kind", *(f"{20 + i % 9},{'xyz'[i % 3]}" for i in range(40)), ""])
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The working directory, with t.csv, a directory and a link to nowhere in it."""
     monkeypatch.chdir(tmp_path)
-    lines = [f"{20 + i % 9},{'xyz'[i % 3]}" for i in range(40)]
-    Path("t.csv").write_text("\n".join(["age,kind", *lines, ""]))
+    Path("t.csv").write_text(TEXT)
     Path("taken.csv").mkdir()
     Path("dangling").symlink_to("nowhere")
     return tmp_path
@@ -226,11 +226,20 @@ def test_a_bug_is_not_dressed_up_as_a_users_error(folder, monkeypatch):
 # ---- combutab sample ---------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The bytes of a generator's file."""
+    place = tmp_path_factory.mktemp("saved")
+    (place / "t.csv").write_text(TEXT)
+    options = ["-o", str(place / "made.csv"), *QUICK, "--save", str(place / "model")]
+    assert main(["synth", str(place / "t.csv"), *options]) == 0
+    return (place / "model").read_bytes()
+
+
 @pytest.fixture
-def model(folder):
+def model(folder, saved):
     """A generator's file."""
-    assert main(["synth", "t.csv", "-o", "made.csv", *QUICK, "--save", "model"]) == 0
-    Path("made.csv").unlink()
+    Path("model").write_bytes(saved)
     return Path("model")
 
 

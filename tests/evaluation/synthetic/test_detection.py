@@ -116,7 +116,7 @@ def test_samples_are_averaged_and_generators_named():
     assert found["learner"].tolist() == ["linear"] * 2 + ["hist_gradient_boosting"] * 2
     assert found["source"].tolist() == ["x", "y"] * 2
     assert found["n_tables"].tolist() == [3, 1] * 2
-    alone = [areas(real, sample)[0] for sample in samples]
+    alone = [areas(real, sample, "linear")[0] for sample in samples]
     assert found["mean"][0] == pytest.approx(np.mean(alone))
     assert found["sd"][0] == pytest.approx(np.std(alone, ddof=1))
     assert found["mean"][1] == alone[1]

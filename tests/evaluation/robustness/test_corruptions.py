@@ -1,0 +1,253 @@
+"""corrupt: what each corruption does, and to which dtypes."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from combutab.evaluation import CORRUPTIONS, corrupt
+
+N = 4000
+LEVELS = {name: dict(enumerate(each.levels, 1)) for name, each in CORRUPTIONS.items()}
+OF_NUMBERS = [name for name, each in CORRUPTIONS.items() if each.kinds == ("number",)]
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"a": rng.normal(5, 2, N), "b": rng.exponential(0.1, N)})
+
+
+def table_of(n=200, seed=0):
+    """A column of every kind."""
+    rng = np.random.default_rng(seed)
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 99, n), unit="D")
+    return pd.DataFrame(
+        {
+            "float": np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n)),
+            "float32": rng.normal(size=n).astype(np.float32),
+            "int": rng.integers(0, 9, n),
+            "Int64": pd.array(np.where(rng.random(n) < 0.1, None, rng.integers(0, 9, n)), "Int64"),
+            "bool": rng.random(n) < 0.5,
+            "boolean": pd.array(rng.random(n) < 0.5, "boolean"),
+            "category": pd.Categorical(rng.choice(list("abc"), n), categories=list("abcd")),
+            "int category": pd.Categorical(rng.choice([10, 20, 30], n)),
+            "text": rng.choice(["x", "y", "z"], n),
+            "string": pd.array(rng.choice(["x", "y", "z"], n), "string"),
+            "object": pd.Series(rng.choice(["u", "v", None], n), dtype=object),
+            "object numbers": pd.Series(list(rng.choice([1.5, 2.5], n)), dtype=object),
+            "day": days,
+            "zoned": days.tz_localize("Europe/Rome"),
+            "length": pd.to_timedelta(rng.integers(0, 99, n), unit="h"),
+            "period": days.to_period("D"),
+            "constant": 1.0,
+            "empty": np.nan,
+        }
+    )
+
+
+# ---- what each corruption does -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("severity", [1, 3, 5])
+def test_gaussian_noise(numbers, severity):
+    noise = (corrupt(numbers, "gaussian_noise", severity) - numbers) / numbers.std(ddof=0)
+    noise /= LEVELS["gaussian_noise"][severity]
+    for column in noise:
+        assert stats.kstest(noise[column], "norm").pvalue > 0.01
+    assert abs(noise["a"].corr(noise["b"])) < 0.05
+
+
+@pytest.mark.parametrize("severity", [1, 5])
+def test_heavy_tailed_noise(numbers, severity):
+    noise = (corrupt(numbers, "heavy_tailed_noise", severity) - numbers) / numbers.std(ddof=0)
+    noise /= LEVELS["heavy_tailed_noise"][severity]
+    for column in noise:
+        assert stats.kstest(noise[column], "t", args=(2,)).pvalue > 0.01
+
+
+def test_scale_and_shift_go_up_in_some_columns_and_down_in_others():
+    X = pd.DataFrame(np.random.default_rng(0).normal(3, 1, (20, 30)))
+    factor = corrupt(X, "scale", 4) / X  # 1.5 or its inverse
+    np.testing.assert_allclose(factor, np.repeat(factor[:1], 20, axis=0))
+    assert set(np.round(factor.iloc[0], 6)) == {1.5, round(1 / 1.5, 6)}
+    shift = (corrupt(X, "shift", 4) - X) / X.std(ddof=0)
+    np.testing.assert_allclose(shift, np.repeat(shift[:1], 20, axis=0))
+    assert set(np.round(shift.iloc[0], 6)) == {0.5, -0.5}
+
+
+@pytest.mark.parametrize("severity", [1, 5])
+def test_clipping(numbers, severity):
+    tail = LEVELS["clipping"][severity]
+    expected = numbers.clip(numbers.quantile(tail), numbers.quantile(1 - tail), axis=1)
+    pd.testing.assert_frame_equal(corrupt(numbers, "clipping", severity), expected)
+
+
+@pytest.mark.parametrize("severity", [1, 5])
+def test_rounding(numbers, severity):
+    step = LEVELS["rounding"][severity] * numbers.std(ddof=0)
+    rounded = corrupt(numbers, "rounding", severity)
+    multiples = rounded / step
+    np.testing.assert_allclose(multiples, multiples.round(), atol=1e-9)
+    assert ((rounded - numbers).abs() <= step / 2 * (1 + 1e-9)).all(axis=None)
+
+
+def test_missing():
+    X = table_of(N)
+    for severity, share in LEVELS["missing"].items():
+        lost = corrupt(X, "missing", severity).isna() & X.notna()
+        present = X.notna().sum()
+        found = (lost.sum() / present)[present > 0]
+        assert found.to_numpy() == pytest.approx(share, abs=4 * np.sqrt(share / N))
+    kept = corrupt(X, "missing", 5)
+    where = kept["float"].notna()
+    np.testing.assert_array_equal(kept["float"][where], X["float"][where])
+
+
+def test_category_swap():
+    X = table_of(N)
+    categories = ["bool", "boolean", "category", "int category", "text", "string", "object"]
+    for severity, share in LEVELS["category_swap"].items():
+        wrong = corrupt(X, "category_swap", severity)
+        for name in categories:
+            present = X[name].notna()
+            assert wrong[name].notna().equals(present)
+            assert set(wrong[name][present]) == set(X[name][present])
+            changed = (wrong[name][present] != X[name][present]).mean()
+            assert changed == pytest.approx(share, abs=4 * np.sqrt(share / present.sum()))
+        others = X.columns.difference(categories)
+        pd.testing.assert_frame_equal(wrong[others], X[others])
+    swapped = corrupt(X, "category_swap", 5)["text"][X["text"] == "x"]
+    assert (swapped == "y").sum() == pytest.approx((swapped == "z").sum(), rel=0.25)
+
+
+def test_column_dropout():
+    X = table_of().drop(columns=["constant", "empty"])
+    dropped_before: set[str] = set()
+    for severity, share in LEVELS["column_dropout"].items():
+        wrong = corrupt(X, "column_dropout", severity)
+        dropped = {name for name in X if wrong[name].nunique(dropna=False) == 1}
+        assert len(dropped) == max(1, round(share * X.shape[1]))
+        assert dropped_before <= dropped
+        dropped_before = dropped
+        for name in dropped:
+            value, present = wrong[name].iloc[0], X[name].dropna()
+            if pd.api.types.is_float_dtype(X[name]):
+                assert value == present.sort_values().iloc[(len(present) - 1) // 2]
+            elif str(X[name].dtype) in ("category", "bool", "string", "str"):
+                assert (present == value).sum() == present.value_counts().max()
+        kept = [name for name in X if name not in dropped]
+        pd.testing.assert_frame_equal(wrong[kept], X[kept])
+
+
+def test_one_column_at_least_drops_out(numbers):
+    stuck = corrupt(numbers, "column_dropout", 1).nunique()
+    assert sorted(stuck == 1) == [False, True]
+
+
+# ---- what holds for all --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("severity", [1, 5])
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_dtypes_columns_and_rows_stay(name, severity):
+    X = table_of()
+    X.index = X.index[::-1] * 7  # any index
+    before = X.copy(deep=True)
+    wrong = corrupt(X, name, severity)
+    pd.testing.assert_frame_equal(X, before)
+    assert wrong.columns.equals(X.columns)
+    assert wrong.index.equals(X.index)
+    for column in X:
+        was, now = X[column].dtype, wrong[column].dtype
+        allowed = [str(was)]
+        if name in OF_NUMBERS or name == "column_dropout":
+            floats = {"int": "float64", "Int64": "Float64", "object numbers": "float64"}
+            allowed.append(floats.get(column))
+        if name == "missing":
+            allowed.append({"int": "float64", "bool": "float64"}.get(column))
+        assert str(now) in allowed, column
+        if was == "category":
+            assert now.categories.equals(was.categories)
+    if name in OF_NUMBERS:
+        assert not wrong["float"].equals(X["float"])
+        assert wrong["float"].isna().equals(X["float"].isna())
+        others = ["bool", "boolean", "category", "text", "object", "day", "zoned", "empty"]
+        pd.testing.assert_frame_equal(wrong[others], X[others])
+        if name != "scale":
+            assert (wrong["constant"] == 1).all()
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_the_same_seed_makes_the_same_table(name):
+    X = table_of(2000)
+    wrong = corrupt(X, name, 3)
+    pd.testing.assert_frame_equal(wrong, corrupt(X, name, 3))
+    if name not in ("clipping", "rounding"):
+        assert not wrong.equals(corrupt(X, name, 3, random_state=1))
+    # another column beside it changes nothing, but in how many columns drop out
+    if name != "column_dropout":
+        more = corrupt(X.assign(more=1.5), name, 3)
+        pd.testing.assert_frame_equal(more[X.columns], wrong)
+
+
+@pytest.mark.parametrize("name", ["gaussian_noise", "heavy_tailed_noise", "shift"])
+def test_severities_are_the_same_accident_grown(numbers, name):
+    mild, grave = ((corrupt(numbers, name, s) - numbers) / LEVELS[name][s] for s in (1, 5))
+    np.testing.assert_allclose(mild, grave, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["missing", "category_swap"])
+def test_what_is_wrong_at_a_low_severity_is_wrong_at_a_high_one(name):
+    X = table_of().select_dtypes(["category", "bool"]).astype(object)
+    hit = [~corrupt(X, name, severity).eq(X) for severity in range(1, 6)]
+    for mild, grave in itertools.pairwise(hit):
+        assert (grave | ~mild).all(axis=None)
+
+
+def test_scales_are_the_references(numbers):
+    reference = numbers * 10 + 3
+    noise = corrupt(numbers, "gaussian_noise", 5, X_reference=reference) - numbers
+    own = corrupt(numbers, "gaussian_noise", 5) - numbers
+    np.testing.assert_allclose(noise, 10 * own, atol=1e-9)
+    typical = corrupt(numbers[:3], "column_dropout", 5, X_reference=reference)
+    stuck = typical.columns[typical.nunique() == 1]
+    assert len(stuck) == 1
+    middle = reference[stuck[0]].sort_values().iloc[(N - 1) // 2]
+    assert typical[stuck[0]].tolist() == [middle] * 3
+
+
+def test_categories_that_the_reference_does_not_know():
+    X = pd.DataFrame({"k": pd.Categorical(["a", "b", "c"] * 200)})
+    reference = pd.DataFrame({"k": pd.Categorical(["a", "b", "z"])})  # z is none of X's dtype
+    wrong = corrupt(X, "category_swap", 5, X_reference=reference)["k"]
+    changed = wrong != X["k"]
+    assert wrong.dtype == X["k"].dtype
+    assert set(wrong[changed]) == {"a", "b"}
+    assert changed[X["k"] == "c"].any()
+    one = pd.DataFrame({"k": ["a"] * 50})
+    pd.testing.assert_frame_equal(corrupt(one, "category_swap", 5), one)
+
+
+def test_codes_of_categories_are_swapped_and_get_no_noise():
+    X = pd.DataFrame({"code": np.arange(300) % 3, "x": np.arange(300.0)})
+    noisy = corrupt(X, "gaussian_noise", 5, categorical=["code"])
+    pd.testing.assert_series_equal(noisy["code"], X["code"])
+    swapped = corrupt(X, "category_swap", 5, categorical="code")
+    assert swapped["code"].dtype == X["code"].dtype
+    assert 0.3 < (swapped["code"] != X["code"]).mean() < 0.5
+    assert set(swapped["code"]) == {0, 1, 2}
+
+
+def test_errors_of_corrupt():
+    X = pd.DataFrame({"x": [1.0, 2.0]})
+    with pytest.raises(TypeError, match="X must be a pandas DataFrame, got ndarray"):
+        corrupt(X.to_numpy(), "shift", 1)
+    with pytest.raises(ValueError, match="severities must be some of"):
+        corrupt(X, "shift", 6)
+    with pytest.raises(ValueError, match="reference table has no rows"):
+        corrupt(X[:0], "shift", 1)

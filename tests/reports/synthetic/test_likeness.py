@@ -1,0 +1,186 @@
+"""The finding on likeness: its levels at the thresholds, and its sentences."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from combutab.reports.synthetic._likeness import judge_likeness
+from combutab.reports.synthetic._yardsticks import Yardsticks, measure_yardsticks
+
+
+def fidelity(shapes, pairs=(), held_out=None, missing=()):
+    rows = [("shape", "ks", f"c{i}", None, "synthetic", v, True) for i, v in enumerate(shapes)]
+    rows += [("shape", "wasserstein", f"c{i}", None, "synthetic", 9.0, False) for i in (0, 1)]
+    rows += [("pairs", "correlation", "c0", "c1", "synthetic", v, True) for v in pairs]
+    rows += [("coverage", "range_coverage", "c0", None, "synthetic", 0.0, True)]
+    rows += [
+        ("missing", "missing_share", f"c{i}", None, "synthetic", v, True)
+        for i, v in enumerate(missing)
+    ]
+    if held_out is not None:
+        rows += [("shape", "ks", "c0", None, "held-out real", held_out, True)]
+    columns = ["aspect", "measure", "column", "other_column", "source", "mean"]
+    return pd.DataFrame(rows, columns=[*columns, "greater_is_better"])
+
+
+def detection(area=0.5, held_out=None, linear=0.0):
+    rows = [("linear", "synthetic", linear), ("hist_gradient_boosting", "synthetic", area)]
+    if held_out is not None:
+        rows += [("hist_gradient_boosting", "held-out real", held_out)]
+    return pd.DataFrame(rows, columns=["learner", "source", "mean"])
+
+
+NOWHERE = detection()[:0]
+OPEN = (math.inf, math.inf)
+PAIR = ("c0", "c1")
+
+
+def yardsticks(chance=0.0, off=0.0, *, ties=None, ties_off=(0.0, 0.0), strongest=0.0):
+    return Yardsticks({"c0": chance, "c1": chance}, off, ties or {}, ties_off, strongest)
+
+
+TIED = yardsticks(ties={PAIR: (0.2, 0.05)})
+
+
+def likeness(table, told=None, sticks=None, *, n=10_000, n_test=0):
+    told = detection() if told is None else told
+    sticks = yardsticks() if sticks is None else sticks
+    return judge_likeness(table, told, sticks, n_train=n, n_made=n, n_test=n_test)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "pairs", "area", "level"),
+    [
+        ([0.9, 1.0], [0.95], 0.6, "good"),
+        ([0.9, 0.9], [0.935], 0.64, "good"),  # 0.135 of 0.15 are 90 %
+        ([0.89, 0.9], [0.95], 0.6, "fair"),
+        ([1.0, 1.0], [0.93], 0.6, "fair"),  # 87 %
+        ([1.0, 1.0], [0.95], 0.7, "fair"),
+        ([0.7, 0.7], [0.95], 0.6, "poor"),
+        ([1.0, 1.0], [0.8], 0.6, "poor"),  # nothing is kept; their mean was "fair"
+        ([1.0, 1.0], [0.7], 0.6, "poor"),
+        ([1.0, 1.0], [0.95], 0.96, "poor"),  # told apart in 96 of 100 cases: this was "good"
+        ([math.nan, 0.9], [0.95], 0.6, "good"),
+    ],
+)
+def test_a_table_is_as_alike_as_the_worst_of_its_parts(shapes, pairs, area, level):
+    found = likeness(fidelity(shapes, pairs), detection(area), TIED)
+    assert (found.subject, found.level) == ("likeness", level)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "share"),
+    [([0.95], "100 %"), ([0.99], "100 %"), ([0.92], "80 %"), ([0.8], "0 %"), ([0.7], "0 %")],
+)
+def test_the_share_of_what_ties_columns_together(pairs, share):
+    found = likeness(fidelity([1.0, 1.0], pairs), None, TIED)
+    assert f"; {share} of what ties columns together is kept; shown" in found.sentence
+
+
+def test_what_chance_takes_from_columns_is_given_back():
+    # real rows lose 0.12 by chance: of a loss of 0.13 the rest is sqrt(0.13^2 - 0.12^2) = 0.05
+    assert likeness(fidelity([0.87, 0.87])).level == "fair"
+    assert likeness(fidelity([0.87, 0.87]), None, yardsticks(0.12)).level == "good"
+    assert likeness(fidelity([0.6, 0.6]), None, yardsticks(0.12)).level == "poor"
+
+
+@pytest.mark.parametrize(
+    ("strongest", "level", "says"),
+    [
+        (0.09, "good", "no two real columns are associated by more than 0.1"),
+        (0.3, "good", "is too weak to show in so few rows"),
+        (0.62, "unknown", "whether what ties columns together is kept is left open"),
+    ],
+)
+def test_ties_that_are_not_seen_are_not_called_absent(strongest, level, says):
+    found = likeness(fidelity([1.0, 1.0], [0.9]), None, yardsticks(strongest=strongest))
+    assert found.level == level
+    assert says in found.sentence
+
+
+def test_what_chance_may_make_good_or_poor_is_not_known():
+    table = fidelity([1.0, 1.0], [0.89])  # 60 %
+    sure = yardsticks(ties={PAIR: (0.2, 0.05)}, ties_off=(0.1, 0.1))
+    unsure = yardsticks(ties={PAIR: (0.2, 0.05)}, ties_off=(0.2, 0.4))
+    found = likeness(table, None, sure)
+    assert found.level == "poor"
+    assert "60 % of what ties columns together is kept, give or take 10 points;" in found.sentence
+    found = likeness(table, None, unsure, n=200)
+    assert found.level == "unknown"
+    assert found.sentence.startswith("Not known, with 200 rows: the columns match")
+    assert "give or take 32 points, which leaves it open" in found.sentence
+    # another part that is poor beyond doubt decides
+    assert likeness(table, detection(0.99), unsure).level == "poor"
+    assert likeness(fidelity([0.7, 0.7]), None, yardsticks(off=0.1)).level == "poor"
+    assert likeness(fidelity([0.7, 0.7]), None, yardsticks(off=0.25)).level == "unknown"
+
+
+def test_the_learner_that_tells_tables_apart_best_is_named():
+    found = likeness(fidelity([1.0]), detection(0.6, linear=0.97))
+    assert found.level == "poor"
+    assert "a linear model tells which is which in 97 of 100 cases" in found.sentence
+    assert "in more than 99 of 100" in likeness(fidelity([1.0]), detection(0.9951)).sentence
+
+
+def test_few_rows_do_not_teach_to_tell_tables_apart():
+    assert likeness(fidelity([1.0]), detection(0.5), n=99).level == "unknown"
+    assert likeness(fidelity([1.0]), detection(0.5), n=100).level == "good"
+    assert likeness(fidelity([1.0]), detection(0.95), n=50).level == "poor"
+    assert likeness(fidelity([1.0]), detection(1.0), n=5).level == "unknown"  # as rows may be
+    assert likeness(fidelity([1.0]), NOWHERE).level == "unknown"
+
+
+def test_likeness_in_words():
+    table = fidelity([0.81, 0.97], [0.935], held_out=0.98)
+    sticks = yardsticks(0.02, ties={PAIR: (0.2, 0.05)})
+    found = likeness(table, detection(0.714, 0.506), sticks)
+    assert found.level == "fair"
+    assert found.sentence == (
+        "The columns match the real ones to 89 % on average (as many real rows, by chance: 98 %; "
+        "held-out real rows: 98 %), the column 'c0' least, to 81 %; 90 % of what ties columns "
+        "together is kept; shown a real row and a synthetic one, gradient boosting tells which is "
+        "which in 71 of 100 cases (50 is chance; held-out real rows: 51)."
+    )
+    assert found.notes == ()
+
+
+def test_missing_values_are_a_part_of_a_column():
+    found = likeness(fidelity([1.0, 1.0], missing=[1.0, 0.2]))
+    assert "match the real ones to 60 % on average" in found.sentence
+    assert "'c1' least, to 20 %" in found.sentence
+    assert found.level == "poor"
+
+
+def test_held_out_rows_that_differ_are_noted():
+    (note,) = likeness(fidelity([1.0]), detection(0.99, 0.95), n_test=500).notes
+    assert "the two real tables differ" in note
+    assert likeness(fidelity([1.0]), detection(0.99, 0.95), n_test=50).notes == ()
+
+
+def test_yardsticks_are_real_rows_and_shuffled_ones():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=2000)
+    table = pd.DataFrame({"x": x, "y": x, "z": rng.normal(size=2000)})
+    options = {"n_rows": 2000, "kinds": dict.fromkeys("xyz", "number"), "random_state": 0}
+    found = measure_yardsticks(table, **options)
+    # a correlation of 1 that is lost: a score of 1/2
+    assert list(found.ties) == [("x", "y")]
+    shuffled, real = found.ties["x", "y"]
+    assert shuffled == pytest.approx(0.5, abs=0.02)
+    assert real == pytest.approx(0.0, abs=0.01)
+    assert found.ties_off[0] < 0.1
+    # the mean of the statistic of Kolmogorov's distribution is 0.8687 sqrt(1/n + 1/m)
+    assert found.chance["z"] == pytest.approx(0.8687 * math.sqrt(2 / 2000), rel=0.25)
+    found = measure_yardsticks(table[["x", "z"]], **options)
+    assert found.ties == {}
+    assert found.strongest == pytest.approx(abs(np.corrcoef(x, table["z"])[0, 1]))
+    alone = measure_yardsticks(table[["x"]], **options)
+    assert (alone.ties, alone.strongest) == ({}, 0.0)
+    few = measure_yardsticks(table[:3], **options)
+    assert few.columns_off == math.inf
+
+
+def test_nothing_to_compare():
+    assert likeness(fidelity([math.nan])).level == "unknown"
