@@ -269,9 +269,9 @@ def _worst_columns(found: SyntheticEvaluation, columns: Sequence[Hashable]) -> l
     """The columns whose pairs are met worst on average, in the table's order."""
     scores: dict[Hashable, list[float]] = {column: [] for column in columns}
     for row in _values(found, "correlation", "contingency"):
-        for end in ("column", "other_column"):
-            scores[row[end]].append(row["mean"])
-    means = {column: float(np.mean(each)) for column, each in scores.items()}
+        for end in {row["column"], row["other_column"]} & scores.keys():  # the map has not all
+            scores[end].append(row["mean"])
+    means = {c: float(np.mean(each)) if each else np.nan for c, each in scores.items()}
     worst = sorted(columns, key=lambda column: (np.isnan(means[column]), means[column]))
     return [column for column in columns if column in worst[:_MAPPED]]
 

@@ -177,6 +177,17 @@ def test_many_columns_stay_small_and_are_all_there():
     assert page.says("Shown are the 25 columns")
 
 
+def test_a_map_of_some_columns_leaves_out_identifiers():
+    rng = np.random.default_rng(0)
+    numbers = [f"number {i}" for i in range(27)]
+    real, synthetic = (pd.DataFrame(rng.normal(size=(60, 27)), columns=numbers) for _ in range(2))
+    real["name"] = [f"person {i}" for i in range(60)]
+    synthetic["name"] = [f"somebody {i}" for i in range(60)]
+    real["group"], synthetic["group"] = (rng.choice(list("abc"), 60) for _ in range(2))
+    page = Page(render_report(evaluate_synthetic(real_train=real, synthetic=synthetic)))
+    assert page.says("Shown are the 25 columns")
+
+
 def test_a_report_is_written_whole_or_not_at_all(found, tmp_path):
     place = tmp_path / "report.html"
     write_report(found, place)
