@@ -33,7 +33,7 @@ class Forked:
         folder: str | os.PathLike[str],
         shown: Sequence[int] | None = None,
     ) -> None:
-        self._files = [] if shown else [tempfile.TemporaryFile("w+b") for _ in range(2)]
+        self._files = [] if shown else [tempfile.TemporaryFile("w+b") for _ in range(2)]  # noqa: SIM115
         shown = shown or [file.fileno() for file in self._files]
         with warnings.catch_warnings():  # of threads, of which these processes need none
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -74,7 +74,8 @@ def _work(work: Callable[[], int | None], folder: Path, shown: Sequence[int]) ->
     os.chdir(folder)
     for number, descriptor in enumerate(shown, 1):
         os.dup2(descriptor, number)
-    sys.stdout, sys.stderr = (open(number, "w", buffering=1, encoding="utf-8") for number in (1, 2))
+    sys.stdout = os.fdopen(1, "w", 1, encoding="utf-8")
+    sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)
     _python_s_own_warnings()

@@ -266,7 +266,7 @@ OWN = {
 CHANGED = ("subclass of", "hook on", "pre-hook on", "own forward of")
 NAMED = [name for name in OWN if not name.startswith(CHANGED)]
 FEWER = NAMED + [f"{CHANGED[i % 4]} {cls.__name__}" for i, cls in enumerate(CLASSES)]
-"""Each class in one of the four ways, in turn: whether it was changed is asked of any class alike."""
+"""Each class in one of four ways, in turn: whether it was changed is asked of any class alike."""
 
 
 def inside(factory):

@@ -1,4 +1,4 @@
-"""A small table of numbers and categories, what may be learned of it, and quick settings for that."""
+"""A small table of numbers and categories, what may be learned of it, and quick settings."""
 
 import numpy as np
 import pandas as pd

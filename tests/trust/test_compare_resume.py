@@ -86,9 +86,7 @@ def journal(tmp_path_factory):
 # ---- in Python -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("n_jobs", "at"), [(None, 0.5), (None, 9.5), (None, 17.0), (2, 3.0)]
-)
+@pytest.mark.parametrize(("n_jobs", "at"), [(None, 0.5), (None, 9.5), (None, 17.0), (2, 3.0)])
 def test_an_interrupted_comparison_goes_on_with_the_same_results(tmp_path, whole, n_jobs, at):
     def interrupt(done):
         if done >= at:

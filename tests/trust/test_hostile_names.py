@@ -75,6 +75,8 @@ ROUNDS = {
     "no such separator": ["synth", NAME, "-o", "made.csv", "--sep", EVIL],
 }
 SLOW = {"compare", "evaluate"}
+
+
 def run(folder, on_a_terminal, rounds):
     """What all commands show, one after another in one process."""
     table().to_csv(folder / NAME, index=False)

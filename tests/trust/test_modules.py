@@ -197,4 +197,3 @@ def test_the_networks_of_generators_do_what_the_module_does():
         expected = net.linears[1](h)
         expected = expected if net.residual else expected.squeeze(-1)
         torch.testing.assert_close(net(x), expected)
-

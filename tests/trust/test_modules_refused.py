@@ -129,4 +129,3 @@ def test_a_proxy_norm_takes_the_moments_of_a_subclass_from_its_forward():
     z = norm(y.expand(-1, 4))
     assert z.mean().abs() < 0.02
     assert abs(z.var() - 1) < 0.03
-

@@ -1,4 +1,4 @@
-"""Estimators and generators of a user's own activation modules: what they learn, draw and predict."""
+"""Estimators and generators of a user's own modules: what they learn, draw and predict."""
 
 import copy
 import threading

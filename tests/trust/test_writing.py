@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import combutab
 from benchmarks.papers.common.results import Store
 from combutab import TVAE, MLPRegressor
 from combutab._whole_files import whole_file, whole_files
