@@ -98,7 +98,7 @@ def test_networks_and_trees_beat_the_linear_model_on_an_exclusive_or():
 
 
 def test_several_classes():
-    found = compare_activations(*load_iris(return_X_y=True), **SMALL | {"folds": 3})
+    found = compare_activations(*load_iris(return_X_y=True), **SMALL)
     assert found.winner == found.best
     assert found.baselines.columns.tolist() == COLUMNS
     assert set(found.baselines["baseline"]) == {"guess", "linear", "boosting"}

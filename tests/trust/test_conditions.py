@@ -274,7 +274,7 @@ def test_what_was_found_is_not_lost(monkeypatch):
 def test_rows_of_conditions_that_were_found_are_not_lost(monkeypatch):
     monkeypatch.setattr(_sampling, "_CHUNK", 1)
     table = pd.DataFrame({"kind": ["a"] * 392 + ["b"] * 8, "x": RNG.normal(size=400)})
-    model = make(TVAE, epochs=30).fit(table)
+    model = TVAE(**QUICK | {"epochs": 30}).fit(table)
     asked = pd.DataFrame({"kind": ["a", "b"] * 20}, index=range(100, 140))
     with pytest.raises(ShortfallError, match="of 40 rows of conditions could not be met") as caught:
         model.sample_from(asked, random_state=0, max_tries=1)

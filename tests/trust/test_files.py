@@ -18,7 +18,7 @@ KINDS = (
     *("classifier", "regressor", "quantiles", "ensemble", "proxy norm", "construction"),
     *("CTGAN", "TVAE", "checkpoint"),
 )
-MUTATIONS = 45 * BUDGET if BUDGET > 1 else 20  # of each kind
+MUTATIONS = 45 * BUDGET  # of each kind
 
 
 @pytest.mark.parametrize("name", KINDS)
