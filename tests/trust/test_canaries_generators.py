@@ -233,7 +233,7 @@ def test_the_kept_keep_their_shares_among_each_other(cls):
     table = pd.DataFrame({"kind": kind, "x": x})
     rate = {CTGAN: {"generator_lr": 2e-3, "discriminator_lr": 2e-3}, TVAE: {"learning_rate": 5e-3}}
     size = {CTGAN: {"generator_dim": (64, 64), "discriminator_dim": (64, 64)}, TVAE: {}}
-    model = make(cls, epochs=40, **rate[cls], **size[cls])
+    model = make(cls, epochs=40, batch_size=100, **rate[cls], **size[cls])
     with pytest.warns(UserWarning, match="20% of the rows of 'kind' have values that fewer rows"):
         model.fit(table)
     made = model.sample(6000, random_state=0)

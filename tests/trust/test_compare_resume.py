@@ -243,7 +243,7 @@ def tables(folder):
     return results, pd.read_csv(folder / "summary.csv"), (folder / FILES[-1]).read_bytes()
 
 
-STOPPED = [*ARGUMENTS, "--epochs", "60", "--hidden", "256,256", "--jobs", "1", "--out", "o"]
+STOPPED = [*ARGUMENTS, "--epochs", "40", "--hidden", "256,256", "--jobs", "1", "--out", "o"]
 
 
 @pytest.fixture(scope="module")

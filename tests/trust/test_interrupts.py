@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -339,13 +340,17 @@ def test_sigterm_to_a_process(folder):
     assert Path("training").exists()
 
 
+@needs_fork
 def test_a_reader_that_goes_away_takes_no_file_with_it(folder):
     arguments = [*SYNTH, "--epochs", "1", "--report", "r.html"]
-    with start(arguments, folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.close()
-        err = process.stderr.read()
-        process.wait(timeout=120)
-    assert "Traceback" not in err
+    reader, writer = os.pipe()
+    os.close(reader)
+    with tempfile.TemporaryFile("w+") as err:
+        process = Forked(lambda: main(arguments), folder, [writer, err.fileno()])
+        os.close(writer)
+        process.communicate()
+        err.seek(0)
+        assert "Traceback" not in err.read()
     assert sorted(os.listdir()) == ["out.csv", "r.html", "t.csv"]
 
 

@@ -144,7 +144,7 @@ def test_other_threads_draws_do_not_repeat():
 
     thread = threading.Thread(target=draw)
     thread.start()
-    for _ in range(300):
+    for _ in range(100):
         StackedMLP(MLPSpec(2, (4, 4), 1), [Member(0, "combu-random"), Member(0, Drops)])
     stop.set()
     thread.join()
