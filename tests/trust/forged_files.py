@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import json
 import os
+import resource
+import signal
+import time
 import warnings
 from pathlib import Path
 
@@ -254,3 +258,72 @@ def spoil(path, target, rng):
         text = spoil_text(text, rng)
     write_tensors(target, "combutab", text, arrays)
     return True
+
+
+def forge(source, target, change):
+    """A copy whose header and arrays were changed, with the checksum of what it became."""
+    text, arrays = read_tensors(source, "combutab")
+    header = json.loads(text)
+    change(header, arrays)
+    write_tensors(target, "combutab", json.dumps(header), arrays)
+
+
+# ---- what comes of it --------------------------------------------------------------------------
+
+SECONDS, MEGABYTES = 10.0, 100  # the first is generous: other tests run beside this one
+
+
+class Hangs(BaseException):
+    """Loading took far too long."""
+
+
+def _peak():
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _now():
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    return _peak()
+
+
+def outcome(name, path, forged, expected):
+    """refused, same, another (an attacker's own model), or wrong and why."""
+
+    def alarm(*args):
+        raise Hangs
+
+    signal.signal(signal.SIGALRM, alarm)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    before, started = _now(), time.perf_counter()
+    try:
+        model = load(name, path)
+    except (ValueError, OSError) as error:
+        said = "refused" if path.name in str(error) else f"unnamed: {error!r}"
+    except Hangs:
+        said = "hangs"
+    except BaseException as error:
+        said = f"raises {error!r}"
+    else:
+        said = ""
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    seconds, megabytes = time.perf_counter() - started, _peak() - before
+    if megabytes > MEGABYTES:
+        return f"takes {megabytes:.0f} MiB", seconds
+    if said:
+        return said, seconds
+    try:
+        told = answers(model)
+    except ValueError as error:  # a model of another table says so
+        return ("another" if forged else f"loads, then {error!r}"), seconds
+    except Exception as error:
+        return f"loads, then {error!r}", seconds
+    if len(told) == len(expected) and (told == expected).all():
+        return "same", seconds
+    if not forged and told.dtype.kind == "f" and not np.isfinite(told).all():
+        return "answers what is no number", seconds  # an attacker's weights may be as large
+    return ("another" if forged else "answers otherwise"), seconds

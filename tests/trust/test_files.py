@@ -1,16 +1,7 @@
-"""Files of strangers: refused in clear words or loaded as they are, quickly, in little memory."""
+"""Files that were changed: refused in clear words, or loaded to the same answers."""
 
 import collections
-import contextlib
 import json
-import os
-import re
-import resource
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,80 +9,16 @@ import safetensors
 import safetensors.numpy
 from numpy.testing import assert_array_equal
 
-import combutab
 from combutab import MLPRegressor
-from combutab._safe_files import read_tensors, write_tensors
 from combutab.constructions import ConstructedNetwork, exp_network
 from combutab.preprocessing import ModeEncoder, TableEncoder
-from tests.trust.forged_files import BUDGET, TABLE, VALUES, answers, load, make_files, spoil
+from tests.trust.forged_files import BUDGET, SECONDS, TABLE, answers, load, outcome, spoil
 
 KINDS = (
     *("classifier", "regressor", "quantiles", "ensemble", "proxy norm", "construction"),
     *("CTGAN", "TVAE", "checkpoint"),
 )
-SECONDS, MEGABYTES = 10.0, 100  # the first is generous: other tests run beside this one
-MUTATIONS = 45  # of each kind
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-    return make_files(tmp_path_factory.mktemp("whole"))
-
-
-class Hangs(BaseException):
-    """Loading took far too long."""
-
-
-def _peak():
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
-            return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def _now():
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    return _peak()
-
-
-def _outcome(name, path, forged, expected):
-    """refused, same, another (an attacker's own model), or wrong and why."""
-
-    def alarm(*args):
-        raise Hangs
-
-    signal.signal(signal.SIGALRM, alarm)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
-    before, started = _now(), time.perf_counter()
-    try:
-        model = load(name, path)
-    except (ValueError, OSError) as error:
-        said = "refused" if path.name in str(error) else f"unnamed: {error!r}"
-    except Hangs:
-        said = "hangs"
-    except BaseException as error:
-        said = f"raises {error!r}"
-    else:
-        said = ""
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    seconds, megabytes = time.perf_counter() - started, _peak() - before
-    if megabytes > MEGABYTES:
-        return f"takes {megabytes:.0f} MiB", seconds
-    if said:
-        return said, seconds
-    try:
-        told = answers(model)
-    except ValueError as error:  # a model of another table says so
-        return ("another" if forged else f"loads, then {error!r}"), seconds
-    except Exception as error:
-        return f"loads, then {error!r}", seconds
-    if len(told) == len(expected) and (told == expected).all():
-        return "same", seconds
-    if not forged and told.dtype.kind == "f" and not np.isfinite(told).all():
-        return "answers what is no number", seconds  # an attacker's weights may be as large
-    return ("another" if forged else "answers otherwise"), seconds
+MUTATIONS = 45 * BUDGET  # of each kind
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -100,9 +27,9 @@ def test_spoilt_files_are_refused_or_load_to_the_same_answers(name, paths, tmp_p
     rng = np.random.default_rng(KINDS.index(name))
     spoilt = tmp_path / "spoilt.safetensors"
     tally, wrong, slowest = collections.Counter(), [], 0.0
-    for number in range(MUTATIONS * BUDGET):
+    for number in range(MUTATIONS):
         forged = spoil(paths[name], spoilt, rng)
-        said, seconds = _outcome(name, spoilt, forged, expected)
+        said, seconds = outcome(name, spoilt, forged, expected)
         slowest = max(slowest, seconds)
         if said not in ("refused", "same", "another"):
             wrong.append((number, forged, said[:300]))
@@ -111,7 +38,7 @@ def test_spoilt_files_are_refused_or_load_to_the_same_answers(name, paths, tmp_p
         tally[said] += 1
     print(f"{name}: {dict(tally)}, the slowest {slowest:.2f} s")
     assert not wrong, "\n".join(map(str, wrong))
-    assert tally["refused"] > MUTATIONS * BUDGET // 3
+    assert tally["refused"] > MUTATIONS // 3
     assert slowest < SECONDS
 
 
@@ -145,292 +72,6 @@ def test_files_of_before_the_checksum_still_load(name, paths, tmp_path):
     safetensors.numpy.save_file(arrays, tmp_path / "old", metadata)
     with pytest.raises(ValueError, match=r"old .*not finite"):
         load(name, tmp_path / "old")
-
-
-# ---- known attacks -----------------------------------------------------------------------------
-
-
-def forge(source, target, change):
-    """A copy whose header and arrays were changed, with the checksum of what it became."""
-    text, arrays = read_tensors(source, "combutab")
-    header = json.loads(text)
-    change(header, arrays)
-    write_tensors(target, "combutab", json.dumps(header), arrays)
-
-
-def _set(*way, value):
-    def change(header, arrays):
-        for key in way[:-1]:
-            header = header[key]
-        header[way[-1]] = value
-
-    return change
-
-
-def _in_shape(name, value):
-    def change(header, arrays):
-        next(pair for pair in header["shape"]["dict"] if pair[0] == name)[1] = value
-
-    return change
-
-
-def _giant_residual(header, arrays):
-    """Few weights in the file, but each block of so many passes all before it on."""
-    _in_shape("widths", {"tuple": [1] * 30_000})(header, arrays)
-
-
-def _giant_product(header, arrays):
-    arrays["member.0.linears.0.weight"] = np.zeros((1, 20_000), np.float32)
-    _in_shape("widths", {"tuple": [20_000]})(header, arrays)
-
-
-def _column(index, *way, value):
-    return _set("encoder", "columns", index, *way, value=value)
-
-
-def _twin_units(header, arrays):
-    """Equal units, whose merging would take the square of their number."""
-    state = dict(header["params"]["init"]["construction"]["dict"])
-    plan = dict(state["plan"]["dict"])
-    (weight, bias, error, bias_error), kinds = plan["hidden"][0]
-    n = 20_000
-    plan["hidden"][0][0][:] = [[part[0]] * n for part in (weight, bias, error, bias_error)]
-    kinds[:] = [kinds[0]] * n
-
-
-ATTACKS = {
-    "no member": ("classifier", _set("n_members", value=0)),
-    "no member, no weights": (
-        "classifier",
-        lambda header, arrays: (
-            header.update(n_members=0),
-            [arrays.pop(n) for n in list(arrays) if n.startswith("member")],
-        ),
-    ),
-    "members without end": ("ensemble", _set("n_members", value=10**9)),
-    "fewer members": ("ensemble", _set("n_members", value=2)),
-    "members are a truth": ("classifier", _set("n_members", value=True)),
-    "a giant": ("classifier", _set("shape", "hidden", value=[12_000, 12_000])),
-    "giant embeddings": ("classifier", _set("shape", "cardinalities", value=[10**9])),
-    "a giant row": ("classifier", _set("shape", "n_dense", value=10**9)),
-    "negative width": ("classifier", _set("shape", "hidden", value=[-6, 4])),
-    "widths are truths": ("classifier", _set("shape", "hidden", value=[True, True])),
-    "a giant generator": ("CTGAN", _in_shape("widths", {"tuple": [12_000, 12_000]})),
-    "a giant by blocks": ("CTGAN", _giant_residual),
-    "a giant by a narrow file": ("CTGAN", _giant_product),
-    "generators without end": ("TVAE", _in_shape("n_members", 10**9)),
-    "a giant latent": ("TVAE", _in_shape("embedding_dim", 10**9)),
-    "NaN alpha": ("classifier", _set("params", "alpha", value={"float": "nan"})),
-    "unknown activation": ("classifier", _set("fitted", "_trained", value=[["gotcha"], "float32"])),
-    "wide groups": ("classifier", _set("fitted", "_trained", value=[["pln-1"], "float32"])),
-    "many samples": (
-        "proxy norm",
-        _set("fitted", "_trained", value=[[VALUES[-11]], "float32"]),
-    ),
-    "texts of 2 GB": ("classifier", _set("fitted", "classes_", "dtype", value="S2000000000")),
-    "other labels": ("classifier", _set("fitted", "classes_", "array", value=["a", "b"])),
-    "equal labels": ("classifier", _set("fitted", "classes_", "array", value=["a", "b", "a"])),
-    "an array of texts of 2 GB": (
-        "TVAE",
-        _set("encoder", "schema", "array_dtype", value="S2000000000"),
-    ),
-    "a dtype of texts of 2 GB": ("CTGAN", _column(1, "dtype", value=["name", "S2000000000"])),
-    "a zone that is a file": (
-        "CTGAN",
-        _column(3, "dtype", value=["name", "datetime64[ns, dateutil//etc/passwd]"]),
-    ),
-    "a zone of here": ("CTGAN", _column(3, "dtype", value=["name", "datetime64[ns, tzlocal()]"])),
-    "a dtype of pyarrow": ("CTGAN", _column(1, "dtype", value=["arrow", "ff" * 100])),
-    "an unknown kind of value": (
-        "CTGAN",
-        _column(1, "values", value={"kind": "object", "values": [1, 2, 3]}),
-    ),
-    "a decimal without end": (
-        "CTGAN",
-        _column(1, "values", value={"kind": "decimal", "values": ["1e99999999", "2", "3"]}),
-    ),
-    "a category twice": (
-        "CTGAN",
-        _column(1, "values", value={"kind": "str", "values": ["a", "b", "a"]}),
-    ),
-    "a moment that is now": (
-        "regressor",
-        _set("encoder", "categories", 0, "keys", value=[["datetime", "now"]] * 3),
-    ),
-    "a format of floats beyond": (
-        "CTGAN",
-        _column(0, "numbers", "exponent", value=["int", "99999999"]),
-    ),
-    "bounds turned around": ("CTGAN", _column(0, "numbers", "low", value=["float", "0x1p9"])),
-    "equal units": ("construction", _twin_units),
-    "NaN scale of the target": (
-        "regressor",
-        _set("fitted", "_y_scale", "array", value=[{"float": "nan"}]),
-    ),
-    "zero scale of the target": ("regressor", _set("fitted", "_y_scale", "array", value=[0.0])),
-    "two scales": ("regressor", _set("fitted", "_y_scale", "array", value=[1.0, 1.0])),
-    "crossing quantiles": (
-        "quantiles",
-        _set("fitted", "_trained_loss", "tuple", 1, "tuple", value=[0.9, 0.1]),
-    ),
-    "method for a loss": ("regressor", _set("fitted", "loss_", value="x")),
-    "negative epochs": ("checkpoint", _set("checkpoint", "epochs", value=-1)),
-    "epochs without losses": ("checkpoint", _set("checkpoint", "epochs", value=10**9)),
-    "checkpoint is text": ("checkpoint", _set("checkpoint", value="x")),
-    "a negative seed": ("checkpoint", _set("checkpoint", "seed", value=-1)),
-}
-
-
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_known_attacks_are_refused(attack, paths, tmp_path):
-    name, change = ATTACKS[attack]
-    forge(paths[name], tmp_path / "forged", change)
-    assert (tmp_path / "forged").stat().st_size < 3e6
-    said, seconds = _outcome(name, tmp_path / "forged", True, [])
-    assert said == "refused"
-    assert seconds < SECONDS
-
-
-@pytest.mark.parametrize("name", ["classifier", "ensemble", "CTGAN", "TVAE", "checkpoint"])
-@pytest.mark.parametrize(
-    "spoil_one",
-    [
-        lambda a: np.full_like(a, np.nan),
-        lambda a: np.full_like(a, np.inf),
-        lambda a: a[:, :-1],
-        lambda a: a.astype(np.float16),
-        lambda a: a[None],
-        None,
-    ],
-    ids=["NaN", "infinite", "narrower", "float16", "another axis", "missing"],
-)
-def test_weights_that_are_none_are_refused(name, spoil_one, paths, tmp_path):
-    def change(header, arrays):
-        key = sorted(n for n in arrays if n.endswith("linears.1.weight"))[-1]
-        old = arrays.pop(key)
-        if spoil_one is not None:
-            arrays[key] = spoil_one(old)
-
-    forge(paths[name], tmp_path / "forged", change)
-    with pytest.raises(ValueError, match="forged "):
-        load(name, tmp_path / "forged")
-    forge(paths[name], tmp_path / "more", lambda header, arrays: arrays.update(x=np.ones(3)))
-    with pytest.raises(ValueError, match="more "):
-        load(name, tmp_path / "more")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 500_000,
-        '{"format": 1, "class": "TVAE", "x": ' + "[" * 70 + "]" * 70 + "}",
-        '{"format": 1, "class": "TVAE", "class": "CTGAN"}',
-        '{"format": 1, "class": "TVAE", "x": NaN}',
-        '{"format": 1, "class": "TVAE", "x": 1e999}',
-        '{"format": 1, "class": "TVAE", "x": ' + "9" * 100_000 + "}",
-        '{"format": 1, "class": "' + "x" * 10**6 + '"}',
-        '{"format": 1' + "0" * 4000 + ', "class": "TVAE"}',
-        "\\" * 100_000,
-        '"\\"' * 50_000,
-    ],
-    ids=range(10),
-)
-def test_headers_that_readers_of_json_fall_over(text, tmp_path):
-    write_tensors(tmp_path / "forged", "combutab", text, {})
-    started = time.perf_counter()
-    with pytest.raises(ValueError, match="forged ") as error:
-        combutab.load(tmp_path / "forged")
-    assert len(str(error.value)) < 1000
-    assert time.perf_counter() - started < SECONDS
-
-
-def _raw(header, body=b""):
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return len(text).to_bytes(8, "little") + text + body
-
-
-def _array(dtype="F32", shape=(2,), offsets=(0, 8)):
-    return {"a": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        bytes(8),
-        (2**63).to_bytes(8, "little") + b"{}",
-        _raw(b"\xff\xfe"),
-        _raw(b"{" * 10**6),
-        _raw({"__metadata__": {"combutab": 3}}),
-        _raw({"__metadata__": []}),
-        _raw(_array(shape=[10**12], offsets=[0, 4 * 10**12])),
-        _raw(_array(shape=[2**62, 4], offsets=[0, 0])),
-        _raw(_array(shape=[-2], offsets=[0, 8]), bytes(8)),
-        _raw(_array(shape=[True, 2], offsets=[0, 8]), bytes(8)),
-        _raw(_array(shape=[2.0], offsets=[0, 8]), bytes(8)),
-        _raw(_array(offsets=[8, 0]), bytes(8)),
-        _raw(_array(offsets=[0, 4]), bytes(8)),
-        _raw(_array(), bytes(9)),
-        _raw(_array(), bytes(7)),
-        _raw({**_array(), "b": _array()["a"]}, bytes(8)),
-        _raw(_array(dtype="S2000000000"), bytes(8)),
-        _raw(_array(dtype=["F32"]), bytes(8)),
-        _raw(b'{"a": {}, "a": {}}'),
-    ],
-    ids=range(20),
-)
-def test_containers_that_claim_what_they_do_not_hold(data, tmp_path):
-    (tmp_path / "forged").write_bytes(data)
-    with pytest.raises(ValueError, match="forged is not a safetensors file, or is cut short"):
-        combutab.load(tmp_path / "forged")
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes in the file system")
-def test_pipes_and_devices_are_not_read(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/tty")):
-        with pytest.raises(OSError, match=re.escape(str(path))):
-            combutab.load(path)
-
-
-WATCH = """
-import os, sys, combutab, pandas, zoneinfo
-from pathlib import Path
-folder, allowed = Path(sys.argv[1]), (sys.prefix, sys.base_prefix, "/usr", "/proc")
-allowed += (str(Path(combutab.__file__).parent), sys.argv[1], str(Path(zoneinfo.__file__).parent))
-seen = []
-def watch(event, arguments):
-    if event.split(".")[0] in ("socket", "subprocess", "ftplib", "urllib", "http", "ctypes") or (
-        event in ("os.system", "os.exec", "os.posix_spawn", "os.fork", "pickle.find_class")
-    ):
-        seen.append((event, arguments))
-    if event == "open" and isinstance(arguments[0], str) and not os.path.realpath(
-        arguments[0]
-    ).startswith(allowed):
-        seen.append((event, arguments))
-for warm in sorted(folder.glob("whole*")):
-    combutab.load(warm)
-sys.addaudithook(watch)
-refused = 0
-for path in sorted(folder.iterdir()):
-    try:
-        combutab.load(path)
-    except ValueError as error:
-        refused += 1
-print(refused, [each for each in seen if each[0] != "ctypes.dlsym"])
-"""
-
-
-def test_loading_runs_nothing_opens_nothing_else_and_calls_nobody(paths, tmp_path):
-    for i, (name, change) in enumerate(ATTACKS.values()):
-        if name != "checkpoint":
-            forge(paths[name], tmp_path / f"forged{i}", change)
-    (tmp_path / "whole").write_bytes(paths["CTGAN"].read_bytes())
-    n_forged = len(list(tmp_path.iterdir())) - 1
-    told = subprocess.run(
-        [sys.executable, "-c", WATCH, str(tmp_path)], check=True, capture_output=True, text=True
-    ).stdout
-    assert told == f"{n_forged} []\n"
 
 
 # ---- states that are passed without a file -----------------------------------------------------

@@ -1,9 +1,9 @@
 """Names that would move a cursor, change a colour, turn the text around or run a formula."""
 
+import io
 import os
 import subprocess
 import sys
-import threading
 import unicodedata
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 from combutab.cli import main
 from combutab.cli._console import printable
 from combutab.datasets import read_table
+from tests.trust.forked import Forked, needs_fork, on_terminal
 
 LONG = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1")) > 1
 # clear the screen; set the title; C1's CSI; a bell and a backspace; the other reading order; a new
@@ -22,6 +23,7 @@ EVIL = "\x1b[2J\x1b]0;gone\x07\x9b31m\x08\u202e\u2066\u200f\rcombutab: all is we
 QUIET = EVIL.replace("\r", "").replace("\n", "")  # of what a CSV file can hold in a name unquoted
 HOSTILE = {letter for letter in EVIL if not letter.isprintable()}
 TINY = ["--activations", "relu", "--seeds", "1", "--folds", "2", "--epochs", "1", "--hidden", "4"]
+TINY += ["--baselines", "guess,linear"]  # boosting takes longer than all else
 
 
 def test_no_letter_that_does_anything_is_left():
@@ -67,61 +69,39 @@ ROUNDS = {
     ],
     "no model": ["sample", NAME, "-o", "more.csv"],
     "sample": ["sample", f"model{NAME}", "-o", f"more{NAME}", "--rows", "5"],
-    "evaluate": ["evaluate", NAME, f"made{NAME}", "-o", "report.html"],
+    "evaluate": ["evaluate", NAME, f"made{NAME}", "-o", "report.html", "--learners", "linear"],
     "a report without folder": ["evaluate", NAME, NAME, "-o", f"no{QUIET}/report.html"],
     "no such encoding": ["synth", NAME, "-o", "made.csv", "--encoding", "latin\x1b[31m"],
     "no such separator": ["synth", NAME, "-o", "made.csv", "--sep", EVIL],
 }
 SLOW = {"compare", "evaluate"}
-PROGRAM = """
-from combutab.cli import main
-for name, arguments in ROUNDS.items():
-    print("-----", name, flush=True)
-    print(main(arguments), flush=True)
-"""
 
 
-def run(folder, on_terminal, rounds):
+def run(folder, on_a_terminal, rounds):
     """What all commands show, one after another in one process."""
     table().to_csv(folder / NAME, index=False)
-    command = [sys.executable, "-c", PROGRAM.replace("ROUNDS", repr(rounds))]
-    if not on_terminal:
-        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=500, check=False)
-        assert done.returncode == 0, done.stderr.decode(errors="replace")
-        return done.stdout.decode() + done.stderr.decode()
-    pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
-    ours, theirs = pty.openpty()
-    shown = []
 
-    def drain():
-        try:
-            while chunk := os.read(ours, 4096):
-                shown.append(chunk)
-        except OSError:
-            pass
+    def work():
+        for name, arguments in rounds.items():
+            print("-----", name, flush=True)
+            print(main(arguments), flush=True)
 
-    reader = threading.Thread(target=drain)
-    reader.start()
-    environment = os.environ | {"TERM": "dumb", "COLUMNS": "80"}  # rich itself sends no codes
-    try:
-        code = subprocess.run(
-            command, cwd=folder, env=environment, stdout=theirs, stderr=theirs, check=False
-        ).returncode
-    finally:
-        os.close(theirs)
-        reader.join()
-        os.close(ours)
-    text = b"".join(shown).decode()
+    if on_a_terminal:  # rich itself sends no codes to a dumb one
+        code, text = on_terminal(work, folder, TERM="dumb", COLUMNS="80")
+    else:
+        process = Forked(work, folder)
+        text = "".join(process.communicate())
+        code = process.returncode
     assert code == 0, text
     return text.replace("\r\n", "\n")
 
 
-@pytest.mark.skipif(os.name == "nt", reason="no such file names there")
-@pytest.mark.parametrize("on_terminal", [False, True], ids=["pipe", "terminal"])
-def test_no_control_character_reaches_the_reader(tmp_path, on_terminal):
-    slow = LONG or not on_terminal
+@needs_fork
+@pytest.mark.parametrize("on_a_terminal", [False, True], ids=["pipe", "terminal"])
+def test_no_control_character_reaches_the_reader(tmp_path, on_a_terminal):
+    slow = LONG or not on_a_terminal
     rounds = {name: each for name, each in ROUNDS.items() if slow or name not in SLOW}
-    text = run(tmp_path, on_terminal, rounds)
+    text = run(tmp_path, on_a_terminal, rounds)
     assert set(text) & HOSTILE <= {"\n"}
     assert not [line for line in text.splitlines() if line.startswith("combutab: all is well")]
     assert "Traceback" not in text
@@ -158,15 +138,12 @@ main()
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
-def test_letters_that_a_stream_does_not_know(tmp_path, encoding):
-    environment = os.environ | {"PYTHONIOENCODING": f"{encoding}:strict", "PYTHONUTF8": "0"}
-    command = [sys.executable, "-m", "combutab", "größe中"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=False
-    )
-    assert done.returncode == 2
-    assert b"No such command 'gr" in done.stderr
-    assert b"\\u4e2d" in done.stderr
+def test_letters_that_a_stream_does_not_know(monkeypatch, encoding):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding, errors="strict", write_through=True)
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert main(["größe中"]) == 2
+    assert b"No such command 'gr" in stream.buffer.getvalue()
+    assert b"\\u4e2d" in stream.buffer.getvalue()
 
 
 def test_a_file_name_of_no_encoding(tmp_path, monkeypatch, capsys):

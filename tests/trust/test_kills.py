@@ -1,5 +1,6 @@
 """Writers that are killed at random moments: the files are the old ones or the new ones."""
 
+import itertools
 import os
 import random
 import signal
@@ -13,8 +14,11 @@ import pytest
 
 import combutab
 from benchmarks.papers.common.results import Store
+from combutab import MLPRegressor
 from combutab._whole_files import check_writable
+from combutab.cli import main
 from tests.trust.forged_files import BUDGET
+from tests.trust.forked import Forked, needs_fork
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no process can be killed")
 
@@ -38,51 +42,13 @@ while True:
             (stage / name).write_text(f"{number}\\n" * 20_000)
     number += 1
 """
-MODEL = """
-import sys, itertools
-import numpy as np
-from combutab import MLPRegressor
-X = np.linspace(0, 1, 40)[:, None]
-model = MLPRegressor(hidden_layer_sizes=(64,), max_iter=1, n_iter_no_change=np.inf, random_state=0)
-model.fit(X, X[:, 0])
-print("ready", flush=True)
-for number in itertools.count():
-    for state in model._states:
-        state["linears.1.bias"][:] = number
-    model.save(sys.argv[1] + "/model")
-"""
-JOURNAL = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from benchmarks.papers.common.results import Store
-store = Store(Path(sys.argv[1]) / "study.csv", ["name", "score"], ["name"])
-print("ready", flush=True)
-while True:
-    with store.open([]) as journal:
-        n = len(journal.rows)
-        for i in range(n, n + 5):
-            journal.add([{"name": str(i), "score": "1"}])
-            print(i + 1, flush=True)
-"""
-COMPARE = """
-import os, sys
-os.chdir(sys.argv[1])
-from combutab.cli import main
-print("ready", flush=True)
-for seed in range(1000):
-    main(["compare", "data.csv", "--target", "y", "--activations", "relu,combu", "--seeds", "1",
-          "--folds", "2", "--epochs", "2", "--hidden", "4", "--seed", str(seed), "--out", "."])
-"""
 
 
-def _start(code, *arguments):
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+def _start_set(home):
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
+        [sys.executable, "-c", ALONE + SET, str(home), *NAMES],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": path},
     )
     assert process.stdout.readline() == b"ready\n"
     return process
@@ -104,7 +70,7 @@ def test_a_set_of_files_is_of_one_run_whenever_the_writer_is_killed(tmp_path):
     for name in NAMES:
         (tmp_path / name).write_text("0\n" * 20_000)
     for _ in range(KILLS * BUDGET):
-        _kill_after(_start(ALONE + SET, tmp_path, *NAMES), rng.uniform(0, 0.2))
+        _kill_after(_start_set(tmp_path), rng.uniform(0, 0.2))
         found = _numbers(tmp_path)
         assert all(len(words) == 20_000 for words in found.values())
         assert len({word for words in found.values() for word in words}) <= 1  # old beside new
@@ -161,11 +127,21 @@ def test_a_kill_before_any_call_of_the_system_leaves_the_old_set_or_the_new_one(
     assert call > 20
 
 
+@needs_fork
 def test_a_model_is_whole_whenever_its_writer_is_killed(tmp_path):
     rng = random.Random(1)
-    X, last = np.linspace(0, 1, 5)[:, None], -1.0
+    X, last = np.linspace(0, 1, 40)[:, None], -1.0
+    settings = {"hidden_layer_sizes": (64,), "max_iter": 1, "n_iter_no_change": np.inf}
+    model = MLPRegressor(**settings, random_state=0).fit(X, X[:, 0])
+
+    def write():
+        for number in itertools.count():
+            for state in model._states:
+                state["linears.1.bias"][:] = number
+            model.save("model")
+
     for _ in range(2 * BUDGET):
-        _kill_after(_start(MODEL, tmp_path), 0.05 + rng.uniform(0, 0.3))
+        _kill_after(Forked(write, tmp_path), 0.05 + rng.uniform(0, 0.3))
         if (tmp_path / "model").exists():
             last = combutab.load(tmp_path / "model").predict(X)[0]
             assert np.isfinite(last)
@@ -174,12 +150,22 @@ def test_a_model_is_whole_whenever_its_writer_is_killed(tmp_path):
     assert last != -1.0
 
 
+@needs_fork
 def test_a_study_loses_no_row_that_was_reported(tmp_path):
     rng, reported = random.Random(2), 0
+    store = Store(tmp_path / "study.csv", ["name", "score"], ["name"])
+
+    def write():
+        while True:
+            with store.open([]) as journal:
+                n = len(journal.rows)
+                for i in range(n, n + 5):
+                    journal.add([{"name": str(i), "score": "1"}])
+                    print(i + 1, flush=True)
+
     for _ in range(2 * BUDGET):
-        told = _kill_after(_start(JOURNAL, tmp_path, ROOT), rng.uniform(0, 0.3)).split()
-        reported = max(reported, *map(int, told), 0) if told else reported
-        store = Store(tmp_path / "study.csv", ["name", "score"], ["name"])
+        told = _kill_after(Forked(write, tmp_path), 0.05 + rng.uniform(0, 0.3)).split()
+        reported = max([reported, *map(int, told)])
         with store.open([]) as journal:
             assert len(journal.rows) in (reported, reported + 1)  # one may be written, not told
             reported = len(journal.rows)
@@ -187,14 +173,22 @@ def test_a_study_loses_no_row_that_was_reported(tmp_path):
     assert reported > 0
 
 
+@needs_fork
 @pytest.mark.skipif(BUDGET == 1, reason="takes half a minute; COMBUTAB_TRUST_BUDGET=2 runs it")
 def test_compare_leaves_the_files_of_one_run(tmp_path):
     rng = random.Random(3)
     X = np.random.default_rng(0).normal(size=(60, 2))
     lines = [f"{a},{b},{a > 0}" for a, b in X]
     (tmp_path / "data.csv").write_text("\n".join(["a,b,y", *lines]))
+    few = ["--activations", "relu,combu", "--seeds", "1", "--folds", "2", "--epochs", "2"]
+
+    def write():
+        for seed in range(1000):
+            options = [*few, "--hidden", "4", "--seed", str(seed), "--out", "."]
+            main(["compare", "data.csv", "--target", "y", *options])
+
     for _ in range(2 * BUDGET):
-        _kill_after(_start(COMPARE, tmp_path), rng.uniform(1, 4))
+        _kill_after(Forked(write, tmp_path), rng.uniform(1, 4))
         check_writable(tmp_path)
         there = set(os.listdir(tmp_path)) - {"data.csv"}
         assert there in (set(), set(NAMES))

@@ -1,279 +1,13 @@
-"""A user's own activation modules: treated as in a plain torch network, or refused."""
+"""A user's own activation modules in stacks: as in a plain torch network of one member."""
 
-import copy
-import inspect
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-
-import numpy as np
 import pytest
 import torch
-from sklearn.model_selection import GridSearchCV
 from torch import nn
-from torch.nn import functional as F
 
-from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor, StackedGridSearchCV
-from combutab.activations import (
-    ACTIVATIONS,
-    PLN,
-    CombU,
-    LAHardSiLU,
-    LASiLU,
-    LayerAct,
-    NLReLU,
-    PReLU,
-    ProxyNorm,
-    Swish,
-    make_activation,
-)
 from combutab.nn import Member, MLPSpec, PenaltyPass, StackedCritic, StackedGenerator, StackedMLP
+from tests.trust.own_modules import FEWER, OWN, WIDTH, Additive, inside
 
-WIDTH, HIDDEN = 8, (8, 8)
-
-# ---- a user's modules ---------------------------------------------------------------------------
-
-CLASSES = sorted(
-    {type(make_activation(name, WIDTH)) for name in ACTIVATIONS}
-    | {nn.SiLU, nn.Hardtanh, nn.ReLU6, nn.Softsign, nn.LogSigmoid, nn.Hardsigmoid, nn.Tanhshrink},
-    key=lambda cls: cls.__name__,
-)
-
-
-def _make(cls):
-    return cls(WIDTH) if "width" in inspect.signature(cls).parameters else cls()
-
-
-def _subclass(cls):
-    def forward(self, x):
-        return 0.5 * super(mine, self).forward(x) + torch.sin(x)
-
-    mine = type(f"My{cls.__name__}", (cls,), {"forward": forward})
-    return lambda width: _make(mine)
-
-
-def _hooked(cls):
-    def factory(width):
-        module = _make(cls)
-        module.register_forward_hook(lambda module, inputs, out: out + 0.3 * inputs[0])
-        return module
-
-    return factory
-
-
-def _pre_hooked(cls):
-    def factory(width):
-        module = _make(cls)
-        module.register_forward_pre_hook(lambda module, inputs: (inputs[0] - 0.2,))
-        return module
-
-    return factory
-
-
-def _own_forward(cls):
-    def factory(width):
-        module = _make(cls)
-        plain = type(module).forward
-        module.forward = lambda x: plain(module, x) * 0.7 + 0.1 * x
-        return module
-
-    return factory
-
-
-class Normed(nn.Module):
-    """Statistics of batches: those of training are kept for predictions."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(width)
-
-    def forward(self, x):
-        return torch.tanh(self.norm(x))
-
-
-class Softmax(nn.Module):
-    """Over the axis that (rows, width) has as its second."""
-
-    def forward(self, x):
-        return x * torch.softmax(x, dim=1)
-
-
-class Centred(nn.Module):
-    def forward(self, x):
-        return x - x.mean(1, keepdim=True)
-
-
-class Frozen(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.scale = nn.Parameter(torch.linspace(0.5, 2, width), requires_grad=False)
-        self.shift = nn.Parameter(torch.zeros(width))
-
-    def forward(self, x):
-        return torch.relu(x * self.scale + self.shift)
-
-
-class Inner(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.b = nn.Parameter(torch.linspace(1.0, 2.0, width))
-
-    def forward(self, x):
-        return x * self.b
-
-
-class TwoNames(nn.Module):
-    """``a.b`` and ``a_b`` are two tensors."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.a = Inner(width)
-        self.a_b = nn.Parameter(torch.linspace(-1.0, 0.0, width))
-
-    def forward(self, x):
-        return torch.tanh(self.a(x) + self.a_b)
-
-
-class Reassigned(nn.Module):
-    """A buffer that each call replaces by another tensor."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(width))
-
-    def forward(self, x):
-        if self.training:
-            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
-        return torch.relu(x - self.mean)
-
-
-class Counted(nn.Module):
-    """An integer buffer."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
-
-    def forward(self, x):
-        if self.training:
-            self.calls += 1
-        return torch.relu(x) / (1 + self.calls)
-
-
-class Reduced(nn.Module):
-    """A parameter as wide as the layer that is reduced over the units."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.weight = nn.Parameter(torch.rand(width) + 0.5)
-
-    def forward(self, x):
-        return torch.tanh(x * self.weight.mean())
-
-
-class Additive(nn.Module):
-    """Of one row, the gradient of the bias is the gradient of the output itself."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.bias = nn.Parameter(torch.rand(width))
-
-    def forward(self, x):
-        return torch.relu(x) + self.bias
-
-
-class Mixed(nn.Module):
-    """Linear over the units: a matrix as a parameter."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.mix = nn.Linear(width, width)
-
-    def forward(self, x):
-        return torch.relu(self.mix(x))
-
-
-class Tied(nn.Module):
-    """One parameter under two names."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.one = nn.Parameter(torch.rand(width))
-        self.two = self.one
-
-    def forward(self, x):
-        return torch.tanh(x * self.one) * self.two
-
-
-class InPlaceWork(nn.Module):
-    def forward(self, x):
-        return x.mul_(0.5).clamp_(-1, 1)
-
-
-class Constant(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.register_buffer("scale", torch.linspace(0.1, 1, width))
-
-    def forward(self, x):
-        return torch.sin(x * self.scale)
-
-
-def _of(cls):
-    return lambda width: cls()
-
-
-class MyScale(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.slope = nn.Parameter(torch.tensor(0.7))
-
-    def forward(self, n):
-        return torch.sigmoid(self.slope * n)
-
-
-OWN = {
-    **{f"subclass of {c.__name__}": _subclass(c) for c in CLASSES},
-    **{f"hook on {c.__name__}": _hooked(c) for c in CLASSES},
-    **{f"pre-hook on {c.__name__}": _pre_hooked(c) for c in CLASSES},
-    **{f"own forward of {c.__name__}": _own_forward(c) for c in CLASSES},
-    "batch norm": Normed,
-    "nn.BatchNorm1d": nn.BatchNorm1d,
-    "nn.LayerNorm": nn.LayerNorm,
-    "softmax over dim 1": _of(Softmax),
-    "nn.Softmax": lambda width: nn.Softmax(dim=1),
-    "centred": _of(Centred),
-    "frozen": Frozen,
-    "a.b and a_b": TwoNames,
-    "reassigned": Reassigned,
-    "counted": _of(Counted),
-    "reduced": Reduced,
-    "additive": Additive,
-    "mixed": Mixed,
-    "tied": Tied,
-    "in place": _of(InPlaceWork),
-    "nn.Hardtanh(inplace)": lambda width: nn.Hardtanh(inplace=True),
-    "constant": Constant,
-    "nn.PReLU": nn.PReLU,
-    "nn.PReLU of one": lambda width: nn.PReLU(),
-    "nn.Sequential": lambda width: nn.Sequential(nn.Linear(width, width), nn.ReLU()),
-    "weight norm": lambda width: nn.utils.parametrizations.weight_norm(nn.Linear(width, width)),
-    "negative ELU": lambda width: nn.ELU(-0.5),
-    "negative CELU": lambda width: nn.CELU(-0.5),
-    "negative LeakyReLU": lambda width: nn.LeakyReLU(-0.3),
-    "Softplus(2, 5)": lambda width: nn.Softplus(2, 5),
-    "GELU(tanh)": lambda width: nn.GELU("tanh"),
-    "NLReLU(3)": lambda width: NLReLU(3.0),
-    "Swish(2)": lambda width: Swish(2.0),
-    "CombU with PReLU": partial(CombU, ratios={"prelu": 0.5, "relu": 0.5}),
-    "CombU, dim 1": partial(CombU, dim=1),
-    "PLN, dim 1": partial(PLN, norm_size=4, dim=1),
-    "PReLU, dim 1": partial(PReLU, dim=1),
-    "LayerAct of a module": lambda width: LayerAct(MyScale()),
-    "ProxyNorm of PReLU": lambda width: ProxyNorm("prelu", width),
-    "LASiLU(1e-2)": lambda width: LASiLU(alpha=1e-2),
-    "LAHardSiLU": lambda width: LAHardSiLU(),
-}
+HIDDEN = (WIDTH, WIDTH)
 
 
 class Plain(nn.Module):
@@ -366,9 +100,12 @@ def _same(got, expected):
     torch.testing.assert_close(got, expected.to(got.dtype).reshape(got.shape), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", OWN)
-@pytest.mark.parametrize("layout", ["alone", "two", "among others"])
-def test_a_module_does_what_it_does_in_a_plain_network(name, layout):
+@pytest.mark.parametrize(
+    ("layout", "name"),
+    [(layout, name) for layout in ("alone", "two") for name in FEWER]
+    + [("among others", name) for name in OWN],
+)
+def test_a_module_does_what_it_does_in_a_plain_network(layout, name):
     factory = OWN[name]
     specs = {
         "alone": [factory],
@@ -378,7 +115,7 @@ def test_a_module_does_what_it_does_in_a_plain_network(name, layout):
     _check(factory, specs, rows=6)
 
 
-@pytest.mark.parametrize("name", [n for n in OWN if "atch" not in n])  # which one row has none of
+@pytest.mark.parametrize("name", [n for n in FEWER if "atch" not in n])  # which one row has none of
 @pytest.mark.parametrize("n_members", [1, 2])
 def test_a_batch_of_one_row(name, n_members):
     _check(OWN[name], [OWN[name]] * n_members, rows=1)
@@ -408,74 +145,7 @@ def test_the_step_has_autograds_gradients_in_small_batches(normalization, spec, 
     _same(nets[0].flat_buffers.values, nets[1].flat_buffers.values)
 
 
-# ---- estimators and generators ------------------------------------------------------------------
-
-
-def _table(n=90, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(3, 2, (n, 3))
-    return X, X[:, 0] * np.abs(X[:, 1]) + rng.normal(0, 0.1, n)
-
-
-NET = {
-    "hidden_layer_sizes": (8, 8),
-    "max_iter": 6,
-    "n_iter_no_change": np.inf,
-    "batch_size": 16,
-    "learning_rate_init": 1e-2,
-    "dropout": 0.0,
-    "random_state": 0,
-    "precision": "float64",
-}
-
-
-@pytest.mark.parametrize("name", ["batch norm", "reassigned", "counted", "mixed", "nn.PReLU"])
-def test_members_of_an_ensemble_are_those_trained_alone(name):
-    X, y = _table()
-    alone = MLPRegressor(activation=OWN[name], **NET).fit(X, y)
-    three = MLPRegressor(activation=OWN[name], n_members=3, **NET).fit(X, y)
-    for key, value in alone._network().member_state(0).items():
-        torch.testing.assert_close(
-            three._network().member_state(0)[key], value, rtol=1e-6, atol=1e-8
-        )
-
-
-@pytest.mark.parametrize("name", ["batch norm", "subclass of ReLU", "softmax over dim 1"])
-def test_a_stacked_search_is_scikit_learns(name):
-    X, y = _table()
-    net = MLPRegressor(activation=OWN[name], **NET)
-    grid = {"learning_rate_init": [1e-3, 1e-2], "dropout": [0.0, 0.2]}
-    stacked = StackedGridSearchCV(net, grid, cv=3).fit(X, y)
-    plain = GridSearchCV(net, grid, cv=3).fit(X, y)
-    np.testing.assert_allclose(
-        stacked.cv_results_["mean_test_score"],
-        plain.cv_results_["mean_test_score"],
-        rtol=1e-6,
-    )
-
-
-def test_a_frozen_parameter_stays():
-    X, y = _table()
-    net = MLPRegressor(activation=Frozen, n_members=2, **NET).fit(X, y)
-    for i in range(2):
-        state = net._network().member_state(i)
-        expected = torch.linspace(0.5, 2, 8).double()
-        assert torch.equal(state["activations.0.p_scale"], expected)
-        assert not torch.equal(state["activations.0.p_shift"], torch.zeros(8).double())
-
-
-def _inside(factory):
-    """The module in one that the library knows nothing of."""
-
-    class Unknown(nn.Module):
-        def __init__(self, width):
-            super().__init__()
-            self.inner = factory(width)
-
-        def forward(self, x):
-            return self.inner(x)
-
-    return Unknown
+# ---- generators' networks -----------------------------------------------------------------------
 
 
 def _chain_gradients(cls, factory):
@@ -495,11 +165,13 @@ def _chain_gradients(cls, factory):
     return net
 
 
-@pytest.mark.parametrize("cls", [StackedGenerator, StackedCritic])
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [(StackedGenerator, name) for name in FEWER] + [(StackedCritic, name) for name in OWN],
+)
 def test_the_chains_of_generators_train_the_module_as_it_is(cls, name):
     made = []
-    for factory in (OWN[name], _inside(OWN[name])):
+    for factory in (OWN[name], inside(OWN[name])):
         try:
             made.append(_chain_gradients(cls, factory))
         except RuntimeError as error:  # not differentiable twice: estimators refuse it before
@@ -510,29 +182,6 @@ def test_the_chains_of_generators_train_the_module_as_it_is(cls, name):
     torch.testing.assert_close(made[0].flat.grads, made[1].flat.grads, rtol=1e-9, atol=1e-9)
     buffers = (net.flat_buffers.values for net in made)
     torch.testing.assert_close(*buffers, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("cls", [CTGAN, TVAE])
-@pytest.mark.parametrize("name", ["subclass of ReLU", "own forward of CombU", "hook on Tanh"])
-def test_generators_train_the_module_as_it_is(cls, name):
-    """The same numbers as from a class that the library knows nothing of."""
-    rng = np.random.default_rng(0)
-    X = np.column_stack([rng.normal(size=60), rng.integers(0, 3, 60)])
-    dims = {"encoder": "compress_dims", "decoder": "decompress_dims"}
-    names = ("generator_dim", "discriminator_dim") if cls is CTGAN else tuple(dims.values())
-    made = [
-        cls(
-            activation=factory,
-            epochs=2,
-            batch_size=20,
-            random_state=0,
-            **dict.fromkeys(names, (WIDTH,)),
-        )
-        .fit(X, discrete_columns=[1])
-        .sample(20, random_state=0)
-        for factory in (OWN[name], _inside(OWN[name]))
-    ]
-    np.testing.assert_allclose(np.asarray(made[0]), np.asarray(made[1]), rtol=1e-3, atol=1e-3)
 
 
 def test_the_networks_of_generators_do_what_the_module_does():
@@ -548,204 +197,3 @@ def test_the_networks_of_generators_do_what_the_module_does():
         expected = net.linears[1](h)
         expected = expected if net.residual else expected.squeeze(-1)
         torch.testing.assert_close(net(x), expected)
-
-
-# ---- what is refused ----------------------------------------------------------------------------
-
-
-class AcrossRows(nn.Module):
-    def forward(self, x):
-        return x - x.mean(0)
-
-
-class ByChance(nn.Module):
-    def forward(self, x):
-        return F.dropout(x, 0.5, training=True)
-
-
-class Kept(nn.Module):
-    """A tensor that is neither a parameter nor a buffer."""
-
-    def __init__(self):
-        super().__init__()
-        self.mean = torch.zeros(())
-
-    def forward(self, x):
-        self.mean = 0.9 * self.mean + 0.1 * x.detach().mean()
-        return x - self.mean
-
-
-class Late(nn.Module):
-    def forward(self, x):
-        if not hasattr(self, "seen"):
-            self.register_buffer("seen", torch.zeros(()))
-        return torch.relu(x)
-
-
-class Detached(nn.Module):
-    def forward(self, x):
-        return x.detach()
-
-
-class Doubles(nn.Module):
-    def forward(self, x):
-        return x.double()
-
-
-_ONE = Mixed(8)
-
-REFUSED = {
-    "across rows": (_of(AcrossRows), "depends on the rows"),
-    "softmax over rows": (lambda width: nn.Softmax(dim=0), "depends on the rows"),
-    "by chance": (_of(ByChance), "chance"),
-    "a tensor as it is": (_of(Kept), "register_buffer"),
-    "a late buffer": (_of(Late), "buffers"),
-    "another type": (_of(Doubles), "float64"),
-    "a whole module again": (lambda width: _ONE, "fresh"),
-    "another width": (lambda width: nn.Linear(width, width + 1), "keeps the shape"),
-    "not differentiable": (_of(Detached), "differentiated"),
-    "fails": (lambda width: nn.Conv2d(3, 3, 3), "fails"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.parametrize(
-    "fit",
-    [
-        lambda a: MLPRegressor(activation=a, hidden_layer_sizes=(8,)).fit(*_table()),
-        lambda a: MLPClassifier(activation=a, hidden_layer_sizes=(8,)).fit(
-            _table()[0], _table()[0][:, 0] > 3
-        ),
-        lambda a: CTGAN(activation=a, generator_dim=(8,), discriminator_dim=(8,)).fit(_table()[0]),
-        lambda a: TVAE(activation=a, compress_dims=(8,), decompress_dims=(8,)).fit(_table()[0]),
-    ],
-    ids=["regressor", "classifier", "CTGAN", "TVAE"],
-)
-def test_what_cannot_be_honoured_is_refused_with_the_reason(name, fit):
-    factory, reason = REFUSED[name]
-    with pytest.raises(ValueError, match=reason):
-        fit(factory)
-
-
-class RowMean(nn.Module):
-    """Unit-wise to the eye of a list of names."""
-
-    def forward(self, x):
-        return torch.relu(x - x.mean(-1, keepdim=True))
-
-
-@pytest.mark.parametrize("factory", [_of(RowMean), Normed, _of(ByChance), _of(Softmax)])
-def test_proxy_norm_refuses_what_is_not_unit_wise(factory):
-    with pytest.raises(ValueError, match="unit-wise"):
-        ProxyNorm(factory, 8)
-
-
-def test_proxy_norm_of_a_users_module_is_one_members():
-    """A parameter that is reduced over the width once mixed the members of a stack."""
-    shape = MLPSpec(3, HIDDEN, 2, normalization="layer", proxy_norm=True)
-    members = [Member(seed, Reduced) for seed in range(3)]
-    nets = [
-        StackedMLP(shape, part, dtype=torch.float64) for part in (members, *([m] for m in members))
-    ]
-    x = torch.randn(1, 5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    together = nets[0](x.expand(3, -1, -1))
-    for i, alone in enumerate(nets[1:]):
-        _same(together[i], alone(x)[0])
-
-
-def test_a_proxy_norm_takes_the_moments_of_a_subclass_from_its_forward():
-    """The closed form is the base class's."""
-    norm = ProxyNorm(lambda width: OWN["subclass of ReLU"](width), 4, eps=0.0)
-    y = torch.randn(200_000, 1, generator=torch.Generator().manual_seed(0))
-    z = norm(y.expand(-1, 4))
-    assert z.mean().abs() < 0.02
-    assert abs(z.var() - 1) < 0.03
-
-
-# ---- random numbers -----------------------------------------------------------------------------
-
-
-class Drops(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.weight = nn.Parameter(torch.rand(width))
-
-    def forward(self, x):
-        return F.dropout(torch.relu(x * self.weight), 0.3, self.training)
-
-
-@pytest.mark.parametrize(
-    "activation", [Drops, lambda w: nn.RReLU(), lambda w: nn.AlphaDropout(0.2)]
-)
-def test_a_module_that_draws_follows_random_state(activation):
-    X, y = _table()
-    params = NET | {"random_state": 5}
-    before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    one = MLPRegressor(activation=activation, **params).fit(X, y)
-    torch.manual_seed(123)  # nothing of the caller's matters
-    two = MLPRegressor(activation=activation, **params).fit(X, y)
-    torch.set_rng_state(before[0])
-    three = MLPRegressor(activation=activation, **(params | {"random_state": 6})).fit(X, y)
-    np.testing.assert_array_equal(one.predict(X), two.predict(X))
-    assert not np.allclose(one.predict(X), three.predict(X))
-    assert torch.equal(torch.get_rng_state(), before[0])
-    np.testing.assert_array_equal(np.random.get_state()[1], before[1])
-    stacked = MLPRegressor(activation=activation, n_members=2, **params).fit(X, y)
-    for key, value in one._network().member_state(0).items():
-        got = stacked._network().member_state(0)[key]
-        torch.testing.assert_close(got, value, rtol=1e-6, atol=1e-8)
-
-
-SMALL = {"batch_size": 30, "compress_dims": (8,), "decompress_dims": (8,)}
-
-
-@pytest.mark.parametrize("activation", ["combu-random", "prelu", Drops])
-@pytest.mark.parametrize("build", [
-    lambda a: MLPRegressor(activation=a, **NET).fit(*_table()),
-    lambda a: TVAE(activation=a, epochs=1, **SMALL).fit(_table()[0]),
-])  # fmt: skip
-def test_torchs_global_generator_is_neither_read_nor_set(activation, build):
-    torch.manual_seed(3)
-    before = torch.get_rng_state()
-    build(activation)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_other_threads_draws_do_not_repeat():
-    """Making activations once set the global generator for a moment, which others drew from."""
-    drawn, stop = [], threading.Event()
-
-    def draw():
-        while not stop.is_set():
-            drawn.append(float(torch.rand((), dtype=torch.float64)))
-
-    thread = threading.Thread(target=draw)
-    thread.start()
-    for _ in range(300):
-        StackedMLP(MLPSpec(2, (4, 4), 1), [Member(0, "combu-random"), Member(0, Drops)])
-    stop.set()
-    thread.join()
-    assert len(drawn) > 100
-    assert len(set(drawn)) == len(drawn)
-
-
-@pytest.mark.parametrize("activation", ["prelu", "pelu", "combu-random", Mixed, Normed])
-def test_threads_may_predict_with_one_network(activation):
-    X, y = _table(400)
-    net = MLPRegressor(activation=activation, n_members=2, **NET).fit(X, y)
-    parts = [X[i : i + 40 + i % 7] for i in range(0, 360, 3)]
-    expected = [net.predict(part) for part in parts]
-    with ThreadPoolExecutor(8) as pool:
-        for got, right in zip(pool.map(net.predict, parts), expected, strict=True):
-            np.testing.assert_allclose(got, right, rtol=1e-5)
-
-
-def test_a_network_of_own_modules_can_be_copied_and_trained_on():
-    X, y = _table()
-    net = MLPRegressor(activation=Normed, warm_start=True, **NET).fit(X, y)
-    copied = copy.deepcopy(net)
-    np.testing.assert_array_equal(net.predict(X), copied.predict(X))
-    before = net.predict(X)
-    copied.fit(X, y)
-    np.testing.assert_array_equal(net.predict(X), before)
-    assert not np.allclose(copied.predict(X), before)

@@ -18,6 +18,7 @@ N = 120
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=N)
 TINY = ["--activations", "relu", "--seeds", "1", "--folds", "2", "--epochs", "1", "--hidden", "4"]
+TINY += ["--baselines", "guess,linear"]  # boosting takes longer than all else
 
 
 def every(*values):
@@ -234,7 +235,8 @@ def test_decimal_sep_encoding_and_drop(folder, capsys, sep):
     table.to_csv(text, sep=sign, decimal=",", index=False)
     Path("t.csv").write_bytes(text.getvalue().encode("latin-1"))
     how = ["--sep", sep, "--decimal", ",", "--encoding", "latin-1", "--drop", "id"]
-    assert main(["compare", "t.csv", "--target", "y", *TINY, *how]) == 0
+    if sep == ";":  # which all commands read alike
+        assert main(["compare", "t.csv", "--target", "y", *TINY, *how]) == 0
     assert notes(capsys.readouterr().err) == []
     assert main(["synth", "t.csv", "-o", "made.csv", "--epochs", "1", "--save", "m", *how]) == 0
     assert notes(capsys.readouterr().err) == []
@@ -243,9 +245,10 @@ def test_decimal_sep_encoding_and_drop(folder, capsys, sep):
     assert made["größe"].dtype == float
     assert main(["sample", "m", "-o", "more.csv", "--rows", str(N)]) == 0
     assert Path("more.csv").read_bytes() == Path("made.csv").read_bytes()
-    utf = [*how[:4], "--drop", "id"]
-    Path("real.csv").write_text(text.getvalue(), encoding="utf-8")
-    assert main(["evaluate", "real.csv", "made.csv", *utf]) == 0
+    if sep == ";":
+        utf = [*how[:4], "--drop", "id"]
+        Path("real.csv").write_text(text.getvalue(), encoding="utf-8")
+        assert main(["evaluate", "real.csv", "made.csv", *utf]) == 0
 
 
 def test_a_decimal_comma_in_a_file_of_commas(folder, capsys):

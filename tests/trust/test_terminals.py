@@ -3,9 +3,8 @@
 import builtins
 import os
 import re
-import subprocess
 import sys
-import threading
+import time
 import types
 
 import numpy as np
@@ -15,8 +14,9 @@ from rich.cells import cell_len
 
 from combutab import CTGAN, MLPClassifier
 from combutab._bars import TimeLeft, clock
-from combutab.cli import _console
+from combutab.cli import _console, main
 from combutab.training import EpochReport, ProgressBar
+from tests.trust.forked import Forked, needs_fork, on_terminal
 
 WIDTHS = [40, 60, 80, 120]
 LONG = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1")) > 1
@@ -100,13 +100,16 @@ def notebook(monkeypatch):
     return handles
 
 
+TINY = {"generator_dim": (8,), "discriminator_dim": (8,), "batch_size": 20, "random_state": 0}
+
+
 def table():
     rng = np.random.default_rng(0)
     return pd.DataFrame({"x": rng.normal(size=60), "word": rng.choice(list("ab"), 60)})
 
 
 def test_a_generator_shows_one_line_in_a_notebook(notebook, capfd):
-    CTGAN(epochs=3, batch_size=20, verbose=True, random_state=0).fit(table())
+    CTGAN(**TINY, epochs=3, verbose=True).fit(table())
     (handle,) = notebook
     assert handle.shown[-1].startswith("CTGAN ")
     assert "3/3" in handle.shown[-1]
@@ -145,45 +148,11 @@ def test_a_notebook_is_not_flooded(notebook):
 
 def test_without_ipython_there_is_no_bar_and_no_error(notebook, monkeypatch, capfd):
     monkeypatch.setitem(sys.modules, "IPython.display", None)
-    CTGAN(epochs=1, batch_size=20, verbose=True, random_state=0).fit(table())
+    CTGAN(**TINY, epochs=1, verbose=True).fit(table())
     assert capfd.readouterr() == ("", "")
 
 
 # ---- terminals ---------------------------------------------------------------------------------
-
-
-def on_terminal(code, columns, cwd):
-    """What a Python program shows on a terminal, standard output and error together."""
-    pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
-    ours, theirs = pty.openpty()
-    shown = []
-
-    def drain():
-        try:
-            while chunk := os.read(ours, 4096):
-                shown.append(chunk)
-        except OSError:  # Linux's way of saying that the other end was closed
-            pass
-
-    reader = threading.Thread(target=drain)
-    reader.start()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": str(columns)}
-    command = [sys.executable, "-c", code]
-    try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            env=environment,
-            stdout=theirs,
-            stderr=theirs,
-            timeout=300,
-            check=False,
-        )
-    finally:
-        os.close(theirs)
-        reader.join()
-        os.close(ours)
-    return done.returncode, b"".join(shown).decode()
 
 
 def lines(shown):
@@ -199,25 +168,23 @@ def sections(shown, widths):
     return found
 
 
-def test_a_bar_fits_its_terminal(tmp_path):
-    code = f"""
-import os, time
-import numpy as np
-from combutab.training import EpochReport, ProgressBar
-for columns in {WIDTHS}:
-    print("=====", columns, flush=True)
-    os.environ["COLUMNS"] = str(columns)
-    bar = ProgressBar("CTGAN x 12")
-    bar.on_train_begin(1, 300)
-    time.sleep(0.3)
-    for epoch in (1, 2, 150):
-        losses = {{"Generator": np.array([-1.2345]), "Discriminator": np.array([0.0123])}}
-        bar.on_epoch_end(EpochReport(epoch, 300, (0,), losses["Generator"], np.array([0.5]),
-                                     np.array([0.1]), 20.0 * epoch, losses))
+def show_bars():
+    for columns in WIDTHS:
+        print("=====", columns, flush=True)
+        os.environ["COLUMNS"] = str(columns)
+        bar = ProgressBar("CTGAN x 12")
+        bar.on_train_begin(1, 300)
         time.sleep(0.3)
-    bar.on_train_end()
-"""
-    status, text = on_terminal(code, WIDTHS[0], tmp_path)
+        for epoch in (1, 2, 150):
+            losses = {"Generator": np.array([-1.2345]), "Discriminator": np.array([0.0123])}
+            bar.on_epoch_end(report(epoch, 20.0 * epoch, losses, np.array([0.5])))
+            time.sleep(0.3)
+        bar.on_train_end()
+
+
+@needs_fork
+def test_a_bar_fits_its_terminal(tmp_path):
+    status, text = on_terminal(show_bars, tmp_path, TERM="xterm", COLUMNS="40")
     assert status == 0, text
     for columns, shown in sections(text, WIDTHS).items():
         assert max(map(cell_len, shown)) <= columns
@@ -231,6 +198,7 @@ for columns in {WIDTHS}:
         assert "…" not in last
 
 
+@needs_fork
 def test_the_commands_fit_their_terminal(tmp_path):
     table().assign(price="0,125", n=range(60)).to_csv(tmp_path / "data.csv", index=False)
     widths = WIDTHS if LONG else WIDTHS[:2]
@@ -238,15 +206,14 @@ def test_the_commands_fit_their_terminal(tmp_path):
     sample = ["sample", "generator.model", "-o", "more.csv", "--rows", "20"]
     wrong = ["sample", "generator.model", "-o", "more.csv", "--condition", "word=c"]
     evaluate = ["evaluate", "data.csv", "made.csv", "--drop", "n", "-o", "report.html"]
-    code = f"""
-import os
-from combutab.cli import main
-for columns in {widths}:
-    print("=====", columns, flush=True)
-    os.environ["COLUMNS"] = str(columns)
-    assert [main(each) for each in {[synth, sample, wrong, evaluate]!r}] == [0, 0, 2, 0]
-"""
-    status, text = on_terminal(code, widths[0], tmp_path)
+
+    def run():
+        for columns in widths:
+            print("=====", columns, flush=True)
+            os.environ["COLUMNS"] = str(columns)
+            assert [main(each) for each in (synth, sample, wrong, evaluate)] == [0, 0, 2, 0]
+
+    status, text = on_terminal(run, tmp_path, TERM="xterm", COLUMNS="40")
     assert status == 0, text
     assert "Traceback" not in text
     for columns, shown in sections(text, widths).items():
@@ -272,13 +239,13 @@ def test_words_are_left_whole(columns, monkeypatch, capsys):
     )
 
 
+@needs_fork
 def test_a_pipe_gets_one_line_for_each_sentence(tmp_path):
     table().to_csv(tmp_path / "data.csv", index=False)
-    command = [sys.executable, "-m", "combutab", "evaluate", "data.csv", "data.csv"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0
-    for line in done.stdout.splitlines():
+    process = Forked(lambda: main(["evaluate", "data.csv", "data.csv"]), tmp_path)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert out.count("\n") > 3
+    for line in out.splitlines():
         assert line.startswith("  ") or ": " in line
-    assert "\x1b" not in done.stdout + done.stderr
+    assert "\x1b" not in out + err
