@@ -33,8 +33,8 @@ combutab.model_selection: ActivationComparison BASELINES ComparisonError Compari
     compare_activations plan_comparison run_comparison score_classifier score_regressor
     shown_range
 combutab.nn: ActivationSpec Chain ChainNetwork INITIALISATIONS MLPSpec MaskMaker Member
-    NORMALIZATIONS NTK NUMERIC_EMBEDDINGS NetworkSpec PenaltyPass ROLES RowSpans Scratch SpanColumns StackedActivation
-    StackedCritic StackedEmbedding StackedGenerator StackedInputs StackedLinear StackedMLP
+    NORMALIZATIONS NTK NUMERIC_EMBEDDINGS NetworkSpec PenaltyPass ROLES RowSpans Scratch
+    SpanColumns StackedActivation StackedCritic StackedEmbedding StackedGenerator StackedInputs StackedLinear StackedMLP
     StackedNetwork StackedNorm StackedRowDecoder StackedRowEncoder TableNetwork build_activation
     check_activation check_proxy_norm fill_gradients frozen gradient_penalty
 combutab.plotting: plot_activation_means plot_comparison plot_critical_difference plot_fluctuation

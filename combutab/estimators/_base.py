@@ -321,8 +321,9 @@ class BaseMLP(Fitted):
 
         That call also settles what the network is made of: parameters that shape it cannot be
         changed afterwards; those of the training can (another solver begins without momentum).
-        ``max_iter``, ``max_fun``, ``warm_start`` and ``validation_fraction`` have no part in an
-        epoch, ``tol`` and ``n_iter_no_change`` in that of ``learning_rate="adaptive"`` alone.
+        ``max_iter``, ``max_fun``, ``warm_start``, ``validation_fraction`` and
+        ``early_stopping_scoring`` have no part in an epoch, ``tol`` and ``n_iter_no_change`` in
+        that of ``learning_rate="adaptive"`` alone.
 
         Parameters
         ----------
@@ -339,11 +340,15 @@ class BaseMLP(Fitted):
         """One epoch over the given rows; the first call learns the encoding."""
         if self.early_stopping is True:
             raise ValueError("partial_fit does not support early_stopping=True")
-        if self.learning_rate in PER_STEP:
-            raise ValueError(
-                f"partial_fit cannot follow learning_rate={self.learning_rate!r}, which needs to "
-                "know when training ends; use 'constant', 'invscaling' or 'adaptive'"
-            )
+        for name, others in (
+            ("learning_rate", "'constant', 'invscaling' or 'adaptive'"),
+            ("regularization_schedule", "'constant'"),
+        ):
+            if getattr(self, name) in PER_STEP:
+                raise ValueError(
+                    f"partial_fit cannot follow {name}={getattr(self, name)!r}, which needs to "
+                    f"know when training ends; use {others}"
+                )
         fresh = not self.__sklearn_is_fitted__()
         self._validate(fresh=fresh)
         prepared = self._encode(X, y, sample_weight, fresh=fresh, split=False)

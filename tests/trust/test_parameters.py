@@ -74,15 +74,27 @@ CHANGES = {
     "loss": ({}, "squared_error", "huber"),
     "quantiles": ({"loss": "quantile"}, (0.1, 0.5), (0.2, 0.5)),
     "scale_target": ({}, True, False),
+    "clip_predictions": ({}, False, True),
+    "early_stopping_scoring": ({"early_stopping": True}, None, "loss"),
+    "numeric_embedding": ({}, "none", "pbld"),
+    "numeric_embedding_dim": ({"numeric_embedding": "pbld"}, 4, 3),
+    "n_frequencies": ({"numeric_embedding": "pbld"}, 16, 4),
+    "frequency_scale": ({"numeric_embedding": "pbld"}, 0.1, 1.0),
+    "scale_inputs": ({}, False, True),
+    "learning_rate_factors": ({}, None, {"bias": 0.01}),
+    "regularization_schedule": ({"dropout": 0.5}, "constant", "cosine"),
 }
 # What a call of one epoch has no use for, as its docstring says.
 NOT_OF_AN_EPOCH = {
     *("max_iter", "n_iter_no_change", "tol", "warm_start", "validation_fraction", "max_fun"),
+    "early_stopping_scoring",
 }
 SETTLED = {
     *("hidden_layer_sizes", "activation", "normalization", "proxy_norm", "init", "n_members"),
     *("categorical_features", "numeric_encoding", "max_onehot", "min_frequency", "embedding_dim"),
-    *("loss", "quantiles", "scale_target"),
+    *("loss", "quantiles", "scale_target", "clip_predictions"),
+    *("numeric_embedding", "numeric_embedding_dim", "n_frequencies", "frequency_scale"),
+    "scale_inputs",
 }
 CASES = [
     (cls, name)

@@ -49,5 +49,9 @@ def make_table(quick: bool) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-if __name__ == "__main__":
+def main() -> None:
     run("formula_classes", __doc__.splitlines()[0], make_table)
+
+
+if __name__ == "__main__":
+    main()

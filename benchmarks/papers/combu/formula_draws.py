@@ -65,5 +65,9 @@ def make_table(quick: bool) -> pd.DataFrame:
     return pd.concat([quantiles(formula, 5 if quick else 200) for formula in FORMULAS])
 
 
-if __name__ == "__main__":
+def main() -> None:
     run("formula_draws", __doc__.splitlines()[0], make_table)
+
+
+if __name__ == "__main__":
+    main()
