@@ -75,9 +75,8 @@ def fit(
     clock = ProgressClock(torch.device(device))
     clock.mark()
     if package == "combutab":
-        # every category counts, as it does in the package
-        settings = {"epochs": epochs, "activation": "original", "min_frequency": 1}
-        settings["random_state"] = seed
+        settings = {"epochs": epochs, "activation": "original", "random_state": seed}
+        settings |= {"min_frequency": 1, "identifiers": None}  # as the package: all is learned
         ours = getattr(combutab, model)(**settings, device=device, callbacks=[clock])
         return ours.fit(table), clock.moments
     import ctgan
