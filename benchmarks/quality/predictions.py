@@ -67,7 +67,7 @@ PACKAGES = {"CatBoost": "catboost", "LightGBM": "lightgbm"} | dict.fromkeys(
 )
 MODELS = (*RECIPES, "scikit-learn MLP", "HistGradientBoosting", *PACKAGES)
 SETTINGS = ("data", "split", "model", "rows")
-RESULTS = ("task", "n_train", "n_test", "error", "log_loss", "seconds", "megabytes")
+RESULTS = ("task", "n_train", "n_test", "test_error", "log_loss", "seconds", "megabytes")
 
 
 def known_names() -> list[str]:
@@ -167,12 +167,12 @@ def measure(
     found = {"seconds": seconds, "megabytes": (memory("VmHWM") - before) * 2**20 / 1e6}
     if not classify:
         residual = np.asarray(estimator.predict(test_X), float).reshape(-1) - test_y.to_numpy(float)
-        return found | {"error": float(np.sqrt(np.mean(residual**2)))}
+        return found | {"test_error": float(np.sqrt(np.mean(residual**2)))}
     scores = np.zeros((len(test_y), len(classes)))
     scores[:, known] = estimator.predict_proba(test_X)
     error = float((scores.argmax(1) != test_y).mean())
     return found | {
-        "error": error,
+        "test_error": error,
         "log_loss": float(log_loss(test_y, scores, labels=range(len(classes)))),
     }
 
@@ -186,11 +186,13 @@ def split_rows(X: pd.DataFrame, split: int, most: int) -> tuple[np.ndarray, np.n
     return np.random.default_rng(split).permutation(train)[:most], test
 
 
-def _run(arguments: tuple[Any, ...], classify: bool, n_train: int, n_test: int) -> list[Row]:
-    found = call_apart(measure, *arguments)
+def _run(
+    arguments: tuple[Any, ...], classify: bool, n_train: int, n_test: int, quick: bool
+) -> list[Row]:
+    found = call_apart(measure, *arguments, here=quick)
     task = "classification" if classify else "regression"
     row: Row = {"task": task, "n_train": str(n_train), "n_test": str(n_test)}
-    names = ("error", "log_loss", "seconds", "megabytes")
+    names = ("test_error", "log_loss", "seconds", "megabytes")
     return [row | {name: f"{found[name]:.6g}" if name in found else "" for name in names}]
 
 
@@ -209,20 +211,22 @@ def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
                 values = (name, split, model, most)
                 wanted = dict(zip(SETTINGS, map(str, values), strict=True))
                 given = (model, name, split, most, n_threads, home)
-                run = partial(_run, given, classify, len(train), len(test))
+                run = partial(_run, given, classify, len(train), len(test), arguments.quick)
                 yield Job([wanted], run, f"{name}, split {split}, {model}")
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """Means over tables and splits, a row a model: of ratios to the best, ranks and seconds."""
-    rows = rows.assign(error=rows["error"].clip(lower=1e-4))  # a perfect one divides nothing
+    rows = rows.assign(
+        test_error=rows["test_error"].clip(lower=1e-4)
+    )  # a perfect one divides nothing
     keys = ["data", "split"]
-    for name in ("error", "log_loss"):
+    for name in ("test_error", "log_loss"):
         rows[f"{name} / best"] = rows[name] / rows.groupby(keys)[name].transform("min")
-    rows["rank"] = rows.groupby(keys)["error"].rank()
-    table = {"error": _means(rows, "error / best")}
+    rows["rank"] = rows.groupby(keys)["test_error"].rank()
+    table = {"error": _means(rows, "test_error / best")}
     for task, own in rows.groupby("task"):
-        table[str(task)] = _means(own, "error / best")
+        table[str(task)] = _means(own, "test_error / best")
     table["log loss"] = _means(rows[rows["log_loss"].notna()], "log_loss / best")
     by_model = rows.groupby("model", sort=False)
     table |= {"mean rank": by_model["rank"].mean(), "seconds": by_model["seconds"].median()}
@@ -239,7 +243,7 @@ def _means(rows: pd.DataFrame, column: str) -> pd.Series:
 def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
     missing = sorted({p for p in PACKAGES.values() if not find_spec(p)})
     page.text(
-        f"{rows['data'].nunique()} tables, {rows['split'].nunique()} splits, at most "
+        f"Tables: {rows['data'].nunique()}, splits: {rows['split'].nunique()}; at most "
         f"{rows['rows'].max()} training rows. Ratios to the best model of a table and split, "
         "geometric means over them; medians of seconds and of memory."
         + f" Not installed: {', '.join(missing)}."
@@ -247,7 +251,7 @@ def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> Non
     )
     found = summary(rows)
     page.table(["model", *found.columns], _lines(found, "{:.3g}"))
-    for name, number in (("error", "{:.4g}"), ("log_loss", "{:.3f}")):
+    for name, number in (("test_error", "{:.4g}"), ("log_loss", "{:.3f}")):
         page.heading(f"{name.replace('_', ' ')}, mean over splits")
         wide = rows.pivot_table(index="data", columns="model", values=name, sort=False)
         page.table(["data", *wide.columns], _lines(wide, number))
