@@ -34,9 +34,10 @@ combutab.model_selection: ActivationComparison BASELINES ComparisonError Compari
     shown_range
 combutab.nn: ActivationSpec Chain ChainNetwork INITIALISATIONS MLPSpec MaskMaker Member
     NORMALIZATIONS NTK NUMERIC_EMBEDDINGS NetworkSpec PenaltyPass ROLES RowSpans Scratch
-    SpanColumns StackedActivation StackedCritic StackedEmbedding StackedGenerator StackedInputs
-    StackedLinear StackedMLP StackedNetwork StackedNorm StackedRowDecoder StackedRowEncoder
-    TableNetwork build_activation check_activation check_proxy_norm fill_gradients frozen gradient_penalty
+    SpanColumns StackedActivation StackedCritic StackedEmbedding StackedGenerator
+    StackedInputs StackedLinear StackedMLP StackedNetwork StackedNorm StackedRowDecoder
+    StackedRowEncoder TableNetwork build_activation check_activation check_proxy_norm
+    fill_gradients frozen gradient_penalty
 combutab.plotting: plot_activation_means plot_comparison plot_critical_difference plot_fluctuation
     plot_power plot_robustness
 combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn Identifiers
