@@ -129,8 +129,8 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     page.table(["batch size", "largest rate", *names[2:]], schedule.astype(str).to_numpy())
     for metric, what in METRICS.items():
         suffix = metric.removesuffix("accuracy").strip("_")
-        figure = plot_training(rows, metric, f"100 % less {what}")
-        page.figure(figure, f"errors: 100 % less {what}, by batch size", suffix)
+        figure = plot_training(rows, metric, f"{what.replace('accuracy', 'error')}, %")
+        page.figure(figure, f"100 % less {what}, by batch size", suffix)
     page.text(FIGURES)
     for name, part in nets.items():
         write_net(page, name, part)
