@@ -239,7 +239,9 @@ class BaseMLP(Fitted):
         if prepared.val is not None:
             score = scoring if scoring in ("loss", self._score_name) else "scorer"
             if score == "scorer":
-                scorer = output_scorer(self, scoring, self._decode_target)
+                val, width = prepared.val, self._n_raw_outputs()
+                held_out = prepared.rows.each(lambda tensor: tensor[val])
+                scorer = output_scorer(self, scoring, self._decode_target, held_out, width)
         starts = [None] * len(seeds) if fresh else self._starts(continued=epochs is not None)
         plans = tuple(
             MemberPlan(

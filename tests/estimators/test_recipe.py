@@ -167,7 +167,7 @@ def test_a_callable_scores_with_the_weights_and_members_by_themselves():
     clf = MLPClassifier(
         **SMALL, max_iter=3, n_members=2, early_stopping=True, early_stopping_scoring=scoring
     ).fit(X, LABELS, weight)
-    assert len(seen) == 6
+    assert len(seen) == 1 + 6  # the first is a trial
     assert all(len(one) == 6 for one in seen)
     assert set(np.concatenate(seen)) <= set(np.float32(weight).astype(float))
     kept = clf.history_.groupby("member")["validation_score"].max()
@@ -215,6 +215,18 @@ def test_clipped_predictions_stay_in_the_range_seen(tmp_path):
     clipped.save(tmp_path / "model")
     again = combutab.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict(far), [high, low, middle])
+
+
+def test_a_scorer_that_cannot_score_is_told_before_training(capsys):
+    with pytest.raises(ValueError, match="early_stopping_scoring='roc_auc' cannot score the rows"):
+        MLPClassifier(
+            **SMALL, early_stopping=True, early_stopping_scoring="roc_auc", verbose=True
+        ).fit(X, LABELS)
+    assert "Iteration" not in capsys.readouterr().out
+    with pytest.warns(ConvergenceWarning, match="No epoch has a validation score"):
+        MLPRegressor(
+            **SMALL, max_iter=2, early_stopping=True, early_stopping_scoring=lambda *_: math.nan
+        ).fit(X, Y)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,13 @@ def warn_unfinished(job: Job, results: Sequence[MemberResult], *, converges: boo
             stacklevel=5,
         )
     config = job.config
+    if config.score is not None and not any(np.isfinite(r.best_score) for r in results):
+        warnings.warn(
+            "No epoch has a validation score that is a number: the weights of the last are kept. "
+            "See early_stopping_scoring.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
     # with n_iter_no_change=inf a fixed number of epochs was asked for
     open_ended = converges and np.isfinite(config.n_iter_no_change)
     if "max_iter" in reasons and config.optimizer.solver != "lbfgs" and open_ended:

@@ -11,6 +11,8 @@ import numpy as np
 from sklearn.metrics import check_scoring
 from torch import Tensor
 
+from combutab.training import Rows
+
 
 @dataclass(frozen=True)
 class _Given:
@@ -33,6 +35,7 @@ class OutputScorer:
     estimator: Any
     decode: Callable[[np.ndarray], np.ndarray]
     scorer: Callable[..., float]
+    scoring: Any  # what the user asked for
 
     def __call__(self, raw: Tensor, y: Tensor, weight: Tensor | None) -> float:
         shown = copy.copy(self.estimator)
@@ -40,17 +43,22 @@ class OutputScorer:
         rows, more = np.zeros((raw.shape[1], 1)), {}
         if weight is not None:
             more["sample_weight"] = weight.cpu().numpy().astype(np.float64)
-        return float(self.scorer(shown, rows, self.decode(y.cpu().numpy()), **more))
+        try:
+            return float(self.scorer(shown, rows, self.decode(y.cpu().numpy()), **more))
+        except ValueError as error:
+            raise ValueError(
+                f"early_stopping_scoring={self.scoring!r} cannot score the rows set aside: {error}"
+            ) from error
 
 
 def output_scorer(
-    estimator: Any, scoring: Any, decode: Callable[[np.ndarray], np.ndarray]
+    estimator: Any, scoring: Any, decode: Callable[[np.ndarray], np.ndarray], rows: Rows, width: int
 ) -> OutputScorer:
-    """The scorer that ``early_stopping_scoring`` names, of this estimator's networks.
+    """The scorer that ``early_stopping_scoring`` names, tried on rows with outputs of zero.
 
-    Raises
-    ------
-    ValueError
-        If scikit-learn knows none of that name.
+    Raises ValueError if scikit-learn knows none of that name, or it cannot score such rows.
     """
-    return OutputScorer(copy.copy(estimator), decode, check_scoring(estimator, scoring=scoring))
+    scorer = check_scoring(estimator, scoring=scoring)
+    made = OutputScorer(copy.copy(estimator), decode, scorer, scoring)
+    made(rows.dense.new_zeros(1, len(rows.y), width), rows.y, rows.weight)
+    return made

@@ -22,6 +22,7 @@ from combutab.evaluation.networks._layer_hooks import (
     by_unit,
     check_found,
     choose,
+    feature_axis,
     open_model,
     run,
 )
@@ -262,7 +263,8 @@ class _Watch:
             run(opened.network, (first + self._noise(k, first), *rest), hooked, compare)
 
     def _by_unit(self, values: Tensor, name: str) -> Tensor:
-        return by_unit(values, name, self.dim, members=bool(self.opened.members))
+        axis = feature_axis(self.opened.network, name, self.dim)
+        return by_unit(values, name, axis, members=bool(self.opened.members))
 
     def _noise(self, k: int, like: Tensor) -> Tensor:
         """The same for all members, and for networks of the same shape."""
@@ -302,7 +304,7 @@ class _Watch:
         """Tell whether the units at odd places stay what they are when the others change."""
         units = torch.arange(self._by_unit(given, name).shape[2], device=given.device)
         shape = [1] * given.ndim
-        axis = (given.ndim - 1 if self.opened.members else (self.dim or 1)) % given.ndim
+        axis = -1 if self.opened.members else feature_axis(self.opened.network, name, self.dim) or 1
         shape[axis] = -1
         even = (units % 2 == 0).reshape(shape).to(given)
         before, after = module.forward(given.clone()), module.forward(given + even)

@@ -239,6 +239,13 @@ def _tensor(value: Any, name: str, what: str) -> Tensor:
     return value
 
 
+def feature_axis(network: nn.Module, name: str, dim: int | None) -> int | None:
+    """The axis of a layer's features: the last within ProxyNorm, which moves them there."""
+    path = name.partition("[")[0].split(".")
+    outer = (network.get_submodule(".".join(path[:i])) for i in range(len(path)) if name != "-")
+    return -1 if any(isinstance(each, activations.ProxyNorm) for each in outer) else dim
+
+
 def by_unit(values: Tensor, name: str, dim: int | None, *, members: bool) -> Tensor:
     """Return a layer's output as (members, rows, units, positions), float64.
 

@@ -16,6 +16,7 @@ from combutab.evaluation.networks._layer_hooks import (
     by_unit,
     check_found,
     choose,
+    feature_axis,
     open_model,
     run,
 )
@@ -102,7 +103,8 @@ def power_decomposition(
 
     def see(name: str, _: nn.Module, given: Tensor, gives: Tensor) -> None:
         values = given if at == "input" else gives
-        units = by_unit(values, name, dim, members=bool(opened.members))
+        axis = feature_axis(opened.network, name, dim)
+        units = by_unit(values, name, axis, members=bool(opened.members))
         found.setdefault(name, _Power()).add(units)
 
     for arguments in opened.batches:
@@ -171,7 +173,8 @@ def channelwise_linearity(
                 "channels; choose others by layers="
             )
         members = bool(opened.members)
-        y, z = (by_unit(values, name, dim, members=members) for values in (given, gives))
+        axis = feature_axis(opened.network, name, dim)
+        y, z = (by_unit(values, name, axis, members=members) for values in (given, gives))
         found.setdefault(name, _Products()).add(y, z)
 
     for arguments in opened.batches:

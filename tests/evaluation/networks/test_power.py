@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from combutab import MLPClassifier, ProxyNorm
-from combutab.evaluation import channelwise_linearity, power_decomposition
+from combutab.evaluation import activation_stats, channelwise_linearity, power_decomposition
 
 TERMS = ["P1", "P2", "P3", "P4"]
 
@@ -304,6 +304,21 @@ def test_linearity_takes_the_activation_inside_a_proxy_norm_where_asked():
     y = net[0](torch.from_numpy(X).float())
     expected = channelwise_linearity(nn.ReLU(), y)["nonlinearity"]
     assert inner["nonlinearity"].tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+
+
+def test_inside_a_proxy_norm_features_are_last_whatever_dim_says():
+    images = torch.from_numpy(normals(20, 3, 4, 5))
+    images += torch.tensor([-1.0, 0.0, 1.0]).view(3, 1, 1)  # which sets the channels apart
+    net = nn.Sequential(ProxyNorm(nn.ReLU(), 3, dim=1)).double()
+    plain = channelwise_linearity(nn.ReLU(), images, dim=1, per_channel=True)
+    inside = channelwise_linearity(net, images, layers=nn.ReLU, dim=1, per_channel=True)
+    pd.testing.assert_frame_equal(inside.drop(columns="layer"), plain.drop(columns="layer"))
+    assert inside["nonlinearity"].is_monotonic_decreasing
+    power = power_decomposition(net, images, layers=nn.ReLU, dim=1)
+    assert power["n_channels"].tolist() == [3]
+    stats = activation_stats(net, images, layers=nn.ReLU, dim=1)
+    assert stats.layers["n_units"].tolist() == [3]
+    assert stats.layers["saturated"].notna().all()
 
 
 # ---- errors --------------------------------------------------------------------------------------
