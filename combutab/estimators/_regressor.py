@@ -90,7 +90,10 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
     }
     _y_range = cast("np.ndarray | None", None)  # (2, n_outputs), where predictions are clipped
     _score_name = "r2"
-    _data_parameters = (*StreamedMLP._data_parameters, "loss", "quantiles", "scale_target")
+    _data_parameters = (
+        *StreamedMLP._data_parameters,
+        *("loss", "quantiles", "scale_target", "clip_predictions"),
+    )
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

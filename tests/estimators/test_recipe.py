@@ -277,3 +277,12 @@ def test_predictions_are_of_the_tables_dtype(dtype):
     assert reg.predict(table.tolist()).dtype == np.float64
     huge = MLPRegressor(**SMALL, max_iter=1).fit(table, 1e40 * Y)
     assert np.isfinite(huge.predict(table)).all()
+
+
+def test_a_stack_of_both_kinds_clips_those_that_ask_for_it():
+    tasks = [
+        FitTask(MLPRegressor(**SMALL, max_iter=1, clip_predictions=clips), X, Y, 0)
+        for clips in (False, True, False)
+    ]
+    fit_stacked(tasks)
+    assert [task.estimator._y_range is not None for task in tasks] == [False, True, False]
