@@ -93,7 +93,7 @@ class BaseMLP(Fitted):
         )
 
     def _input_settings(self) -> dict[str, Any]:
-        """What of the network's shape concerns its inputs, where these are not as they are."""
+        """Return the spec's fields that say what becomes of numbers before the first layer."""
         settings: dict[str, Any] = {"scale_inputs": self.scale_inputs}
         if self.numeric_embedding != "none":
             settings |= {
