@@ -31,7 +31,9 @@ from combutab.nn.networks import (
     StackedMLP,
     StackedRowDecoder,
     StackedRowEncoder,
+    StackedTabM,
     TableNetwork,
+    TabMSpec,
     frozen,
     gradient_penalty,
 )
@@ -64,6 +66,8 @@ __all__ = [
     "StackedNorm",
     "StackedRowDecoder",
     "StackedRowEncoder",
+    "StackedTabM",
+    "TabMSpec",
     "TableNetwork",
     "build_activation",
     "check_activation",

@@ -11,31 +11,51 @@ from torch import Tensor, nn
 
 from combutab.nn._layers import StackedEmbedding
 
-NUMERIC_EMBEDDINGS = ("none", "pbld")
+NUMERIC_EMBEDDINGS = ("none", "pbld", "piecewise-linear")
 
 
 @dataclass(frozen=True)
 class NumericEmbedding:
-    """The embedding of each number: its kind, its width and its frequencies.
+    """The embedding of each number: its kind, its width, its frequencies or bins.
 
     ``"pbld"`` is (x, W cos(2 pi f x + p) + b) a column, with learned frequencies f, drawn from
-    N(0, frequency_scale^2), phases p, and W and b, in all ``dim`` numbers.
+    N(0, frequency_scale^2), phases p, and W and b, in all ``dim`` numbers. ``"piecewise-linear"``
+    is a learned linear map plus W e(x), where e has for each of ``n_bins`` bins the share of it
+    that lies below x.
 
     References
     ----------
     Gorishniy et al. (2022), "On embeddings for numerical features in tabular deep learning";
-    Holzmueller et al. (2024), "Better by default", section 3, for PBLD.
+    Holzmueller et al. (2024), "Better by default", section 3, for PBLD; Gorishniy et al. (2024),
+    "TabM", for the piecewise-linear one.
     """
 
     kind: str = "none"
     dim: int = 4
     n_frequencies: int = 16
     frequency_scale: float = 0.1
+    n_bins: int = 48
 
     @property
     def width(self) -> int:
         """Numbers that a column becomes."""
         return 1 if self.kind == "none" else self.dim
+
+    @property
+    def n_parts(self) -> int:
+        """Numbers that it becomes on the way: cosines, or shares of bins."""
+        return {"none": 1, "pbld": self.n_frequencies}.get(self.kind, self.n_bins)
+
+    def array_shapes(self, n_columns: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of a member's learned arrays, by name."""
+        if self.kind == "none" or not n_columns:
+            return {}
+        k, d = self.n_parts, n_columns
+        if self.kind == "pbld":
+            n_mapped = self.dim - 1
+            shapes = {"frequency": (d, k), "phase": (d, k)}
+            return shapes | {"weight": (d, k, n_mapped), "bias": (d, n_mapped)}
+        return {"slope": (d, self.dim), "weight": (d, k, self.dim), "bias": (d, self.dim)}
 
 
 class PeriodicEmbedding(nn.Module):
@@ -82,6 +102,75 @@ class PeriodicEmbedding(nn.Module):
         return torch.cat([columns, mapped], -1).transpose(1, 2).flatten(2)
 
 
+class PiecewiseLinearEmbedding(nn.Module):
+    """Piecewise-linear embeddings of M members: of each number a function with kinks at bin edges.
+
+    It is x a + b + W e(x), where e_t(x) = (x - l_t) / (u_t - l_t) in bin t, from l_t to u_t, below
+    it 0 and above it 1; the outermost bins go on. W is 0 at first. A bin of no width is always 0.
+
+    Parameters
+    ----------
+    edges : Tensor, (M, n_columns, n_bins + 1)
+        Of each column's bins, in increasing order.
+    dim : int
+    generators : sequence of torch.Generator
+        One a member.
+
+    Shape
+    -----
+    (M, batch, n_columns) -> (M, batch, n_columns * dim)
+
+    References
+    ----------
+    Gorishniy et al. (2022), "On embeddings for numerical features in tabular deep learning", Eq. 1;
+    version B: Gorishniy et al. (2024), "TabM".
+
+    >>> edges = torch.linspace(-1, 1, 5).expand(1, 3, 5)
+    >>> PiecewiseLinearEmbedding(edges, 2, [torch.Generator()])(torch.zeros(1, 7, 3)).shape
+    torch.Size([1, 7, 6])
+    """
+
+    def __init__(
+        self,
+        edges: Tensor,
+        dim: int,
+        generators: Sequence[torch.Generator],
+        *,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        n_columns, n_bins = edges.shape[1], edges.shape[2] - 1
+        draws = [
+            torch.rand(2, n_columns, dim, generator=g, dtype=torch.float64) for g in generators
+        ]
+        slope, bias = torch.stack(draws, 1).mul_(2).sub_(1).div_(math.sqrt(dim)).to(dtype)
+        self.slope, self.bias = nn.Parameter(slope), nn.Parameter(bias)
+        zeros = torch.zeros(len(generators), n_columns, n_bins, dim, dtype=dtype)
+        self.weight = nn.Parameter(zeros)
+        self.edges: Tensor
+        self.register_buffer("edges", edges.to(dtype, copy=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        columns = x.transpose(1, 2).unsqueeze(-1)  # (M, n_columns, batch, 1)
+        shares = self._shares(columns).flatten(0, 1)
+        linear = torch.addcmul(self.bias.unsqueeze(2), columns, self.slope.unsqueeze(2))
+        embedded = torch.baddbmm(linear.flatten(0, 1), shares, self.weight.flatten(0, 1))
+        return embedded.unflatten(0, self.bias.shape[:2]).transpose(1, 2).flatten(2)
+
+    def _shares(self, columns: Tensor) -> Tensor:  # (M, n_columns, batch, n_bins)
+        low = self.edges[..., :-1]
+        width = torch.diff(self.edges, dim=-1)
+        wide = width > torch.finfo(width.dtype).tiny
+        scale = torch.where(wide, 1 / width, 0.0)
+        place = torch.arange(low.shape[-1], device=low.device)
+        last = place == torch.where(wide, place, -1).amax(-1, keepdim=True)
+        least = torch.where(place == 0, -torch.inf, 0.0).to(low.dtype)
+        most = torch.where(last, torch.inf, 1.0).to(low.dtype).unsqueeze(2)
+        # x - l first: of numbers that are near it is exact
+        shares = (columns - low.unsqueeze(2)) * scale.unsqueeze(2)
+        return torch.minimum(torch.maximum(shares, least), most)
+
+
 class StackedInputs(nn.Module):
     """Numbers, as they are or embedded, and a learned vector for each code, of M members.
 
@@ -105,6 +194,9 @@ class StackedInputs(nn.Module):
         Of the numbers.
     scaled : bool, default=False
         Multiply each input of the first layer by a learned factor, 1 at first.
+    bins : sequence of Tensor or None, optional
+        Each member's edges of bins, (n_numeric, n_bins + 1), for piecewise-linear embeddings;
+        without, they come with a state that is loaded.
 
     Shape
     -----
@@ -125,6 +217,7 @@ class StackedInputs(nn.Module):
         n_numeric: int = 0,
         numeric: NumericEmbedding | None = None,
         scaled: bool = False,
+        bins: Sequence[Tensor | None] | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
@@ -135,21 +228,54 @@ class StackedInputs(nn.Module):
         self.n_numeric = n_numeric
         self.numeric: nn.Module | None = None
         self.scale: nn.Parameter | None = None
+        self.r: nn.Parameter | None = None
         settings = numeric or NumericEmbedding()
         if settings.kind == "pbld" and n_numeric:
             self.numeric = PeriodicEmbedding(n_numeric, settings, generators, dtype=dtype)
+        elif settings.kind == "piecewise-linear" and n_numeric:
+            none = torch.zeros(n_numeric, settings.n_bins + 1, dtype=dtype)
+            edges = [none if own is None else own for own in bins or [None] * len(generators)]
+            self.numeric = PiecewiseLinearEmbedding(
+                torch.stack(edges), settings.dim, generators, dtype=dtype
+            )
+        rest = n_dense - n_numeric
+        # inputs that each column makes
+        self._column_widths = [settings.width] * n_numeric + [1] * rest
+        self._column_widths += [min(embedding_dim, c) for c in cardinalities]
         if scaled:
             width = n_input_columns(n_dense, n_numeric, cardinalities, embedding_dim, settings)
             self.scale = nn.Parameter(torch.ones(len(generators), 1, width, dtype=dtype))
 
     def forward(self, dense: Tensor, codes: Tensor | None = None) -> Tensor:
+        x = self._embedded(dense, codes)
+        if self.scale is not None:
+            x = x * self.scale
+        return x if self.r is None else (x.unsqueeze(2) * self.r.unsqueeze(1)).flatten(1, 2)
+
+    def split_heads(
+        self, n_heads: int, generators: Sequence[torch.Generator], dtype: torch.dtype
+    ) -> None:
+        """Give each row to so many heads, times factors of a head's own, from now on.
+
+        They are drawn N(0, 1), once a column, where numbers are embedded, else -1 or 1.
+        """
+        # NOTE[DIFF]: a one-hot column has a factor of its own, where the paper's code has one for
+        # all columns of a category; a row has but one of them.
+        widths = torch.tensor(self._column_widths)
+        drawn = []
+        for generator in generators:
+            draws = torch.randn(n_heads, len(widths), generator=generator, dtype=torch.float64)
+            drawn.append(draws if self.numeric is not None else draws.sign())
+        factors = torch.stack(drawn).repeat_interleave(widths, 2)
+        self.r = nn.Parameter(factors.to(dtype))
+
+    def _embedded(self, dense: Tensor, codes: Tensor | None) -> Tensor:
         parts = [dense]
         if self.numeric is not None:
             parts = [self.numeric(dense[..., : self.n_numeric]), dense[..., self.n_numeric :]]
         if codes is not None:
             parts += [table(codes[..., i]) for i, table in enumerate(self.embeddings)]
-        x = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
-        return x if self.scale is None else x * self.scale
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
 
 def n_input_columns(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,8 @@ class Member:
     seed: int
     activation: ActivationSpec
     dropout: float = 0.0
+    # (n_numeric, n_bins + 1): edges of the bins of piecewise-linear embeddings
+    bins: Tensor | None = field(default=None, compare=False, repr=False)
 
 
 def check_proxy_norm(proxy_norm: bool, normalization: str) -> None:
@@ -172,15 +174,15 @@ def parameter_role(entry: Entry) -> str:
     Returns
     -------
     str
-        One of ``ROLES``: "weight" or "bias" of a linear layer, "scale" of the inputs, ...
+        One of ``ROLES``: "weight" or "bias" of a linear layer, "scale" of the inputs or heads, ...
     """
     if isinstance(entry.module, StackedLinear):
-        return entry.attribute
+        return entry.attribute if entry.attribute in ("weight", "bias") else "scale"
     if isinstance(entry.module, StackedNorm):
         return "normalization"
     if not entry.name.startswith("inputs."):
         return "activation"
-    return "scale" if entry.name == "inputs.scale" else "embedding"
+    return "scale" if entry.name in ("inputs.scale", "inputs.r") else "embedding"
 
 
 def _own(prefix: str, module: nn.Module, start: int, stop: int) -> Iterator[Entry]:

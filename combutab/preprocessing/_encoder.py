@@ -79,8 +79,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Python. Sparse input is scaled without centering.
 
     The fitted encoder holds no value that fewer than `min_frequency` rows have: rare categories
-    are counted and forgotten, the quantiles of "quantile" and "robust" lie between means of
-    `min_frequency` neighbouring rows, and no column's smallest or largest value is kept. It holds
+    are counted and forgotten, the quantiles of "quantile" and "robust" and the edges of bins lie
+    between means of `min_frequency` neighbouring rows, and no column's smallest or largest value is
+    kept. It holds
     the columns' names, the other categories, and means and standard deviations of numbers (of
     fewer rows than `min_frequency`: rounded to two digits).
 
@@ -99,6 +100,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     min_frequency : int or float, default=5
         How many rows, or which share of them, must have a value for it to be kept. Of a column of
         which no category is kept a UserWarning tells. 1 keeps all, and quantiles exact.
+    n_bins : int or None, default=None
+        Also learn, in ``numeric_scaler_.edges``, the edges of so many bins of each numeric column,
+        of equally many rows each, for the piecewise-linear embeddings of a network. `transform`
+        makes no use of them.
 
     Attributes
     ----------
@@ -140,6 +145,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             Interval(Integral, 1, None, closed="left"),
             Interval(RealNotInt, 0, 1, closed="neither"),
         ],
+        "n_bins": [Interval(Integral, 1, None, closed="left"), None],
     }
 
     def __init__(
@@ -149,11 +155,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         numeric: Literal["standard", "quantile", "robust", "none"] = "standard",
         max_onehot: int = 32,
         min_frequency: float = 5,
+        n_bins: int | None = None,
     ) -> None:
         self.categorical_features = categorical_features
         self.numeric = numeric
         self.max_onehot = max_onehot
         self.min_frequency = min_frequency
+        self.n_bins = n_bins
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
@@ -231,7 +239,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if learner is None:
                 kinds = self._kinds(table if header is None else FrameTable(header))
                 labels = [table.label(j) for j in range(table.n_columns)]
-                learner = TableLearner(labels, kinds, self.numeric, n_sample, max_distinct, seed)
+                learner = TableLearner(
+                    labels, kinds, self.numeric, n_sample, max_distinct, seed, self.n_bins
+                )
             learner.add(table, weight)
         if learner is None:
             raise ValueError("there is no part of a table to fit to: batches are empty")
@@ -320,7 +330,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         categorical = [j for j, kind in enumerate(kinds) if kind == "category"]
         block = table.block(numeric, kinds)
         truths = np.array([kinds[j] == "bool" for j in numeric], bool)
-        scaler = fit_numeric(block, self.numeric, truths, weight, self.min_frequency)
+        scaler = fit_numeric(block, self.numeric, truths, weight, self.min_frequency, self.n_bins)
         factors = {j: table.factors(j) for j in categorical}
         counts = {j: count_categories(each) for j, each in factors.items()}
         self._remember(kinds, scaler, self._learn_maps(counts, table.label, table.n_rows))

@@ -52,8 +52,9 @@ class RowSample:
 class TableLearner:
     """Learns what `TableEncoder.fit` would, from the parts of a table one after another.
 
-    ``labels`` are how errors name the columns. "quantile" and "robust" take their quantiles from
-    ``n_sample`` rows; ``max_distinct`` categories may be held, over all columns.
+    ``labels`` are how errors name the columns. "quantile", "robust" and the edges of ``n_bins`` bins
+    take their quantiles from ``n_sample`` rows; ``max_distinct`` categories may be held, over all
+    columns.
     """
 
     def __init__(
@@ -64,12 +65,14 @@ class TableLearner:
         n_sample: int,
         max_distinct: int | None = None,
         seed: int = 0,
+        n_bins: int | None = None,
     ) -> None:
+        self._n_bins = n_bins
         self._labels, self._kinds, self._method = labels, kinds, method
         self._numeric = [j for j, kind in enumerate(kinds) if kind != "category"]
         self._truths = np.array([kinds[j] == "bool" for j in self._numeric], dtype=bool)
         self._moments = RunningMoments(len(self._numeric), lambda i: labels[self._numeric[i]])
-        needed = method in ("quantile", "robust")
+        needed = method in ("quantile", "robust") or n_bins is not None
         self._sample = RowSample(n_sample, seed) if needed else None
         self._tolerance = np.zeros(len(self._numeric))
         self._counts = {j: CategoryCounts() for j, k in enumerate(kinds) if k == "category"}
@@ -113,7 +116,14 @@ class TableLearner:
         sample = ColumnsBlock(columns, len(columns[0]) if columns else 0)
         sample.tolerance = self._tolerance
         return make_scaler(
-            stats, sample, self._method, self._truths, weight, min_frequency, self.n_rows
+            stats,
+            sample,
+            self._method,
+            self._truths,
+            weight,
+            min_frequency,
+            self.n_rows,
+            self._n_bins,
         )
 
     @property

@@ -6,7 +6,8 @@ and means of fewer rows than that are rounded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -43,6 +44,7 @@ class NumericScaler:
     unscaled: np.ndarray  # bool: truth values, kept as 0 and 1
     missing: np.ndarray  # bool: had missing values in fit, so has an indicator
     knots: np.ndarray  # (n_knots, n_columns), for method="quantile" only
+    edges: np.ndarray  # (n_bins + 1, n_columns), of bins of scaled values, where they are wanted
 
     @property
     def n_columns(self) -> int:
@@ -74,13 +76,14 @@ def fit_numeric(
     unscaled: np.ndarray,
     weight: np.ndarray | None = None,
     min_frequency: float = 1,
+    n_bins: int | None = None,
 ) -> NumericScaler:
     """Learn how to scale a block; `unscaled` marks the columns of truth values.
 
     Positive weights, (n_rows,), count in means, standard deviations and quantiles.
     """
     stats = moments(block, weight)
-    return make_scaler(stats, block, method, unscaled, weight, min_frequency, block.n_rows)
+    return make_scaler(stats, block, method, unscaled, weight, min_frequency, block.n_rows, n_bins)
 
 
 def make_scaler(
@@ -91,10 +94,12 @@ def make_scaler(
     weight: np.ndarray | None,
     min_frequency: float,
     n_rows: int,
+    n_bins: int | None = None,
 ) -> NumericScaler:
     """Make the scaler of columns of these statistics; quantiles are those of the weighted sample.
 
-    Where the sample is all `n_rows` rows, nothing is estimated.
+    Where the sample is all `n_rows` rows, nothing is estimated. With `n_bins` it learns the edges
+    of so many bins a column, too.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         size = np.fmax(np.abs(stats.low), np.abs(stats.high))
@@ -125,7 +130,41 @@ def make_scaler(
         knots = np.zeros((_KNOTS, n_columns))
         for j in scaled:
             knots[:, j] = _quantiles(sample.column(j), weight, np.linspace(0, 1, _KNOTS), group)
-    return NumericScaler(method, centre, scale, fill, constant, unscaled, stats.missing, knots)
+    edges = np.empty((0, n_columns))
+    scaler = NumericScaler(
+        method, centre, scale, fill, constant, unscaled, stats.missing, knots, edges
+    )
+    if n_bins is None:
+        return scaler
+    return replace(scaler, edges=_bin_edges(scaler, sample, scaled, weight, n_bins, group))
+
+
+def _bin_edges(
+    scaler: NumericScaler,
+    sample: Block,
+    columns: Sequence[int],
+    weight: np.ndarray | None,
+    n_bins: int,
+    group: int,
+) -> np.ndarray:
+    """Scaled quantiles between which lie equally many rows, (n_bins + 1, n_columns).
+
+    Of equal ones one is kept, and the last repeated at the end, which makes bins of no width:
+    all of a column that is not among `columns`. Truth values have one bin, from 0 to 1.
+    """
+    edges = np.zeros((n_bins + 1, scaler.n_columns))
+    levels = np.linspace(0, 1, n_bins + 1)
+    for j in columns:
+        edges[:, j] = _quantiles(sample.column(j), weight, levels, group)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        _scale(scaler, edges)
+    edges = np.clip(edges, -scaler.limit, scaler.limit).astype(np.float32).astype(np.float64)
+    edges[:, scaler.constant] = 0.0
+    edges[:, scaler.unscaled] = np.arange(n_bins + 1)[:, None] > 0
+    for j in range(scaler.n_columns):
+        distinct = np.unique(edges[:, j])
+        edges[:, j] = np.append(distinct, np.repeat(distinct[-1], n_bins + 1 - len(distinct)))
+    return edges
 
 
 def _quantiles(

@@ -35,7 +35,9 @@ _CATEGORY = {
     "onehot": kind(bool),
     "rare": optional(kind(bool)),
 }
+_ARRAYS = tuple(f.name for f in fields(NumericScaler) if f.name != "method")
 _TRUTHS = ("constant", "unscaled", "missing")  # of the scaler's arrays
+_OF_QUANTILES = ("knots", "edges")  # the others have an entry a column
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,15 @@ class EncoderState:
 def encoder_state(encoder: TableEncoder) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays of the numeric columns' statistics, and all else as JSON-able values."""
     scaler = encoder.numeric_scaler_
-    arrays = {f.name: getattr(scaler, f.name).copy() for f in fields(scaler) if f.name != "method"}
-    names = getattr(encoder, "feature_names_in_", None)
+    names = [name for name in _ARRAYS if name != "edges" or len(scaler.edges)]
+    arrays = {name: getattr(scaler, name).copy() for name in names}
+    columns = getattr(encoder, "feature_names_in_", None)
     meta = {
         "format": _FORMAT,
         "parameters": {k: _plain(v) for k, v in encoder.get_params(deep=False).items()},
         "scaling": scaler.method,
         "kinds": list(map(str, encoder.kinds_)),
-        "feature_names": None if names is None else [str(name) for name in names],
+        "feature_names": None if columns is None else [str(name) for name in columns],
         "categories": [
             {
                 "column": each.column,
@@ -84,15 +87,13 @@ def decoder_state(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Encode
     check_fields(meta, _STATE, "the encoder's state")
     for each in meta["categories"]:
         check_fields(each, _CATEGORY, "the encoder's categories")
-    absent = [f.name for f in fields(NumericScaler) if f.name not in {"method", *arrays}]
+    absent = [name for name in _ARRAYS if name not in {"edges", *arrays}]
     if absent:
         raise ValueError(
             f"the encoder's state lacks the arrays {absent}, it has {sorted(arrays)}; pass all "
             "that to_state returned"
         )
-    scaler_arrays = {
-        f.name: np.array(arrays[f.name]) for f in fields(NumericScaler) if f.name != "method"
-    }
+    scaler_arrays = {name: np.array(arrays[name]) for name in _ARRAYS if name in arrays}
     maps = tuple(
         CategoryMap(
             column=int(each["column"]),
@@ -104,6 +105,7 @@ def decoder_state(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Encode
         for each in meta["categories"]
     )
     _refuse_unlike(meta, scaler_arrays, maps, len(arrays))
+    scaler_arrays.setdefault("edges", np.empty((0, len(scaler_arrays["centre"]))))
     return EncoderState(
         parameters=dict(meta["parameters"]),
         kinds=tuple(map(ColumnKind, meta["kinds"])),
@@ -122,11 +124,10 @@ def _refuse_unlike(
     """Refuse a state whose parts are not of one table, or that makes what is no number."""
     names, kinds = meta["feature_names"], meta["kinds"]
     numeric = sum(each != "category" for each in kinds)
-    n_knots = len(arrays["knots"]) if arrays["knots"].ndim == 2 else -1
     wrong = [
         name
         for name, array in arrays.items()
-        if array.shape != ((n_knots, numeric) if name == "knots" else (numeric,))
+        if array.shape != (*array.shape[: name in _OF_QUANTILES], numeric)
         or array.dtype != (np.bool_ if name in _TRUTHS else np.float64)
         or not np.isfinite(array).all()
     ]
@@ -134,8 +135,9 @@ def _refuse_unlike(
         raise ValueError(
             f"the encoder's state has arrays that do not fit its {numeric} numeric columns: {wrong}"
         )
-    knots = arrays["knots"]
-    if (meta["scaling"] == "quantile") != (n_knots > 0) or (np.diff(knots, axis=0) < 0).any():
+    quantiles = [arrays[name] for name in _OF_QUANTILES if name in arrays]
+    lacks = (meta["scaling"] == "quantile") != (len(arrays["knots"]) > 0)
+    if lacks or any((np.diff(each, axis=0) < 0).any() for each in quantiles):
         raise ValueError("the encoder's state has quantiles that do not increase, or lacks them")
     if [each.column for each in maps] != [j for j, k in enumerate(kinds) if k == "category"]:
         raise ValueError("the encoder's state has the categories of other columns than its kinds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,6 +12,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 HUBER_DELTA = 1.0  # in standard deviations of the target, since targets are standardised
+
+
+def _log_mean(logs: Tensor) -> Tensor:  # (M, B, n_heads, n_outputs) -> (M, B, n_outputs)
+    return torch.logsumexp(logs, 2) - math.log(logs.shape[2])
 
 
 @lru_cache(maxsize=8)
@@ -51,14 +56,17 @@ class Loss:
         """(..., n_outputs) -> the point prediction that a score compares with y."""
         return raw
 
-    def points(self, raw: Tensor, n_heads: int) -> Tensor:
-        """(M, B * n_heads, n_outputs) -> ``point`` of what the heads predict on average, (M, B)."""
-        if n_heads == 1:
-            return self.point(raw)
-        return self._point_of_heads(raw.unflatten(1, (-1, n_heads)))
+    def average(self, raw: Tensor, n_heads: int) -> Tensor:
+        """Raw outputs whose prediction is the heads' average prediction.
 
-    def _point_of_heads(self, raw: Tensor) -> Tensor:  # (M, B, n_heads, n_outputs)
-        return self.point(raw).mean(2)
+        Shape
+        -----
+        (M, B * n_heads, n_outputs) -> (M, B, n_outputs)
+        """
+        return raw if n_heads == 1 else self._average(raw.unflatten(1, (-1, n_heads)))
+
+    def _average(self, raw: Tensor) -> Tensor:  # (M, B, n_heads, n_outputs)
+        return raw.mean(2)
 
     def metric(self, raw: Tensor, y: Tensor) -> Tensor:
         """(M, B, n_outputs), targets -> (M, B): absolute errors, or whether a class is right."""
@@ -108,6 +116,9 @@ class Poisson(Loss):
     def point(self, raw: Tensor) -> Tensor:
         return torch.exp(raw)
 
+    def _average(self, raw: Tensor) -> Tensor:
+        return _log_mean(raw)
+
 
 @dataclass(frozen=True)
 class Pinball(Loss):
@@ -150,6 +161,16 @@ class GaussianNLL(Loss):
     def point(self, raw: Tensor) -> Tensor:
         return self.moments(raw)[0]
 
+    def _average(self, raw: Tensor) -> Tensor:
+        """The mean and variance of the heads' mixture."""
+        mean, log_variance = self.moments(raw)
+        centre = mean.mean(2)
+        variance = (torch.exp(log_variance) + (mean - centre.unsqueeze(2)).square()).mean(2)
+        log_variance = torch.log(variance)
+        above = (log_variance - self.min_log_variance).clamp_min(torch.finfo(raw.dtype).tiny)
+        inverse = log_variance + torch.log(-torch.expm1(-above))  # of ``moments``' softplus
+        return torch.stack([centre, inverse], -1).flatten(-2)
+
 
 @dataclass(frozen=True)
 class CrossEntropy(Loss):
@@ -179,8 +200,8 @@ class CrossEntropy(Loss):
     def point(self, raw: Tensor) -> Tensor:
         return raw.argmax(-1)
 
-    def _point_of_heads(self, raw: Tensor) -> Tensor:
-        return torch.softmax(raw, -1).mean(2).argmax(-1)
+    def _average(self, raw: Tensor) -> Tensor:
+        return _log_mean(F.log_softmax(raw, -1))
 
     def metric(self, raw: Tensor, y: Tensor) -> Tensor:
         return (self.point(raw) == y).to(raw.dtype)
@@ -209,8 +230,8 @@ class BinaryCrossEntropy(Loss):
     def point(self, raw: Tensor) -> Tensor:
         return raw > 0
 
-    def _point_of_heads(self, raw: Tensor) -> Tensor:
-        return torch.sigmoid(raw).mean(2) > 0.5
+    def _average(self, raw: Tensor) -> Tensor:  # the logit of the mean probability
+        return _log_mean(F.logsigmoid(raw)) - _log_mean(F.logsigmoid(-raw))
 
     def metric(self, raw: Tensor, y: Tensor) -> Tensor:
         return (self.point(raw) == y.bool()).all(-1).to(raw.dtype)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from combutab.training._losses import accuracy, r2
-from combutab.training._records import MemberPlan, Rows, TrainableNetwork, TrainConfig, by_head
+from combutab.training._records import MemberPlan, Rows, TrainableNetwork, TrainConfig
 
 _ROWS = 8192  # scored at a time: bounds the memory of a pass
 
@@ -47,11 +47,10 @@ class Scorer:
             finite &= raw.isfinite().flatten(1).all(1)
             if config.score == "scorer":
                 found.append(raw.unflatten(1, (-1, n_heads)))
-            elif config.score == "loss":
-                losses = loss.rows(raw, by_head(data.y[index], n_heads))
-                found.append(losses.unflatten(1, (-1, n_heads)).mean(-1))
+            elif config.score == "loss":  # of what is predicted: the heads' average
+                found.append(loss.rows(loss.average(raw, n_heads), data.y[index]))
             else:
-                found.append(loss.points(raw, n_heads))
+                found.append(loss.point(loss.average(raw, n_heads)))
         # what is no number has no score: it would be some class's share of the rows
         return torch.where(finite, self._score(torch.cat(found, 1), finite), torch.nan)
 

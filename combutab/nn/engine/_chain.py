@@ -20,6 +20,7 @@ from combutab.activations.kernels import kernel_of
 from combutab.nn._activation import SeparateModules, StackedActivation, StackedModules
 from combutab.nn._flat import FlatTensors
 from combutab.nn._layers import StackedLinear, StackedNorm
+from combutab.nn.engine._heads import HeadMap, head_map
 from combutab.nn.engine._memory import Scratch, StageMemory
 from combutab.nn.engine._products import (
     add_input_gradient,
@@ -94,6 +95,7 @@ class Chain:
     Parameters
     ----------
     linears : sequence of StackedLinear
+        Or all of ``HeadLinear``, and ``HeadOutputs`` at the end; not in a residual network.
     norms : sequence of nn.Module
         One less than the linears: ``nn.Identity`` for none, ``StackedNorm``, or any module
         (M, rows, width) -> the same.
@@ -133,6 +135,10 @@ class Chain:
         self.bias_grads = [self.at(layer, "bias") for layer in self.linears]
         self.n_members, self.n_inputs = like.shape[0], like.shape[1]
         self.widths = [layer.weight.shape[2] for layer in self.linears[:-1]]
+        self._heads: list[HeadMap | None] = [
+            head_map(layer, StageMemory(self.scratch, f"{i}.heads"), self.at)
+            for i, layer in enumerate(self.linears)
+        ]
         self._ends = list(accumulate(self.widths, initial=0))  # of hidden units, side by side
         self._sources: dict[str, VectorSource] = {}
         vectors = self._vectors()
@@ -261,7 +267,10 @@ class Chain:
         return self._linear(len(self.layers), x, "raw")
 
     def _linear(self, i: int, x: Tensor, name: str) -> Tensor:
-        place = partial(self.scratch, name, *x.shape[:2], self.weights[i].shape[2])
+        place = partial(self.scratch, name, *x.shape[:2], self.weights[i].shape[-1])
+        heads = self._heads[i]
+        if heads is not None:
+            return heads.forward(x, place)
         return affine(x, self.weights[i], self.biases[i], place, self.linears[i].scale, free=True)
 
     def _hidden(
@@ -322,6 +331,13 @@ class Chain:
         n_rows, n_layers = grad.shape[1], len(self.layers)
         of_units: Tensor | None = None
         for i in reversed(range(n_layers + 1)):
+            heads = self._heads[i]
+            if heads is not None:
+                place = partial(self.scratch, f"d{i % 2}", *self._inputs[i].shape)
+                grad = heads.backward(self._inputs[i], grad, place)
+                if i:
+                    self.layers[i - 1].backward(grad)
+                continue
             if to_weights:
                 scale = self.linears[i].scale
                 weight_gradient(self._inputs[i], grad, self.weight_grads[i], scale)

@@ -15,6 +15,7 @@ from combutab.nn.networks._penalty import frozen, gradient_penalty
 from combutab.nn.networks._span_columns import SpanColumns
 from combutab.nn.networks._spans import RowSpans
 from combutab.nn.networks._spec import NetworkSpec
+from combutab.nn.networks._tabm import StackedTabM, TabMSpec
 
 __all__ = [
     "ChainNetwork",
@@ -27,6 +28,8 @@ __all__ = [
     "StackedMLP",
     "StackedRowDecoder",
     "StackedRowEncoder",
+    "StackedTabM",
+    "TabMSpec",
     "TableNetwork",
     "frozen",
     "gradient_penalty",

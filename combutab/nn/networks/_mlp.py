@@ -49,6 +49,8 @@ class MLPSpec(NetworkSpec, kind="mlp"):
     n_frequencies: int = 16
     frequency_scale: float = 0.1
     scale_inputs: bool = False
+    n_bins: int = 48
+    n_heads = 1
 
     fields = {
         "n_dense": whole(),
@@ -66,6 +68,7 @@ class MLPSpec(NetworkSpec, kind="mlp"):
         "n_frequencies": optional(whole(1)),
         "frequency_scale": optional(number()),
         "scale_inputs": optional(kind(bool)),
+        "n_bins": optional(whole(1)),
     }
 
     def __post_init__(self) -> None:
@@ -81,6 +84,7 @@ class MLPSpec(NetworkSpec, kind="mlp"):
             self.numeric_embedding_dim,
             self.n_frequencies,
             self.frequency_scale,
+            self.n_bins,
         )
 
     @property
@@ -96,31 +100,28 @@ class MLPSpec(NetworkSpec, kind="mlp"):
 
     @property
     def peak_units(self) -> int:
-        """Units of the widest layer, cosines of numbers included."""
-        waves = self.n_numeric * self.n_frequencies * (self.numeric_embedding != "none")
-        return max(*self.widths, waves)
+        """Units of the widest layer, cosines or bins of numbers included."""
+        return max(*self.widths, self.n_numeric * self.numeric.n_parts)
+
+    @property
+    def head_widths(self) -> tuple[int, ...]:
+        """Units of each layer, inputs and outputs included, of one head."""
+        return (self.n_inputs, *self.hidden, self.n_outputs)
 
     @property
     def widths(self) -> tuple[int, ...]:
         """Units of each layer, inputs and outputs included."""
-        return (self.n_inputs, *self.hidden, self.n_outputs)
+        return self.head_widths
 
     def array_shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of a member's weights, biases and embeddings."""
         shapes: dict[str, tuple[int, ...]] = {}
-        for i, (n_in, n_out) in enumerate(itertools.pairwise(self.widths)):
+        for i, (n_in, n_out) in enumerate(itertools.pairwise(self.head_widths)):
             shapes |= {f"linears.{i}.weight": (n_in, n_out), f"linears.{i}.bias": (1, n_out)}
         for i, n in enumerate(self.cardinalities):
             shapes[f"inputs.embeddings.{i}.weight"] = (n, min(self.embedding_dim, n))
-        if self.numeric_embedding == "pbld" and self.n_numeric:
-            d, k, n_mapped = self.n_numeric, self.n_frequencies, self.numeric_embedding_dim - 1
-            for name, shape in (
-                ("frequency", (d, k)),
-                ("phase", (d, k)),
-                ("weight", (d, k, n_mapped)),
-                ("bias", (d, n_mapped)),
-            ):
-                shapes[f"inputs.numeric.{name}"] = shape
+        for name, shape in self.numeric.array_shapes(self.n_numeric).items():
+            shapes[f"inputs.numeric.{name}"] = shape
         if self.scale_inputs:
             shapes["inputs.scale"] = (1, self.n_inputs)
         return shapes
@@ -170,23 +171,10 @@ class StackedMLP(ChainNetwork):
             torch.Generator().manual_seed(derive(member.seed, Purpose.WEIGHTS) >> 1)
             for member in members
         ]
-        inputs = StackedInputs(
-            spec.cardinalities,
-            spec.embedding_dim,
-            generators,
-            n_dense=spec.n_dense,
-            n_numeric=spec.n_numeric,
-            numeric=spec.numeric,
-            scaled=spec.scale_inputs,
-            dtype=dtype,
-        )
         super().__init__(
             members,
-            inputs,
-            [
-                StackedLinear(n_in, n_out, generators, init=spec.init, dtype=dtype)
-                for n_in, n_out in itertools.pairwise(spec.widths)
-            ],
+            self._make_inputs(spec, members, generators, dtype),
+            self._make_linears(spec, generators, dtype),
             [
                 nn.Identity()
                 if spec.normalization == "none"
@@ -209,10 +197,38 @@ class StackedMLP(ChainNetwork):
                 )
                 for layer, width in enumerate(spec.hidden)
             ],
+            n_heads=spec.n_heads,
             dtype=dtype,
             device=device,
         )
         self.spec = spec
+
+    def _make_inputs(
+        self,
+        spec: MLPSpec,
+        members: Sequence[Member],
+        generators: Sequence[torch.Generator],
+        dtype: torch.dtype,
+    ) -> StackedInputs:
+        return StackedInputs(
+            spec.cardinalities,
+            spec.embedding_dim,
+            generators,
+            n_dense=spec.n_dense,
+            n_numeric=spec.n_numeric,
+            numeric=spec.numeric,
+            scaled=spec.scale_inputs,
+            bins=[member.bins for member in members],
+            dtype=dtype,
+        )
+
+    def _make_linears(
+        self, spec: MLPSpec, generators: Sequence[torch.Generator], dtype: torch.dtype
+    ) -> list[StackedLinear]:
+        return [
+            StackedLinear(n_in, n_out, generators, init=spec.init, dtype=dtype)
+            for n_in, n_out in itertools.pairwise(spec.widths)
+        ]
 
     @torch.no_grad()
     def start_from(

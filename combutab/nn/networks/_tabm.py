@@ -1,0 +1,117 @@
+"""TabM: perceptrons of many heads that share their weights but for factors of rank one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from combutab._fields import whole
+from combutab.nn._head_layers import HeadLinear, HeadOutputs
+from combutab.nn._inputs import StackedInputs
+from combutab.nn._layers import StackedLinear
+from combutab.nn._stack import Member
+from combutab.nn.networks._mlp import MLPSpec, StackedMLP
+
+
+@dataclass(frozen=True)
+class TabMSpec(MLPSpec, kind="tabm"):
+    """Perceptrons of ``n_heads`` heads; all else is as of ``MLPSpec``."""
+
+    n_heads: int = 32
+
+    fields = {**MLPSpec.fields, "n_heads": whole(1)}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.needs_rows:
+            raise ValueError(
+                f"init={self.init!r} scales each unit by the rows that it sees, which differ by "
+                "head, while its weights do not; use 'torch', 'kaiming', 'xavier', 'lecun' or 'ntk'"
+            )
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Units of each layer, inputs and outputs included, of all heads."""
+        return tuple(self.n_heads * width for width in self.head_widths)
+
+    def array_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of a member's weights, biases, embeddings and factors."""
+        k, shapes = self.n_heads, super().array_shapes()
+        pairs = list(itertools.pairwise(self.head_widths))
+        for i, (n_in, n_out) in enumerate(pairs[:-1]):
+            shapes |= {f"linears.{i}.bias": (k, n_out), f"linears.{i}.s": (k, n_out)}
+            if i:
+                shapes[f"linears.{i}.r"] = (k, n_in)
+        n_in, n_out = pairs[-1]
+        last = f"linears.{len(pairs) - 1}"
+        shapes |= {f"{last}.weight": (k, n_in, n_out), f"{last}.bias": (k, n_out)}
+        return shapes | {"inputs.r": (k, self.n_inputs)}
+
+    def build(
+        self,
+        members: Sequence[Member],
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> StackedTabM:
+        """A stack of these members, sorted so that those of one activation are neighbours."""
+        return StackedTabM(self, members, dtype=dtype, device=device)
+
+
+class StackedTabM(StackedMLP):
+    """M TabM networks of one shape: perceptrons of k heads each.
+
+    Every linear map but the last is ((x * r) W) * s + b, of which a head has its own r, s and b;
+    the last is a head's own. Only the first r is random at first, so that heads differ by how they
+    see the inputs.
+
+    Parameters
+    ----------
+    spec : TabMSpec
+    members, dtype, device
+        As of ``StackedMLP``.
+
+    Shape
+    -----
+    dense : (M, batch, n_dense), codes : (M, batch, n_codes) int64
+        -> (M, batch * n_heads, n_outputs)
+
+    References
+    ----------
+    Gorishniy et al. (2024), "TabM: Advancing tabular deep learning with parameter-efficient
+    ensembling", section 3.3 (arXiv 2410.24210).
+
+    >>> net = StackedTabM(TabMSpec(4, (16, 16), 3, n_heads=8), [Member(0, "relu")])
+    >>> net(torch.zeros(1, 5, 4)).shape
+    torch.Size([1, 40, 3])
+    """
+
+    def _make_inputs(
+        self,
+        spec: MLPSpec,
+        members: Sequence[Member],
+        generators: Sequence[torch.Generator],
+        dtype: torch.dtype,
+    ) -> StackedInputs:
+        inputs = super()._make_inputs(spec, members, generators, dtype)
+        inputs.split_heads(spec.n_heads, generators, dtype)
+        return inputs
+
+    def _make_linears(
+        self, spec: MLPSpec, generators: Sequence[torch.Generator], dtype: torch.dtype
+    ) -> list[StackedLinear]:
+        k, pairs = spec.n_heads, list(itertools.pairwise(spec.head_widths))
+        layers: list[StackedLinear] = [
+            HeadLinear(
+                # the first r is the inputs', which give each row to all heads
+                *(*pair, k, generators),
+                scales_inputs=i > 0,
+                init=spec.init,
+                dtype=dtype,
+            )  # fmt: skip
+            for i, pair in enumerate(pairs[:-1])
+        ]
+        return [*layers, HeadOutputs(*pairs[-1], k, generators, init=spec.init, dtype=dtype)]
