@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         NLReLU,
         ProxyNorm,
     )
-    from combutab.estimators import MLPClassifier, MLPRegressor
+    from combutab.estimators import MLPClassifier, MLPRegressor, TabMClassifier, TabMRegressor
     from combutab.generators import CTGAN, TVAE
     from combutab.model_selection import StackedGridSearchCV
 
@@ -42,6 +42,8 @@ __all__ = [
     "NLReLU",
     "ProxyNorm",
     "StackedGridSearchCV",
+    "TabMClassifier",
+    "TabMRegressor",
     "__version__",
     "load",
 ]
@@ -51,6 +53,7 @@ _HOMES = {
     **dict.fromkeys(["ACTIVATIONS", "PELU", "PLN", "PLS", "CombU", "LAHardSiLU"], "activations"),
     **dict.fromkeys(["LASiLU", "LayerAct", "NLReLU", "ProxyNorm"], "activations"),
     **dict.fromkeys(["MLPClassifier", "MLPRegressor"], "estimators"),
+    **dict.fromkeys(["TabMClassifier", "TabMRegressor"], "estimators"),
     **dict.fromkeys(["CTGAN", "TVAE"], "generators"),
     "StackedGridSearchCV": "model_selection",
 }

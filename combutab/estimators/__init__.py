@@ -1,8 +1,9 @@
-"""scikit-learn estimators: MLPClassifier and MLPRegressor."""
+"""scikit-learn estimators: perceptrons, and TabM's ensembles of them."""
 
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
 from combutab.estimators._regressor import MLPRegressor
+from combutab.estimators._tabm import TabMClassifier, TabMRegressor
 from combutab.estimators._together import FitTask, fit_stacked
 from combutab.estimators.fitting import FitHandout, FitOutcome, TrainedFit
 
@@ -13,6 +14,8 @@ __all__ = [
     "FitTask",
     "MLPClassifier",
     "MLPRegressor",
+    "TabMClassifier",
+    "TabMRegressor",
     "TrainedFit",
     "fit_stacked",
 ]

@@ -100,6 +100,7 @@ class BaseMLP(Fitted):
                 "n_numeric": self.encoder_.numeric_scaler_.n_columns,
                 "numeric_embedding": self.numeric_embedding,
                 "numeric_embedding_dim": int(self.numeric_embedding_dim),
+                "n_bins": int(self.n_bins),
                 "n_frequencies": int(self.n_frequencies),
                 "frequency_scale": float(self.frequency_scale),
             }
@@ -112,6 +113,8 @@ class BaseMLP(Fitted):
         "numeric_encoding",
         "max_onehot",
         "min_frequency",
+        "numeric_embedding",
+        "n_bins",
         "precision",
         "early_stopping",
         "validation_fraction",
@@ -234,7 +237,9 @@ class BaseMLP(Fitted):
         if fresh or seeded not in (None, self._seeded):
             self._seed, self._seeded = seed_from(self.random_state), seeded
         seeds = [derive(self._seed, Purpose.MEMBER, i) for i in range(self.n_members)]
-        members = tuple(Member(seed, self.activation, self.dropout) for seed in seeds)
+        edges = self.encoder_.numeric_scaler_.edges
+        bins = torch.from_numpy(edges.T.copy()) if len(edges) else None
+        members = tuple(Member(seed, self.activation, self.dropout, bins) for seed in seeds)
         score, scorer, scoring = None, None, self.early_stopping_scoring or self._score_name
         if prepared.val is not None:
             score = scoring if scoring in ("loss", self._score_name) else "scorer"

@@ -91,11 +91,14 @@ min_frequency : int or float, default=5
     means of so many neighbours. 1 keeps all.
 embedding_dim : int, default=8
     Width of those embeddings.
-numeric_embedding : {"none", "pbld"}, default="none"
-    Numbers as they are, or each as itself and linear maps of cosines of learned frequencies, in
-    all ``numeric_embedding_dim`` numbers, as RealMLP has it.
+numeric_embedding : {"none", "pbld", "piecewise-linear"}, default="none"
+    Numbers as they are, or each as ``numeric_embedding_dim`` numbers: itself and linear maps of
+    cosines of learned frequencies, as RealMLP has it; or piecewise-linear functions, whose kinks
+    are at quantiles of the training rows, as TabM has it.
 numeric_embedding_dim, n_frequencies, frequency_scale : int, int and float, default=4, 16, 0.1
     Of those embeddings; the scale is the standard deviation of the first frequencies.
+n_bins : int, default=48
+    Bins of the piecewise-linear functions at most, which have as many pieces.
 scale_inputs : bool, default=False
     Multiply each input of the first layer by a learned factor.
 learning_rate_factors : dict or None, default=None

@@ -94,6 +94,7 @@ class Parameters(_Positional):
     embedding_dim: int = 8
     numeric_embedding: str = "none"
     numeric_embedding_dim: int = 4
+    n_bins: int = 48
     n_frequencies: int = 16
     frequency_scale: float = 0.1
     scale_inputs: bool = False
@@ -150,6 +151,7 @@ class Parameters(_Positional):
         "embedding_dim": [Interval(Integral, 1, None, closed="left")],
         "numeric_embedding": [StrOptions(set(NUMERIC_EMBEDDINGS))],
         "numeric_embedding_dim": [Interval(Integral, 2, None, closed="left")],
+        "n_bins": [Interval(Integral, 1, None, closed="left")],
         "n_frequencies": [Interval(Integral, 1, None, closed="left")],
         "frequency_scale": [Interval(Real, 0, None, closed="left")],
         "scale_inputs": ["boolean"],
@@ -229,6 +231,7 @@ class Parameters(_Positional):
             numeric=self.numeric_encoding,
             max_onehot=self.max_onehot,
             min_frequency=self.min_frequency,
+            n_bins=self.n_bins if self.numeric_embedding == "piecewise-linear" else None,
         )
 
     def _train_config(self, n_rows: int, score: str | None, epochs: int | None) -> TrainConfig:

@@ -52,7 +52,7 @@ class RowSample:
 class TableLearner:
     """Learns what `TableEncoder.fit` would, from the parts of a table one after another.
 
-    ``labels`` are how errors name the columns. "quantile", "robust" and the edges of ``n_bins`` bins
+    ``labels`` are how errors name the columns. "quantile", "robust" and the edges of ``n_bins``
     take their quantiles from ``n_sample`` rows; ``max_distinct`` categories may be held, over all
     columns.
     """

@@ -5,7 +5,7 @@ import inspect
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from combutab import MLPClassifier, MLPRegressor
+from combutab import MLPClassifier, MLPRegressor, TabMClassifier, TabMRegressor
 
 # A dropout mask is a function of a row's position, so a row of weight 2 and the same row twice are
 # two things; and float32 rounds beyond the checks' rtol of 1e-7. Both hold with dropout=0 and
@@ -17,6 +17,17 @@ WEIGHTS_AS_COPIES = {
 EXACT = {"dropout": 0.0, "precision": "float64", "max_iter": 5, "learning_rate_init": 0.01}
 SHORT = {"max_iter": 10, "learning_rate_init": 0.01}  # all else by default
 NARROW = {"hidden_layer_sizes": (32,), "learning_rate_init": 0.03}
+TABM = {
+    **EXACT,
+    "hidden_layer_sizes": (16,),
+    "n_heads": 3,
+    "n_bins": 6,
+    "numeric_embedding_dim": 4,
+    # quantiles of groups of rows count rows, not their weights
+    "learning_rate_init": 0.05,
+    "max_iter": 10,
+    "min_frequency": 1,
+}
 PROXY_NORM = {"normalization": "layer", "proxy_norm": True}
 # Both estimators as they are by default; then each loss, solver, normalisation and so on once:
 # they do not know of each other, and some share an instance. Where a check asks for a score after
@@ -47,6 +58,8 @@ SETTINGS = [
         EXACT | NARROW | {"max_iter": 15, "loss": "gaussian_nll"} | PROXY_NORM,
         set(),
     ),
+    (TabMClassifier, TABM, set()),
+    (TabMRegressor, TABM, set()),
 ]
 
 

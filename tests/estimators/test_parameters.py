@@ -51,6 +51,7 @@ CONSTRAINED = {  # a value -> words of scikit-learn's error for it
     "numeric_embedding": ["plr", None],
     "numeric_embedding_dim": [1],
     "n_frequencies": [0],
+    "n_bins": [0, 2.5],
     "frequency_scale": [-0.1],
     "scale_inputs": ["yes"],
     "learning_rate_factors": ["bias", [0.1]],

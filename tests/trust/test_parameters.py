@@ -79,6 +79,7 @@ CHANGES = {
     "numeric_embedding": ({}, "none", "pbld"),
     "numeric_embedding_dim": ({"numeric_embedding": "pbld"}, 4, 3),
     "n_frequencies": ({"numeric_embedding": "pbld"}, 16, 4),
+    "n_bins": ({"numeric_embedding": "piecewise-linear"}, 48, 4),
     "frequency_scale": ({"numeric_embedding": "pbld"}, 0.1, 1.0),
     "scale_inputs": ({}, False, True),
     "learning_rate_factors": ({}, None, {"bias": 0.01}),
@@ -94,7 +95,7 @@ SETTLED = {
     *("categorical_features", "numeric_encoding", "max_onehot", "min_frequency", "embedding_dim"),
     *("loss", "quantiles", "scale_target", "clip_predictions"),
     *("numeric_embedding", "numeric_embedding_dim", "n_frequencies", "frequency_scale"),
-    "scale_inputs",
+    *("scale_inputs", "n_bins"),
 }
 CASES = [
     (cls, name)

@@ -105,12 +105,12 @@ class Fitted(Parameters, Loadable):
         The file holds no rows and no optimiser state. Of the training data it holds the names and
         kinds of the columns; categories that ``min_frequency`` rows or more have; of numbers and
         dates a mean and a deviation (of fewer than ``min_frequency`` rows: rounded to two digits),
-        or quantiles that lie between means of ``min_frequency`` neighbouring rows, and which
-        columns had missing values; the classifier's labels, all of them; the mean and deviation of
-        the regressor's targets; losses and scores; the parameters as they were given. It does not
-        hold a column's smallest and largest value, nor rarer categories. The weights are learned
-        from all rows, and no promise is made of what can be computed from them. A pickle holds the
-        same, and the optimiser's state and the ``callbacks`` beside it.
+        or quantiles (edges of bins, too) that lie between means of ``min_frequency`` neighbouring
+        rows, and which columns had missing values; the classifier's labels, all of them; the mean
+        and deviation of the regressor's targets; losses and scores; the parameters as they were
+        given. It does not hold a column's smallest and largest value, nor rarer categories. The
+        weights are learned from all rows, and no promise is made of what can be computed from them.
+        A pickle holds the same, and the optimiser's state and the ``callbacks`` beside it.
 
         Raises
         ------
@@ -141,9 +141,9 @@ class Fitted(Parameters, Loadable):
         state = self._states[0]
         arrays = [state[f"linears.{i}.{name}"] for i in range(self.n_layers_ - 1)]
         if name == "bias":
-            views = [a.reshape(-1) for a in arrays]
+            views = [a[0].view() if len(a) == 1 else a.view() for a in arrays]
         elif isinstance(self._spec, MLPSpec) and self._spec.init in NTK:
-            views = [a / np.sqrt(a.shape[0]) for a in arrays]
+            views = [a / np.sqrt(a.shape[-2]) for a in arrays]
         else:
             views = [a.view() for a in arrays]
         for view in views:

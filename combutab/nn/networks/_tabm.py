@@ -105,13 +105,8 @@ class StackedTabM(StackedMLP):
     ) -> list[StackedLinear]:
         k, pairs = spec.n_heads, list(itertools.pairwise(spec.head_widths))
         layers: list[StackedLinear] = [
-            HeadLinear(
-                # the first r is the inputs', which give each row to all heads
-                *(*pair, k, generators),
-                scales_inputs=i > 0,
-                init=spec.init,
-                dtype=dtype,
-            )  # fmt: skip
+            # the first r is the inputs', which give each row to all heads
+            HeadLinear(*pair, k, generators, scales_inputs=i > 0, init=spec.init, dtype=dtype)
             for i, pair in enumerate(pairs[:-1])
         ]
         return [*layers, HeadOutputs(*pairs[-1], k, generators, init=spec.init, dtype=dtype)]

@@ -1,0 +1,203 @@
+"""TabMClassifier and TabMRegressor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from numbers import Integral
+from typing import Any, Literal
+
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from combutab._model_files import loadable
+from combutab.estimators._classifier import MLPClassifier
+from combutab.estimators._docs import document
+from combutab.estimators._regressor import MLPRegressor
+from combutab.estimators.parquet import StreamedMLP
+from combutab.nn import INITIALISATIONS, ActivationSpec, MLPSpec, NetworkSpec, TabMSpec
+
+_BATCH = 256  # of batch_size="auto"
+_CONSTRAINTS: dict[str, Any] = {
+    "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
+    "n_heads": [Interval(Integral, 1, None, closed="left")],
+    # "data" and networks say what each unit is, which heads see differently
+    "init": [StrOptions(set(INITIALISATIONS) - {"data"})],
+}
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class _TabM(StreamedMLP):
+    """What both estimators have beside the target: the network, and TabM's own defaults.
+
+    Those that the paper leaves open are scikit-learn's, or those of its code.
+    """
+
+    n_heads: int = 32
+    solver: str = "adamw"
+    alpha: float = 0.0
+    batch_size: int | str = "auto"
+    learning_rate: str = "constant"
+    learning_rate_init: float = 0.002
+    max_iter: int = 200
+    shuffle: bool = True
+    tol: float = 1e-6
+    early_stopping: bool | str = "auto"
+    early_stopping_scoring: Any = "loss"
+    validation_fraction: float = 0.2
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-8
+    n_iter_no_change: float = 16
+    dropout: float = 0.1
+    weight_decay: float = 0.0003
+    max_grad_norm: float | None = 1.0
+    normalization: str = "none"
+    proxy_norm: bool = False
+    init: Any = "torch"
+    n_members: int = 1
+    categorical_features: Any = "from_dtype"
+    numeric_encoding: Literal["standard", "quantile", "robust", "none"] = "quantile"
+    max_onehot: int = 32
+    min_frequency: float = 5
+    embedding_dim: int = 8
+    numeric_embedding: str = "piecewise-linear"
+    numeric_embedding_dim: int = 16
+    n_bins: int = 48
+    n_frequencies: int = 16
+    frequency_scale: float = 0.1
+    scale_inputs: bool = False
+    learning_rate_factors: Mapping[str, float] | None = None
+    regularization_schedule: str = "constant"
+
+    def _make_spec(self, n_rows: int) -> NetworkSpec:
+        perceptron = super()._make_spec(n_rows)
+        assert isinstance(perceptron, MLPSpec)
+        settings = {field.name: getattr(perceptron, field.name) for field in fields(perceptron)}
+        return TabMSpec(**settings, n_heads=int(self.n_heads))
+
+    def _checked_batch_size(self, n_rows: int) -> int:
+        own = self.batch_size == "auto" and self.solver != "lbfgs"
+        return _BATCH if own else super()._checked_batch_size(n_rows)
+
+
+@loadable
+@document
+@dataclass(eq=False, repr=False)
+class TabMClassifier(_TabM, MLPClassifier):
+    """TabM classifier: k perceptrons that share their weights but for factors of rank one.
+
+    Each of the k heads, which see the inputs scaled by random numbers of their own, learns from its
+    own loss; their mean probabilities are the answer, and what stops the training. Takes what
+    ``MLPClassifier`` takes, and does what it does; a fit costs about k times as much.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or sequence of int, default=(256, 256, 256)
+        Units of each hidden layer, the same for all heads. The paper has 512.
+    activation : str or callable, default="relu"
+        A name of ``combutab.activations.ACTIVATIONS`` or a callable ``width -> nn.Module``.
+    n_heads : int, default=32
+        The implicit members k, whose predictions are averaged.
+    numeric_embedding : {{"none", "pbld", "piecewise-linear"}}, default="piecewise-linear"
+        Each number becomes a piecewise-linear function of itself, of ``numeric_embedding_dim``
+        values, whose kinks are at quantiles of the training rows.
+    numeric_embedding_dim, n_bins : int, default=16, 48
+        Of those embeddings; there is a kink between each two of the bins.
+    numeric_encoding : {{"standard", "quantile", "robust", "none"}}, default="quantile"
+        Scaling of numeric columns.
+    init : {{"torch", "kaiming", "xavier", "lecun", "ntk"}}, default="torch"
+        Initial weights of the linear layers.
+    solver, learning_rate_init, weight_decay, max_grad_norm : default="adamw", 0.002, 0.0003, 1.0
+        And ``alpha=0``, ``dropout=0.1``; ``batch_size="auto"`` is min(256, n_samples).
+    early_stopping, validation_fraction, n_iter_no_change, tol : default="auto", 0.2, 16, 1e-6
+        From 200 rows on a fifth is set aside.
+    early_stopping_scoring : str, callable or None, default="loss"
+        The score of those rows: ``"loss"`` is minus the loss of the heads' mean prediction.
+    class_weight, label_smoothing : default=None, 0.0
+        As these and all others of ``MLPClassifier``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    {attributes}
+
+    References
+    ----------
+    Gorishniy et al. (2024), "TabM: Advancing tabular deep learning with parameter-efficient
+    ensembling" (arXiv 2410.24210).
+
+    Notes
+    -----
+    ``coefs_`` are the weights that heads share, those of the last layer (n_heads, in, out);
+    ``intercepts_`` are (n_heads, out).
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from combutab import TabMClassifier
+    >>> X = pd.DataFrame({{"size": [1.0, 2.0, None, 9.0] * 10, "kind": ["a", "a", "b", "b"] * 10}})
+    >>> y = ["small", "small", "big", "big"] * 10
+    >>> clf = TabMClassifier((16,), n_heads=4, max_iter=30, random_state=0,
+    ...                      n_iter_no_change=float("inf")).fit(X, y)
+    >>> clf.predict(X[:4])
+    array(['small', 'small', 'big', 'big'], dtype='<U5')
+    """
+
+    hidden_layer_sizes: Any = (256, 256, 256)
+    activation: ActivationSpec = "relu"
+    _: KW_ONLY
+    class_weight: Any = None
+    label_smoothing: float = 0.0
+
+    _parameter_constraints = {**MLPClassifier._parameter_constraints, **_CONSTRAINTS}
+
+
+@loadable
+@document
+@dataclass(eq=False, repr=False)
+class TabMRegressor(_TabM, MLPRegressor):
+    """TabM regressor: k perceptrons that share their weights but for factors of rank one.
+
+    Each of the k heads, which see the inputs scaled by random numbers of their own, learns from its
+    own loss; the mean of their predictions is the answer, and what stops the training. Takes what
+    ``MLPRegressor`` takes, and does what it does; a fit costs about k times as much.
+
+    Parameters
+    ----------
+    loss : str, default="squared_error"
+        As of ``MLPRegressor``: ``"quantile"``, ``"gaussian_nll"``, ...
+    hidden_layer_sizes, activation, n_heads, numeric_embedding, ... :
+        As of ``TabMClassifier``, with the same defaults.
+    quantiles, scale_target, clip_predictions : default=(0.05, 0.5, 0.95), True, False
+        As these and all others of ``MLPRegressor``.
+
+    Attributes
+    ----------
+    {attributes}
+
+    References
+    ----------
+    Gorishniy et al. (2024), "TabM: Advancing tabular deep learning with parameter-efficient
+    ensembling" (arXiv 2410.24210).
+
+    Examples
+    --------
+    >>> from combutab import TabMRegressor
+    >>> from combutab.datasets import make_formula
+    >>> X, y = make_formula("ar", n_samples=400, random_state=0)
+    >>> reg = TabMRegressor("quantile", (16, 16), n_heads=4, n_bins=8, max_iter=5, random_state=0,
+    ...                     n_iter_no_change=float("inf")).fit(X, y)
+    >>> reg.predict(X[:5], quantiles=[0.05, 0.95]).shape
+    (5, 2)
+    """
+
+    loss: str = "squared_error"
+    hidden_layer_sizes: Any = (256, 256, 256)
+    activation: ActivationSpec = "relu"
+    _: KW_ONLY
+    quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+    scale_target: bool = True
+    clip_predictions: bool = False
+
+    _parameter_constraints = {**MLPRegressor._parameter_constraints, **_CONSTRAINTS}
