@@ -117,6 +117,7 @@ def test_training_is_torchs_and_each_head_has_its_own_loss():
     parameters = {
         **QUICK, "dropout": 0.0, "precision": "float64", "batch_size": 40, "shuffle": False,
         "weight_decay": 0.5, "early_stopping": False, "numeric_encoding": "standard", "max_iter": 1,
+        "min_frequency": 1,
     }  # fmt: skip
     model = TabMRegressor(**parameters)
     # what it starts with: a fit of which the rate is nothing
