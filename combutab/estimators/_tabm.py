@@ -138,8 +138,8 @@ class TabMClassifier(_TabM, MLPClassifier):
     >>> from combutab import TabMClassifier
     >>> X = pd.DataFrame({{"size": [1.0, 2.0, None, 9.0] * 10, "kind": ["a", "a", "b", "b"] * 10}})
     >>> y = ["small", "small", "big", "big"] * 10
-    >>> clf = TabMClassifier((16,), n_heads=4, max_iter=30, random_state=0,
-    ...                      n_iter_no_change=float("inf")).fit(X, y)
+    >>> clf = TabMClassifier((16,), n_heads=4, max_iter=40, random_state=0,
+    ...                      learning_rate_init=0.01, n_iter_no_change=float("inf")).fit(X, y)
     >>> clf.predict(X[:4])
     array(['small', 'small', 'big', 'big'], dtype='<U5')
     """

@@ -158,17 +158,15 @@ class PiecewiseLinearEmbedding(nn.Module):
         return embedded.unflatten(0, self.bias.shape[:2]).transpose(1, 2).flatten(2)
 
     def _shares(self, columns: Tensor) -> Tensor:  # (M, n_columns, batch, n_bins)
-        low = self.edges[..., :-1]
-        width = torch.diff(self.edges, dim=-1)
+        low, width = self.edges[..., :-1], torch.diff(self.edges, dim=-1)
         wide = width > torch.finfo(width.dtype).tiny
-        scale = torch.where(wide, 1 / width, 0.0)
         place = torch.arange(low.shape[-1], device=low.device)
         last = place == torch.where(wide, place, -1).amax(-1, keepdim=True)
-        least = torch.where(place == 0, -torch.inf, 0.0).to(low.dtype)
-        most = torch.where(last, torch.inf, 1.0).to(low.dtype).unsqueeze(2)
+        least = torch.zeros_like(low).masked_fill_(wide & (place == 0), -torch.inf)
+        most = wide.to(low.dtype).masked_fill_(wide & last, torch.inf)
         # x - l first: of numbers that are near it is exact
-        shares = (columns - low.unsqueeze(2)) * scale.unsqueeze(2)
-        return torch.minimum(torch.maximum(shares, least), most)
+        shares = (columns - low.unsqueeze(2)) / torch.where(wide, width, 1.0).unsqueeze(2)
+        return torch.minimum(torch.maximum(shares, least.unsqueeze(2)), most.unsqueeze(2))
 
 
 class StackedInputs(nn.Module):

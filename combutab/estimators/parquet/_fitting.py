@@ -56,9 +56,9 @@ class StreamedMLP(BaseMLP):
         window's rows in random order, so that rows are shuffled as far as the window reaches;
         each is seen once an epoch. A table that fits in the window is read once and then trained
         on as `fit` does. What is learned is what `fit` learns, but that the quantiles of
-        ``numeric_encoding="quantile"`` and ``"robust"`` are those of a sample of 100,000 rows (of
-        fewer under a small limit), and that ``early_stopping`` holds out a random share of the
-        rows that is not stratified, at most as many as a sixteenth of the limit holds.
+        ``numeric_encoding="quantile"`` and ``"robust"`` and of bins are those of a sample of
+        100,000 rows (of fewer under a small limit), and that ``early_stopping`` holds out a random
+        share of the rows that is not stratified, at most as many as a sixteenth of the limit holds.
 
         Parameters
         ----------
