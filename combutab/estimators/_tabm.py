@@ -69,6 +69,14 @@ class _TabM(StreamedMLP):
     learning_rate_factors: Mapping[str, float] | None = None
     regularization_schedule: str = "constant"
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not self._hidden_layer_sizes(0):
+            raise ValueError(
+                "hidden_layer_sizes must name at least one layer, which the heads share, got "
+                f"{self.hidden_layer_sizes!r}"
+            )
+
     def _make_spec(self, n_rows: int) -> NetworkSpec:
         perceptron = super()._make_spec(n_rows)
         assert isinstance(perceptron, MLPSpec)

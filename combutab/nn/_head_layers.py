@@ -13,21 +13,23 @@ from combutab.nn._layers import StackedLinear
 class HeadLinear(StackedLinear):
     """M affine maps, each of k heads that share its weights: ((x * r) W) * s + b.
 
-    r, s and b are a head's own; r and s are 1 at first, and all heads have one b.
+    r, s and b are a head's own; s is 1 at first, and all heads have one b.
 
     Parameters
     ----------
     in_features, out_features, n_heads : int
     generators : sequence of torch.Generator
         One a member.
-    scales_inputs : bool, default=True
-        False: there is no r.
+    r : Tensor, (M, n_heads, in_features), optional
+        What r is at first. Each row then comes once, for all heads. By default r is 1, and a row
+        comes once a head.
     init : str
         As of ``StackedLinear``.
 
     Shape
     -----
-    x : (M, batch * n_heads, in_features) -> (M, batch * n_heads, out_features)
+    x : (M, batch * n_heads, in_features), or given r (M, batch, in_features)
+        -> (M, batch * n_heads, out_features)
 
     References
     ----------
@@ -45,23 +47,22 @@ class HeadLinear(StackedLinear):
         n_heads: int,
         generators: Sequence[torch.Generator],
         *,
-        scales_inputs: bool = True,
+        r: Tensor | None = None,
         init: str = "torch",
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__(in_features, out_features, generators, init=init, dtype=dtype)
         shape = len(generators), n_heads
-        self.n_heads = n_heads
-        self.bias = nn.Parameter(self.bias.detach().repeat(1, n_heads, 1))
+        self.n_heads, self.splits = n_heads, r is not None
+        start = torch.ones(*shape, in_features) if r is None else r
+        self.r = nn.Parameter(start.to(dtype))
         self.s = nn.Parameter(torch.ones(*shape, out_features, dtype=dtype))
-        self.r = (
-            nn.Parameter(torch.ones(*shape, in_features, dtype=dtype)) if scales_inputs else None
-        )
+        self.bias = nn.Parameter(self.bias.detach().repeat(1, n_heads, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.r is not None:
-            x = scale_heads(x, self.r)
-        product = (x @ self.weight) * self.scale
+        by_head = x.unflatten(1, (-1, 1 if self.splits else self.n_heads))
+        scaled = (by_head * self.r.unsqueeze(1)).flatten(1, 2)
+        product = (scaled @ self.weight) * self.scale
         by_head = product.unflatten(1, (-1, self.n_heads))
         return torch.addcmul(self.bias.unsqueeze(1), by_head, self.s.unsqueeze(1)).flatten(1, 2)
 
@@ -99,8 +100,3 @@ class HeadOutputs(StackedLinear):
         by_head = x.unflatten(1, (-1, self.n_heads))
         product = torch.einsum("mbki,mkio->mbko", by_head, self.weight) * self.scale
         return (product + self.bias.unsqueeze(1)).flatten(1, 2)
-
-
-def scale_heads(x: Tensor, r: Tensor) -> Tensor:
-    """Multiply each head's rows by its own factors: (M, batch * k, n), (M, k, n) -> as x."""
-    return (x.unflatten(1, (-1, r.shape[1])) * r.unsqueeze(1)).flatten(1, 2)

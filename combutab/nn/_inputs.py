@@ -226,7 +226,6 @@ class StackedInputs(nn.Module):
         self.n_numeric = n_numeric
         self.numeric: nn.Module | None = None
         self.scale: nn.Parameter | None = None
-        self.r: nn.Parameter | None = None
         settings = numeric or NumericEmbedding()
         if settings.kind == "pbld" and n_numeric:
             self.numeric = PeriodicEmbedding(n_numeric, settings, generators, dtype=dtype)
@@ -236,53 +235,27 @@ class StackedInputs(nn.Module):
             self.numeric = PiecewiseLinearEmbedding(
                 torch.stack(edges), settings.dim, generators, dtype=dtype
             )
-        rest = n_dense - n_numeric
-        # inputs that each column makes
-        self._column_widths = [settings.width] * n_numeric + [1] * rest
-        self._column_widths += [min(embedding_dim, c) for c in cardinalities]
         if scaled:
-            width = n_input_columns(n_dense, n_numeric, cardinalities, embedding_dim, settings)
+            width = sum(input_widths(n_dense, n_numeric, cardinalities, embedding_dim, settings))
             self.scale = nn.Parameter(torch.ones(len(generators), 1, width, dtype=dtype))
 
     def forward(self, dense: Tensor, codes: Tensor | None = None) -> Tensor:
-        x = self._embedded(dense, codes)
-        if self.scale is not None:
-            x = x * self.scale
-        return x if self.r is None else (x.unsqueeze(2) * self.r.unsqueeze(1)).flatten(1, 2)
-
-    def split_heads(
-        self, n_heads: int, generators: Sequence[torch.Generator], dtype: torch.dtype
-    ) -> None:
-        """Give each row to so many heads, times factors of a head's own, from now on.
-
-        They are drawn N(0, 1), once a column, where numbers are embedded, else -1 or 1.
-        """
-        # NOTE[DIFF]: a one-hot column has a factor of its own, where the paper's code has one for
-        # all columns of a category; a row has but one of them.
-        widths = torch.tensor(self._column_widths)
-        drawn = []
-        for generator in generators:
-            draws = torch.randn(n_heads, len(widths), generator=generator, dtype=torch.float64)
-            drawn.append(draws if self.numeric is not None else draws.sign())
-        factors = torch.stack(drawn).repeat_interleave(widths, 2)
-        self.r = nn.Parameter(factors.to(dtype))
-
-    def _embedded(self, dense: Tensor, codes: Tensor | None) -> Tensor:
         parts = [dense]
         if self.numeric is not None:
             parts = [self.numeric(dense[..., : self.n_numeric]), dense[..., self.n_numeric :]]
         if codes is not None:
             parts += [table(codes[..., i]) for i, table in enumerate(self.embeddings)]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        x = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        return x if self.scale is None else x * self.scale
 
 
-def n_input_columns(
+def input_widths(
     n_dense: int,
     n_numeric: int,
     cardinalities: Sequence[int],
     embedding_dim: int,
     numeric: NumericEmbedding,
-) -> int:
-    """Count the inputs of the first layer."""
-    embedded = sum(min(embedding_dim, c) for c in cardinalities)
-    return n_dense + n_numeric * (numeric.width - 1) + embedded
+) -> tuple[int, ...]:
+    """Count the inputs of the first layer that each column makes."""
+    embedded = (min(embedding_dim, c) for c in cardinalities)
+    return (*[numeric.width] * n_numeric, *[1] * (n_dense - n_numeric), *embedded)

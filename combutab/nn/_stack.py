@@ -182,7 +182,7 @@ def parameter_role(entry: Entry) -> str:
         return "normalization"
     if not entry.name.startswith("inputs."):
         return "activation"
-    return "scale" if entry.name in ("inputs.scale", "inputs.r") else "embedding"
+    return "scale" if entry.name == "inputs.scale" else "embedding"
 
 
 def _own(prefix: str, module: nn.Module, start: int, stop: int) -> Iterator[Entry]:

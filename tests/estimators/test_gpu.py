@@ -8,7 +8,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_diabetes, load_iris
 
-from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, load
+from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, TabMClassifier, load
 from combutab.training import compiled
 
 pytestmark = [
@@ -50,6 +50,19 @@ def test_a_gpu_trains_what_a_cpu_trains(parameters):
     gpu = MLPRegressor(**single, device="cuda").fit(X_REG, Y_REG)
     assert_allclose(gpu.loss_curve_, cpu.loss_curve_, rtol=1e-2)
     assert isinstance(gpu.predict(X_REG), np.ndarray)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64", "bf16-mixed"])
+def test_heads_that_share_weights(precision):
+    small = {"n_heads": 4, "n_bins": 6, "numeric_embedding_dim": 4, "early_stopping": False}
+    models = [
+        TabMClassifier(**QUICK, **small, precision=precision, device=device).fit(X, Y)
+        for device in ("cpu", "cuda")
+    ]
+    rtol = {"float32": 1e-2, "float64": 1e-8, "bf16-mixed": 0.1}[precision]
+    assert_allclose(models[1].loss_curve_, models[0].loss_curve_, rtol=rtol)
+    assert models[1]._network().device.type == "cuda"
+    assert_allclose(models[1].predict_proba(X), models[0].predict_proba(X), atol=10 * rtol)
 
 
 def test_auto_is_the_gpu_and_repeats():

@@ -96,9 +96,9 @@ def torch_step(state, x, y, edges, optimizer, leaves):
     shares = torch.where(bins != last[:, None], shares.clamp_max(1), shares)
     numeric = x[:, :, None] * state["inputs.numeric.slope"] + state["inputs.numeric.bias"]
     numeric = numeric + torch.einsum("njt,jtd->njd", shares, state["inputs.numeric.weight"])
-    h = numeric.flatten(1)[:, None] * state["inputs.r"]  # (n, heads, inputs)
+    h = numeric.flatten(1)[:, None]
     for i in range(2):
-        h = h * state[f"linears.{i}.r"] if i else h
+        h = h * state[f"linears.{i}.r"]  # (n, heads, units)
         h = h @ state[f"linears.{i}.weight"] * state[f"linears.{i}.s"] + state[f"linears.{i}.bias"]
         h = F.relu(h)
     raw = torch.einsum("nki,kio->nko", h, state["linears.2.weight"]) + state["linears.2.bias"]
@@ -271,6 +271,8 @@ def test_wrong_values_are_named_before_the_data_is_touched(cls, y):
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"The '{name}' parameter of {cls.__name__} must be"):
             cls(**{name: value}).fit(None, None)
+    with pytest.raises(ValueError, match=r"must name at least one layer.* got \(\)"):
+        cls(hidden_layer_sizes=()).fit(None, None)
     parameters = set(cls().get_params())
     assert parameters == set(cls._parameter_constraints)
     base = MLPClassifier if cls is TabMClassifier else MLPRegressor

@@ -58,10 +58,9 @@ def outputs_of(state, x, codes, edges, activation):
     inputs = torch.cat([piecewise_linear(x[:, :3], state, edges), x[:, 3:], table], 1)
     heads = []
     for k in range(K):
-        h = inputs * state["inputs.r"][k]
+        h = inputs
         for i in range(2):
-            if i:
-                h = h * state[f"linears.{i}.r"][k]
+            h = h * state[f"linears.{i}.r"][k]
             h = (h @ state[f"linears.{i}.weight"]) * state[f"linears.{i}.s"][k]
             h = activation(h + state[f"linears.{i}.bias"][k], i)
         heads.append(h @ state["linears.2.weight"][k] + state["linears.2.bias"][k])
@@ -86,7 +85,7 @@ def test_the_forward_pass_is_the_papers():
     [
         {},
         {"init": "ntk", "normalization": "layer", "scale_inputs": True},
-        {"hidden": (), "numeric_embedding": "none", "n_heads": 1},
+        {"hidden": (7,), "numeric_embedding": "none", "cardinalities": (), "n_heads": 1},
     ],
 )
 def test_hand_written_passes_are_autograds(n_outputs, more):
@@ -100,7 +99,7 @@ def test_hand_written_passes_are_autograds(n_outputs, more):
         def objective(raw, target=target):
             return (raw - target).square().sum()
 
-        rows, own = x[:, :n_rows], codes[:, :n_rows]
+        rows, own = x[:, :n_rows], codes[:, :n_rows] if spec.cardinalities else None
         masks = net.mask_maker().draw([1, 2, 3], n_rows)
         kept = [mask.clone() for mask in masks]
         net.gradients(rows, objective, own, masks, given)
@@ -139,8 +138,7 @@ def test_only_the_first_factors_are_random_at_first():
         for name in ("linears.0.s", "linears.1.r", "linears.1.s"):
             assert (state[name] == 1).all()
         assert (state["linears.0.bias"] == state["linears.0.bias"][0]).all()
-        assert "linears.0.r" not in state
-        r, weight = state["inputs.r"], state["linears.2.weight"]
+        r, weight = state["linears.0.r"], state["linears.2.weight"]
         assert weight.shape == (16, 8, 1)
         assert weight.unique().numel() == weight.numel()
         assert weight.abs().max() <= 8**-0.5
@@ -166,6 +164,7 @@ def test_specs_describe_what_they_build():
     for wrong, words in (
         ({**SPEC.to_json(), "n_heads": 0}, "n_heads in the shape must be a whole number from 1"),
         ({**SPEC.to_json(), "init": "data"}, "init='data' scales each unit"),
+        ({**SPEC.to_json(), "hidden": ()}, "hidden_layer_sizes must name one at least"),
     ):
         with pytest.raises(ValueError, match=words):
             NetworkSpec.from_json(wrong)

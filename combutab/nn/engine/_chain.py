@@ -267,10 +267,10 @@ class Chain:
         return self._linear(len(self.layers), x, "raw")
 
     def _linear(self, i: int, x: Tensor, name: str) -> Tensor:
-        place = partial(self.scratch, name, *x.shape[:2], self.weights[i].shape[-1])
         heads = self._heads[i]
         if heads is not None:
-            return heads.forward(x, place)
+            return heads.forward(x, partial(self.scratch, name))
+        place = partial(self.scratch, name, *x.shape[:2], self.weights[i].shape[2])
         return affine(x, self.weights[i], self.biases[i], place, self.linears[i].scale, free=True)
 
     def _hidden(
@@ -333,8 +333,15 @@ class Chain:
         for i in reversed(range(n_layers + 1)):
             heads = self._heads[i]
             if heads is not None:
-                place = partial(self.scratch, f"d{i % 2}", *self._inputs[i].shape)
-                grad = heads.backward(self._inputs[i], grad, place)
+                by_x = heads.backward(
+                    self._inputs[i],
+                    grad,
+                    partial(self.scratch, f"d{i % 2}"),
+                    to_inputs=i > 0 or to_inputs,
+                )
+                if by_x is None:
+                    return None
+                grad = by_x
                 if i:
                     self.layers[i - 1].backward(grad)
                 continue

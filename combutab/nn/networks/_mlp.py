@@ -16,7 +16,7 @@ from combutab.nn._inputs import (
     NUMERIC_EMBEDDINGS,
     NumericEmbedding,
     StackedInputs,
-    n_input_columns,
+    input_widths,
 )
 from combutab.nn._layers import INITIALISATIONS, NORMALIZATIONS, StackedLinear, StackedNorm
 from combutab.nn._stack import Member, check_proxy_norm
@@ -94,7 +94,12 @@ class MLPSpec(NetworkSpec, kind="mlp"):
     @property
     def n_inputs(self) -> int:
         """Width of the first linear layer's input: dense columns and embeddings."""
-        return n_input_columns(
+        return sum(self.input_widths)
+
+    @property
+    def input_widths(self) -> tuple[int, ...]:
+        """How much of that each column takes."""
+        return input_widths(
             self.n_dense, self.n_numeric, self.cardinalities, self.embedding_dim, self.numeric
         )
 

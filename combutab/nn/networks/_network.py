@@ -125,6 +125,7 @@ class ChainNetwork(TableNetwork):
     inputs : nn.Module
         (dense, codes) -> (M, batch * n_heads, n_inputs), as ``StackedInputs``.
     linears : sequence of StackedLinear
+        The first may be one that gives each row to all heads; then the inputs need not.
     norms, activations : sequence of nn.Module
         One less than the linears: ``nn.Identity``, ``StackedNorm`` or ``StackedActivation``, or
         another module (M, rows, width) -> the same, whose parameters have a leading member axis.

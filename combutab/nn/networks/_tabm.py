@@ -10,7 +10,6 @@ import torch
 
 from combutab._fields import whole
 from combutab.nn._head_layers import HeadLinear, HeadOutputs
-from combutab.nn._inputs import StackedInputs
 from combutab.nn._layers import StackedLinear
 from combutab.nn._stack import Member
 from combutab.nn.networks._mlp import MLPSpec, StackedMLP
@@ -26,6 +25,8 @@ class TabMSpec(MLPSpec, kind="tabm"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.hidden:
+            raise ValueError("heads share hidden layers: hidden_layer_sizes must name one at least")
         if self.needs_rows:
             raise ValueError(
                 f"init={self.init!r} scales each unit by the rows that it sees, which differ by "
@@ -42,13 +43,11 @@ class TabMSpec(MLPSpec, kind="tabm"):
         k, shapes = self.n_heads, super().array_shapes()
         pairs = list(itertools.pairwise(self.head_widths))
         for i, (n_in, n_out) in enumerate(pairs[:-1]):
-            shapes |= {f"linears.{i}.bias": (k, n_out), f"linears.{i}.s": (k, n_out)}
-            if i:
-                shapes[f"linears.{i}.r"] = (k, n_in)
+            shapes |= {f"linears.{i}.{name}": (k, n_out) for name in ("bias", "s")}
+            shapes[f"linears.{i}.r"] = (k, n_in)
         n_in, n_out = pairs[-1]
         last = f"linears.{len(pairs) - 1}"
-        shapes |= {f"{last}.weight": (k, n_in, n_out), f"{last}.bias": (k, n_out)}
-        return shapes | {"inputs.r": (k, self.n_inputs)}
+        return shapes | {f"{last}.weight": (k, n_in, n_out), f"{last}.bias": (k, n_out)}
 
     def build(
         self,
@@ -89,24 +88,35 @@ class StackedTabM(StackedMLP):
     torch.Size([1, 40, 3])
     """
 
-    def _make_inputs(
-        self,
-        spec: MLPSpec,
-        members: Sequence[Member],
-        generators: Sequence[torch.Generator],
-        dtype: torch.dtype,
-    ) -> StackedInputs:
-        inputs = super()._make_inputs(spec, members, generators, dtype)
-        inputs.split_heads(spec.n_heads, generators, dtype)
-        return inputs
-
     def _make_linears(
         self, spec: MLPSpec, generators: Sequence[torch.Generator], dtype: torch.dtype
     ) -> list[StackedLinear]:
         k, pairs = spec.n_heads, list(itertools.pairwise(spec.head_widths))
         layers: list[StackedLinear] = [
-            # the first r is the inputs', which give each row to all heads
-            HeadLinear(*pair, k, generators, scales_inputs=i > 0, init=spec.init, dtype=dtype)
+            HeadLinear(
+                *pair,
+                k,
+                generators,
+                r=None if i else _first_factors(spec, generators),
+                init=spec.init,
+                dtype=dtype,
+            )
             for i, pair in enumerate(pairs[:-1])
         ]
         return [*layers, HeadOutputs(*pairs[-1], k, generators, init=spec.init, dtype=dtype)]
+
+
+def _first_factors(spec: MLPSpec, generators: Sequence[torch.Generator]) -> torch.Tensor:
+    """Draw what heads multiply the inputs by, (M, n_heads, n_inputs).
+
+    It is N(0, 1), one number a column of the table, where numbers are embedded, else -1 or 1.
+    """
+    # NOTE[DIFF]: a one-hot column has a factor of its own, where the paper's code has one for all
+    # columns of a category; a row has but one of them.
+    widths = torch.tensor(spec.input_widths)
+    embedded = spec.n_numeric > 0 and spec.numeric_embedding != "none"
+    drawn = []
+    for generator in generators:
+        draws = torch.randn(spec.n_heads, len(widths), generator=generator, dtype=torch.float64)
+        drawn.append(draws if embedded else draws.sign())
+    return torch.stack(drawn).repeat_interleave(widths, 2)
