@@ -284,7 +284,7 @@ def test_every_default_is_its_own(cls, y):
     """A default that changes for the perceptrons does not change for these."""
     by_loop = {"power_t", "random_state", "verbose", "warm_start", "momentum", "device"}
     by_loop |= {"nesterovs_momentum", "max_fun", "precision", "track_metric", "callbacks"}
-    own = {n for c in cls.__mro__[:2] for n in vars(c).get("__annotations__", ())} - {"_"}
+    own = {n for c in cls.__mro__[:2] for n in inspect.get_annotations(c)} - {"_"}
     assert set(inspect.signature(cls).parameters) - own == by_loop
     assert (
         list(inspect.signature(cls).parameters)[:3]

@@ -15,17 +15,17 @@ from combutab.nn.engine._memory import StageMemory
 from combutab.nn.engine._products import input_gradient, weight_gradient
 from combutab.nn.engine._vectors import GradientOf
 
-Named = Callable[..., Tensor]  # shape -> memory for a result
+Place = Callable[..., Tensor]  # shape -> memory for a result
 
 
 class HeadMap(Protocol):
     """A linear layer that is more than one product; rows of heads stand one behind the other."""
 
-    def forward(self, x: Tensor, allocate: Named) -> Tensor:
+    def forward(self, x: Tensor, allocate: Place) -> Tensor:
         """(M, rows, in) -> (M, batch * k, out); x must stay as it is until ``backward``."""
 
     def backward(
-        self, x: Tensor, grad: Tensor, allocate: Named, *, to_inputs: bool = True
+        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool = True
     ) -> Tensor | None:
         """Write the parameters' gradients; the gradient by x if asked. ``grad`` is overwritten."""
 
@@ -51,7 +51,7 @@ class SharedMap:
         self._r, self._r_grad = linear.r.data.unsqueeze(1), at(linear, "r").unsqueeze(1)
         self._scaled = self._product = linear.weight.data
 
-    def forward(self, x: Tensor, allocate: Named) -> Tensor:
+    def forward(self, x: Tensor, allocate: Place) -> Tensor:
         heads = self._heads(x)
         n_rows = heads.shape[1] * self._n_heads
         self._scaled = self._memory.keep("scaled", len(x), n_rows, x.shape[2])
@@ -68,7 +68,7 @@ class SharedMap:
         return out
 
     def backward(
-        self, x: Tensor, grad: Tensor, allocate: Named, *, to_inputs: bool = True
+        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool = True
     ) -> Tensor | None:
         rows = self._rows(grad)
         torch.sum(rows, 1, keepdim=True, out=self._bias_grad)
@@ -116,7 +116,7 @@ class SeparateMaps:
         self._weight, self._bias = linear.weight.data, linear.bias.data.unsqueeze(2)
         self._weight_grad, self._bias_grad = at(linear, "weight"), at(linear, "bias")
 
-    def forward(self, x: Tensor, allocate: Named) -> Tensor:
+    def forward(self, x: Tensor, allocate: Place) -> Tensor:
         out = allocate(*x.shape[:2], self._weight.shape[3])
         for m, weight in enumerate(self._weight):
             turned = weight.transpose(1, 2).contiguous()
@@ -125,7 +125,7 @@ class SeparateMaps:
         return out
 
     def backward(
-        self, x: Tensor, grad: Tensor, allocate: Named, *, to_inputs: bool = True
+        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool = True
     ) -> Tensor | None:
         by_x = allocate(*x.shape)
         for m, weight in enumerate(self._weight):
