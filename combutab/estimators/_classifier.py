@@ -44,6 +44,11 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
         Weights of the classes, as in scikit-learn's classifiers.
     label_smoothing : float, default=0.0
         Share of each target's mass that is spread over all classes, in [0, 1).
+    calibration : "temperature" or None, default=None
+        Where rows are set aside, divide the network's raw outputs by the temperature that makes
+        those rows most probable, at the end and before each epoch is scored. Probabilities are
+        then neither too sure, as of a network that overfits, nor too unsure, as after label
+        smoothing; the predicted classes stay the same.
 
     Attributes
     ----------
@@ -68,11 +73,13 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
     _: KW_ONLY
     class_weight: Any = None
     label_smoothing: float = 0.0
+    calibration: str | None = None
 
     _parameter_constraints = {
         **StreamedMLP._parameter_constraints,
         "class_weight": [dict, list, StrOptions({"balanced"}), None],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
+        "calibration": [StrOptions({"temperature"}), None],
     }
     _fitted_fields = {"classes_": kind(np.ndarray), "_multilabel": kind(bool)}
     _score_name = "accuracy"
@@ -158,6 +165,9 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
         else:
             by_class = compute_sample_weight(self.class_weight, labels)
         return by_class if weight is None else weight * by_class
+
+    def _calibrates(self) -> bool:
+        return self.calibration == "temperature"
 
     def _loss(self) -> Loss:
         if self.out_activation_ == "softmax":

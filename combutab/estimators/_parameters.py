@@ -202,6 +202,10 @@ class Parameters(_Positional):
                     f"callbacks must be combutab.training.Callback objects, got {callback!r}"
                 )
 
+    def _calibrates(self) -> bool:
+        """Tell whether outputs are scaled to suit the rows set aside."""
+        return False
+
     def _stops_early(self, n_rows: int) -> bool:
         """Tell whether some of so many rows are set aside."""
         if self.solver == "lbfgs":  # as in scikit-learn
@@ -248,6 +252,7 @@ class Parameters(_Positional):
             batch_size=self._checked_batch_size(n_rows),
             max_epochs=epochs or self.max_iter,
             score=score,
+            calibrated=score is not None and self._calibrates(),
             learning_rate=self.learning_rate,
             rate_factors=tuple(sorted((self.learning_rate_factors or {}).items())),
             regularization_schedule=self.regularization_schedule,

@@ -65,6 +65,7 @@ class _Training:
         self.t = [s.t for s in starts]
         self.best_loss = [s.best_loss for s in starts]
         self.best_score = [-np.inf] * len(plans)
+        self.best_factor = [1.0] * len(plans)  # of raw outputs
         self.n_iter_no_improvement = [s.n_iter_no_improvement for s in starts]
         self.best_values = net.flat.values.clone() if config.score else None
         self.best_buffers = net.flat_buffers.values.clone() if config.score else None
@@ -148,7 +149,7 @@ class _Training:
                 score_curve.append(scores[m])
                 idle = not scores[m] >= self.best_score[m] + self.config.tol  # NaN is none
                 if scores[m] > self.best_score[m]:
-                    self.best_score[m] = scores[m]
+                    self._keep_score(m, scores[m])
                     improved.append(m)
             else:
                 idle = losses[m] > self.best_loss[m] - self.config.tol
@@ -158,6 +159,10 @@ class _Training:
             index = torch.tensor(improved, device=self.device)
             self.best_values[index] = self.net.flat.values[index]
             self.best_buffers[index] = self.net.flat_buffers.values[index]
+
+    def _keep_score(self, m: int, score: float) -> None:
+        assert self.scorer is not None
+        self.best_score[m], self.best_factor[m] = score, self.scorer.factors[m]
 
     def _ended(self, losses: list[float], epoch: int, stop: bool) -> dict[int, str]:
         """Members that end with this epoch, and why; decays the rates of the others."""
@@ -191,6 +196,8 @@ class _Training:
                 if np.isfinite(self.best_score[m]):
                     self.net.flat.values[m] = self.best_values[m]
                     self.net.flat_buffers.values[m] = self.best_buffers[m]
+                    if self.config.calibrated:
+                        self.net.scale_outputs(m, self.best_factor[m])
         for m, reason in ended.items():
             train_loss, scores, rates, metrics = self.histories[self.alive[m]]
             start = self.plans[m].start
@@ -220,7 +227,7 @@ class _Training:
         if self.scorer is not None:
             self.scorer.select(keep)
         of_members = ("plans", "alive", "n_rows", "rates", "t", "best_loss", "best_score")
-        for name in (*of_members, "n_iter_no_improvement"):
+        for name in (*of_members, "best_factor", "n_iter_no_improvement"):
             values = getattr(self, name)
             setattr(self, name, [values[k] for k in keep])
         if self.best_values is not None and self.best_buffers is not None:
@@ -256,7 +263,7 @@ class _Training:
             # what an earlier call reached stays the best until an epoch beats it
             for m, score in enumerate(self.scorer.scores(self.net).tolist()):
                 if self.plans[m].start is not None:
-                    self.best_score[m] = score
+                    self._keep_score(m, score)
         try:
             for callback in self.callbacks:
                 callback.on_train_begin(len(self.plans), config.max_epochs)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from combutab.training._losses import accuracy, r2
+from combutab.training._calibration import best_factors
+from combutab.training._losses import Loss, accuracy, r2
 from combutab.training._records import MemberPlan, Rows, TrainableNetwork, TrainConfig
 
 _ROWS = 8192  # scored at a time: bounds the memory of a pass
@@ -29,6 +30,7 @@ class Scorer:
                 weight[m, : lengths[m]] = 1.0
         self.lengths, self.scorers = lengths, [plan.scorer for plan in plans]
         self.table = table
+        self.factors = [1.0] * len(plans)  # of the raw outputs that were scored last
         self.weight = weight if data.weight is None else weight * data.weight[table]
 
     @torch.inference_mode()
@@ -45,14 +47,35 @@ class Scorer:
                 raw = net(data.dense[index], codes)
             raw = raw.to(config.precision.dtype)
             finite &= raw.isfinite().flatten(1).all(1)
-            if config.score == "scorer":
+            if config.calibrated:
+                found.append(raw)
+            elif config.score == "scorer":
                 found.append(raw.unflatten(1, (-1, n_heads)))
             elif config.score == "loss":  # of what is predicted: the heads' average
                 found.append(loss.rows(loss.average(raw, n_heads), data.y[index]))
             else:
                 found.append(loss.point(loss.average(raw, n_heads)))
         # what is no number has no score: it would be some class's share of the rows
-        return torch.where(finite, self._score(torch.cat(found, 1), finite), torch.nan)
+        scored = torch.cat(found, 1)
+        if config.calibrated:
+            scored = self._calibrated(scored, loss, n_heads)
+        return torch.where(finite, self._score(scored, finite), torch.nan)
+
+    def _calibrated(self, raw: Tensor, loss: Loss, n_heads: int) -> Tensor:
+        """What is scored of raw outputs (M, n * n_heads, n_outputs), once these are scaled."""
+        y = self.data.y[self.table]
+
+        def losses(scaled: Tensor) -> Tensor:
+            return loss.rows(loss.average(scaled, n_heads), y)
+
+        factors = best_factors(losses, raw, self.weight)
+        self.factors = factors.tolist()
+        raw = raw * factors.to(raw)[:, None, None]
+        if self.config.score == "scorer":
+            return raw.unflatten(1, (-1, n_heads))
+        return (
+            losses(raw) if self.config.score == "loss" else loss.point(loss.average(raw, n_heads))
+        )
 
     def _score(self, scored: Tensor, finite: Tensor) -> Tensor:
         """Score predictions, losses or raw outputs of all validation rows."""

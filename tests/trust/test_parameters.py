@@ -71,6 +71,7 @@ CHANGES = {
     "callbacks": ({}, None, [Counter()]),
     "class_weight": ({}, None, {0: 1, 1: 9, 2: 1}),
     "label_smoothing": ({}, 0.0, 0.4),
+    "calibration": ({"early_stopping": True}, None, "temperature"),
     "loss": ({}, "squared_error", "huber"),
     "quantiles": ({"loss": "quantile"}, (0.1, 0.5), (0.2, 0.5)),
     "scale_target": ({}, True, False),
@@ -88,7 +89,7 @@ CHANGES = {
 # What a call of one epoch has no use for, as its docstring says.
 NOT_OF_AN_EPOCH = {
     *("max_iter", "n_iter_no_change", "tol", "warm_start", "validation_fraction", "max_fun"),
-    "early_stopping_scoring",
+    *("early_stopping_scoring", "calibration"),
 }
 SETTLED = {
     *("hidden_layer_sizes", "activation", "normalization", "proxy_norm", "init", "n_members"),

@@ -190,6 +190,12 @@ class ChainNetwork(TableNetwork):
             valid = valid.repeat_interleave(n, 1)
         return masks, valid
 
+    @torch.no_grad()
+    def scale_outputs(self, i: int, factor: float) -> None:
+        """Multiply a member's raw outputs."""
+        for values in (cast(StackedLinear, self.linears[-1]).weight, self.linears[-1].bias):
+            cast(Tensor, values)[i] *= factor
+
     def gradients(
         self,
         dense: Tensor,
