@@ -54,6 +54,10 @@ class TableNetwork(StackedNetwork):
         members : sequence of int
         """
 
+    def scale_outputs(self, i: int, factor: float) -> None:
+        """Multiply member i's raw outputs, for good: what calibration ends with."""
+        raise TypeError(f"{type(self).__name__} cannot scale its outputs; use calibration=None")
+
     def mask_maker(self) -> MaskMaker:
         """Draws a step's random factors; none, unless a subclass has layers that drop out."""
         return self._masks(())
@@ -192,7 +196,6 @@ class ChainNetwork(TableNetwork):
 
     @torch.no_grad()
     def scale_outputs(self, i: int, factor: float) -> None:
-        """Multiply a member's raw outputs."""
         for values in (cast(StackedLinear, self.linears[-1]).weight, self.linears[-1].bias):
             cast(Tensor, values)[i] *= factor
 
