@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         NLReLU,
         ProxyNorm,
     )
-    from combutab.estimators import MLPClassifier, MLPRegressor
+    from combutab.estimators import MLPClassifier, MLPRegressor, PackClassifier, PackRegressor
     from combutab.generators import CTGAN, TVAE
     from combutab.model_selection import StackedGridSearchCV
 
@@ -40,6 +40,8 @@ __all__ = [
     "MLPClassifier",
     "MLPRegressor",
     "NLReLU",
+    "PackClassifier",
+    "PackRegressor",
     "ProxyNorm",
     "StackedGridSearchCV",
     "__version__",
@@ -51,6 +53,7 @@ _HOMES = {
     **dict.fromkeys(["ACTIVATIONS", "PELU", "PLN", "PLS", "CombU", "LAHardSiLU"], "activations"),
     **dict.fromkeys(["LASiLU", "LayerAct", "NLReLU", "ProxyNorm"], "activations"),
     **dict.fromkeys(["MLPClassifier", "MLPRegressor"], "estimators"),
+    **dict.fromkeys(["PackClassifier", "PackRegressor"], "estimators"),
     **dict.fromkeys(["CTGAN", "TVAE"], "generators"),
     "StackedGridSearchCV": "model_selection",
 }

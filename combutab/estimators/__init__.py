@@ -1,10 +1,11 @@
-"""scikit-learn estimators: MLPClassifier and MLPRegressor."""
+"""scikit-learn estimators: MLPClassifier, MLPRegressor, and packs of them."""
 
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._together import FitTask, fit_stacked
 from combutab.estimators.fitting import FitHandout, FitOutcome, TrainedFit
+from combutab.estimators.pack import PackClassifier, PackRegressor
 
 __all__ = [
     "BaseMLP",
@@ -13,6 +14,8 @@ __all__ = [
     "FitTask",
     "MLPClassifier",
     "MLPRegressor",
+    "PackClassifier",
+    "PackRegressor",
     "TrainedFit",
     "fit_stacked",
 ]
