@@ -71,10 +71,14 @@ def check_given(
 
 
 def _indexable(X: Any) -> Any:
-    """Sparse formats and pyarrow tables whose rows cannot be picked, as ones that can."""
+    """Sparse formats, pyarrow tables and others whose rows cannot be picked, as ones that can."""
     if scipy.sparse.issparse(X):
         return X.tocsr()
-    return X.to_pandas() if type(X).__module__.startswith("pyarrow") else X
+    if type(X).__module__.startswith("pyarrow"):
+        return X.to_pandas()
+    if X is None or hasattr(X, "__getitem__") or hasattr(X, "iloc"):
+        return X
+    return np.asarray(X)
 
 
 def _check_no_missing(y: Any) -> None:

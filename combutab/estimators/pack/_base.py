@@ -28,7 +28,7 @@ from combutab.estimators._base import BaseMLP
 from combutab.estimators.fitted import float_dtype
 from combutab.estimators.fitting import GivenOutputs, Job
 from combutab.estimators.pack._ensemble import choose, history, make_groups, member_table
-from combutab.estimators.pack._folds import split_folds
+from combutab.estimators.pack._folds import given_folds, split_folds
 from combutab.estimators.pack._members import RECIPE, Recipe, draw_members
 from combutab.estimators.pack._saving import parts_to_save, restore
 from combutab.estimators.pack._seconds import parse_seconds
@@ -65,7 +65,7 @@ class BasePack(_Kept):
     n_members: int = 16
     activations: Sequence[ActivationSpec] = ("combu", "mish", "selu", "relu", "pln-8", "la-silu")
     max_time: float | str | None = None
-    cv: int | None = None
+    cv: Any = None
     validation_fraction: float = 0.2
     max_ensemble_size: int = 32
     max_iter: int = 60
@@ -81,7 +81,7 @@ class BasePack(_Kept):
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "activations": [list, tuple],
         "max_time": [None, str, Interval(Real, 0, None, closed="neither")],
-        "cv": [None, Interval(Integral, 2, None, closed="left")],
+        "cv": ["cv_object"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "max_ensemble_size": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -142,8 +142,11 @@ class BasePack(_Kept):
         for member in members:
             member.__dict__.update(learned)
         folds = [prepared]
-        if self.cv is not None:
-            folds = split_folds(prepared, self.cv, seed, members[0])
+        if isinstance(self.cv, Integral):
+            folds = split_folds(prepared, int(self.cv), seed, members[0])
+        elif self.cv is not None:
+            folds = given_folds(prepared, self.cv, X, y, sample_weight)
+            self._check_room(len(folds))
         jobs, tracks = member_jobs(members, folds)
 
         def tell(n_trained: int) -> None:
@@ -162,12 +165,8 @@ class BasePack(_Kept):
             raise ValueError(
                 "activations is empty: name at least one, such as activations=('relu',)"
             )
-        if self.cv is not None:
-            for name in ("n_members", "max_ensemble_size"):
-                if getattr(self, name) < self.cv:
-                    raise ValueError(
-                        f"cv={self.cv} needs as many of {name}, got {getattr(self, name)}"
-                    )
+        if isinstance(self.cv, Integral):
+            self._check_room(int(self.cv))
         members = []
         drawn = draw_members(self._recipe, self.n_members, self.activations, seed)
         for i, settings in enumerate(drawn):
@@ -177,6 +176,14 @@ class BasePack(_Kept):
             member.random_state = derive(seed, Purpose.MEMBER, i) % (1 << 32)
             members.append(member)
         return members
+
+    def _check_room(self, n_folds: int) -> None:
+        """Refuse more folds than members, or than the ensemble may have."""
+        for name in ("n_members", "max_ensemble_size"):
+            if getattr(self, name) < n_folds:
+                raise ValueError(
+                    f"{name} must be at least the {n_folds} folds of cv, got {getattr(self, name)}"
+                )
 
     def _check_member_params(self) -> None:
         given = self.member_params or {}
@@ -226,7 +233,7 @@ class BasePack(_Kept):
                 f"(pandas.read_parquet, say), or use {plain}, whose fit_parquet reads it in parts"
             )
         if X_val is not None and self.cv is not None:
-            raise ValueError(f"X_val and cv={self.cv} do not go together; use cv=None")
+            raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
 
     def _keep(
         self,
@@ -285,6 +292,12 @@ class BasePack(_Kept):
         plain = copy.copy(self._groups[0])
         plain.__dict__["_raw"] = GivenOutputs(raw)
         return plain
+
+    @property
+    def n_iter_(self) -> int:
+        """Epochs that the member trained that did so longest."""
+        check_is_fitted(self)
+        return int(self.members_["n_iter"].max())
 
     @property
     def activation_weights_(self) -> pd.Series:

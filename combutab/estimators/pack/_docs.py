@@ -10,11 +10,12 @@ max_time : float, str or None, default=None
     Seconds, or text such as ``"90s"``, ``"2min"`` or ``"1h"``, after which training ends with the
     epoch: the pack is made of what is found by then, and members that have not begun are left
     out. Which these are depends on the machine, so that such a fit cannot be repeated exactly.
-cv : int or None, default=None
+cv : int, splitter, iterable of (train, test) or None, default=None
     None sets ``validation_fraction`` of the rows aside, by which snapshots are chosen (of fewer
     than 50 rows none: all members count alike). A number splits the rows into so many folds;
     each member trains without one of them, in turns, and those of one fold are chosen by its
-    loss, so that all rows train. The encoding is then learned on all rows.
+    loss, so that all rows train. The encoding is then learned on all rows. Other folds are
+    given as in scikit-learn.
 validation_fraction : float, default=0.2
     Share of rows set aside, stratified for classes.
 max_ensemble_size : int, default=32
@@ -45,6 +46,8 @@ members_ : DataFrame
     with, ``fold`` (the one that it did not train on), ``n_iter`` (epochs), ``validation_loss``
     (its smallest), ``n_snapshots`` (that were chosen) and ``weight`` in the ensemble; weights add
     up to 1.
+n_iter_ : int
+    Epochs that the member trained that did so longest.
 activation_weights_ : Series
     Weight of each activation's members, the largest first.
 validation_loss_ : float or None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
 from combutab._random import Purpose, derive
 from combutab.estimators._base import BaseMLP
 from combutab.estimators.fitting import Prepared
 
 _MIN_ROWS = 50  # of fewer, a part would tell next to nothing of the networks
+_Splits = Iterable[tuple[np.ndarray, np.ndarray]]
 
 
 class HoldsOut(BaseMLP):
@@ -29,7 +31,7 @@ class HoldsOut(BaseMLP):
         return labels
 
 
-def split_folds(prepared: Prepared, cv: int, seed: int, estimator: Any) -> list[Prepared]:
+def split_folds(prepared: Prepared, cv: int, seed: int, estimator: BaseMLP) -> list[Prepared]:
     """Split all rows into folds, stratified for classes: each sets one aside.
 
     Raises ValueError if there are too few rows, or of a class.
@@ -38,13 +40,13 @@ def split_folds(prepared: Prepared, cv: int, seed: int, estimator: Any) -> list[
     if cv > n_rows:
         raise ValueError(f"cv={cv} needs as many rows, got n_samples={n_rows}; use cv=None")
     target = prepared.rows.y.numpy()
-    labels = estimator._stratify(target)  # a plain one's: whatever a hold-out could have
+    labels = estimator._stratify(target)
     splitter: Any = KFold
     if labels is not None:
         labels = labels.reshape(-1)
         numbers, counts = np.unique(labels, return_counts=True)
         if counts.min() < cv:
-            rarest = estimator._decode_target(numbers[[counts.argmin()]])[0]
+            rarest = estimator._decode_target(numbers[[counts.argmin()]]).tolist()[0]
             raise ValueError(
                 f"cv={cv} needs as many rows of each class, y has {counts.min()} of {rarest!r}; "
                 "use a smaller cv, or cv=None"
@@ -52,6 +54,37 @@ def split_folds(prepared: Prepared, cv: int, seed: int, estimator: Any) -> list[
         splitter = StratifiedKFold
     random_state = derive(seed, Purpose.SPLIT) % (1 << 32)
     splits = splitter(cv, shuffle=True, random_state=random_state).split(target, labels)
+    return _folds(prepared, splits)
+
+
+def given_folds(prepared: Prepared, cv: Any, X: Any, y: Any, sample_weight: Any) -> list[Prepared]:
+    """The folds of a splitter, or of an iterable of (training rows, rows set aside).
+
+    Raises ValueError if a fold lacks rows, or has one on both sides.
+    """
+    kept = np.arange(prepared.n_train)
+    if sample_weight is not None:  # rows of weight 0 are gone
+        kept = np.cumsum(np.asarray(sample_weight) > 0) - 1 if np.ndim(sample_weight) else kept
+    splits = []
+    for train, held_out in check_cv(cv).split(X, y):
+        sides = []
+        for rows in (train, held_out):
+            rows = np.asarray(rows)
+            if np.ndim(sample_weight):
+                rows = rows[np.asarray(sample_weight)[rows] > 0]
+            sides.append(kept[rows])
+        n_both = len(np.intersect1d(*sides))
+        if n_both or not all(map(len, sides)):
+            raise ValueError(
+                f"cv={cv!r} has a fold of {len(sides[0])} rows that train, {len(sides[1])} that "
+                f"are set aside, {n_both} of them both; each row may have one part, and each part "
+                "needs rows"
+            )
+        splits.append((sides[0], sides[1]))
+    return _folds(prepared, splits)
+
+
+def _folds(prepared: Prepared, splits: _Splits) -> list[Prepared]:
     return [
         Prepared(prepared.rows, torch.from_numpy(train), torch.from_numpy(held_out))
         for train, held_out in splits

@@ -53,7 +53,9 @@ def parts_to_save(pack: BasePack) -> tuple[Sequence[str], dict[str, Any]]:
         names, parts = group._to_save()
         fitted = {name: encode(getattr(group, name), name) for name in names}
         groups.append({"n_members": len(group._states), "fitted": fitted, **parts})
-    table = {str(name): encode(column.tolist(), name) for name, column in pack.members_.items()}
+    table = {
+        str(name): encode(column.tolist(), str(name)) for name, column in pack.members_.items()
+    }
     return tuple(_FITTED), {"groups": groups, "picks": pack._picks, "members": table}
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from joblib import parallel_config
@@ -120,9 +121,7 @@ class _Recorder(Callback):
             if self.watch.closed:
                 return
             for place, member in enumerate(report.members):
-                self.tracks[member].end_epoch(
-                    report, place, lambda place=place: network.member_state(place)
-                )
+                self.tracks[member].end_epoch(report, place, partial(network.member_state, place))
 
     def on_epoch_end(self, report: EpochReport) -> bool:
         return self.watch.late
@@ -154,15 +153,18 @@ def member_jobs(
     begin with weights that are drawn here.
     """
     jobs, tracks = [], []
-    n_rows = min(fold.n_train for fold in folds)
     for i, member in enumerate(members):
         number = i % len(folds)
         fold = folds[number]
-        if not isinstance(member.batch_size, str):
-            member.batch_size = min(member.batch_size, n_rows)
+        wanted = member.batch_size
+        if not isinstance(wanted, str):  # no warning a member of a table that is smaller
+            member.batch_size = min(wanted, fold.n_train)
         job = member._build(fold)
         track = Track(job.config.loss, job.config.max_epochs, number)
         config, plans = job.config, job.plans
+        if not isinstance(wanted, str):  # folds of other sizes share stacks all the same
+            member.batch_size = wanted
+            config = replace(config, batch_size=int(wanted))
         if fold.val is not None:
             config = replace(config, score="scorer")
             plans = tuple(replace(plan, scorer=track) for plan in plans)
