@@ -29,7 +29,7 @@ from combutab.estimators.fitted import float_dtype
 from combutab.estimators.fitting import GivenOutputs, Job
 from combutab.estimators.pack._ensemble import choose, history, make_groups, member_table
 from combutab.estimators.pack._folds import given_folds, split_folds
-from combutab.estimators.pack._members import RECIPE, Recipe, draw_members
+from combutab.estimators.pack._members import Recipe, draw_members
 from combutab.estimators.pack._saving import parts_to_save, restore
 from combutab.estimators.pack._seconds import parse_seconds
 from combutab.estimators.pack._training import Track, member_jobs, train_members
@@ -93,7 +93,7 @@ class BasePack(_Kept):
         "verbose": ["verbose"],
         "n_jobs": [Integral, None],
     }
-    _recipe: ClassVar[Recipe] = RECIPE
+    _recipe: ClassVar[Recipe]
     _member_class: ClassVar[type[BaseMLP]]
     _encoding_class: ClassVar[type[BaseMLP]]  # encodes the table, and sets rows aside
     _passed_on: ClassVar[tuple[str, ...]]  # parameters of the pack that all members have
@@ -215,6 +215,7 @@ class BasePack(_Kept):
             **self._recipe.shared,
             **{name: getattr(self, name) for name in (*own, "device", *self._passed_on)},
             "early_stopping_scoring": "loss",
+            "n_members": 1,
             **(self.member_params or {}),
         }
 
@@ -226,10 +227,10 @@ class BasePack(_Kept):
 
     def _check_given(self, X: Any, X_val: Any) -> None:
         name, plain = type(self).__name__, self._member_class.__name__
-        paths = X if isinstance(X, list | tuple) else [X]
-        if any(isinstance(path, str | os.PathLike) for path in paths):
+        paths = X if isinstance(X, list | tuple) and X else [X]
+        if all(isinstance(p, str | os.PathLike) and str(p).endswith(".parquet") for p in paths):
             raise ValueError(
-                f"{name} reads its table into memory, got the path {paths[0]!r}: pass the table "
+                f"{name} reads its table into memory, got the path {str(paths[0])!r}: pass the table "
                 f"(pandas.read_parquet, say), or use {plain}, whose fit_parquet reads it in parts"
             )
         if X_val is not None and self.cv is not None:

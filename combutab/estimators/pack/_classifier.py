@@ -15,6 +15,7 @@ from combutab.estimators._docs import fill
 from combutab.estimators.pack._base import BasePack
 from combutab.estimators.pack._docs import ATTRIBUTES, PARAMETERS
 from combutab.estimators.pack._folds import HoldsOut
+from combutab.estimators.pack._members import CLASSIFIER
 
 
 class _Encoding(HoldsOut, MLPClassifier):
@@ -71,6 +72,7 @@ class PackClassifier(ClassifierMixin, BasePack):
         **BasePack._parameter_constraints,
         "class_weight": MLPClassifier._parameter_constraints["class_weight"],
     }
+    _recipe = CLASSIFIER
     _member_class = MLPClassifier
     _encoding_class = _Encoding
     _passed_on = ("class_weight",)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.utils.validation import _num_samples
 
 from combutab._random import Purpose, derive
 from combutab.estimators._base import BaseMLP
@@ -62,25 +63,20 @@ def given_folds(prepared: Prepared, cv: Any, X: Any, y: Any, sample_weight: Any)
 
     Raises ValueError if a fold lacks rows, or has one on both sides.
     """
-    kept = np.arange(prepared.n_train)
-    if sample_weight is not None:  # rows of weight 0 are gone
-        kept = np.cumsum(np.asarray(sample_weight) > 0) - 1 if np.ndim(sample_weight) else kept
+    weights = np.ones(_num_samples(X)) if np.ndim(sample_weight) == 0 else np.asarray(sample_weight)
+    kept = weights > 0
+    positions = np.cumsum(kept) - 1  # rows of weight 0 are gone
     splits = []
-    for train, held_out in check_cv(cv).split(X, y):
-        sides = []
-        for rows in (train, held_out):
-            rows = np.asarray(rows)
-            if np.ndim(sample_weight):
-                rows = rows[np.asarray(sample_weight)[rows] > 0]
-            sides.append(kept[rows])
-        n_both = len(np.intersect1d(*sides))
-        if n_both or not all(map(len, sides)):
+    for sides in check_cv(cv).split(X, y):
+        train, held_out = (positions[np.asarray(s)[kept[np.asarray(s)]]] for s in sides)
+        n_both = len(np.intersect1d(train, held_out))
+        if n_both or not len(train) or not len(held_out):
             raise ValueError(
-                f"cv={cv!r} has a fold of {len(sides[0])} rows that train, {len(sides[1])} that "
+                f"cv={cv!r} has a fold of {len(train)} rows that train and {len(held_out)} that "
                 f"are set aside, {n_both} of them both; each row may have one part, and each part "
                 "needs rows"
             )
-        splits.append((sides[0], sides[1]))
+        splits.append((train, held_out))
     return _folds(prepared, splits)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class Recipe:
     shapes: tuple[Mapping[str, Any], ...]
 
 
-RECIPE = Recipe(
+_BOTH = Recipe(
     shared={
         "solver": "adamw",
         "alpha": 0.0,
@@ -82,6 +82,9 @@ RECIPE = Recipe(
     ),
 )
 
+CLASSIFIER = replace(_BOTH, shared={**_BOTH.shared, "label_smoothing": 0.0})
+REGRESSOR = replace(_BOTH, shared={**_BOTH.shared, "scale_target": True, "clip_predictions": False})
+
 
 def draw_members(
     recipe: Recipe, n_members: int, activations: Sequence[ActivationSpec], seed: int
@@ -97,7 +100,7 @@ def draw_members(
     list of dict
         One a member, of constructor parameters.
 
-    >>> [member["activation"] for member in draw_members(RECIPE, 3, ("mish", "relu"), 0)][:2]
+    >>> [member["activation"] for member in draw_members(CLASSIFIER, 3, ("mish", "relu"), 0)][:2]
     ['mish', 'relu']
     """
     rng = np.random.default_rng(derive(seed, Purpose.MEMBER_SETTINGS))

@@ -15,6 +15,7 @@ from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators.pack._base import BasePack
 from combutab.estimators.pack._docs import ATTRIBUTES, PARAMETERS
 from combutab.estimators.pack._folds import HoldsOut
+from combutab.estimators.pack._members import REGRESSOR
 
 
 class _Encoding(HoldsOut, MLPRegressor):
@@ -74,6 +75,7 @@ class PackRegressor(RegressorMixin, BasePack):
         "loss": MLPRegressor._parameter_constraints["loss"],
         "quantiles": MLPRegressor._parameter_constraints["quantiles"],
     }
+    _recipe = REGRESSOR
     _member_class = MLPRegressor
     _encoding_class = _Encoding
     _passed_on = ("loss", "quantiles")
