@@ -230,7 +230,7 @@ class BasePack(_Kept):
         paths = X if isinstance(X, list | tuple) and X else [X]
         if all(isinstance(p, str | os.PathLike) and str(p).endswith(".parquet") for p in paths):
             raise ValueError(
-                f"{name} reads its table into memory, got the path {str(paths[0])!r}: pass the table "
+                f"{name} reads its table into memory, got the path {str(paths[0])!r}: pass a table "
                 f"(pandas.read_parquet, say), or use {plain}, whose fit_parquet reads it in parts"
             )
         if X_val is not None and self.cv is not None:
