@@ -160,19 +160,22 @@ class BasePack(_Kept):
 
     def _draw(self, seed: int) -> list[BaseMLP]:
         """Make the members; a ValueError, before any work, if one of them cannot be made."""
-        self._check_member_params()
         if not self.activations:
             raise ValueError(
                 "activations is empty: name at least one, such as activations=('relu',)"
             )
+        for activation in self.activations:
+            if not (isinstance(activation, str) or callable(activation)):
+                raise ValueError(
+                    "activations must hold names or callables width -> nn.Module, got "
+                    f"{activation!r}"
+                )
         if isinstance(self.cv, Integral):
             self._check_room(int(self.cv))
         members = []
         drawn = draw_members(self._recipe, self.n_members, self.activations, seed)
         for i, settings in enumerate(drawn):
-            member = self._member(settings)
-            member._validate_params()
-            member._check_parameters()
+            member = self._checked_member(settings)
             member.random_state = derive(seed, Purpose.MEMBER, i) % (1 << 32)
             members.append(member)
         return members
@@ -219,11 +222,14 @@ class BasePack(_Kept):
             **(self.member_params or {}),
         }
 
-    def _member(self, settings: Mapping[str, Any] | None = None) -> BaseMLP:
+    def _checked_member(self, settings: Mapping[str, Any] | None = None) -> BaseMLP:
         """A member that is made with these, unless ``member_params`` says otherwise."""
-        return self._member_class(
-            **{**self._shared(), **(settings or {}), **(self.member_params or {})}
-        )
+        self._check_member_params()
+        parameters = {**self._shared(), **(settings or {}), **(self.member_params or {})}
+        member = self._member_class(**parameters)
+        member._validate_params()
+        member._check_parameters()
+        return member
 
     def _check_given(self, X: Any, X_val: Any) -> None:
         name, plain = type(self).__name__, self._member_class.__name__

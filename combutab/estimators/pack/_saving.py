@@ -63,6 +63,7 @@ def restore(pack: BasePack, saved: Saved) -> None:
     """Take over what a file has, once its parts are known to belong together."""
     check_fields(saved.fitted, _FITTED, "what was fitted")
     header = saved.header
+    saved.arrays()  # all of them have a place
     check_fields(
         {name: header.get(name) for name in ("groups", "picks", "members")},
         {
@@ -76,7 +77,7 @@ def restore(pack: BasePack, saved: Saved) -> None:
     for found in header["groups"]:
         check_fields(found, _GROUP, "a group")
         _check_alike(pack, found["fitted"], header["groups"][0]["fitted"])
-        group = pack._member()
+        group = pack._checked_member()
         group._restore(_part(saved, found, n_before))
         groups.append(group)
         n_before += found["n_members"]
