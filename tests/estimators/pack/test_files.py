@@ -96,8 +96,8 @@ FORGED = {
     "picks in the header must be": lambda h: h["picks"].append(99),
     "picks in the header must": lambda h: h.update(picks=[]),
     "groups in the header must be": lambda h: h.update(groups=[]),
-    "groups differ in classes_": lambda h: h["groups"][0]["fitted"]["classes_"]["array"].append(
-        "x"
+    "groups differ in classes_": lambda h: h["groups"][0]["fitted"]["classes_"].update(
+        array=["x", "y", "z"]
     ),
     "unknown": lambda h: h["groups"][0].update(more=1),
     "its header asks for": lambda h: h["groups"].pop(),
