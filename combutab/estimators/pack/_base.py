@@ -150,8 +150,9 @@ class BasePack(_Kept):
         jobs, tracks = member_jobs(members, folds)
 
         def tell(n_trained: int) -> None:
-            best = min((s.loss for track in tracks for s in track.snapshots()), default=np.nan)
-            print(f"{n_trained} of {len(members)} members trained, best loss = {best:.6f}")
+            losses = [s.loss for track in tracks for s in track.snapshots()]
+            best = f", best loss = {min(losses):.6f}" if np.isfinite(losses).any() else ""
+            print(f"{n_trained} of {len(members)} members trained{best}")
 
         interrupted = train_members(
             jobs, tracks, deadline, self.n_jobs, tell if self.verbose else None

@@ -258,7 +258,10 @@ def test_scikit_learns_tools():
     assert cross_val_score(pipeline, ARRAY, LABELS, cv=2).mean() > 0.7
     search = GridSearchCV(pack, {"n_members": [1, 2]}, cv=2).fit(TABLE, LABELS)
     assert search.best_estimator_.members_.shape[0] == search.best_params_["n_members"]
-    with pytest.warns(UserWarning, match="PackClassifier is neither.*one fit at a time"):
+    with pytest.warns(
+        UserWarning,
+        match="PackClassifier is not an estimator of combutab that stacks.*one fit at a time",
+    ):
         StackedGridSearchCV(pack, {"n_members": [1]}, cv=2).fit(TABLE, LABELS)
 
 
