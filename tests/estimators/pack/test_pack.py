@@ -59,6 +59,18 @@ def test_probabilities_are_the_weighted_mean_of_the_chosen_networks():
     assert (pack.predict(TABLE) == pack.classes_[expected.argmax(1)]).all()
 
 
+@pytest.mark.parametrize("more", [{}, {"init": "data"}, {"normalization": "batch", "init": "ntk"}])
+def test_each_member_is_what_a_plain_estimator_with_its_parameters_is(more):
+    pack = PackRegressor(**QUICK | {"n_members": 3, "member_params": {**SMALL, **more}})
+    pack.fit(TABLE[:100], TARGET[:100], X_val=TABLE[100:], y_val=TARGET[100:])
+    for i, plain in enumerate(pack._draw(0)):
+        plain.set_params(n_iter_no_change=np.inf)  # asks for no more epochs than there are
+        plain.fit(TABLE[:100], TARGET[:100], X_val=TABLE[100:], y_val=TARGET[100:])
+        own = pack.history_[pack.history_["member"] == i]
+        np.testing.assert_allclose(own["train_loss"], plain.loss_curve_, rtol=1e-4)
+        np.testing.assert_allclose(-own["validation_loss"], plain.validation_scores_, rtol=1e-4)
+
+
 def test_a_regressor_predicts_the_weighted_mean():
     pack = PackRegressor(**QUICK).fit(TABLE, TARGET)
     raw, weights = by_hand(pack, TABLE)
@@ -258,10 +270,7 @@ def test_scikit_learns_tools():
     assert cross_val_score(pipeline, ARRAY, LABELS, cv=2).mean() > 0.7
     search = GridSearchCV(pack, {"n_members": [1, 2]}, cv=2).fit(TABLE, LABELS)
     assert search.best_estimator_.members_.shape[0] == search.best_params_["n_members"]
-    with pytest.warns(
-        UserWarning,
-        match="PackClassifier is not an estimator of combutab that stacks.*one fit at a time",
-    ):
+    with pytest.warns(UserWarning, match=r"PackClassifier is not .* that stacks: searching with"):
         StackedGridSearchCV(pack, {"n_members": [1]}, cv=2).fit(TABLE, LABELS)
 
 
