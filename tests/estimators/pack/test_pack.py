@@ -59,7 +59,7 @@ def test_probabilities_are_the_weighted_mean_of_the_chosen_networks():
     assert (pack.predict(TABLE) == pack.classes_[expected.argmax(1)]).all()
 
 
-@pytest.mark.parametrize("more", [{}, {"init": "data"}, {"normalization": "batch", "init": "ntk"}])
+@pytest.mark.parametrize("more", [{}, {"init": "data"}, {"normalization": "layer", "init": "ntk"}])
 def test_each_member_is_what_a_plain_estimator_with_its_parameters_is(more):
     pack = PackRegressor(**QUICK | {"n_members": 3, "member_params": {**SMALL, **more}})
     pack.fit(TABLE[:100], TARGET[:100], X_val=TABLE[100:], y_val=TARGET[100:])
