@@ -8,7 +8,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_diabetes, load_iris
 
-from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, load
+from combutab import MLPClassifier, MLPRegressor, PackClassifier, StackedGridSearchCV, load
 from combutab.training import compiled
 
 pytestmark = [
@@ -50,6 +50,18 @@ def test_a_gpu_trains_what_a_cpu_trains(parameters):
     gpu = MLPRegressor(**single, device="cuda").fit(X_REG, Y_REG)
     assert_allclose(gpu.loss_curve_, cpu.loss_curve_, rtol=1e-2)
     assert isinstance(gpu.predict(X_REG), np.ndarray)
+
+
+def test_a_pack_of_a_gpu_is_that_of_a_cpu(tmp_path):
+    settings = {"hidden_layer_sizes": (16,), "precision": "float64"}
+    quick = {"n_members": 4, "max_iter": 5, "random_state": 0, "member_params": settings}
+    cpu = PackClassifier(**quick, cv=2, device="cpu").fit(X, Y)
+    gpu = PackClassifier(**quick, cv=2, device="cuda").fit(X, Y)
+    assert_allclose(gpu.members_["validation_loss"], cpu.members_["validation_loss"], rtol=1e-6)
+    assert_allclose(gpu.predict_proba(X), cpu.predict_proba(X), rtol=1e-5)
+    gpu.save(tmp_path / "pack")
+    moved = load(tmp_path / "pack", device="cpu")
+    assert_allclose(moved.predict_proba(X), gpu.predict_proba(X), rtol=1e-8)
 
 
 def test_auto_is_the_gpu_and_repeats():
