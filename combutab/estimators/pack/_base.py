@@ -328,6 +328,11 @@ class BasePack(_Kept):
         ValueError
             If a parameter cannot be written without code (a custom activation, say).
         """
+        if self.cv is not None and not isinstance(self.cv, Integral):
+            raise ValueError(
+                f"cv={self.cv!r} cannot be saved; set_params(cv=None) first, which changes no "
+                "prediction, or pickle the pack"
+            )
         super().save(path)
 
     def _to_save(self) -> tuple[Sequence[str], dict[str, Any]]:

@@ -10,6 +10,7 @@ import pytest
 import safetensors.numpy
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.model_selection import KFold
 
 from combutab import PackClassifier, PackRegressor, load
 from combutab.activations import CombU
@@ -90,6 +91,16 @@ def test_a_fit_again_forgets_the_first(packs):
         pack.fit(X, np.where(Y == 0, np.nan, Y))
     with pytest.raises(ValueError, match="not fitted"):
         pack.predict(X)
+
+
+def test_folds_of_ones_own_are_not_for_files(tmp_path):
+    quick = {**QUICK, "member_params": {"hidden_layer_sizes": (4,)}}
+    pack = PackRegressor(**quick, cv=KFold(2)).fit(X, Y)
+    with pytest.raises(ValueError, match=r"cv=KFold.* cannot be saved; set_params\(cv=None\)"):
+        pack.save(tmp_path / "pack")
+    before = pack.predict(X)
+    pack.set_params(cv=None).save(tmp_path / "pack")
+    assert (load(tmp_path / "pack").predict(X) == before).all()
 
 
 FORGED = {
