@@ -22,7 +22,14 @@ if TYPE_CHECKING:
         NLReLU,
         ProxyNorm,
     )
-    from combutab.estimators import MLPClassifier, MLPRegressor, TabMClassifier, TabMRegressor
+    from combutab.estimators import (
+        MLPClassifier,
+        MLPRegressor,
+        PackClassifier,
+        PackRegressor,
+        TabMClassifier,
+        TabMRegressor,
+    )
     from combutab.generators import CTGAN, TVAE
     from combutab.model_selection import StackedGridSearchCV
 
@@ -40,6 +47,8 @@ __all__ = [
     "MLPClassifier",
     "MLPRegressor",
     "NLReLU",
+    "PackClassifier",
+    "PackRegressor",
     "ProxyNorm",
     "StackedGridSearchCV",
     "TabMClassifier",
@@ -53,6 +62,7 @@ _HOMES = {
     **dict.fromkeys(["ACTIVATIONS", "PELU", "PLN", "PLS", "CombU", "LAHardSiLU"], "activations"),
     **dict.fromkeys(["LASiLU", "LayerAct", "NLReLU", "ProxyNorm"], "activations"),
     **dict.fromkeys(["MLPClassifier", "MLPRegressor"], "estimators"),
+    **dict.fromkeys(["PackClassifier", "PackRegressor"], "estimators"),
     **dict.fromkeys(["TabMClassifier", "TabMRegressor"], "estimators"),
     **dict.fromkeys(["CTGAN", "TVAE"], "generators"),
     "StackedGridSearchCV": "model_selection",

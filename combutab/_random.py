@@ -48,6 +48,7 @@ class Purpose(IntEnum):
     BASELINE = 11  # a comparison's learners of other kinds
     CORRUPTION = 12  # (name): of a table; which columns
     CORRUPTED_COLUMN = 13  # (name, column)
+    MEMBER_SETTINGS = 14  # what the members of a pack are made with
     # of a member's key
     WEIGHTS = 20  # initial ones; of a generator's networks, of the network's key
     ACTIVATION = 21  # (layer): construction of the module; as WEIGHTS

@@ -36,5 +36,6 @@ def test_docstring_examples(name, capsys):
 
 
 def test_the_main_names_have_examples():
-    for name in ("MLPClassifier", "MLPRegressor", "StackedGridSearchCV", "CombU", "PLN"):
+    estimators = ("MLPClassifier", "MLPRegressor", "PackClassifier", "PackRegressor")
+    for name in (*estimators, "StackedGridSearchCV", "CombU", "PLN"):
         assert ">>> " in getattr(combutab, name).__doc__, name

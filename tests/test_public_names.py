@@ -9,7 +9,8 @@ import pytest
 
 NAMES = """
 combutab: ACTIVATIONS CTGAN CombU LAHardSiLU LASiLU LayerAct MLPClassifier MLPRegressor NLReLU
-    PELU PLN PLS ProxyNorm StackedGridSearchCV TVAE TabMClassifier TabMRegressor __version__ load
+    PELU PLN PLS PackClassifier PackRegressor ProxyNorm StackedGridSearchCV TVAE TabMClassifier
+    TabMRegressor __version__ load
 combutab.activations: ACTIVATIONS Blend CombU Derf DyT LAHardSiLU LASiLU LayerAct NLReLU PELU PLN
     PLS PReLU ProxyNorm Rational Snake Swish make_activation
 combutab.constructions: ConstructedNetwork compose exp_network expression_network
@@ -17,8 +18,8 @@ combutab.constructions: ConstructedNetwork compose exp_network expression_networ
     relu_hard_function
 combutab.datasets: Dataset FORMULAS TableError list_feynman list_openml load_feynman load_openml
     make_formula parse_formula read_cells read_table split_target
-combutab.estimators: BaseMLP FitHandout FitOutcome FitTask MLPClassifier MLPRegressor
-    TabMClassifier TabMRegressor TrainedFit fit_stacked
+combutab.estimators: BaseMLP FitHandout FitOutcome FitTask MLPClassifier MLPRegressor PackClassifier
+    PackRegressor TabMClassifier TabMRegressor TrainedFit fit_stacked
 combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTIONS Corruption
     DetectionScorer EfficacyScorer FidelityScorer Interval NemenyiResult Robustness Significance
     activation_stats align_tables bootstrap_interval channelwise_linearity compare_pairs
@@ -39,7 +40,7 @@ combutab.nn: ActivationSpec Chain ChainNetwork INITIALISATIONS MLPSpec MaskMaker
     StackedRowEncoder StackedTabM TabMSpec TableNetwork build_activation check_activation
     check_proxy_norm fill_gradients frozen gradient_penalty
 combutab.plotting: plot_activation_means plot_comparison plot_critical_difference plot_fluctuation
-    plot_power plot_robustness
+    plot_pack plot_power plot_robustness
 combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn Identifiers
     ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetTable RowGroup RowLayout RowSpan
     RunningMoments Span TableEncoder as_pandas binary_unit column_kind find_identifiers infer_task

@@ -1,4 +1,4 @@
-"""scikit-learn estimators: perceptrons, and TabM's ensembles of them."""
+"""scikit-learn estimators: perceptrons, packs of them, and TabM."""
 
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
@@ -6,6 +6,7 @@ from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._tabm import TabMClassifier, TabMRegressor
 from combutab.estimators._together import FitTask, fit_stacked
 from combutab.estimators.fitting import FitHandout, FitOutcome, TrainedFit
+from combutab.estimators.pack import PackClassifier, PackRegressor
 
 __all__ = [
     "BaseMLP",
@@ -14,6 +15,8 @@ __all__ = [
     "FitTask",
     "MLPClassifier",
     "MLPRegressor",
+    "PackClassifier",
+    "PackRegressor",
     "TabMClassifier",
     "TabMRegressor",
     "TrainedFit",

@@ -156,10 +156,15 @@ history_ : DataFrame
 
 def document(cls: T) -> T:
     """Fill ``{parameters}`` and ``{attributes}`` into a class's docstring."""
+    return fill(cls, _PARAMETERS, _ATTRIBUTES)
+
+
+def fill(cls: T, parameters: str, attributes: str) -> T:
+    """Fill in these texts, one line after the other."""
     doc = cls.__doc__ or ""
 
     def indented(text: str) -> str:
         return textwrap.indent(text.strip(), "    ").lstrip()
 
-    cls.__doc__ = doc.format(parameters=indented(_PARAMETERS), attributes=indented(_ATTRIBUTES))
+    cls.__doc__ = doc.format(parameters=indented(parameters), attributes=indented(attributes))
     return cls

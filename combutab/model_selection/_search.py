@@ -99,7 +99,7 @@ class StackedGridSearchCV(GridSearchCV):
     def _obstacle(self, params: dict[str, Any], candidates: list[dict[str, Any]]) -> str | None:
         """Say why this search cannot be stacked; None if it can."""
         if not isinstance(self.estimator, BaseMLP):
-            return f"{type(self.estimator).__name__} is not an estimator of combutab"
+            return f"{type(self.estimator).__name__} is not an estimator of combutab that stacks"
         known = set(self.estimator.get_params())
         searched = {name for candidate in candidates for name in candidate}
         unknown = sorted(searched - known)

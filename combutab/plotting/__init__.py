@@ -2,6 +2,7 @@
 
 from combutab.plotting._comparison import plot_comparison, plot_critical_difference
 from combutab.plotting._layers import plot_activation_means, plot_fluctuation, plot_power
+from combutab.plotting._pack import plot_pack
 from combutab.plotting._robustness import plot_robustness
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "plot_comparison",
     "plot_critical_difference",
     "plot_fluctuation",
+    "plot_pack",
     "plot_power",
     "plot_robustness",
 ]

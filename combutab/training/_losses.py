@@ -72,6 +72,14 @@ class Loss:
         """(M, B, n_outputs), targets -> (M, B): absolute errors, or whether a class is right."""
         return (self.point(raw) - y).abs().mean(-1)
 
+    def averaged(self, raw: Tensor, y: Tensor) -> Tensor:
+        """(..., n_outputs) -> (..., k): of what an ensemble averages, all that its loss needs."""
+        return raw
+
+    def rows_of_average(self, average: Tensor, y: Tensor) -> Tensor:
+        """``rows`` of an ensemble, by the mean of what its members have ``averaged``."""
+        return self.rows(average, y)
+
 
 @dataclass(frozen=True)
 class SquaredError(Loss):
@@ -119,6 +127,12 @@ class Poisson(Loss):
     def _average(self, raw: Tensor) -> Tensor:
         return _log_mean(raw)
 
+    def averaged(self, raw: Tensor, y: Tensor) -> Tensor:
+        return torch.exp(raw)
+
+    def rows_of_average(self, average: Tensor, y: Tensor) -> Tensor:
+        return self.rows(_log(average), y)
+
 
 @dataclass(frozen=True)
 class Pinball(Loss):
@@ -154,9 +168,20 @@ class GaussianNLL(Loss):
         return pairs[..., 0], floor + F.softplus(pairs[..., 1] - floor)
 
     def rows(self, raw: Tensor, y: Tensor) -> Tensor:
-        mean, log_variance = self.moments(raw)
+        return self._nll(*self.moments(raw), y)
+
+    def _nll(self, mean: Tensor, log_variance: Tensor, y: Tensor) -> Tensor:
         nll = 0.5 * (log_variance + (y - mean).square() * torch.exp(-log_variance))
         return nll.mean(-1)
+
+    def averaged(self, raw: Tensor, y: Tensor) -> Tensor:
+        mean, log_variance = self.moments(raw)  # a mixture's moments are those of its parts
+        return torch.stack([mean, torch.exp(log_variance) + mean.square()], -1)
+
+    def rows_of_average(self, average: Tensor, y: Tensor) -> Tensor:
+        mean, square = average.unbind(-1)
+        variance = (square - mean.square()).clamp_min(math.exp(self.min_log_variance))
+        return self._nll(mean, variance.log(), y)
 
     def point(self, raw: Tensor) -> Tensor:
         return self.moments(raw)[0]
@@ -203,6 +228,12 @@ class CrossEntropy(Loss):
     def _average(self, raw: Tensor) -> Tensor:
         return _log_mean(F.log_softmax(raw, -1))
 
+    def averaged(self, raw: Tensor, y: Tensor) -> Tensor:  # the probability of the truth
+        return torch.softmax(raw, -1).gather(-1, y.unsqueeze(-1))
+
+    def rows_of_average(self, average: Tensor, y: Tensor) -> Tensor:
+        return -_log(average).sum(-1)
+
     def metric(self, raw: Tensor, y: Tensor) -> Tensor:
         return (self.point(raw) == y).to(raw.dtype)
 
@@ -233,8 +264,19 @@ class BinaryCrossEntropy(Loss):
     def _average(self, raw: Tensor) -> Tensor:  # the logit of the mean probability
         return _log_mean(F.logsigmoid(raw)) - _log_mean(F.logsigmoid(-raw))
 
+    def averaged(self, raw: Tensor, y: Tensor) -> Tensor:  # the probabilities of the truth
+        return torch.sigmoid(torch.where(y > 0.5, raw, -raw))
+
+    def rows_of_average(self, average: Tensor, y: Tensor) -> Tensor:
+        return -_log(average).sum(-1)
+
     def metric(self, raw: Tensor, y: Tensor) -> Tensor:
         return (self.point(raw) == y.bool()).all(-1).to(raw.dtype)
+
+
+def _log(values: Tensor) -> Tensor:
+    """Logarithms, finite ones of zeros too."""
+    return values.clamp_min(torch.finfo(values.dtype).tiny).log()
 
 
 def accuracy(predicted: Tensor, y: Tensor, weight: Tensor) -> Tensor:

@@ -8,7 +8,14 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_diabetes, load_iris
 
-from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, TabMClassifier, load
+from combutab import (
+    MLPClassifier,
+    MLPRegressor,
+    PackClassifier,
+    StackedGridSearchCV,
+    TabMClassifier,
+    load,
+)
 from combutab.training import compiled
 
 pytestmark = [
@@ -63,6 +70,18 @@ def test_heads_that_share_weights(precision):
     assert_allclose(models[1].loss_curve_, models[0].loss_curve_, rtol=rtol)
     assert models[1]._network().device.type == "cuda"
     assert_allclose(models[1].predict_proba(X), models[0].predict_proba(X), atol=10 * rtol)
+
+
+def test_a_pack_of_a_gpu_is_that_of_a_cpu(tmp_path):
+    settings = {"hidden_layer_sizes": (16,), "precision": "float64"}
+    quick = {"n_members": 4, "max_iter": 5, "random_state": 0, "member_params": settings}
+    cpu = PackClassifier(**quick, cv=2, device="cpu").fit(X, Y)
+    gpu = PackClassifier(**quick, cv=2, device="cuda").fit(X, Y)
+    assert_allclose(gpu.members_["validation_loss"], cpu.members_["validation_loss"], rtol=1e-6)
+    assert_allclose(gpu.predict_proba(X), cpu.predict_proba(X), rtol=1e-5)
+    gpu.save(tmp_path / "pack")
+    moved = load(tmp_path / "pack", device="cpu")
+    assert_allclose(moved.predict_proba(X), gpu.predict_proba(X), rtol=1e-8)
 
 
 def test_auto_is_the_gpu_and_repeats():

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 import combutab
-from combutab import CTGAN, TVAE, CombU, MLPClassifier, MLPRegressor
+from combutab import CTGAN, TVAE, CombU, MLPClassifier, MLPRegressor, PackClassifier
 from combutab._safe_files import read_tensors, write_tensors
 from combutab.constructions import expression_network
 
@@ -43,6 +43,13 @@ QUICK = {
     "max_onehot": 5,
     "random_state": 0,
 }
+PACK = {
+    "n_members": 3,
+    "activations": ("relu", "prelu", "pln-2"),
+    "max_iter": 1,
+    "random_state": 0,
+    "member_params": {"hidden_layer_sizes": (6, 4), "max_onehot": 5, "n_frequencies": 3},
+}
 MADE = {"epochs": 1, "batch_size": 20, "embedding_dim": 4, "random_state": 0}
 CTGAN_WIDTHS = {"generator_dim": (6,), "discriminator_dim": (6,), "pac": 2}
 TVAE_WIDTHS = {"compress_dims": (6,), "decompress_dims": (6,)}
@@ -65,6 +72,7 @@ def _fitted():
         "ensemble": MLPClassifier(**QUICK, n_members=3, activation="prelu").fit(TABLE, Y > 0),
         "proxy norm": MLPRegressor(**QUICK, normalization="layer", proxy_norm=True).fit(TABLE, Y),
         "construction": MLPRegressor(**widths, activation=CombU, init=start).fit(PAIR, Y),
+        "pack": PackClassifier(**PACK).fit(TABLE, LABELS),
         "CTGAN": CTGAN(**MADE, **CTGAN_WIDTHS).fit(TABLE),
         "TVAE": TVAE(**MADE, **TVAE_WIDTHS, n_members=2).fit(TABLE[["size", "kind"]].to_numpy()),
     }

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab import MLPClassifier, MLPRegressor, load
+from combutab import MLPClassifier, MLPRegressor, PackRegressor, load
 from combutab.constructions import expression_network
 from combutab.preprocessing import TableEncoder
 
@@ -184,6 +184,16 @@ def test_no_file_of_an_estimator_holds_what_few_rows_have(n, numeric, way, tmp_p
         assert b"salary" in data, name  # which is searched for like the rest
         if way != "share":
             assert b"Rome-city" in data, name  # that many have, and the estimator needs
+        assert leaks(data, X) == [], name
+
+
+@pytest.mark.parametrize("cv", [None, 2])
+def test_nor_does_one_of_a_pack(cv, tmp_path):
+    X, y = people(300), np.random.default_rng(1).normal(size=300)
+    small = {"hidden_layer_sizes": (4,), "batch_size": 64}
+    pack = PackRegressor(n_members=3, max_iter=2, cv=cv, random_state=0, member_params=small)
+    for name, data in files(fitted(pack, X, y, None), tmp_path).items():
+        assert b"Rome-city" in data
         assert leaks(data, X) == [], name
 
 

@@ -16,7 +16,7 @@ from tests.trust.forged_files import BUDGET, SECONDS, TABLE, answers, load, outc
 
 KINDS = (
     *("classifier", "regressor", "quantiles", "ensemble", "proxy norm", "construction"),
-    *("CTGAN", "TVAE", "checkpoint"),
+    *("CTGAN", "TVAE", "checkpoint", "pack"),
 )
 MUTATIONS = 45 * BUDGET  # of each kind
 

@@ -3,7 +3,7 @@
 Used by the estimators alone.
 """
 
-from combutab.estimators.fitted._fitted import Fitted
+from combutab.estimators.fitted._fitted import Fitted, float_dtype
 from combutab.estimators.fitted._outcome import learned, warn_unfinished
 
-__all__ = ["Fitted", "learned", "warn_unfinished"]
+__all__ = ["Fitted", "float_dtype", "learned", "warn_unfinished"]

@@ -21,7 +21,7 @@ from combutab.estimators.fitted._outcome import LazyNetwork
 from combutab.estimators.fitted._saving import parts_to_save, restore
 from combutab.estimators.fitting import FitHandout, TrainedFit
 from combutab.nn import NTK, ActivationSpec, Member, MLPSpec, NetworkSpec, TableNetwork
-from combutab.preprocessing import TableEncoder
+from combutab.preprocessing import EncodedTable, TableEncoder
 
 # Matrix products round otherwise in the rows left over from their blocks: with a multiple of this
 # many rows a prediction depends on the rows beside it by the last bit at most.
@@ -70,7 +70,6 @@ class Fitted(Parameters, Loadable):
             self._net.network = net.eval()
         return net
 
-    @torch.inference_mode()
     def _raw(self, X: Any) -> Tensor:
         """Raw outputs of every member and head: (n_networks, n_samples, n_outputs), on the CPU.
 
@@ -78,7 +77,11 @@ class Fitted(Parameters, Loadable):
         """
         check_is_fitted(self)
         mind_forks()
-        table = self.encoder_.encode(X, owner=self)
+        return self._outputs(self.encoder_.encode(X, owner=self)).to(float_dtype(X))
+
+    @torch.inference_mode()
+    def _outputs(self, table: EncodedTable) -> Tensor:
+        """Raw outputs of encoded rows, in the network's dtype."""
         net = self._network()
         context = Precision(self._trained[1]).context(net.device)
         units = self._spec.peak_units * net.n_members
@@ -92,7 +95,7 @@ class Fitted(Parameters, Loadable):
         ):
             if len(dense):
                 parts.append(net.predict(dense.to(net.dtype), codes, chunk, context).cpu())
-        return torch.cat(parts, 1)[:, :n_rows].to(_float_dtype(X))
+        return torch.cat(parts, 1)[:, :n_rows]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file (safetensors with JSON in its header).
@@ -174,7 +177,7 @@ class Fitted(Parameters, Loadable):
         return tags
 
 
-def _float_dtype(X: Any) -> torch.dtype:
+def float_dtype(X: Any) -> torch.dtype:
     """The dtype of a table's numbers: float32 where all columns are, else float64."""
     dtypes = getattr(X, "dtypes", None)  # of a frame
     names = {str(d).lower() for d in ([getattr(X, "dtype", None)] if dtypes is None else dtypes)}

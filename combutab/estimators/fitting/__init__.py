@@ -19,16 +19,24 @@ from combutab.estimators.fitting._data import (
     weighted_rows,
 )
 from combutab.estimators.fitting._initial import check_initial, initial_states, initial_widths
-from combutab.estimators.fitting._jobs import Job, train_jobs, train_streamed
+from combutab.estimators.fitting._jobs import (
+    Job,
+    activation_key,
+    first_states,
+    train_jobs,
+    train_streamed,
+)
 from combutab.estimators.fitting._prefitted import FitHandout, FitOutcome, TrainedFit, take_over
-from combutab.estimators.fitting._scorers import output_scorer
+from combutab.estimators.fitting._scorers import GivenOutputs, output_scorer
 
 __all__ = [
     "FitHandout",
     "FitOutcome",
+    "GivenOutputs",
     "Job",
     "Prepared",
     "TrainedFit",
+    "activation_key",
     "as_numbers",
     "check_class_weight",
     "check_given",
@@ -37,6 +45,7 @@ __all__ = [
     "check_weights",
     "concatenated",
     "encoded_rows",
+    "first_states",
     "initial_states",
     "initial_widths",
     "output_scorer",

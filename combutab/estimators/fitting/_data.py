@@ -76,7 +76,9 @@ def _indexable(X: Any) -> Any:
         return X.tocsr()
     if type(X).__module__.startswith("pyarrow"):
         return X.to_pandas()
-    return X if X is None or hasattr(X, "__getitem__") else np.asarray(X)
+    if X is None or hasattr(X, "__getitem__") or hasattr(X, "iloc"):
+        return X
+    return np.asarray(X)
 
 
 def _check_no_missing(y: Any) -> None:

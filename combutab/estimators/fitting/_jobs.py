@@ -41,6 +41,11 @@ _FIRST_ROWS = 256  # that initial weights may depend on
 _EVEN = 4  # a shape's stacks are a multiple of this many, for as many threads to share evenly
 
 
+# Told of a stack's members, (job, member) each, when it is about to train, in its thread. It gives
+# callbacks of the stack's own, or None to leave it out.
+Watch = Callable[[Sequence[tuple[int, int]]], Sequence[Callback] | None]
+
+
 @dataclass(frozen=True)
 class Job:
     """One estimator's training: its members, which share data, network and configuration."""
@@ -67,6 +72,14 @@ def train_streamed(
     return train_stack(net, _on_device(job), job.plans, job.config, callbacks, stream)
 
 
+def first_states(job: Job) -> tuple[dict[str, Tensor], ...]:
+    """The weights that a job's members begin with."""
+    net = _build(job, job.members, job.start_states)
+    if job.start_states is None and job.spec.needs_rows:
+        _start_from_rows(net, _on_device(job), job.plans, range(len(job.plans)))
+    return tuple(net.member_state(i) for i in range(len(job.members)))
+
+
 def activation_key(spec: ActivationSpec) -> object:
     """Return a key that is equal for specifications that build the same module."""
     if isinstance(spec, functools.partial):
@@ -91,6 +104,7 @@ def train_jobs(
     skip: Collection[int] = (),
     n_jobs: int | None = None,
     keep_optimizers: bool = True,
+    watch: Watch | None = None,
 ) -> list[list[MemberResult]]:
     """Train all members of all jobs, as few stacks as memory and caches allow.
 
@@ -118,6 +132,8 @@ def train_jobs(
         small network's operations are too short to be shared out.
     keep_optimizers : bool, default=True
         Keep the optimisers' states, twice the size of the weights, to go on from later.
+    watch : callable, optional
+        Gives each stack callbacks of its own, or leaves it out; not for stacks in processes.
 
     Returns
     -------
@@ -143,12 +159,12 @@ def train_jobs(
         n_jobs = min(torch.get_num_threads(), len(stacks))
     board = _Board(len(stacks), n_skipped, on_progress)
     if n_jobs in (None, 0, 1):
-        outputs = (_train(jobs, stack, callbacks) for stack in stacks)
+        outputs = (_train_watched(jobs, s, callbacks, _beginning(watch, s)) for s in stacks)
     else:
-        outputs = _train_side_by_side(jobs, stacks, n_jobs, board)
+        outputs = _train_side_by_side(jobs, stacks, n_jobs, board, watch)
     with closing(outputs):
         for i, (stack, trained) in enumerate(zip(stacks, outputs, strict=False)):
-            for place, result in zip(stack, trained, strict=True):
+            for place, result in zip(stack if trained else (), trained, strict=True):
                 if not keep_optimizers:
                     result.optimizer = {}
                 results[place.job][place.member] = result
@@ -205,7 +221,11 @@ class _Watched(Callback):
 
 
 def _train_side_by_side(
-    jobs: Sequence[Job], stacks: Sequence[Sequence[_Place]], n_jobs: int, board: _Board
+    jobs: Sequence[Job],
+    stacks: Sequence[Sequence[_Place]],
+    n_jobs: int,
+    board: _Board,
+    watch: Watch | None,
 ) -> Generator[list[MemberResult]]:
     """The stacks' results in order; each thread or process has its share of torch's threads."""
     try:
@@ -215,7 +235,9 @@ def _train_side_by_side(
     n_threads = torch.get_num_threads()
     share = max(1, n_threads // effective_n_jobs(n_jobs))
     tasks = (
-        delayed(_train_with)(share, *_extract(jobs, stack), (_Watched(board, i),))
+        delayed(_train_with)(
+            share, *_extract(jobs, stack), (_Watched(board, i),), _beginning(watch, stack)
+        )
         for i, stack in enumerate(stacks)
     )
     outputs = (trained for trained in parallel(tasks))
@@ -239,7 +261,7 @@ def _train_with(n_threads: int, *arguments: Any) -> list[MemberResult]:
     if torch.get_num_threads() != n_threads:
         torch.set_num_threads(n_threads)  # of this thread, or of a process that waits for more
     mind_forks()
-    return _train(*arguments)
+    return _train_watched(*arguments)
 
 
 def _extract(jobs: Sequence[Job], stack: Sequence[_Place]) -> tuple[list[Job], list[_Place]]:
@@ -248,6 +270,25 @@ def _extract(jobs: Sequence[Job], stack: Sequence[_Place]) -> tuple[list[Job], l
     return [jobs[i] for i in needed], [
         _Place(needed.index(place.job), place.member) for place in stack
     ]
+
+
+def _beginning(
+    watch: Watch | None, stack: Sequence[_Place]
+) -> Callable[[], Sequence[Callback] | None] | None:
+    if watch is None:
+        return None
+    return functools.partial(watch, [(place.job, place.member) for place in stack])
+
+
+def _train_watched(
+    jobs: Sequence[Job],
+    stack: Sequence[_Place],
+    callbacks: Sequence[Callback],
+    begin: Callable[[], Sequence[Callback] | None] | None,
+) -> list[MemberResult]:
+    """Train a stack with callbacks of its own; no results where it is left out."""
+    own = () if begin is None else begin()
+    return [] if own is None else _train(jobs, stack, (*callbacks, *own))
 
 
 def _train(

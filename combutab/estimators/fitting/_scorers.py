@@ -15,7 +15,7 @@ from combutab.training import Rows
 
 
 @dataclass(frozen=True)
-class _Given:
+class GivenOutputs:
     """Stands in for the pass through a network whose raw outputs are there already."""
 
     raw: Tensor
@@ -39,7 +39,7 @@ class OutputScorer:
 
     def __call__(self, raw: Tensor, y: Tensor, weight: Tensor | None) -> float:
         shown = copy.copy(self.estimator)
-        shown.__dict__ |= {"_raw": _Given(raw.cpu()), "_states": []}
+        shown.__dict__ |= {"_raw": GivenOutputs(raw.cpu()), "_states": []}
         rows, more = np.zeros((raw.shape[1], 1)), {}
         if weight is not None:
             more["sample_weight"] = weight.cpu().numpy().astype(np.float64)

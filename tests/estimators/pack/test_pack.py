@@ -1,0 +1,338 @@
+"""Packs of small networks: what they predict, choose and keep, and that it can be repeated."""
+
+import functools
+import operator
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.metrics import log_loss, mean_pinball_loss
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from combutab import PackClassifier, PackRegressor, StackedGridSearchCV
+from combutab.estimators.fitting import _jobs
+from combutab.estimators.pack import _base, _training
+from combutab.nn import Member
+
+SMALL = {"hidden_layer_sizes": (8,), "numeric_embedding_dim": 3, "batch_size": 64}
+QUICK = {"n_members": 4, "max_iter": 4, "random_state": 0, "member_params": SMALL}
+ARRAY, LABELS = make_classification(160, 4, n_informative=3, n_redundant=0, random_state=0)
+TABLE = pd.DataFrame(ARRAY.copy(), columns=["a", "b", "c", "d"])
+TABLE["kind"] = np.random.default_rng(0).choice(["x", "y", "z"], len(TABLE))
+TABLE.loc[::7, "b"] = np.nan
+TARGET = ARRAY[:, 0] + 0.3 * ARRAY[:, 1] ** 2
+TWO_SHAPES = {name: value for name, value in SMALL.items() if name != "numeric_embedding_dim"}
+
+
+def classes(n=3):
+    return np.array(["no", "perhaps", "yes"])[np.digitize(TARGET, [-0.5, 0.8])[: len(TABLE)] % n]
+
+
+def by_hand(pack, X):
+    """Raw outputs, (n_networks, n, k), of networks that are built one by one; and their weights."""
+    table = pack.encoder_.encode(X)
+    dense, codes = torch.from_numpy(table.dense).float(), torch.from_numpy(table.codes)
+    outputs = []
+    for group in pack._groups:
+        for state, activation in zip(group._states, group._trained[0], strict=True):
+            net = group._spec.build([Member(1, activation)])
+            net.load_member(0, {name: torch.from_numpy(value) for name, value in state.items()})
+            with torch.no_grad():
+                outputs.append(net.eval()(dense[None], codes[None])[0].double())
+    weights = np.bincount(pack._picks, minlength=len(outputs)) / len(pack._picks)
+    return torch.stack(outputs), torch.from_numpy(weights)
+
+
+def test_probabilities_are_the_weighted_mean_of_the_chosen_networks():
+    pack = PackClassifier(**QUICK | {"member_params": TWO_SHAPES, "n_members": 6}, cv=3)
+    pack.fit(TABLE, classes())
+    raw, weights = by_hand(pack, TABLE)
+    assert (weights > 0).all()  # no other network is kept
+    assert len({group._spec for group in pack._groups}) == len(pack._groups) > 1
+    expected = (torch.softmax(raw, -1) * weights[:, None, None]).sum(0)
+    np.testing.assert_allclose(pack.predict_proba(TABLE), expected, atol=1e-6)
+    assert (pack.predict(TABLE) == pack.classes_[expected.argmax(1)]).all()
+
+
+@pytest.mark.parametrize("more", [{}, {"init": "data"}, {"normalization": "layer", "init": "ntk"}])
+def test_each_member_is_what_a_plain_estimator_with_its_parameters_is(more):
+    pack = PackRegressor(**QUICK | {"n_members": 3, "member_params": {**SMALL, **more}})
+    pack.fit(TABLE[:100], TARGET[:100], X_val=TABLE[100:], y_val=TARGET[100:])
+    for i, plain in enumerate(pack._draw(0)):
+        plain.set_params(n_iter_no_change=np.inf)  # asks for no more epochs than there are
+        plain.fit(TABLE[:100], TARGET[:100], X_val=TABLE[100:], y_val=TARGET[100:])
+        own = pack.history_[pack.history_["member"] == i]
+        np.testing.assert_allclose(own["train_loss"], plain.loss_curve_, rtol=1e-4)
+        np.testing.assert_allclose(-own["validation_loss"], plain.validation_scores_, rtol=1e-4)
+
+
+def test_a_regressor_predicts_the_weighted_mean():
+    pack = PackRegressor(**QUICK).fit(TABLE, TARGET)
+    raw, weights = by_hand(pack, TABLE)
+    mean = (raw[..., 0] * weights[:, None]).sum(0).numpy()
+    held_out = TARGET.std() * mean  # the mean and deviation are of the training rows: up to scale
+    assert np.corrcoef(held_out, pack.predict(TABLE))[0, 1] == pytest.approx(1.0)
+
+
+def test_the_table_of_members_says_what_was_chosen():
+    pack = PackClassifier(**QUICK | {"activations": ("relu", "mish")}).fit(TABLE, LABELS)
+    table = pack.members_
+    assert table["activation"].tolist()[:2] == ["relu", "mish"]
+    assert table["weight"].sum() == pytest.approx(1.0)
+    assert table["n_snapshots"].sum() == sum(len(group._states) for group in pack._groups)
+    assert ((table["weight"] > 0) == (table["n_snapshots"] > 0)).all()
+    assert len(pack._picks) <= pack.max_ensemble_size
+    assert pack.activation_weights_.sum() == pytest.approx(1.0)
+    assert pack.activation_weights_["mish"] == pytest.approx(
+        table.loc[table["activation"] == "mish", "weight"].sum()
+    )
+    of_each = pack.history_.groupby("member")["validation_loss"].min()
+    np.testing.assert_allclose(table["validation_loss"], of_each)
+    assert pack.validation_loss_ <= pack.best_member_validation_loss_ < of_each.mean()
+    assert pack.best_member_validation_loss_ == pytest.approx(of_each.min(), rel=1e-5)
+
+
+# ---- losses: what was minimised is the loss of what is predicted --------------------------------
+
+
+def scaled(pack, values):
+    plain = pack._groups[0]
+    return (np.asarray(values) - plain._y_mean) / plain._y_scale
+
+
+def squared(pack, X, y):
+    return 0.5 * np.mean((scaled(pack, pack.predict(X)) - scaled(pack, y)) ** 2)
+
+
+def absolute(pack, X, y):
+    return np.mean(np.abs(scaled(pack, pack.predict(X)) - scaled(pack, y)))
+
+
+def pinball(pack, X, y):
+    predicted = pack.predict(X, quantiles=[0.2, 0.8])
+    losses = [mean_pinball_loss(y, predicted[:, i], alpha=q) for i, q in enumerate((0.2, 0.8))]
+    return np.mean(losses) / pack._groups[0]._y_scale[0]
+
+
+def normal(pack, X, y):
+    mean, std = pack.predict(X, return_std=True)
+    var = (std / pack._groups[0]._y_scale[0]) ** 2
+    error = scaled(pack, mean) - scaled(pack, y)
+    return np.mean(0.5 * (np.log(var) + error**2 / var))
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ("squared_error", squared),
+        ("absolute_error", absolute),
+        ("quantile", pinball),
+        ("gaussian_nll", normal),
+    ],
+)
+def test_the_validation_loss_is_that_of_the_predictions(loss, expected):
+    X, y, X_val, y_val = TABLE[:100], TARGET[:100], TABLE[100:], TARGET[100:]
+    pack = PackRegressor(**QUICK, loss=loss, quantiles=(0.2, 0.8)).fit(X, y, None, X_val, y_val)
+    assert pack.validation_loss_ == pytest.approx(expected(pack, X_val, y_val), rel=1e-4)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_validation_log_loss_is_that_of_the_probabilities(n_classes):
+    y = classes(n_classes)
+    pack = PackClassifier(**QUICK).fit(TABLE[:100], y[:100], X_val=TABLE[100:], y_val=y[100:])
+    expected = log_loss(y[100:], pack.predict_proba(TABLE[100:]), labels=pack.classes_)
+    assert pack.validation_loss_ == pytest.approx(expected, rel=1e-4)
+
+
+def test_several_targets_and_labels():
+    both = np.column_stack([TARGET, -TARGET])
+    pack = PackRegressor(**QUICK).fit(TABLE, both)
+    assert pack.predict(TABLE).shape == both.shape
+    assert pack.score(TABLE, both) == pytest.approx(
+        1
+        - (((pack.predict(TABLE) - both) ** 2).sum(0) / ((both - both.mean(0)) ** 2).sum(0)).mean()
+    )
+    labels = (both > 0).astype(int)
+    tagger = PackClassifier(**QUICK).fit(TABLE, labels)
+    assert tagger.predict(TABLE).shape == tagger.predict_proba(TABLE).shape == labels.shape
+
+
+# ---- which rows train ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def jobs(monkeypatch):
+    """The jobs of the next fit."""
+    seen, original = [], _base.train_members
+
+    def watched(jobs, *arguments):
+        seen.extend(jobs)
+        return original(jobs, *arguments)
+
+    monkeypatch.setattr(_base, "train_members", watched)
+    return seen
+
+
+@pytest.mark.parametrize("cv", [3, KFold(3)])
+def test_folds_part_the_rows_and_no_member_sees_its_own(jobs, cv):
+    pack = PackClassifier(**QUICK | {"n_members": 6}, cv=cv).fit(TABLE, LABELS)
+    everything = np.arange(len(TABLE))
+    held_out = {}
+    for i, job in enumerate(jobs):
+        (plan,) = job.plans
+        assert sorted([*plan.rows.tolist(), *plan.val_rows.tolist()]) == list(everything)
+        held_out.setdefault(i % 3, plan.val_rows.tolist())
+        assert held_out[i % 3] == plan.val_rows.tolist()
+        if cv == 3:
+            share = LABELS[plan.val_rows].mean()
+            assert share == pytest.approx(LABELS.mean(), abs=0.02)  # stratified
+    assert sorted(functools.reduce(operator.iadd, held_out.values(), [])) == list(everything)
+    assert pack.members_["fold"].tolist() == [0, 1, 2] * 2
+    np.testing.assert_allclose(pack.members_.groupby("fold")["weight"].sum(), 1 / 3)
+    assert len(_jobs.plan_stacks(jobs)) == 1  # folds of other sizes and scales, one shape
+    assert pack.validation_loss_ <= pack.best_member_validation_loss_
+
+
+def test_given_folds_pass_over_rows_of_no_weight(jobs):
+    weight = np.ones(len(TABLE))
+    weight[[0, 5, 100]] = 0
+    folds = [(np.arange(80), np.arange(80, 160)), (np.arange(80, 160), np.arange(80))]
+    PackRegressor(**QUICK, cv=folds).fit(ARRAY, TARGET, weight)
+    assert [len(jobs[0].plans[0].rows), len(jobs[1].plans[0].rows)] == [78, 79]
+    rows = jobs[1].rows.y[jobs[1].plans[0].rows].ravel().numpy()
+    kept = TARGET[80:][weight[80:] > 0]
+    np.testing.assert_allclose(np.corrcoef(rows, kept)[0, 1], 1.0)
+
+
+def test_few_rows_all_train_and_all_members_count_alike():
+    pack = PackClassifier(**QUICK).fit(TABLE[:20], LABELS[:20])
+    assert pack.members_["weight"].tolist() == [0.25] * 4
+    assert pack.validation_loss_ is None
+    assert pack.members_["n_iter"].tolist() == [4] * 4
+    raw, _ = by_hand(pack, TABLE)
+    expected = torch.sigmoid(raw[..., 0]).mean(0)
+    np.testing.assert_allclose(pack.predict_proba(TABLE)[:, 1], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 10])
+def test_tiny_tables(n):
+    assert PackRegressor(**QUICK).fit(ARRAY[:n], TARGET[:n]).predict(ARRAY[:3]).shape == (3,)
+    one_class = PackClassifier(**QUICK).fit(ARRAY[:n], ["only"] * n)
+    assert one_class.predict_proba(ARRAY[:2]).tolist() == [[1.0]] * 2
+
+
+def test_rare_classes_are_no_obstacle_to_a_hold_out():
+    y = np.where(np.arange(len(TABLE)) == 3, "rare", classes())
+    assert set(PackClassifier(**QUICK).fit(TABLE, y).classes_) == set(y)
+
+
+# ---- the same again ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_stacks(monkeypatch):
+    """A stack holds a network or two; operations have one thread, for others to have theirs."""
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_threads_change_nothing(small_stacks):
+    packs = [
+        PackClassifier(**QUICK | {"n_members": 6}, n_jobs=n_jobs).fit(TABLE, LABELS)
+        for n_jobs in (1, 2)
+    ]
+    pd.testing.assert_frame_equal(packs[0].members_, packs[1].members_)
+    assert (packs[0].predict_proba(TABLE) == packs[1].predict_proba(TABLE)).all()
+
+
+def test_a_random_state_repeats_and_global_state_is_left_alone():
+    numpy_state, torch_state = np.random.get_state()[1].copy(), torch.get_rng_state()
+    packs = [PackRegressor(**QUICK | {"random_state": s}).fit(TABLE, TARGET) for s in (3, 3, 4)]
+    first, again, other = (pack.predict(TABLE) for pack in packs)
+    assert (first == again).all()
+    assert (first != other).any()
+    assert (np.random.get_state()[1] == numpy_state).all()
+    assert torch.equal(torch.get_rng_state(), torch_state)
+
+
+def test_scikit_learns_tools():
+    pack = PackClassifier(**QUICK | {"max_iter": 8, "random_state": 1})
+    pack.member_params = {**SMALL, "learning_rate_init": 0.02}
+    pipeline = make_pipeline(StandardScaler(), clone(pack))
+    assert cross_val_score(pipeline, ARRAY, LABELS, cv=2).mean() > 0.7
+    search = GridSearchCV(pack, {"n_members": [1, 2]}, cv=2).fit(TABLE, LABELS)
+    assert search.best_estimator_.members_.shape[0] == search.best_params_["n_members"]
+    with pytest.warns(UserWarning, match=r"PackClassifier is not .* that stacks: searching with"):
+        StackedGridSearchCV(pack, {"n_members": [1]}, cv=2).fit(TABLE, LABELS)
+
+
+# ---- ends before the end -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_when_the_time_is_up_there_is_a_model(n_jobs, small_stacks):
+    pack = PackClassifier(**QUICK | {"n_members": 12, "max_iter": 500}, max_time=1e-9)
+    pack.set_params(n_jobs=n_jobs).fit(TABLE, LABELS)
+    assert set(pack.members_["n_iter"]) == {0, 1}  # some have not begun
+    assert (pack.members_.loc[pack.members_["n_iter"] == 0, "weight"] == 0).all()
+    assert np.isfinite(pack.predict_proba(TABLE)).all()
+
+
+def test_an_interrupt_keeps_what_there_is(monkeypatch):
+    original = _training.Track.end_epoch
+
+    def interrupted(track, report, *arguments):
+        if report.epoch == 3:
+            raise KeyboardInterrupt
+        original(track, report, *arguments)
+
+    monkeypatch.setattr(_training.Track, "end_epoch", interrupted)
+    pack = PackRegressor(**QUICK | {"max_iter": 100})
+    with pytest.warns(UserWarning, match="interrupted by user: the best weights so far are kept"):
+        pack.fit(TABLE, TARGET)
+    assert pack.n_iter_ == 2
+    assert np.isfinite(pack.predict(TABLE)).all()
+
+
+def test_an_interrupt_before_any_epoch_ends_the_program(monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_training.Track, "end_epoch", interrupted)
+    pack = PackRegressor(**QUICK)
+    with pytest.raises(KeyboardInterrupt):
+        pack.fit(TABLE, TARGET)
+    assert not hasattr(pack, "members_")
+
+
+def test_an_interrupt_between_threads_keeps_what_is_trained(monkeypatch, small_stacks):
+    def interrupted(*words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_base, "print", interrupted, raising=False)
+    pack = PackRegressor(**QUICK | {"n_members": 8}, n_jobs=2, verbose=True)
+    with pytest.warns(UserWarning, match="interrupted by user"):
+        pack.fit(TABLE, TARGET)
+    assert pack.members_["weight"].sum() == pytest.approx(1.0)
+
+
+def test_members_that_diverge_have_no_part():
+    wild = {**SMALL, "solver": "sgd", "learning_rate": "constant", "learning_rate_init": 1e30}
+    pack = PackRegressor(**QUICK | {"member_params": wild})
+    with pytest.raises(ValueError, match=r"All members of the pack diverged.*max_grad_norm"):
+        pack.fit(TABLE, TARGET)
+
+
+def test_a_line_is_printed_when_asked_for(capsys):
+    PackClassifier(**QUICK).fit(TABLE, LABELS)
+    assert capsys.readouterr().out == ""
+    PackClassifier(**QUICK, verbose=True).fit(TABLE, LABELS)
+    assert "4 of 4 members trained, best loss = 0." in capsys.readouterr().out
