@@ -53,6 +53,9 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
 
     Attributes
     ----------
+    oof_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        With ``bagging="cv"``: of each row the prediction by the member that has not trained on it,
+        NaN for rows of weight 0. Files do not hold it.
     {attributes}
 
     Examples
@@ -90,6 +93,7 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
     }
     _y_range = cast("np.ndarray | None", None)  # (2, n_outputs), where predictions are clipped
     _score_name = "r2"
+    _held_out_answer = ("oof_prediction_", "predict")
     _data_parameters = (
         *StreamedMLP._data_parameters,
         *("loss", "quantiles", "scale_target", "clip_predictions"),
