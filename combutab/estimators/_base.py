@@ -126,7 +126,8 @@ class BaseMLP(Fitted):
         "bagging",
     )
 
-    _held_out_answer: ClassVar[tuple[str, str]]  # attribute of bagging="cv", the method it is of
+    # attribute of bagging="cv", and the method whose answers it holds
+    _held_out_answer: ClassVar[tuple[str, str]] = ("oof_prediction_", "predict")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

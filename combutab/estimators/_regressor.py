@@ -93,7 +93,6 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
     }
     _y_range = cast("np.ndarray | None", None)  # (2, n_outputs), where predictions are clipped
     _score_name = "r2"
-    _held_out_answer = ("oof_prediction_", "predict")
     _data_parameters = (
         *StreamedMLP._data_parameters,
         *("loss", "quantiles", "scale_target", "clip_predictions"),

@@ -66,9 +66,9 @@ def warn_of_one_class(
     if not loss > _LEARNED * _entropy(shares):
         return
     what = "training" if job.config.score is None else "validation"
-    by_loss = "" if job.config.score == "loss" else "early_stopping_scoring='loss', "
+    by_loss = "early_stopping_scoring='loss', " * (job.config.score not in (None, "loss"))
     warnings.warn(
-        f"The classifier answers class {classes[answers[0]]!r} for every one of {len(y)} {what} "
+        f"The classifier answers class {classes.tolist()[answers[0]]!r} for every one of {len(y)} {what} "
         f"rows, {shares[answers[0]]:.1%} of which have it, and its probabilities are hardly better "
         f"than the classes' shares (log loss {loss:.3g}, that of the shares "
         f"{_entropy(shares):.3g}): it has learned nothing of the columns. Try another "
@@ -89,10 +89,13 @@ def _is_better(
     if job.config.score == "loss":
         return all(-result.best_score < _LEARNED * _entropy(scored) for result in results)
     if job.config.score is None:  # of the training, penalties and all
-        losses = [result.train_loss[-1] if result.train_loss else result.best_loss
-                  for result in results]
-        return all(loss < _LEARNED * _entropy(shares)
-                   for loss, shares in zip(losses, trained, strict=False))
+        losses = [
+            result.train_loss[-1] if result.train_loss else result.best_loss for result in results
+        ]
+        return all(
+            loss < _LEARNED * _entropy(shares)
+            for loss, shares in zip(losses, trained, strict=False)
+        )
     return False
 
 

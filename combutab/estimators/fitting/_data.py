@@ -97,9 +97,7 @@ def _check_no_missing(y: Any) -> None:
         raise ValueError("Input y contains NaN (missing values); drop those rows first")
 
 
-def weighted_rows(
-    X: Any, y: Any, sample_weight: Any
-) -> tuple[Any, Any, np.ndarray, np.ndarray]:
+def weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray, np.ndarray]:
     """Leave out rows of weight 0, which must not shape the encoding either.
 
     The last of what is returned are the positions of the rows that are left.
