@@ -90,6 +90,7 @@ def test_a_regressor_averages_predictions(loss):
         assert (std / model._y_scale > means.std(1, correction=0).numpy()).all()
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_a_fit_validates_stops_and_goes_on_with_heads():
     model = HeadsClassifier(**QUICK, early_stopping=True).fit(X, LABELS)
     assert len(model.validation_scores_) == 4

@@ -55,7 +55,7 @@ def told(estimator, X, y, **more):
         {"early_stopping": True, "n_iter_no_change": 3, "max_iter": 60},
         {"early_stopping": True, "early_stopping_scoring": "loss"},
         {"early_stopping": True, "early_stopping_scoring": "roc_auc"},
-        {"n_members": 2, "bagging": "cv"},
+        {"n_members": 2, "bagging": "cv", "early_stopping_scoring": "loss"},
         {"precision": "float64", "label_smoothing": 0.1},
         {"activation": "elu", "n_members": 2},
     ],
@@ -98,10 +98,11 @@ def test_a_rare_class_that_is_told_from_the_others_is_no_stall():
     assert told(MLPClassifier(**STALLS), column[:, None].astype(float), rare)
 
 
-def test_a_training_target_of_one_class_or_of_labels_is_no_stall():
+def test_a_training_target_of_one_class_several_labels_or_columns_that_say_nothing_are_no_stall():
     assert not told(MLPClassifier(**STALLS), X, np.full(400, "no"))
     assert not told(MLPClassifier(**STALLS, class_weight={"yes": 0.0}), X, Y)
     assert not told(MLPClassifier(**STALLS), X, np.stack([Y == "yes", X[:, 1] > 2], 1) * 1)
+    assert not told(MLPClassifier(**STALLS), np.zeros((400, 1)), Y)
     assert not told(MLPClassifier(**STALLS), X, Y, X_val=X[Y == "no"], y_val=Y[Y == "no"])
 
 

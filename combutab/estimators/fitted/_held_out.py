@@ -42,20 +42,14 @@ def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
 
     These are the validation rows, or where there are none the training rows: a sample, if many.
     """
-    rows = scored_rows(job)
     if job.folds is not None:
+        rows = torch.arange(len(job.folds.kept)) + job.folds.scored_from
         return held_out_outputs(net, job), rows
+    plan = job.plans[0]
+    rows = plan.rows if plan.val_rows is None else plan.val_rows
     if len(rows) > _ROWS:
         sample = np.random.default_rng(0).permutation(len(rows))[:_ROWS]
         rows = rows[torch.from_numpy(sample)]
     codes = None if job.rows.codes is None else job.rows.codes[rows]
     context = job.config.precision.context(net.device)
     return net.predict(job.rows.dense[rows], codes, _ROWS, context).cpu(), rows
-
-
-def scored_rows(job: Job) -> Tensor:
-    """The validation rows, or where there are none the training rows."""
-    if job.folds is not None:
-        return torch.arange(len(job.folds.kept)) + job.folds.scored_from
-    plan = job.plans[0]
-    return plan.rows if plan.val_rows is None else plan.val_rows

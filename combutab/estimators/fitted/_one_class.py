@@ -11,7 +11,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from combutab.estimators.fitted._held_out import scored_outputs, scored_rows
+from combutab.estimators.fitted._held_out import scored_outputs
 from combutab.estimators.fitting import Job
 from combutab.nn import TableNetwork
 from combutab.training import MemberResult
@@ -49,11 +49,7 @@ def warn_of_one_class(
     unfinished = "max_iter" in reasons and (goes_on or job.config.max_epochs < _TRIAL)
     if unfinished or reasons - {"max_iter", "no_improvement"} or not len(job.rows.dense):
         return
-    scored = _shares(job, scored_rows(job), len(classes))
-    trained = [_shares(job, plan.rows, len(classes)) for plan in job.plans if len(plan.rows)]
-    if any(shares.max() == 1 for shares in (scored, *trained)):  # nothing else to learn, or to see
-        return
-    if _is_better(job, results, scored, trained):
+    if _is_better(job, results, len(classes)) or not _varies(job):
         return
     raw, rows = scored_outputs(network(), job)
     p, y, weight = probabilities(raw), _labels(job, rows), _weights(job, rows)
@@ -63,40 +59,56 @@ def warn_of_one_class(
     own = p[np.arange(len(y)), y].clip(np.finfo(p.dtype).tiny)
     loss = float(-(weight * np.log(own)).sum() / weight.sum())
     shares = _shares(job, rows, len(classes))
-    if not loss > _LEARNED * _entropy(shares):
+    entropy = _entropy(shares)
+    if not loss > _LEARNED * entropy or entropy == 0:  # of rows of one class nothing can be said
         return
     what = "training" if job.config.score is None else "validation"
     by_loss = "early_stopping_scoring='loss', " * (job.config.score not in (None, "loss"))
+    label, share = classes.tolist()[answers[0]], shares[answers[0]]
     warnings.warn(
-        f"The classifier answers class {classes.tolist()[answers[0]]!r} for every one of {len(y)} {what} "
-        f"rows, {shares[answers[0]]:.1%} of which have it, and its probabilities are hardly better "
-        f"than the classes' shares (log loss {loss:.3g}, that of the shares "
-        f"{_entropy(shares):.3g}): it has learned nothing of the columns. Try another "
-        f"learning_rate_init than {job.plans[0].learning_rate:g}, {by_loss}more epochs (max_iter="
-        f"{job.config.max_epochs}, n_iter_no_change={job.config.n_iter_no_change}), or "
-        "class_weight='balanced'.",
+        f"The classifier answers class {label!r} for every one of {len(y)} {what} rows, "
+        f"{share:.1%} of which have it, and its probabilities are hardly better than the classes' "
+        f"shares (log loss {loss:.3g}, that of the shares {entropy:.3g}): it has learned nothing "
+        "of the columns. Try another learning_rate_init than "
+        f"{job.plans[0].learning_rate:g}, {by_loss}more epochs (max_iter={job.config.max_epochs}, "
+        f"n_iter_no_change={job.config.n_iter_no_change}), or class_weight='balanced'.",
         ConvergenceWarning,
         stacklevel=6,
     )
 
 
-def _is_better(
-    job: Job, results: Sequence[MemberResult], scored: np.ndarray, trained: Sequence[np.ndarray]
-) -> bool:
-    """Tell whether the scores of training already say that something was learned."""
-    if job.config.score == "accuracy":
-        return all(result.best_score > scored.max() for result in results)
-    if job.config.score == "loss":
-        return all(-result.best_score < _LEARNED * _entropy(scored) for result in results)
-    if job.config.score is None:  # of the training, penalties and all
-        losses = [
-            result.train_loss[-1] if result.train_loss else result.best_loss for result in results
-        ]
-        return all(
-            loss < _LEARNED * _entropy(shares)
-            for loss, shares in zip(losses, trained, strict=False)
-        )
-    return False
+def _is_better(job: Job, results: Sequence[MemberResult], n_classes: int) -> bool:
+    """Tell whether what training recorded already says that something was learned.
+
+    Or that there was nothing: where the training rows are of one class.
+    """
+    shares: dict[int, np.ndarray] = {}
+    for result, plan in zip(results, job.plans, strict=False):
+        scored = plan.rows if plan.val_rows is None else plan.val_rows
+        for rows in (plan.rows, scored):
+            if id(rows) not in shares:
+                shares[id(rows)] = _shares(job, rows, n_classes) if len(rows) else np.zeros(1)
+        if shares[id(plan.rows)].max() == 1:
+            continue
+        own, score = shares[id(scored)], job.config.score
+        if score == "accuracy":
+            better = result.best_score > own.max() + 1e-6
+        elif score == "loss":
+            better = -result.best_score < _LEARNED * _entropy(own)
+        elif score is None:  # penalties and all
+            loss = result.train_loss[-1] if result.train_loss else result.best_loss
+            better = loss < _LEARNED * _entropy(own)
+        else:
+            better = False
+        if not better:
+            return False
+    return True
+
+
+def _varies(job: Job) -> bool:
+    """Tell whether there is a column to learn of."""
+    tables = (job.rows.dense, job.rows.codes)
+    return any(bool((table != table[:1]).any()) for table in tables if table is not None)
 
 
 def _labels(job: Job, rows: Tensor) -> np.ndarray:
