@@ -29,7 +29,8 @@ SMALL = {
 @pytest.fixture(scope="module")
 def several():
     """Members that end after different epochs."""
-    settings = {**SMALL, "n_members": 3, "bagging": "cv", "n_iter_no_change": 2, "max_iter": 40}
+    settings = {**SMALL, "n_members": 3, "bagging": "cv", "n_iter_no_change": 1, "max_iter": 40}
+    settings |= {"early_stopping_scoring": "neg_log_loss", "learning_rate_init": 0.2}
     return MLPClassifier(**settings).fit(X, Y)
 
 
