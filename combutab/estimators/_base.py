@@ -392,11 +392,6 @@ class BaseMLP(Fitted):
         """One epoch over the given rows; the first call learns the encoding."""
         if self.early_stopping is True:
             raise ValueError("partial_fit does not support early_stopping=True")
-        if self.bagging is not None:
-            raise ValueError(
-                f"partial_fit does not support bagging={self.bagging!r}, whose folds are of all "
-                "rows; set bagging=None"
-            )
         for name, others in (
             ("learning_rate", "'constant', 'invscaling' or 'adaptive'"),
             ("regularization_schedule", "'constant'"),
@@ -420,5 +415,10 @@ class BaseMLP(Fitted):
         if self.solver == "lbfgs":
             raise AttributeError(
                 "partial_fit is only available for stochastic optimizers. lbfgs is not stochastic."
+            )
+        if self.bagging is not None:
+            raise AttributeError(
+                f"partial_fit is only available with bagging=None: the folds of bagging="
+                f"{self.bagging!r} are of all rows."
             )
         return True

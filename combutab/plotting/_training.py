@@ -67,12 +67,14 @@ def plot_loss_curve(estimators: Any) -> Figure:
         for name, curve in curves.items()
         if curve["validation_score"].notna().any()
     }
+    different = set(labels.values())
+    label = different.pop() if len(different) == 1 else "validation score"
     panels = ["train_loss", "validation_score"] if labels else ["train_loss"]
     figure = Figure(figsize=(_WIDTH, 0.7 + _HEIGHT * len(panels)), layout="constrained")
     grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False).ravel()
     for i, (name, curve) in enumerate(curves.items()):
         best = _best_epochs(curve) if name in labels else {}
-        if labels.get(name) == _VALIDATION_LOSS:
+        if label == _VALIDATION_LOSS:
             curve = curve.assign(validation_score=-curve["validation_score"])
         for column, axes in zip(panels, grid, strict=True):
             _draw(axes, curve, column, best, line_of(i))
@@ -84,17 +86,15 @@ def plot_loss_curve(estimators: Any) -> Figure:
     grid[0].set_ylabel("training loss")
     grid[-1].set_xlabel("epoch")
     if labels:
-        different = set(labels.values())
-        label = different.pop() if len(different) == 1 else "validation score"
         grid[1].set_ylabel(label, parse_math=False)
     figure.align_ylabels(grid)
     handles = [Line2D([], [], label=name, **line_of(i)) for i, name in enumerate(named) if name]
-    grey = {"color": "0.45", "linestyle": ""}
     if any(curve["member"].nunique() > 1 for curve in curves.values()):
         thin = Line2D([], [], color="0.45", linewidth=0.7, alpha=0.6, label="a member")
         handles += [thin, Line2D([], [], color="0.45", linewidth=2.0, label="mean of members")]
     if labels:
-        handles.append(Line2D([], [], marker="o", label="epoch whose weights are kept", **grey))
+        kept = "epoch whose weights are kept"
+        handles.append(Line2D([], [], marker="o", color="0.45", linestyle="", label=kept))
     if handles:
         figure.legend(
             handles=handles,
@@ -144,21 +144,23 @@ def _score_label(estimator: Any) -> str:
     return f"validation {_SCORES.get(words, words)}"
 
 
-def _best_epochs(curve: pd.DataFrame) -> dict[int, int]:
+def _best_epochs(curve: pd.DataFrame) -> dict[Any, int]:
     """The epoch with the best score, by member; the first of equals, as training keeps it."""
     scored = curve[curve["validation_score"].notna()]
     places = scored.groupby("member")["validation_score"].idxmax()
-    return {int(m): int(scored.loc[place, "epoch"]) for m, place in places.items()}
+    rows = scored.loc[places]
+    return dict(zip(rows["member"].tolist(), rows["epoch"].tolist(), strict=True))
 
 
 def _draw(
-    axes: Any, curve: pd.DataFrame, column: str, best: Mapping[int, int], line: Mapping[str, Any]
+    axes: Any, curve: pd.DataFrame, column: str, best: Mapping[Any, int], line: Mapping[str, Any]
 ) -> None:
     """One estimator's lines in one panel."""
     table = curve.pivot(index="epoch", columns="member", values=column)
     several = table.shape[1] > 1
     marker = "." if len(table) == 1 else ""
-    for member, values in table.items():
+    for member in table.columns.tolist():
+        values = table[member]
         width, alpha = (0.7, 0.6) if several else (1.6, 1.0)
         axes.plot(table.index, values, linewidth=width, alpha=alpha, marker=marker, **line)
         if member in best:

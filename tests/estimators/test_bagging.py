@@ -162,13 +162,14 @@ def test_data_that_do_not_go_with_folds_are_refused(tmp_path):
     model = MLPClassifier(**BAGGED)
     with pytest.raises(ValueError, match="takes no X_val and y_val"):
         model.fit(X, y, X_val=X, y_val=y)
-    with pytest.raises(ValueError, match="partial_fit does not support bagging='cv'"):
+    with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as caught:
         model.partial_fit(X, y, classes=[0, 1, 2])
+    assert "only available with bagging=None" in str(caught.value.__cause__)
     with pytest.raises(ValueError, match="fit_parquet reads the rows once for all members"):
         model.fit_parquet(tmp_path / "none.parquet", "y")
     with pytest.raises(ValueError, match=r"n_members=3 is too many for class rare, which has 2"):
         model.fit(X, np.where(np.arange(150) < 2, "rare", "usual"))
-    with pytest.raises(ValueError, match="n_members=3 is too many for 5 rows"):
+    with pytest.raises(ValueError, match="n_members=3 is too many for n_samples=5"):
         MLPRegressor(**BAGGED).fit(X[:5], y[:5])
     model.fit(X, y).set_params(warm_start=True, bagging=None).set_params(max_iter=1)
     with pytest.warns(UserWarning, match=r"Maximum iterations \(1\) reached"):

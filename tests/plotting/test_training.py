@@ -103,6 +103,10 @@ def test_estimators_are_compared_with_and_without_scores(several):
     assert len(lines(figure.axes[0])) == 1 + 4 + 1
     assert lines(figure.axes[0])[-1].get_ydata().tolist() == theirs.loss_curve_
     assert len({line.get_color() for line in lines(figure.axes[0])}) == 3
+    by_loss = MLPClassifier(**SMALL | {"early_stopping": True, "early_stopping_scoring": "loss"})
+    mixed = plot_loss_curve([by_loss.fit(X, Y), several])
+    assert mixed.axes[1].get_ylabel() == "validation score"
+    assert lines(mixed.axes[1])[0].get_ydata().tolist() == by_loss.validation_scores_
     alone = plot_loss_curve(plain)
     assert [axes.get_ylabel() for axes in alone.axes] == ["training loss"]
     assert not alone.legends

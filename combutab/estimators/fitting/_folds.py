@@ -76,7 +76,7 @@ def member_folds(
     if n_rows < 2 * n_members:
         raise ValueError(
             f"bagging='cv' needs two rows a member at least: {n_members=} is too many for "
-            f"{n_rows} rows"
+            f"n_samples={n_rows}"
         )
     state = derive(seed, Purpose.SPLIT) % (1 << 32)
     if labels is None:
