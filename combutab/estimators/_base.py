@@ -385,6 +385,10 @@ class BaseMLP(Fitted):
         Returns
         -------
         self
+
+        Notes
+        -----
+        There is none with ``solver="lbfgs"``, nor with ``bagging="cv"``.
         """
         return self._partial_fit(X, y, sample_weight)
 

@@ -232,6 +232,10 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
         Returns
         -------
         self
+
+        Notes
+        -----
+        There is none with ``solver="lbfgs"``, nor with ``bagging="cv"``.
         """
         if self.class_weight == "balanced":
             raise ValueError(

@@ -88,7 +88,7 @@ CHANGES = {
 # What a call of one epoch has no use for, as its docstring says.
 NOT_OF_AN_EPOCH = {
     *("max_iter", "n_iter_no_change", "tol", "warm_start", "validation_fraction", "max_fun"),
-    "early_stopping_scoring",
+    *("early_stopping_scoring", "bagging"),
 }
 SETTLED = {
     *("hidden_layer_sizes", "activation", "normalization", "proxy_norm", "init", "n_members"),
