@@ -9,6 +9,7 @@ from sklearn.datasets import load_diabetes, load_iris
 
 from combutab import MLPClassifier, MLPRegressor, load
 from combutab.estimators import FitTask, fit_stacked
+from combutab.estimators.fitted import held_out_outputs
 from combutab.model_selection import StackedGridSearchCV
 
 IRIS = load_iris(return_X_y=True)
@@ -107,6 +108,18 @@ def test_predictions_are_the_members_mean_and_those_of_a_row_by_the_member_that_
     assert_allclose(score, best.mean(), rtol=1e-6)  # folds of equal length
     model.set_params(bagging=None).fit(X, y)
     assert not hasattr(model, "oof_decision_function_")
+
+
+def test_rows_whose_member_an_interrupt_has_cost_have_no_prediction_of_their_own():
+    X, y = IRIS
+    model = MLPClassifier(**BAGGED).fit(X, y)
+    unfitted = clone(model)
+    job = unfitted._build(unfitted._encode(X, y))
+    net = model._network()
+    net.select([0])
+    raw = held_out_outputs(net, job)
+    answered = ~raw.isnan().any(-1)[0]
+    assert_array_equal(answered.nonzero()[:, 0], job.folds.positions[0])
 
 
 def test_rows_of_weight_0_have_no_prediction_of_their_own():

@@ -101,6 +101,14 @@ def test_a_fit_validates_stops_and_goes_on_with_heads():
     assert len(model.loss_curve_) == 2
 
 
+def test_bagged_members_answer_with_all_heads_for_the_rows_of_their_folds():
+    model = HeadsClassifier(**QUICK, n_members=2, bagging="cv").fit(X, LABELS)
+    members = torch.softmax(_heads_of(model, X).double(), -1).mean(2).numpy()
+    folds = clone(model)._encode(X, LABELS).folds.positions
+    for member, fold in zip(members, folds, strict=True):
+        assert_allclose(model.oof_decision_function_[fold], member[fold], atol=1e-6)
+
+
 def test_a_search_trains_them_as_one_stack():
     grid = {"learning_rate_init": [1e-3, 1e-2], "alpha": [0.0, 0.1]}
     search = StackedGridSearchCV(HeadsClassifier(**QUICK), grid, cv=2, n_jobs=1).fit(X, LABELS)
