@@ -85,6 +85,11 @@ class BaseMLP(Fitted):
         """Labels of which training and validation rows are to have equal shares."""
         return None
 
+    def _strata(self, target: np.ndarray) -> np.ndarray | None:
+        """``_stratify``'s labels as ``fit`` was given them: errors name them."""
+        labels = self._stratify(target)
+        return None if labels is None else self._decode_target(labels)
+
     def _make_spec(self, n_rows: int) -> NetworkSpec:
         """The network, for an encoding and a target that are learned."""
         return MLPSpec(
@@ -208,11 +213,11 @@ class BaseMLP(Fitted):
         if X_val is not None:
             target_val = self._encode_target(y_val, None, reset=False, validation=True)
         elif bagged:
-            seed, strata = seed_from(self.random_state), self._stratify(target)
+            seed, strata = seed_from(self.random_state), self._strata(target)
             kept = np.arange(n_given) if kept is None else kept
             folds = member_folds(self.n_members, seed, strata, kept, n_given)
         elif split and self._stops_early(len(target)):
-            seed, strata = seed_from(self.random_state), self._stratify(target)
+            seed, strata = seed_from(self.random_state), self._strata(target)
             auto = self.early_stopping == "auto"
             if auto and strata is not None and not can_stratify(strata, self.validation_fraction):
                 strata = None

@@ -197,7 +197,7 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
         }
 
     def _stratify(self, target: np.ndarray) -> np.ndarray | None:
-        return None if self._multilabel else self._decode_target(target)
+        return None if self._multilabel else target
 
     def _check_answers(self, job: Job, results: Sequence[MemberResult]) -> None:
         if self._multilabel or len(self.classes_) < 2:

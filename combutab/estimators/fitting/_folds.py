@@ -82,7 +82,6 @@ def member_folds(
     if labels is None:
         folds = KFold(n_members, shuffle=True, random_state=state).split(kept)
     else:
-        labels = labels.reshape(-1)
         names, counts = np.unique(labels, return_counts=True)
         if counts.min() < n_members:
             rarest = names[counts.argmin()]
