@@ -27,6 +27,8 @@ LEARNS = {
     "init": "torch",
     "scale_inputs": False,
     "dropout": 0.0,
+    "label_smoothing": 0.0,
+    "regularization_schedule": "constant",
     "batch_size": 100,
     "early_stopping": False,
     "early_stopping_scoring": None,

@@ -134,7 +134,7 @@ def test_partial_fit_learns_a_small_regression_in_150_calls(sizes):
         theirs.partial_fit(scale(rows), scale(y))
     reference = theirs.score(scale(rows), scale(y))
     assert reference > 0.7
-    assert ours.score(rows, y) > min(reference, 0.95) - 0.02
+    assert ours.score(rows, y) > min(reference, 0.9) - 0.02
 
 
 def test_partial_fit_goes_on_after_joblib(tmp_path):
