@@ -425,9 +425,9 @@ class BaseMLP(Fitted):
             raise AttributeError(
                 "partial_fit is only available for stochastic optimizers. lbfgs is not stochastic."
             )
-        if self.bagging is not None:
+        if self.bagging == "cv":
             raise AttributeError(
-                f"partial_fit is only available with bagging=None: the folds of bagging="
-                f"{self.bagging!r} are of all rows."
+                "partial_fit is only available with bagging=None: the folds of bagging='cv' are of "
+                "all rows."
             )
         return True
