@@ -40,7 +40,7 @@ combutab.nn: ActivationSpec Chain ChainNetwork INITIALISATIONS MLPSpec MaskMaker
     StackedRowEncoder StackedTabM TabMSpec TableNetwork build_activation check_activation
     check_proxy_norm fill_gradients frozen gradient_penalty
 combutab.plotting: plot_activation_means plot_comparison plot_critical_difference plot_fluctuation
-    plot_pack plot_power plot_robustness
+    plot_loss_curve plot_pack plot_power plot_robustness
 combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn Identifiers
     ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetTable RowGroup RowLayout RowSpan
     RunningMoments Span TableEncoder as_pandas binary_unit column_kind find_identifiers infer_task

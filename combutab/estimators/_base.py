@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral
+from operator import itemgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,20 +15,25 @@ import torch
 from sklearn.base import _fit_context
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _num_samples
 
 from combutab._device import Precision, mind_forks, resolve_device
 from combutab._random import Purpose, derive
 from combutab._random_state import seed_from
-from combutab.estimators.fitted import Fitted, learned, warn_unfinished
+from combutab.estimators.fitted import Fitted, held_out_outputs, learned, warn_unfinished
 from combutab.estimators.fitting import (
     Job,
     Prepared,
+    answering,
+    can_stratify,
+    check_bagging,
     check_given,
     check_settled,
     check_weights,
     concatenated,
     encoded_rows,
     initial_states,
+    member_folds,
     output_scorer,
     split_rows,
     take_over,
@@ -78,6 +85,11 @@ class BaseMLP(Fitted):
         """Labels of which training and validation rows are to have equal shares."""
         return None
 
+    def _strata(self, target: np.ndarray) -> np.ndarray | None:
+        """``_stratify``'s labels as ``fit`` was given them: errors name them."""
+        labels = self._stratify(target)
+        return None if labels is None else self._decode_target(labels)
+
     def _make_spec(self, n_rows: int) -> NetworkSpec:
         """The network, for an encoding and a target that are learned."""
         return MLPSpec(
@@ -119,7 +131,15 @@ class BaseMLP(Fitted):
         "early_stopping",
         "validation_fraction",
         "warm_start",
+        "bagging",
     )
+
+    # attribute of bagging="cv", and the method whose answers it holds
+    _held_out_answer: ClassVar[tuple[str, str]] = ("oof_prediction_", "predict")
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_bagging(self.get_params(deep=False))
 
     # ---- fit ---------------------------------------------------------------------------------
 
@@ -182,15 +202,27 @@ class BaseMLP(Fitted):
         """Check and encode the data; a fresh encoding is learned on the training rows alone."""
         mind_forks()
         X, X_val = check_given(X, y, X_val, y_val, solver=self.solver, name=type(self).__name__)
-        weight = weight_val = target_val = None
+        bagged = split and self.bagging is not None
+        if bagged and X_val is not None:
+            raise ValueError(
+                f"bagging={self.bagging!r} takes no X_val and y_val: each member validates on a "
+                "fold of its own; set bagging=None"
+            )
+        weight = weight_val = target_val = folds = kept = None
+        n_given = _num_samples(X)
         if sample_weight is not None:
-            X, y, weight = weighted_rows(X, y, sample_weight)
+            X, y, weight, kept = weighted_rows(X, y, sample_weight)
         target = self._encode_target(y, weight, reset=fresh)
         if X_val is not None:
             target_val = self._encode_target(y_val, None, reset=False, validation=True)
+        elif bagged:
+            seed, strata = seed_from(self.random_state), self._strata(target)
+            kept = np.arange(n_given) if kept is None else kept
+            folds = member_folds(self.n_members, seed, strata, kept, n_given)
         elif split and self._stops_early(len(target)):
-            seed, strata = seed_from(self.random_state), self._stratify(target)
-            if self.early_stopping == "auto" and strata is not None and _has_single(strata):
+            seed, strata = seed_from(self.random_state), self._strata(target)
+            auto = self.early_stopping == "auto"
+            if auto and strata is not None and not can_stratify(strata, self.validation_fraction):
                 strata = None
             train, val = split_rows(len(target), self.validation_fraction, seed, strata)
             X, X_val = _safe_indexing(X, train), _safe_indexing(X, val)
@@ -211,6 +243,11 @@ class BaseMLP(Fitted):
             table = self.encoder_.encode(X, owner=self)
         dtype = Precision(self.precision).dtype
         rows, n = encoded_rows(table, target, total, dtype), len(target)
+        if folds is not None:
+            if total is not weight:  # class weights are for training alone
+                rows = concatenated([rows, encoded_rows(table, target, weight, dtype)])
+                folds = replace(folds, scored_from=n)
+            return Prepared(rows, torch.arange(n), None, folds=folds)
         if target_val is None:
             return Prepared(rows, torch.arange(n), None)
         val_table = self.encoder_.encode(X_val, owner=self)
@@ -222,7 +259,9 @@ class BaseMLP(Fitted):
         values = {
             n: v for n, v in self.get_params(deep=False).items() if n in self._data_parameters
         }
-        if self.early_stopping is not False:
+        if self.bagging is not None:
+            values["n_members"] = self.n_members
+        if self.early_stopping is not False or self.bagging is not None:
             seeded = isinstance(self.random_state, Integral)
             values["random_state"] = self.random_state if seeded else f"of {id(self)}"
         with np.printoptions(threshold=sys.maxsize):  # all of a long mask
@@ -240,26 +279,28 @@ class BaseMLP(Fitted):
         edges = self.encoder_.numeric_scaler_.edges
         bins = torch.from_numpy(edges.T.copy()) if len(edges) else None
         members = tuple(Member(seed, self.activation, self.dropout, bins) for seed in seeds)
+        splits = prepared.splits(self.n_members)
         score, scorer, scoring = None, None, self.early_stopping_scoring or self._score_name
-        if prepared.val is not None:
+        if splits[0][1] is not None:
             score = scoring if scoring in ("loss", self._score_name) else "scorer"
             if score == "scorer":
-                val, width = prepared.val, self._n_raw_outputs()
-                held_out = prepared.rows.each(lambda tensor: tensor[val])
-                scorer = output_scorer(self, scoring, self._decode_target, held_out, width)
+                for _, val in splits if prepared.folds is not None else splits[:1]:
+                    held_out = prepared.rows.each(itemgetter(val))
+                    width = self._n_raw_outputs()
+                    scorer = output_scorer(self, scoring, self._decode_target, held_out, width)
         starts = [None] * len(seeds) if fresh else self._starts(continued=epochs is not None)
         plans = tuple(
             MemberPlan(
                 seed=seed,
-                rows=prepared.train,
+                rows=train,
                 learning_rate=self.learning_rate_init,
                 alpha=self.alpha,
                 weight_decay=self.weight_decay if self.solver == "adamw" else 0.0,
-                val_rows=prepared.val,
+                val_rows=val,
                 start=start,
                 scorer=scorer,
             )
-            for seed, start in zip(seeds, starts, strict=True)
+            for seed, start, (train, val) in zip(seeds, starts, splits, strict=True)
         )
         return Job(
             self._spec,
@@ -270,6 +311,7 @@ class BaseMLP(Fitted):
             resolve_device(self.device),
             self.max_fun,
             self._start_states(members, fresh=fresh),
+            prepared.folds,
         )
 
     def _start_states(
@@ -314,12 +356,25 @@ class BaseMLP(Fitted):
             [] if fresh else getattr(self, name, None) or []
             for name in ("loss_curve_", "validation_scores_")
         )
+        held_out, method = self._held_out_answer
         with uninterrupted():
             found = learned(job, results, curve, scores)
-            self.__dict__.pop("loss_curve_", None)  # which lbfgs has none of
+            for name in ("loss_curve_", held_out):  # which lbfgs, or no bagging, has none of
+                self.__dict__.pop(name, None)
             self.__dict__.update(found)
-            warn_unfinished(job, results, converges=converges)
+            if job.folds is not None:
+                shown = answering(self, held_out_outputs(self._network(), job))
+                values = getattr(shown, method)(None)
+                self.__dict__[held_out] = job.folds.in_given_order(values)
+            warn_unfinished(
+                job, results, converges=converges, in_parts=converges and self.warm_start
+            )
+            if converges:
+                self._check_answers(job, results)
         return self
+
+    def _check_answers(self, job: Job, results: Sequence[MemberResult]) -> None:
+        """Warn of a network that has learned nothing, where that can be told."""
 
     @available_if(lambda self: self._supports_partial_fit())
     @_fit_context(prefer_skip_nested_validation=True)
@@ -340,6 +395,10 @@ class BaseMLP(Fitted):
         Returns
         -------
         self
+
+        Notes
+        -----
+        There is none with ``solver="lbfgs"``, nor with ``bagging="cv"``.
         """
         return self._partial_fit(X, y, sample_weight)
 
@@ -371,9 +430,9 @@ class BaseMLP(Fitted):
             raise AttributeError(
                 "partial_fit is only available for stochastic optimizers. lbfgs is not stochastic."
             )
+        if self.bagging == "cv":
+            raise AttributeError(
+                "partial_fit is only available with bagging=None: the folds of bagging='cv' are of "
+                "all rows."
+            )
         return True
-
-
-def _has_single(labels: np.ndarray) -> bool:
-    """Tell whether a class has one row, which cannot be on both sides of a split."""
-    return bool((np.unique(labels, return_counts=True)[1] == 1).any())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, Self
@@ -22,10 +23,11 @@ from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 from combutab._fields import kind
 from combutab._model_files import loadable
 from combutab.estimators._docs import document
-from combutab.estimators.fitting import check_class_weight, weights_of_classes
+from combutab.estimators.fitted import warn_of_one_class
+from combutab.estimators.fitting import Job, answering, check_class_weight, weights_of_classes
 from combutab.estimators.parquet import LabelCounts, StreamedMLP, TargetLearner
 from combutab.nn import ActivationSpec
-from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss
+from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss, MemberResult
 
 
 @loadable
@@ -35,7 +37,11 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
     """Multilayer perceptron classifier for tables, a drop-in for scikit-learn's.
 
     Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing
-    values. Binary, multi-class and multi-label targets.
+    values. Binary, multi-class and multi-label targets. ``fit`` gives a ``ConvergenceWarning`` if
+    the network answers one class to all rows that it is scored on (validation rows, or training
+    rows where there are none) with probabilities hardly better than the classes' shares; not in
+    ``partial_fit``, fits that ask for fewer than 20 epochs and have them, and warm starts that
+    reach ``max_iter``, which is said already.
 
     Parameters
     ----------
@@ -54,6 +60,9 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
+    oof_decision_function_ : ndarray of shape (n_samples, n_classes)
+        With ``bagging="cv"``: of each row the probabilities by the member that has not trained on
+        it, NaN for rows of weight 0. Files do not hold it.
     {attributes}
 
     Examples
@@ -83,6 +92,7 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
     }
     _fitted_fields = {"classes_": kind(np.ndarray), "_multilabel": kind(bool)}
     _score_name = "accuracy"
+    _held_out_answer = ("oof_decision_function_", "predict_proba")
     _data_parameters = (*StreamedMLP._data_parameters, "class_weight")
 
     def _check_parameters(self) -> None:
@@ -135,17 +145,18 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
         return self.classes_[target.reshape(-1).astype(np.int64)]
 
     def _class_numbers(self, y: np.ndarray, *, continued: bool) -> np.ndarray:
-        unknown = np.setdiff1d(y, self.classes_)
+        present = np.unique(y)
+        unknown = np.setdiff1d(present, self.classes_)
+        same = len(present) == len(self.classes_) and not len(unknown)
+        if continued and not self._in_partial_fit and not same:
+            raise ValueError(
+                "warm_start can only be used where `y` has the same classes as in the previous "
+                f"call to fit. Previously got {self.classes_}, `y` has {present}"
+            )
         if len(unknown):
             raise ValueError(
                 f"`y` has classes not in `self.classes_`: {unknown[:5].tolist()}. "
                 f"`self.classes_` has {self.classes_}."
-            )
-        present = np.unique(y)
-        if continued and not self._in_partial_fit and len(present) != len(self.classes_):
-            raise ValueError(
-                "warm_start can only be used where `y` has the same classes as in the previous "
-                f"call to fit. Previously got {self.classes_}, `y` has {present}"
             )
         return np.searchsorted(self.classes_, y).astype(np.int64)
 
@@ -198,6 +209,18 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
     def _stratify(self, target: np.ndarray) -> np.ndarray | None:
         return None if self._multilabel else target
 
+    def _check_answers(self, job: Job, results: Sequence[MemberResult]) -> None:
+        if self._multilabel or len(self.classes_) < 2:
+            return
+
+        def probabilities(raw: torch.Tensor) -> np.ndarray:
+            found: np.ndarray = answering(self, raw).predict_proba(None)
+            return found
+
+        warn_of_one_class(
+            job, results, self._network, probabilities, self.classes_, goes_on=self.warm_start
+        )
+
     @available_if(lambda self: self._supports_partial_fit())
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
@@ -219,6 +242,10 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
         Returns
         -------
         self
+
+        Notes
+        -----
+        There is none with ``solver="lbfgs"``, nor with ``bagging="cv"``.
         """
         if self.class_weight == "balanced":
             raise ValueError(

@@ -42,6 +42,8 @@ warm_start : bool, default=False
     Go on from the previous fit's weights and encoding. Parameters that shape these (layers,
     activation, normalisation, encoding, loss, ``n_members``, ...) cannot be changed meanwhile;
     those of the training can, and another integer as ``random_state`` shuffles and drops anew.
+    As in scikit-learn, each fit that reaches ``max_iter`` gives a ``ConvergenceWarning``, also
+    with ``n_iter_no_change=inf``.
 momentum, nesterovs_momentum : float, default=0.9, and bool, default=True
     Of ``solver="sgd"``.
 early_stopping : bool or "auto", default=False
@@ -79,6 +81,12 @@ init : str or ConstructedNetwork, default="torch"
     unread. Its outputs are the target (classifier: the logits).
 n_members : int, default=1
     Networks trained from different seeds as one stack, whose predictions are averaged.
+bagging : {"cv"} or None, default=None
+    ``"cv"`` splits the rows into as many folds as members (stratified for classes): each member
+    trains on the others and has its own fold as validation rows, so that all rows train and every
+    member stops early and keeps its best epoch, whatever ``early_stopping`` says. Encoding and
+    target's scaling are learned of all rows. Needs ``n_members`` of 2 or more (5, say); not for
+    lbfgs, ``warm_start``, ``partial_fit``, ``fit_parquet``, nor with ``X_val``.
 categorical_features : "from_dtype", array-like or None, default="from_dtype"
     Which columns are categories: by dtype, by mask, positions or names, or none.
 numeric_encoding : {"standard", "quantile", "robust", "none"}, default="standard"

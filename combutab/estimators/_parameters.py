@@ -87,6 +87,7 @@ class Parameters(_Positional):
     proxy_norm: bool = False
     init: str | ConstructedNetwork = "torch"
     n_members: int = 1
+    bagging: str | None = None
     categorical_features: Any = "from_dtype"
     numeric_encoding: Literal["standard", "quantile", "robust", "none"] = "standard"
     max_onehot: int = 32
@@ -141,6 +142,7 @@ class Parameters(_Positional):
         "proxy_norm": ["boolean"],
         "init": [StrOptions(set(INITIALISATIONS)), ConstructedNetwork],
         "n_members": [Interval(Integral, 1, None, closed="left")],
+        "bagging": [StrOptions({"cv"}), None],
         "categorical_features": [StrOptions({"from_dtype"}), "array-like", None],
         "numeric_encoding": [StrOptions({"standard", "quantile", "robust", "none"})],
         "max_onehot": [Interval(Integral, 0, None, closed="left")],

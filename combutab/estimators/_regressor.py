@@ -53,6 +53,9 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
 
     Attributes
     ----------
+    oof_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        With ``bagging="cv"``: of each row the prediction by the member that has not trained on it,
+        NaN for rows of weight 0. Files do not hold it.
     {attributes}
 
     Examples

@@ -4,12 +4,14 @@ from combutab.plotting._comparison import plot_comparison, plot_critical_differe
 from combutab.plotting._layers import plot_activation_means, plot_fluctuation, plot_power
 from combutab.plotting._pack import plot_pack
 from combutab.plotting._robustness import plot_robustness
+from combutab.plotting._training import plot_loss_curve
 
 __all__ = [
     "plot_activation_means",
     "plot_comparison",
     "plot_critical_difference",
     "plot_fluctuation",
+    "plot_loss_curve",
     "plot_pack",
     "plot_power",
     "plot_robustness",

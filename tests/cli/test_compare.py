@@ -189,6 +189,7 @@ def test_warnings_are_one_line(folder, capsys, iris):
     assert err[0].startswith("combutab: warning: class 'virginica' has fewer rows than there are")
 
 
+@pytest.mark.filterwarnings("ignore:The classifier answers class")  # of a few units
 def test_a_terminal_gets_a_progress_bar(folder, shown_on_terminal, capsys):
     arguments = ["compare", "iris.csv", "--target", "kind", *QUICK, "--epochs", "40"]
     bar = shown_on_terminal(*arguments)

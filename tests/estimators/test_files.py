@@ -126,6 +126,7 @@ def test_a_saved_model_comes_back_to_the_last_bit(fitted, tmp_path):
         assert {n: again.get_params()[n] for n in kept} == kept
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_a_loaded_model_goes_on_training(fitted, tmp_path):
     model, table, y = fitted
     model.save(tmp_path / "model")

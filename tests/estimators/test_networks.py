@@ -90,6 +90,7 @@ def test_a_regressor_averages_predictions(loss):
         assert (std / model._y_scale > means.std(1, correction=0).numpy()).all()
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_a_fit_validates_stops_and_goes_on_with_heads():
     model = HeadsClassifier(**QUICK, early_stopping=True).fit(X, LABELS)
     assert len(model.validation_scores_) == 4
@@ -98,6 +99,14 @@ def test_a_fit_validates_stops_and_goes_on_with_heads():
     assert again.fit(X, LABELS).loss_curve_[:4] == first
     model = HeadsRegressor(**QUICK).partial_fit(X, Y).partial_fit(X, Y)
     assert len(model.loss_curve_) == 2
+
+
+def test_bagged_members_answer_with_all_heads_for_the_rows_of_their_folds():
+    model = HeadsClassifier(**QUICK, n_members=2, bagging="cv").fit(X, LABELS)
+    members = torch.softmax(_heads_of(model, X).double(), -1).mean(2).numpy()
+    folds = clone(model)._encode(X, LABELS).folds.positions
+    for member, fold in zip(members, folds, strict=True):
+        assert_allclose(model.oof_decision_function_[fold], member[fold], atol=1e-6)
 
 
 def test_a_search_trains_them_as_one_stack():

@@ -42,6 +42,7 @@ CONSTRAINED = {  # a value -> words of scikit-learn's error for it
     "proxy_norm": ["yes"],
     "init": ["zeros"],
     "n_members": [0, 1.5],
+    "bagging": ["bootstrap", True],
     "categorical_features": ["city", 3],
     "numeric_encoding": ["minmax"],
     "max_onehot": [-1],

@@ -114,6 +114,7 @@ def test_partial_fit_multilabel_and_after_fit():
 # ---- warm_start ----------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 @pytest.mark.parametrize("kind", ["three classes", "one target"])
 def test_warm_start_goes_on_from_the_weights_it_had(kind):
     X, y = KINDS[kind]
@@ -131,6 +132,7 @@ def test_warm_start_goes_on_from_the_weights_it_had(kind):
     assert_allclose(fresh.loss_curve_, model.loss_curve_[:40])
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_warm_start_refuses_other_classes_features_and_members():
     X, y = IRIS
     model = MLPClassifier(**QUICK, warm_start=True).fit(X, y)
@@ -147,6 +149,7 @@ def test_warm_start_refuses_other_classes_features_and_members():
     assert len(model.loss_curve_) == 2 * QUICK["max_iter"]
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_warm_start_takes_a_validation_set_without_every_class():
     X, y = IRIS
     model = MLPClassifier(**QUICK, warm_start=True)
@@ -155,6 +158,7 @@ def test_warm_start_takes_a_validation_set_without_every_class():
     assert len(model.validation_scores_) == 2 * QUICK["max_iter"]
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_warm_start_keeps_the_best_weights_of_earlier_calls():
     X, y = IRIS
     model = MLPClassifier(

@@ -125,6 +125,7 @@ def test_stacks_save_and_stream_as_alone(tmp_path):
     assert again.get_params()["learning_rate_factors"] == PARTS["learning_rate_factors"]
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_goes_on_where_it_stood():
     common = {**SMALL, **PARTS, "learning_rate": "constant", "warm_start": True}
     twice = MLPRegressor(**common, max_iter=2).fit(X, Y).fit(X, Y)

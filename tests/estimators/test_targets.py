@@ -131,6 +131,7 @@ def test_multilabel_stops_early_on_its_subset_accuracy():
     assert len(stopped.validation_scores_) == QUICK["max_iter"]
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_targets_that_are_no_classes_are_refused():
     for y, words in [
         (np.column_stack([IRIS, IRIS]), "Multioutput target data is not supported"),
@@ -319,6 +320,7 @@ def test_class_weights_of_rows_that_lack_a_class():
         _equal(model, reference)
 
 
+@pytest.mark.filterwarnings("ignore:The classifier answers class 0 for every")  # without weights
 def test_class_weights_help_a_rare_class():
     rows, y = make_classification(600, weights=[0.95], class_sep=0.7, random_state=0)
     parameters = {**QUICK, "max_iter": 20, "learning_rate_init": 0.005}

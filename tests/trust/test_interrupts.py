@@ -132,6 +132,7 @@ def test_ctrl_c_ends_all_stacks():
         fit_stack(models[:1], TABLE)
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_a_classifier_that_goes_on_is_whole_after_each_interrupt():
     X, y = TABLE[["x", "n"]], TABLE["kind"]
     model = MLPClassifier(

@@ -163,6 +163,7 @@ def test_threads_may_predict_with_one_network(activation):
             np.testing.assert_allclose(got, right, rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_a_network_of_own_modules_can_be_copied_and_trained_on():
     X, y = table()
     net = MLPRegressor(activation=Normed, warm_start=True, **NET).fit(X, y)

@@ -56,6 +56,7 @@ CHANGES = {
     "proxy_norm": ({"normalization": "layer", "activation": "relu"}, False, True),
     "init": ({}, "torch", "kaiming"),
     "n_members": ({}, 1, 2),
+    "bagging": ({"n_members": 2, "warm_start": False}, None, "cv"),
     "categorical_features": (
         {"min_frequency": 1, "max_onehot": 200},
         "from_dtype",
@@ -89,7 +90,7 @@ CHANGES = {
 # What a call of one epoch has no use for, as its docstring says.
 NOT_OF_AN_EPOCH = {
     *("max_iter", "n_iter_no_change", "tol", "warm_start", "validation_fraction", "max_fun"),
-    *("early_stopping_scoring", "calibration"),
+    *("early_stopping_scoring", "calibration", "bagging"),
 }
 SETTLED = {
     *("hidden_layer_sizes", "activation", "normalization", "proxy_norm", "init", "n_members"),
@@ -198,6 +199,7 @@ def test_a_parameter_changed_between_partial_fits_counts_or_is_refused(cls, name
     assert results[0] != results[1] or (name == "callbacks" and second[0].calls >= 3)
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_what_is_written_otherwise_has_not_changed():
     parameters = {**QUICK, "warm_start": True, "categorical_features": ["few", "many"]}
     mask = np.array([False, False, False, True, True])
@@ -223,6 +225,7 @@ def test_what_is_written_otherwise_has_not_changed():
         model.fit(FRAME, Z)
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_files_and_pickles_know_what_they_were_made_with(tmp_path):
     law = expression_network("3*a + b", FRAME[["a", "b", "c"]])
     for parameters in (QUICK, {**QUICK, "init": law, "hidden_layer_sizes": "auto"}):
@@ -240,6 +243,7 @@ def test_files_and_pickles_know_what_they_were_made_with(tmp_path):
             MLPRegressor.load(path).fit(table, Z)
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_auto_goes_on_with_what_it_was_settled_to():
     model = MLPRegressor(**{**QUICK, "hidden_layer_sizes": "auto", "warm_start": True})
     table = FRAME.drop(columns="many")  # of which 50 rows have no category often

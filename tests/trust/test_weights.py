@@ -61,6 +61,7 @@ def test_a_weight_for_a_class_that_is_not_there_is_said_and_changes_nothing():
     assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 @pytest.mark.parametrize("solver", ["adam", "sgd", "adamw"])
 def test_batches_of_rows_without_weight_teach_nothing_and_break_nothing(solver):
     # sorted, in batches of one class each: half of them weigh nothing

@@ -113,7 +113,8 @@ class Fitted(Parameters, Loadable):
         and deviation of the regressor's targets; losses and scores; the parameters as they were
         given. It does not hold a column's smallest and largest value, nor rarer categories. The
         weights are learned from all rows, and no promise is made of what can be computed from them.
-        A pickle holds the same, and the optimiser's state and the ``callbacks`` beside it.
+        A pickle holds the same, and the optimiser's state, the ``callbacks`` and the ``oof_``
+        predictions of ``bagging="cv"``, one a row, beside it.
 
         Raises
         ------

@@ -77,8 +77,13 @@ def learned(
     return attributes
 
 
-def warn_unfinished(job: Job, results: Sequence[MemberResult], *, converges: bool) -> None:
-    """Warn of training that was cut short, or did not converge where that is expected."""
+def warn_unfinished(
+    job: Job, results: Sequence[MemberResult], *, converges: bool, in_parts: bool = False
+) -> None:
+    """Warn of training that was cut short, or did not converge where that is expected.
+
+    ``in_parts``: a call of ``fit`` is one of several, none of which says that it was the last.
+    """
     reasons = {r.reason for r in results}
     if "interrupted" in reasons:
         warnings.warn(
@@ -100,7 +105,7 @@ def warn_unfinished(job: Job, results: Sequence[MemberResult], *, converges: boo
             stacklevel=5,
         )
     # with n_iter_no_change=inf a fixed number of epochs was asked for
-    open_ended = converges and np.isfinite(config.n_iter_no_change)
+    open_ended = converges and (in_parts or np.isfinite(config.n_iter_no_change))
     if "max_iter" in reasons and config.optimizer.solver != "lbfgs" and open_ended:
         warnings.warn(
             f"Stochastic Optimizer: Maximum iterations ({config.max_epochs}) reached and the "

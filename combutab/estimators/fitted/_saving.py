@@ -29,8 +29,11 @@ from combutab.preprocessing import TableEncoder
 if TYPE_CHECKING:
     from combutab.estimators.fitted._fitted import Fitted
 
-# kept elsewhere in the file, or not part of a model
-_NOT_IN_HEADER = {"_states", "_spec", "_net", "_progress", "encoder_", "history_"}
+# kept elsewhere in the file, or not part of a model, or of single rows
+_NOT_IN_HEADER = {
+    *("_states", "_spec", "_net", "_progress", "encoder_", "history_"),
+    *("oof_decision_function_", "oof_prediction_"),
+}
 _COUNT, _LONG, _ANY = whole(), whole(0, 2**62), number(finite=False)
 _CURVE = several(_ANY)
 _PROGRESS = {

@@ -12,12 +12,14 @@ from combutab.estimators.fitting._continued import check_settled, settled
 from combutab.estimators.fitting._data import (
     Prepared,
     as_numbers,
+    can_stratify,
     check_given,
     concatenated,
     encoded_rows,
     split_rows,
     weighted_rows,
 )
+from combutab.estimators.fitting._folds import Folds, check_bagging, member_folds
 from combutab.estimators.fitting._initial import check_initial, initial_states, initial_widths
 from combutab.estimators.fitting._jobs import (
     Job,
@@ -27,17 +29,21 @@ from combutab.estimators.fitting._jobs import (
     train_streamed,
 )
 from combutab.estimators.fitting._prefitted import FitHandout, FitOutcome, TrainedFit, take_over
-from combutab.estimators.fitting._scorers import GivenOutputs, output_scorer
+from combutab.estimators.fitting._scorers import GivenOutputs, answering, output_scorer
 
 __all__ = [
     "FitHandout",
     "FitOutcome",
+    "Folds",
     "GivenOutputs",
     "Job",
     "Prepared",
     "TrainedFit",
     "activation_key",
+    "answering",
     "as_numbers",
+    "can_stratify",
+    "check_bagging",
     "check_class_weight",
     "check_given",
     "check_initial",
@@ -48,6 +54,7 @@ __all__ = [
     "first_states",
     "initial_states",
     "initial_widths",
+    "member_folds",
     "output_scorer",
     "settled",
     "split_rows",

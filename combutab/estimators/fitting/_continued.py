@@ -21,7 +21,7 @@ _OF_TRAINING = {
     *("early_stopping_scoring", "learning_rate_factors", "regularization_schedule"),
     *("epsilon", "n_iter_no_change", "max_fun", "dropout", "weight_decay", "max_grad_norm"),
     *("device", "precision", "track_metric", "callbacks", "class_weight", "label_smoothing"),
-    "calibration",
+    *("calibration", "bagging"),
 }
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from combutab._random import Purpose, derive
 from combutab.estimators.fitting._class_weights import check_weights
+from combutab.estimators.fitting._folds import Folds
 from combutab.preprocessing import EncodedTable
 from combutab.training import Rows, RowStream
 
@@ -34,18 +35,28 @@ _LARGEST = 1e300
 class Prepared:
     """Encoded data of one fit: all rows, and which of them train and which validate.
 
-    With a stream, its rows train, and ``rows`` are the validation rows alone.
+    With a stream, its rows train, and ``rows`` are the validation rows alone. With folds, each
+    member trains on the rows of the others' folds.
     """
 
     rows: Rows
     train: Tensor
     val: Tensor | None
     stream: RowStream | None = None
+    folds: Folds | None = None
 
     @property
     def n_train(self) -> int:
         """Training rows."""
+        if self.folds is not None:
+            return self.folds.n_train
         return len(self.train) if self.stream is None else self.stream.n_rows
+
+    def splits(self, n_members: int) -> list[tuple[Tensor, Tensor | None]]:
+        """Training and validation rows of each member."""
+        if self.folds is None:
+            return [(self.train, self.val)] * n_members
+        return [self.folds.split(i) for i in range(n_members)]
 
 
 def check_given(
@@ -90,8 +101,10 @@ def _check_no_missing(y: Any) -> None:
         raise ValueError("Input y contains NaN (missing values); drop those rows first")
 
 
-def weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray]:
+def weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray, np.ndarray]:
     """Leave out rows of weight 0, which must not shape the encoding either.
+
+    The last of what is returned are the positions of the rows that are left.
 
     Raises ValueError if nothing is left, or a weight is none.
     """
@@ -104,8 +117,8 @@ def weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndar
     if not len(kept):
         raise ValueError("sample_weight is zero for every row: nothing is left to fit")
     if len(kept) == n_rows:
-        return X, y, weight
-    return _safe_indexing(X, kept), _safe_indexing(y, kept), weight[kept]
+        return X, y, weight, kept
+    return _safe_indexing(X, kept), _safe_indexing(y, kept), weight[kept], kept
 
 
 def split_rows(
@@ -113,8 +126,10 @@ def split_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the training and of the validation rows, increasing.
 
-    Raises ValueError if there would be fewer than two of the latter.
+    Raises ValueError if there would be fewer than two of the latter, or a label has one row.
     """
+    if stratify is not None:
+        _check_no_single(stratify)
     if np.ceil(fraction * n_rows) < 2:
         raise ValueError(
             "The validation set is too small. Increase 'validation_fraction' or the size of your "
@@ -127,6 +142,25 @@ def split_rows(
         stratify=stratify,
     )
     return np.sort(train), np.sort(val)
+
+
+def can_stratify(labels: np.ndarray, fraction: float) -> bool:
+    """Tell whether both sides of a split can have rows of each label."""
+    counts = np.unique(labels, return_counts=True)[1]
+    n_val = int(np.ceil(fraction * len(labels)))
+    return bool(counts.min() > 1 and len(counts) <= min(n_val, len(labels) - n_val))
+
+
+def _check_no_single(labels: np.ndarray) -> None:
+    """Refuse a class of one row, in scikit-learn's words."""
+    names, counts = np.unique(labels, return_counts=True)
+    if counts.min() < 2:
+        raise ValueError(
+            "The least populated classes in y have only 1 member, which is too few. The minimum "
+            "number of groups for any class cannot be less than 2. Classes with too few members "
+            f"are: {[str(name) for name in names[counts < 2]]}; leave them out, or use "
+            "early_stopping='auto', which then does not stratify, or early_stopping=False"
+        )
 
 
 def encoded_rows(

@@ -19,6 +19,7 @@ from torch import Tensor
 from combutab._device import mind_forks
 from combutab._random import Purpose, derive
 from combutab.estimators.fitting._data import concatenated
+from combutab.estimators.fitting._folds import Folds
 from combutab.nn import ActivationSpec, Member, NetworkSpec, TableNetwork
 from combutab.training import (
     Callback,
@@ -58,6 +59,7 @@ class Job:
     device: torch.device
     max_fun: int = 15000
     start_states: tuple[dict[str, Tensor], ...] | None = None
+    folds: Folds | None = None  # that the members validate on
 
 
 def train_streamed(

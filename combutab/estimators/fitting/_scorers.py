@@ -24,6 +24,13 @@ class GivenOutputs:
         return self.raw
 
 
+def answering(estimator: Any, raw: Tensor) -> Any:
+    """A copy of an estimator that answers with these raw outputs, whatever rows it is shown."""
+    shown = copy.copy(estimator)
+    shown.__dict__ |= {"_raw": GivenOutputs(raw.cpu()), "_states": []}
+    return shown
+
+
 @dataclass(frozen=True, eq=False)
 class OutputScorer:
     """A scorer of raw outputs: (n_heads, n, n_outputs), encoded targets, weights -> its score.
@@ -38,8 +45,7 @@ class OutputScorer:
     scoring: Any  # what the user asked for
 
     def __call__(self, raw: Tensor, y: Tensor, weight: Tensor | None) -> float:
-        shown = copy.copy(self.estimator)
-        shown.__dict__ |= {"_raw": GivenOutputs(raw.cpu()), "_states": []}
+        shown = answering(self.estimator, raw)
         rows, more = np.zeros((raw.shape[1], 1)), {}
         if weight is not None:
             more["sample_weight"] = weight.cpu().numpy().astype(np.float64)

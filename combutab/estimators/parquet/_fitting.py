@@ -111,6 +111,11 @@ class StreamedMLP(BaseMLP):
             raise ValueError("solver='lbfgs' needs all rows at once; use 'adam', 'adamw' or 'sgd'")
         if self.warm_start:
             raise ValueError("fit_parquet starts anew: set warm_start=False")
+        if self.bagging is not None:
+            raise ValueError(
+                f"bagging={self.bagging!r} needs each member to see rows of its own, and "
+                "fit_parquet reads the rows once for all members; set bagging=None"
+            )
         learner = self._target_learner()
         table = ParquetTable(path)
         targets = [target] if isinstance(target, str) else list(target)

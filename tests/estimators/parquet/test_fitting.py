@@ -214,6 +214,7 @@ def test_an_interrupt_keeps_the_best_epoch(file):
     assert classifier.predict_parquet(file).shape == (1200,)
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_a_fitted_estimator_is_one_like_any_other(file, tmp_path):
     with windows_of(500):
         classifier = MLPClassifier(**EXACT).fit_parquet(file, "label", columns=FEATURES)

@@ -1,0 +1,148 @@
+"""The figure of how training went."""
+
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.neural_network import MLPClassifier as TheirClassifier
+
+from combutab import MLPClassifier, MLPRegressor
+from combutab.plotting import plot_loss_curve
+
+X, Y = load_iris(return_X_y=True)
+SMALL = {
+    "hidden_layer_sizes": (8,),
+    "activation": "relu",
+    "learning_rate": "constant",
+    "learning_rate_init": 0.05,
+    "early_stopping": False,
+    "early_stopping_scoring": "accuracy",
+    "max_iter": 12,
+    "n_iter_no_change": np.inf,
+    "random_state": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def several():
+    """Members that end after different epochs."""
+    settings = {**SMALL, "n_members": 3, "bagging": "cv", "n_iter_no_change": 1, "max_iter": 40}
+    settings |= {"early_stopping_scoring": "neg_log_loss", "learning_rate_init": 0.2}
+    return MLPClassifier(**settings).fit(X, Y)
+
+
+def lines(axes):
+    """The lines that are no single dot."""
+    return [line for line in axes.lines if len(line.get_xdata()) > 1]
+
+
+def dots(axes):
+    return [
+        (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
+        for line in axes.lines
+        if line.get_marker() == "o"
+    ]
+
+
+def test_members_their_mean_and_the_epochs_that_are_kept(several):
+    figure = plot_loss_curve(several)
+    history = several.history_
+    lengths = history.groupby("member")["epoch"].max()
+    assert lengths.nunique() > 1, "vacuous: all members end together"
+    for axes, column in zip(figure.axes, ["train_loss", "validation_score"], strict=True):
+        *members, mean = lines(axes)
+        for member, line in enumerate(members):
+            values = history.loc[history["member"] == member, column]
+            drawn = line.get_ydata()
+            np.testing.assert_array_equal(drawn[~np.isnan(drawn)], values)
+        of_all = history[history["epoch"] <= lengths.min()]
+        expected = of_all.groupby("epoch")[column].mean()
+        np.testing.assert_allclose(mean.get_ydata(), expected)
+        assert mean.get_xdata().tolist() == expected.index.tolist()
+        assert mean.get_linewidth() > members[0].get_linewidth()
+    rows = [own.loc[own["validation_score"].idxmax()] for _, own in history.groupby("member")]
+    assert dots(figure.axes[1]) == [(row["epoch"], row["validation_score"]) for row in rows]
+    assert dots(figure.axes[0]) == [(row["epoch"], row["train_loss"]) for row in rows]
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == ["a member", "mean of members", "epoch whose weights are kept"]
+
+
+@pytest.mark.parametrize(
+    ("cls", "scoring", "label"),
+    [
+        (MLPClassifier, None, "validation accuracy"),
+        (MLPRegressor, None, "validation R²"),
+        (MLPClassifier, "loss", "validation loss"),
+        (MLPRegressor, "neg_mean_absolute_error", "validation neg_mean_absolute_error"),
+    ],
+)
+def test_the_score_has_its_name_and_a_loss_is_one(cls, scoring, label):
+    model = cls(**SMALL | {"early_stopping_scoring": scoring, "early_stopping": True}).fit(X, Y)
+    figure = plot_loss_curve(model)
+    assert figure.axes[1].get_ylabel() == label
+    sign = -1 if scoring == "loss" else 1
+    ((_, best),) = dots(figure.axes[1])
+    assert best == sign * model.best_validation_score_
+    np.testing.assert_array_equal(
+        lines(figure.axes[1])[0].get_ydata(), sign * np.array(model.validation_scores_)
+    )
+
+
+def test_estimators_are_compared_with_and_without_scores(several):
+    plain = MLPClassifier(**SMALL).fit(X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = TheirClassifier((8,), max_iter=5, random_state=0).fit(X, Y)
+    figure = plot_loss_curve({"plain": plain, "bagged": several, "scikit-learn": theirs})
+    assert [t.get_text() for t in figure.legends[0].get_texts()][:3] == [
+        *("plain", "bagged", "scikit-learn"),
+    ]
+    assert len(lines(figure.axes[0])) == 1 + 4 + 1
+    assert lines(figure.axes[0])[-1].get_ydata().tolist() == theirs.loss_curve_
+    assert len({line.get_color() for line in lines(figure.axes[0])}) == 3
+    by_loss = MLPClassifier(**SMALL | {"early_stopping": True, "early_stopping_scoring": "loss"})
+    mixed = plot_loss_curve([by_loss.fit(X, Y), several])
+    assert mixed.axes[1].get_ylabel() == "validation score"
+    assert lines(mixed.axes[1])[0].get_ydata().tolist() == by_loss.validation_scores_
+    alone = plot_loss_curve(plain)
+    assert [axes.get_ylabel() for axes in alone.axes] == ["training loss"]
+    assert not alone.legends
+    assert len(plot_loss_curve([plain, theirs]).legends[0].get_texts()) == 2
+
+
+def test_the_epochs_of_all_calls_are_drawn():
+    model = MLPClassifier(**SMALL)
+    for _ in range(4):
+        model.partial_fit(X, Y, classes=[0, 1, 2])
+    (line,) = lines(plot_loss_curve(model).axes[0])
+    assert line.get_xdata().tolist() == [1, 2, 3, 4]
+    assert line.get_ydata().tolist() == model.loss_curve_
+
+
+def test_what_cannot_be_drawn_is_told():
+    with pytest.raises(NotFittedError):
+        plot_loss_curve(MLPClassifier())
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plot_loss_curve({})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = MLPClassifier(**SMALL | {"solver": "lbfgs"}).fit(X, Y)
+    with pytest.raises(ValueError, match="MLPClassifier of 'a' has no epochs to draw"):
+        plot_loss_curve({"a": model})
+
+
+def test_nothing_is_cut_off_and_pyplot_is_left_alone(several, tmp_path):
+    loaded = "matplotlib.pyplot" in sys.modules
+    figure = plot_loss_curve({"$x_1": several, "b": several})
+    figure.savefig(tmp_path / "plot.png", dpi=50)
+    assert ("matplotlib.pyplot" in sys.modules) == loaded
+    inside = figure.get_tightbbox().get_points() * figure.dpi
+    assert (inside >= 0).all()
+    assert (inside <= figure.bbox.get_points()[1]).all()
+    boxes = [axes.get_tightbbox() for axes in figure.axes]
+    boxes += [each.get_window_extent() for each in figure.legends]
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[i + 1 :])
