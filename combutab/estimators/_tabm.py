@@ -121,7 +121,7 @@ class TabMClassifier(_TabM, MLPClassifier):
         From 200 rows on a fifth is set aside.
     early_stopping_scoring : str, callable or None, default="loss"
         The score of those rows: ``"loss"`` is minus the loss of the heads' mean prediction.
-    class_weight, label_smoothing : default=None, 0.0
+    class_weight, label_smoothing, calibration : default=None, 0.0, "temperature"
         As these and all others of ``MLPClassifier``.
 
     Attributes
@@ -157,6 +157,7 @@ class TabMClassifier(_TabM, MLPClassifier):
     _: KW_ONLY
     class_weight: Any = None
     label_smoothing: float = 0.0
+    calibration: str | None = "temperature"
 
     _parameter_constraints = {**MLPClassifier._parameter_constraints, **_CONSTRAINTS}
 

@@ -203,6 +203,7 @@ def test_rows_of_weight_zero_are_left_out(cls, y):
     assert_array_equal(model.encoder_.numeric_scaler_.edges, fewer.encoder_.numeric_scaler_.edges)
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer:sklearn.exceptions.ConvergenceWarning")
 @EACH
 def test_it_goes_on(cls, y):
     classes = {"classes": np.unique(LABELS)} if cls is TabMClassifier else {}
@@ -284,6 +285,7 @@ def test_every_default_is_its_own(cls, y):
     """A default that changes for the perceptrons does not change for these."""
     by_loop = {"power_t", "random_state", "verbose", "warm_start", "momentum", "device"}
     by_loop |= {"nesterovs_momentum", "max_fun", "precision", "track_metric", "callbacks"}
+    by_loop |= {"bagging"}
     own = {n for c in cls.__mro__[:2] for n in inspect.get_annotations(c)} - {"_"}
     assert set(inspect.signature(cls).parameters) - own == by_loop
     assert (

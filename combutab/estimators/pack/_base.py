@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import time
 import warnings
@@ -26,7 +25,7 @@ from combutab._random_state import seed_from
 from combutab._suggestions import known_instead
 from combutab.estimators._base import BaseMLP
 from combutab.estimators.fitted import float_dtype
-from combutab.estimators.fitting import GivenOutputs, Job
+from combutab.estimators.fitting import Job, answering
 from combutab.estimators.pack._ensemble import choose, history, make_groups, member_table
 from combutab.estimators.pack._folds import given_folds, split_folds
 from combutab.estimators.pack._members import Recipe, draw_members
@@ -37,7 +36,16 @@ from combutab.nn import ActivationSpec
 from combutab.training import uninterrupted
 
 _OF_THE_PACK = {  # parameters of members that are the pack's to set
-    *("activation", "n_members", "random_state", "device", "verbose", "callbacks", "warm_start"),
+    *(
+        "activation",
+        "n_members",
+        "bagging",
+        "random_state",
+        "device",
+        "verbose",
+        "callbacks",
+        "warm_start",
+    ),
     *("max_iter", "n_iter_no_change", "early_stopping", "early_stopping_scoring"),
     *("validation_fraction", "categorical_features", "track_metric", "max_fun"),
 }
@@ -297,9 +305,7 @@ class BasePack(_Kept):
     def _answering(self, X: Any) -> Any:
         """A plain estimator that answers with the ensemble's raw outputs for these rows."""
         raw = self._raw(X)
-        plain = copy.copy(self._groups[0])
-        plain.__dict__["_raw"] = GivenOutputs(raw)
-        return plain
+        return answering(self._groups[0], raw)
 
     @property
     def n_iter_(self) -> int:

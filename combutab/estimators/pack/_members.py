@@ -66,6 +66,7 @@ _BOTH = Recipe(
         "embedding_dim": 8,
         "numeric_embedding": "pbld",
         "n_frequencies": 16,
+        "n_bins": 48,
         "scale_inputs": True,
         "precision": "float32",
     },
@@ -82,7 +83,7 @@ _BOTH = Recipe(
     ),
 )
 
-CLASSIFIER = replace(_BOTH, shared={**_BOTH.shared, "label_smoothing": 0.0})
+CLASSIFIER = replace(_BOTH, shared={**_BOTH.shared, "label_smoothing": 0.0, "calibration": None})
 REGRESSOR = replace(_BOTH, shared={**_BOTH.shared, "scale_target": True, "clip_predictions": False})
 
 
