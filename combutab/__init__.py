@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         NLReLU,
         ProxyNorm,
     )
-    from combutab.estimators import MLPClassifier, MLPRegressor
+    from combutab.estimators import MLPClassifier, MLPRegressor, paper_recipe
     from combutab.generators import CTGAN, TVAE
     from combutab.model_selection import StackedGridSearchCV
 
@@ -44,13 +44,14 @@ __all__ = [
     "StackedGridSearchCV",
     "__version__",
     "load",
+    "paper_recipe",
 ]
 
 _HOMES = {
     "load": "_model_files",
     **dict.fromkeys(["ACTIVATIONS", "PELU", "PLN", "PLS", "CombU", "LAHardSiLU"], "activations"),
     **dict.fromkeys(["LASiLU", "LayerAct", "NLReLU", "ProxyNorm"], "activations"),
-    **dict.fromkeys(["MLPClassifier", "MLPRegressor"], "estimators"),
+    **dict.fromkeys(["MLPClassifier", "MLPRegressor", "paper_recipe"], "estimators"),
     **dict.fromkeys(["CTGAN", "TVAE"], "generators"),
     "StackedGridSearchCV": "model_selection",
 }

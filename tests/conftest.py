@@ -20,3 +20,22 @@ def pytest_collection():
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture
+def no_defaults(monkeypatch):
+    """Leave MLPClassifier and MLPRegressor without defaults: where one is used, it shows.
+
+    Those of `UNSHAPELY`, which no network depends on, stay.
+    """
+    from combutab import MLPClassifier, MLPRegressor
+    from tests.paper_networks import UNSHAPELY
+
+    for cls in (MLPClassifier, MLPRegressor):
+        init = cls.__init__
+        named = {n: v if n in UNSHAPELY else NO_DEFAULT for n, v in init.__kwdefaults__.items()}
+        monkeypatch.setattr(init, "__kwdefaults__", named)
+        monkeypatch.setattr(init, "__defaults__", (NO_DEFAULT,) * len(init.__defaults__))
+
+
+NO_DEFAULT = object()

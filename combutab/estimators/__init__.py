@@ -2,6 +2,7 @@
 
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
+from combutab.estimators._recipes import paper_recipe
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._together import FitTask, fit_stacked
 from combutab.estimators.fitting import FitHandout, FitOutcome, TrainedFit
@@ -15,4 +16,5 @@ __all__ = [
     "MLPRegressor",
     "TrainedFit",
     "fit_stacked",
+    "paper_recipe",
 ]

@@ -8,9 +8,9 @@ from typing import TypeVar
 T = TypeVar("T", bound=type)
 
 _PARAMETERS = """
-hidden_layer_sizes : "auto", int or sequence of int, default="auto"
-    Units of each hidden layer. ``"auto"`` is the CombU paper's rule: (128, 128) below 1,000
-    training rows, else (256,) * 5.
+hidden_layer_sizes : "auto", "paper", int or sequence of int, default="auto"
+    Units of each hidden layer. ``"paper"`` is the CombU paper's rule: (128, 128) below 1,000
+    training rows, else (256,) * 5. ``"auto"`` is the same.
 activation : str or callable, default="combu"
     A name of ``combutab.activations.ACTIVATIONS`` (``"relu"``, ``"combu"``, ``"pln-8"``,
     ``"la-silu"``, scikit-learn's ``"logistic"``, ...) or a callable ``width -> nn.Module``.
@@ -18,8 +18,8 @@ solver : {"adam", "adamw", "sgd", "lbfgs"}, default="adam"
     ``"lbfgs"`` uses all rows at once, without dropout, early stopping or callbacks.
 alpha : float, default=0.0001
     Strength of the L2 penalty on the weights, divided by the batch's rows as in scikit-learn.
-batch_size : int or "auto", default="auto"
-    Rows in a batch; ``"auto"`` is min(500, n_samples).
+batch_size : int, "auto" or "paper", default="auto"
+    Rows in a batch; ``"paper"`` and ``"auto"`` are min(500, n_samples).
 learning_rate : str, default="constant"
     Schedule: scikit-learn's ``"constant"``, ``"invscaling"`` and ``"adaptive"``, or ``"cosine"``,
     ``"one-cycle"``, ``"flat-cosine"``, ``"coslog4"`` over ``max_iter`` epochs (not in

@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOp
 
 from combutab._device import PRECISIONS, Precision, resolve_device
 from combutab.constructions import ConstructedNetwork
+from combutab.estimators._recipes import PAPER_BATCH, paper_hidden_layer_sizes
 from combutab.estimators.fitting import check_initial, initial_widths, settled
 from combutab.nn import (
     INITIALISATIONS,
@@ -41,10 +42,8 @@ from combutab.training import (
     compilation,
 )
 
-_DEFAULT_BATCH = 500  # the CombU paper's
-_SMALL_TABLE = 1000  # rows; the CombU paper's border between its two networks
+_DEFAULT_BATCH = PAPER_BATCH
 _AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
-_SMALL, _LARGE = (128,) * 2, (256,) * 5  # hidden layers of 3 and of 6 linear layers
 
 
 class _Positional(BaseEstimator, metaclass=ABCMeta):
@@ -106,14 +105,14 @@ class Parameters(_Positional):
 
     _parameter_constraints: ClassVar[Mapping[str, Sequence[object]]] = {
         "hidden_layer_sizes": [
-            StrOptions({"auto"}),
+            StrOptions({"auto", "paper"}),
             "array-like",
             Interval(Integral, 1, None, closed="left"),
         ],
         "activation": [str, callable],
         "solver": [StrOptions(set(SOLVERS))],
         "alpha": [Interval(Real, 0, None, closed="left")],
-        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "batch_size": [StrOptions({"auto", "paper"}), Interval(Integral, 1, None, closed="left")],
         "learning_rate": [StrOptions(set(SCHEDULES))],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
         "power_t": [Interval(Real, 0, None, closed="left")],
@@ -214,14 +213,12 @@ class Parameters(_Positional):
 
     def _hidden_layer_sizes(self, n_rows: int) -> tuple[int, ...]:
         sizes = self.hidden_layer_sizes
-        widths = None  # of "auto"
+        widths = None  # of "auto" and "paper"
         if not isinstance(sizes, str):
             widths = tuple(int(s) for s in (sizes if isinstance(sizes, Iterable) else [sizes]))
         if not isinstance(self.init, str):
             return initial_widths(self.init, self.activation, widths)
-        if widths is None:
-            return _SMALL if n_rows < _SMALL_TABLE else _LARGE
-        return widths
+        return paper_hidden_layer_sizes(n_rows) if widths is None else widths
 
     def _new_encoder(self) -> TableEncoder:
         return TableEncoder(
@@ -259,6 +256,8 @@ class Parameters(_Positional):
         )
 
     def _checked_batch_size(self, n_rows: int) -> int:
+        if self.batch_size == "paper":
+            return PAPER_BATCH
         if isinstance(self.batch_size, str) or self.solver == "lbfgs":
             return _DEFAULT_BATCH
         if self.batch_size > n_rows:
