@@ -22,7 +22,7 @@ batch_size : int, "auto" or "paper", default="auto"
     Rows in a batch; ``"paper"`` and ``"auto"`` are min(500, n_samples).
 learning_rate : str, default="constant"
     Schedule: scikit-learn's ``"constant"``, ``"invscaling"`` and ``"adaptive"``, or ``"cosine"``,
-    ``"one-cycle"``, ``"flat-cosine"``, ``"coslog4"`` over ``max_iter`` epochs (not in
+    ``"one-cycle"``, ``"flat-cosine"``, ``"coslog4"`` over ``max_iter`` epochs (constant in
     ``partial_fit``); for every solver but lbfgs.
 learning_rate_init : float, default=0.0005
     Initial (for ``"one-cycle"``: largest) learning rate.

@@ -229,6 +229,11 @@ class Parameters(_Positional):
         )
 
     def _train_config(self, n_rows: int, score: str | None, epochs: int | None) -> TrainConfig:
+        endless = epochs is not None  # partial_fit's, which does not know when training ends
+        learning_rate, regularization_schedule = (
+            "constant" if endless and schedule in PER_STEP else schedule
+            for schedule in (self.learning_rate, self.regularization_schedule)
+        )
         return TrainConfig(
             loss=self._loss(),
             optimizer=OptimizerConfig(
@@ -242,9 +247,9 @@ class Parameters(_Positional):
             batch_size=self._checked_batch_size(n_rows),
             max_epochs=epochs or self.max_iter,
             score=score,
-            learning_rate=self.learning_rate,
+            learning_rate=learning_rate,
             rate_factors=tuple(sorted((self.learning_rate_factors or {}).items())),
-            regularization_schedule=self.regularization_schedule,
+            regularization_schedule=regularization_schedule,
             power_t=self.power_t,
             shuffle=self.shuffle,
             tol=self.tol,
