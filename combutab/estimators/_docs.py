@@ -98,9 +98,10 @@ numeric_embedding_dim, n_frequencies, frequency_scale : int, int and float, defa
     Of those embeddings; the scale is the standard deviation of the first frequencies.
 scale_inputs : bool, default=False
     Multiply each input of the first layer by a learned factor.
-learning_rate_factors : dict or None, default=None
+learning_rate_factors : dict, "auto" or None, default=None
     Factors of the learning rate by parameters' role: "weight", "bias", "normalization",
-    "activation", "embedding", "scale".
+    "activation", "embedding", "scale". ``"auto"`` is RealMLP's 6 for the scale and 0.1 for biases,
+    activations and embeddings; None is 1 for all.
 regularization_schedule : str, default="constant"
     How dropout and weight decay change from epoch to epoch, over ``max_iter`` of them:
     ``"constant"``, or one of the schedules of ``learning_rate`` by the step.

@@ -43,6 +43,7 @@ from combutab.training import (
 )
 
 _DEFAULT_BATCH = PAPER_BATCH
+_RATE_FACTORS = {"bias": 0.1, "embedding": 0.1, "activation": 0.1, "scale": 6.0}  # RealMLP's
 _AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
 
 
@@ -96,7 +97,7 @@ class Parameters(_Positional):
     n_frequencies: int = 16
     frequency_scale: float = 0.1
     scale_inputs: bool = False
-    learning_rate_factors: Mapping[str, float] | None = None
+    learning_rate_factors: Mapping[str, float] | str | None = None
     regularization_schedule: str = "constant"
     device: str | torch.device = "auto"
     precision: str = "float32"
@@ -152,7 +153,7 @@ class Parameters(_Positional):
         "n_frequencies": [Interval(Integral, 1, None, closed="left")],
         "frequency_scale": [Interval(Real, 0, None, closed="left")],
         "scale_inputs": ["boolean"],
-        "learning_rate_factors": [dict, None],
+        "learning_rate_factors": [dict, StrOptions({"auto"}), None],
         "regularization_schedule": [StrOptions({"constant", *PER_STEP})],
         "device": [str, torch.device],
         "precision": [StrOptions(set(PRECISIONS))],
@@ -192,7 +193,7 @@ class Parameters(_Positional):
         check_proxy_norm(self.proxy_norm, self.normalization)
         if self.early_stopping_scoring not in (None, "loss"):
             check_scoring(self, scoring=self.early_stopping_scoring)
-        check_rate_factors(self.learning_rate_factors)
+        check_rate_factors(self._rate_factors())
         for callback in self.callbacks or ():
             if not callable(getattr(callback, "on_epoch_end", None)):
                 raise ValueError(
@@ -248,7 +249,7 @@ class Parameters(_Positional):
             max_epochs=epochs or self.max_iter,
             score=score,
             learning_rate=learning_rate,
-            rate_factors=tuple(sorted((self.learning_rate_factors or {}).items())),
+            rate_factors=tuple(sorted(self._rate_factors().items())),
             regularization_schedule=regularization_schedule,
             power_t=self.power_t,
             shuffle=self.shuffle,
@@ -259,6 +260,10 @@ class Parameters(_Positional):
             precision=Precision(self.precision),
             compilation=compilation(),
         )
+
+    def _rate_factors(self) -> Mapping[str, float]:
+        factors = self.learning_rate_factors
+        return _RATE_FACTORS if isinstance(factors, str) else factors or {}
 
     def _checked_batch_size(self, n_rows: int) -> int:
         if self.batch_size == "paper":
@@ -278,9 +283,9 @@ class Parameters(_Positional):
         return [VerboseLines(), *callbacks] if self.verbose else callbacks
 
 
-def check_rate_factors(factors: Mapping[str, float] | None) -> None:
+def check_rate_factors(factors: Mapping[str, float]) -> None:
     """Refuse factors of roles that no parameter has, or that are no positive numbers."""
-    for role, factor in (factors or {}).items():
+    for role, factor in factors.items():
         if role not in ROLES:
             raise ValueError(
                 f"learning_rate_factors knows {', '.join(map(repr, ROLES))}, got {role!r}"

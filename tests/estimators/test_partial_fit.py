@@ -10,6 +10,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from combutab import MLPClassifier, MLPRegressor
 from tests.estimators.test_drop_in import DIABETES, IRIS, KINDS, QUICK, both
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 
 def test_partial_fit_needs_classes_at_its_first_call_only():
     X, y = IRIS

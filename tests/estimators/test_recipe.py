@@ -17,6 +17,8 @@ from combutab.estimators import FitTask, fit_stacked
 from combutab.estimators.fitting import train_jobs
 from combutab.training import schedule_factor
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 INF = float("inf")
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))

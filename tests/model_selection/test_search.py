@@ -29,6 +29,8 @@ from sklearn.preprocessing import StandardScaler
 from combutab import CombU, MLPClassifier, MLPRegressor, StackedGridSearchCV
 from combutab.estimators import _base, _together
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 INF = float("inf")
 X, Y = load_iris(return_X_y=True)
 X_REG, Y_REG = load_diabetes(return_X_y=True)

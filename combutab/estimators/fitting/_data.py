@@ -71,7 +71,9 @@ def check_given(
 
 
 def _indexable(X: Any) -> Any:
-    """Sparse formats and pyarrow tables whose rows cannot be picked, as ones that can."""
+    """Formats whose rows cannot be picked, some sparse ones among them, as ones that can."""
+    if X is not None and not hasattr(X, "__getitem__") and hasattr(X, "__array__"):
+        return np.asarray(X)
     if scipy.sparse.issparse(X):
         return X.tocsr()
     return X.to_pandas() if type(X).__module__.startswith("pyarrow") else X
