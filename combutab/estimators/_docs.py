@@ -74,9 +74,9 @@ init : str or ConstructedNetwork, default="torch"
     pass, so that one learning rate suits all widths; ``"data"`` as well, and has each unit vary by
     1 over the training rows and its zero between some of them. A network of
     ``combutab.constructions``, in the units of the table and the target, is where the training
-    starts: a known law is fitted further, not learned anew. It needs ``dropout=0``, CombU, and
-    room in the hidden layers (``"auto"``: as much as it takes); units left over start as usual,
-    unread. Its outputs are the target (classifier: the logits).
+    starts: a known law is fitted further, not learned anew. It needs ``dropout=0``, CombU, inputs
+    that are scaled alone (all as in ``paper_recipe``), and room in the hidden layers (``"auto"``:
+    as much as it takes); units left over start as usual, unread. Its outputs are the target (classifier: the logits).
 n_members : int, default=1
     Networks trained from different seeds as one stack, whose predictions are averaged.
 categorical_features : "from_dtype", array-like or None, default="from_dtype"

@@ -46,7 +46,7 @@ class ActivationRecorder(Callback):
     >>> from combutab import MLPClassifier
     >>> recorder = ActivationRecorder(every=10)
     >>> fixed = {"max_iter": 20, "n_iter_no_change": float("inf"), "random_state": 0}
-    >>> net = MLPClassifier((16,), callbacks=[recorder], **fixed)
+    >>> net = MLPClassifier((16,), "combu", callbacks=[recorder], **fixed)
     >>> _ = net.fit(*load_iris(return_X_y=True))
     >>> recorder.layers[["epoch", "layer", "activation", "n_units", "dead"]]
        epoch          layer activation  n_units  dead
