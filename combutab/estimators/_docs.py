@@ -76,7 +76,8 @@ init : str or ConstructedNetwork, default="torch"
     ``combutab.constructions``, in the units of the table and the target, is where the training
     starts: a known law is fitted further, not learned anew. It needs ``dropout=0``, CombU, inputs
     that are scaled alone (all as in ``paper_recipe``), and room in the hidden layers (``"auto"``:
-    as much as it takes); units left over start as usual, unread. Its outputs are the target (classifier: the logits).
+    as much as it takes); units left over start as usual, unread. Its outputs are the target
+    (classifier: the logits).
 n_members : int, default=1
     Networks trained from different seeds as one stack, whose predictions are averaged.
 categorical_features : "from_dtype", array-like or None, default="from_dtype"

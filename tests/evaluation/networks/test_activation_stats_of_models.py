@@ -213,3 +213,12 @@ def test_without_noises_there_is_no_fluctuation():
     found = activation_stats(nn.ReLU(), normals(5, 2), noises=[])
     assert len(found.samples) == len(found.fluctuation) == 0
     assert {"layer", "noise_mean", "mean", "sd"} <= set(found.fluctuation)
+
+
+@pytest.mark.parametrize("activation", ["prelu", "blend-selu"])
+def test_activations_that_learn_have_slopes_after_a_prediction_as_before(table, activation):
+    model = fitted(MLPClassifier, table, activation=activation)
+    before = activation_stats(model, table).layers
+    model._net.network = None  # as in a new process
+    model.predict(table)
+    pd.testing.assert_frame_equal(activation_stats(model, table).layers, before)
