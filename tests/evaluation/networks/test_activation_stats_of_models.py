@@ -15,6 +15,8 @@ from combutab import ACTIVATIONS, PLN, MLPClassifier, MLPRegressor, ProxyNorm
 from combutab.activations import make_activation
 from combutab.evaluation import activation_stats
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 DETERMINISTIC = [(1.0, 0.0)]  # noise that is 1 everywhere
 
 
