@@ -127,6 +127,14 @@ def test_stacks_save_and_stream_as_alone(tmp_path):
     assert again.get_params()["learning_rate_factors"] == PARTS["learning_rate_factors"]
 
 
+def test_rate_factors_of_auto_are_realmlp_s():
+    common = {**SMALL, **PARTS, "max_iter": 3}
+    by_name = MLPRegressor(**{**common, "learning_rate_factors": "auto"}).fit(X, Y)
+    expected, without = MLPRegressor(**common), {**common, "learning_rate_factors": None}
+    np.testing.assert_array_equal(by_name.predict(X), expected.fit(X, Y).predict(X))
+    assert (by_name.predict(X) != MLPRegressor(**without).fit(X, Y).predict(X)).any()
+
+
 def test_goes_on_where_it_stood():
     common = {**SMALL, **PARTS, "learning_rate": "constant", "warm_start": True}
     twice = MLPRegressor(**common, max_iter=2).fit(X, Y).fit(X, Y)

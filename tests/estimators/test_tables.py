@@ -124,6 +124,19 @@ def test_sparse_input_is_scaled_without_centering_like_a_scaled_dense_one():
     )
 
 
+def test_what_is_only_made_into_an_array_can_be_split():
+    class Wrapped:
+        def __array__(self, dtype=None, copy=None):
+            return X if dtype is None else X.astype(dtype)
+
+        def __len__(self):
+            return len(X)
+
+    parameters = {**QUICK, "early_stopping": True}
+    got = MLPClassifier(**parameters).fit(Wrapped(), Y)
+    assert_allclose(got.predict_proba(X), MLPClassifier(**parameters).fit(X, Y).predict_proba(X))
+
+
 # ---- categories ----------------------------------------
 
 
