@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         PackRegressor,
         TabMClassifier,
         TabMRegressor,
+        paper_recipe,
     )
     from combutab.generators import CTGAN, TVAE
     from combutab.model_selection import StackedGridSearchCV
@@ -55,13 +56,14 @@ __all__ = [
     "TabMRegressor",
     "__version__",
     "load",
+    "paper_recipe",
 ]
 
 _HOMES = {
     "load": "_model_files",
     **dict.fromkeys(["ACTIVATIONS", "PELU", "PLN", "PLS", "CombU", "LAHardSiLU"], "activations"),
     **dict.fromkeys(["LASiLU", "LayerAct", "NLReLU", "ProxyNorm"], "activations"),
-    **dict.fromkeys(["MLPClassifier", "MLPRegressor"], "estimators"),
+    **dict.fromkeys(["MLPClassifier", "MLPRegressor", "paper_recipe"], "estimators"),
     **dict.fromkeys(["PackClassifier", "PackRegressor"], "estimators"),
     **dict.fromkeys(["TabMClassifier", "TabMRegressor"], "estimators"),
     **dict.fromkeys(["CTGAN", "TVAE"], "generators"),

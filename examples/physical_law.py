@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from combutab import MLPRegressor
+from combutab import MLPRegressor, paper_recipe
 from combutab.constructions import ConstructedNetwork, expression_network
 
 GUESS = "0.7 * axis**1.2 * mass**(-0.2)"
@@ -110,8 +110,9 @@ def main() -> None:
     X, y = make_planets(n_rows=200, seed=0)
     common = {"solver": "lbfgs", "dropout": 0, "precision": "float64", "max_iter": 2000}
     guess = expression_network(GUESS, DOMAIN)
-    tuned = MLPRegressor(init=guess, random_state=0, **common)
-    plain = MLPRegressor(hidden_layer_sizes=(16, 16), n_members=3, random_state=0, **common)
+    common = paper_recipe("regression", **common, random_state=0)  # with what the guess fits into
+    tuned = MLPRegressor(**common | {"init": guess})
+    plain = MLPRegressor(**common | {"hidden_layer_sizes": (16, 16), "n_members": 3})
     for model in (tuned, plain):
         model.fit(X, y, sample_weight=1 / y**2)  # errors are in proportion to the period
     law = fit_constants(X, y)

@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from combutab import MLPClassifier
+from combutab import MLPClassifier, paper_recipe
 from combutab.evaluation import power_decomposition
 from combutab.plotting import plot_power
 
@@ -38,7 +38,8 @@ def main() -> None:
     X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
     powers = {}
     for name, parameters in NETWORKS.items():
-        model = MLPClassifier(
+        settings = paper_recipe(
+            "classification",
             hidden_layer_sizes=(64,) * 20,
             activation="relu",
             dropout=0,
@@ -48,7 +49,8 @@ def main() -> None:
             n_iter_no_change=np.inf,
             random_state=0,
             **parameters,
-        ).fit(X_train, y_train)
+        )
+        model = MLPClassifier(**settings).fit(X_train, y_train)
         power = power_decomposition(model, X_test)
         accuracy, last = model.score(X_test, y_test), power.iloc[-1]
         print(f"{name}: accuracy {accuracy:.2f}; P1 takes {last['P1'] / last['P']:.0%} in the end")

@@ -20,3 +20,41 @@ def pytest_collection():
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _set_defaults(patch, of):
+    """Let the estimators have the defaults that ``of`` gives for (task, name, default)."""
+    from combutab import MLPClassifier, MLPRegressor
+    from tests.paper_networks import UNSHAPELY
+
+    for task, cls in (("classification", MLPClassifier), ("regression", MLPRegressor)):
+        init = cls.__init__
+        positional = init.__code__.co_varnames[1 : 1 + len(init.__defaults__)]
+        named = {n: v if n in UNSHAPELY else of(task, n, v) for n, v in init.__kwdefaults__.items()}
+        patch.setattr(init, "__kwdefaults__", named)
+        given = zip(positional, init.__defaults__, strict=True)
+        patch.setattr(init, "__defaults__", tuple(of(task, n, v) for n, v in given))
+
+
+@pytest.fixture
+def no_defaults(monkeypatch):
+    """Leave MLPClassifier and MLPRegressor without defaults: where one is used, it shows.
+
+    Those of `UNSHAPELY`, which no network depends on, stay.
+    """
+    nothing = object()
+    _set_defaults(monkeypatch, lambda task, name, now: nothing)
+
+
+@pytest.fixture(scope="module")
+def paper_defaults():
+    """Let MLPClassifier and MLPRegressor be the CombU paper's network where nothing else is asked.
+
+    For tests of single parts, which say what of these parts they need: what the whole of the
+    defaults is must not matter to them.
+    """
+    from combutab import paper_recipe
+
+    with pytest.MonkeyPatch.context() as patch:
+        _set_defaults(patch, lambda task, name, now: paper_recipe(task).get(name, now))
+        yield

@@ -10,7 +10,7 @@ import pytest
 NAMES = """
 combutab: ACTIVATIONS CTGAN CombU LAHardSiLU LASiLU LayerAct MLPClassifier MLPRegressor NLReLU
     PELU PLN PLS PackClassifier PackRegressor ProxyNorm StackedGridSearchCV TVAE TabMClassifier
-    TabMRegressor __version__ load
+    TabMRegressor __version__ load paper_recipe
 combutab.activations: ACTIVATIONS Blend CombU Derf DyT LAHardSiLU LASiLU LayerAct NLReLU PELU PLN
     PLS PReLU ProxyNorm Rational Snake Swish make_activation
 combutab.constructions: ConstructedNetwork compose exp_network expression_network
@@ -19,7 +19,7 @@ combutab.constructions: ConstructedNetwork compose exp_network expression_networ
 combutab.datasets: Dataset FORMULAS TableError list_feynman list_openml load_feynman load_openml
     make_formula parse_formula read_cells read_table split_target
 combutab.estimators: BaseMLP FitHandout FitOutcome FitTask MLPClassifier MLPRegressor PackClassifier
-    PackRegressor TabMClassifier TabMRegressor TrainedFit fit_stacked
+    PackRegressor TabMClassifier TabMRegressor TrainedFit fit_stacked paper_recipe
 combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTIONS Corruption
     DetectionScorer EfficacyScorer FidelityScorer Interval NemenyiResult Robustness Significance
     activation_stats align_tables bootstrap_interval channelwise_linearity compare_pairs

@@ -44,7 +44,7 @@ from benchmarks.papers.common.command import Experiment, Job, Study
 from benchmarks.papers.common.page import Page
 from benchmarks.papers.common.results import Row
 from benchmarks.speed.common import call_apart, forget_peak, memory
-from combutab import MLPClassifier, MLPRegressor
+from combutab import MLPClassifier, MLPRegressor, paper_recipe
 from combutab.datasets import list_openml, load_openml, read_table, split_target
 
 FEW = 20  # distinct whole numbers of a target, up to which they are classes
@@ -57,11 +57,12 @@ REALMLP = {  # the parts of that recipe that ours has
     "max_iter": 256, "n_iter_no_change": float("inf"), "early_stopping": "auto",
     "validation_fraction": 0.2, "early_stopping_scoring": "loss",
 }  # fmt: skip
-RECIPES: dict[str, dict[str, Any]] = {
-    "combutab": {},
+PAPER: dict[str, dict[str, Any]] = {  # what differs from the CombU paper's recipe
+    "combutab, paper": {},
     "combutab, early stopping": {"early_stopping": True},
     "combutab, RealMLP's parts": REALMLP,
 }
+RECIPES = ("combutab", *PAPER)  # the first one is the defaults
 PACKAGES = {"CatBoost": "catboost", "LightGBM": "lightgbm"} | dict.fromkeys(
     ("RealMLP-TD", "TabM-D"), "pytabkit"
 )
@@ -99,13 +100,15 @@ def make(model: str, classify: bool, n_threads: int, seed: int) -> Any:
     """The model with its defaults."""
     kind = "Classifier" if classify else "Regressor"
     if model in RECIPES:
-        settings = dict(RECIPES[model])
+        settings = dict(PAPER.get(model, {}))
         if settings.get("init") == "ntk":
             own = {"activation": "blend-selu", "learning_rate_init": 0.04, "label_smoothing": 0.1}
             if not classify:
                 own = {"activation": "blend-mish", "learning_rate_init": 0.2}
                 own["clip_predictions"] = True
             settings |= own
+        if model in PAPER:
+            settings = paper_recipe("classification" if classify else "regression", **settings)
         return (MLPClassifier if classify else MLPRegressor)(**settings, random_state=seed)
     if model == "scikit-learn MLP":
         net = (SklearnClassifier if classify else SklearnRegressor)(random_state=seed)

@@ -52,8 +52,10 @@ def contenders(
     batch, shape = min(BATCH, n_rows), (n_columns, hidden, 1)
 
     def ours(activation: str, dropout: float) -> None:
-        parameters = peers.fixed_epochs(hidden, epochs, batch_size=batch, dropout=dropout)
-        MLPRegressor(activation=activation, **parameters).fit(X, y)
+        parameters = peers.fixed_epochs(
+            "regression", hidden, epochs, batch_size=batch, dropout=dropout, activation=activation
+        )
+        MLPRegressor(**parameters).fit(X, y)
 
     def plain_torch(dropout: float) -> None:
         net = peers.plain_network(*shape, peers.IndexedCombU, dropout)

@@ -26,21 +26,28 @@ print(time.perf_counter() - started)
 """
 FIRST_FIT = """
 import warnings, numpy as np
-from {module} import MLPRegressor
+{imports}
 warnings.simplefilter("ignore")
 X = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
-MLPRegressor(hidden_layer_sizes=(128, 128), max_iter=10).fit(X, X[:, 0] * X[:, 1])
+settings = dict(hidden_layer_sizes=(128, 128), max_iter=10)
+MLPRegressor({settings}).fit(X, X[:, 0] * X[:, 1])
 """
 OURS, SKLEARN = "first fit, combutab", "first fit, scikit-learn"
 PREPARED = f"{SKLEARN}, torch and pandas imported"
 LIBRARIES = "import torch, sklearn, pandas"
-OF_SKLEARN = FIRST_FIT.format(module="sklearn.neural_network")
+OF_SKLEARN = FIRST_FIT.format(
+    imports="from sklearn.neural_network import MLPRegressor", settings="**settings"
+)
+OF_OURS = FIRST_FIT.format(
+    imports="from combutab import MLPRegressor, paper_recipe",
+    settings='**paper_recipe("regression", **settings)',
+)
 CONTENDERS = {
     LIBRARIES: LIBRARIES,
     "import combutab": "import combutab",
     SKLEARN: OF_SKLEARN,
     PREPARED: f"import torch, pandas\n{OF_SKLEARN}",
-    OURS: FIRST_FIT.format(module="combutab"),
+    OURS: OF_OURS,
 }
 RATIOS = {  # (slower, faster)
     "import combutab / of what it needs": ("import combutab", LIBRARIES),

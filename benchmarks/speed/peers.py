@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from combutab import paper_recipe
 from combutab.activations import make_activation
 from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
@@ -99,12 +100,18 @@ def stack_run(
     return partial(train_stack, StackedMLP(spec, list(members)), Rows(X, y), plans, config)
 
 
-def fixed_epochs(hidden: Sequence[int], epochs: int, **others: Any) -> dict[str, Any]:
+def fixed_epochs(
+    task: Literal["classification", "regression"],
+    hidden: Sequence[int],
+    epochs: int,
+    **others: Any,
+) -> dict[str, Any]:
     """Parameters of our estimators that train for all of the epochs."""
-    return {
+    own = {
         "hidden_layer_sizes": tuple(hidden), "learning_rate_init": RATE, "max_iter": epochs,
         "n_iter_no_change": np.inf, "device": "cpu", **others,
     }  # fmt: skip
+    return paper_recipe(task, **own)
 
 
 def fixed_epochs_sklearn(hidden: Sequence[int], epochs: int, n_rows: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import pandas as pd
 from sklearn.neural_network import MLPRegressor as SklearnRegressor
 
 from benchmarks.speed.common import begin, block, call_apart, forget_peak, memory, timed, write
-from combutab import MLPRegressor
+from combutab import MLPRegressor, paper_recipe
 
 NETWORKS = {"3 x 128": (128, 128), "6 x 256": (256,) * 5}
 N_COLUMNS = 9
@@ -42,7 +42,7 @@ def fitted(model: str, hidden: tuple[int, ...], n_rows: int) -> tuple[Any, Any]:
     settings = {"hidden_layer_sizes": hidden, "max_iter": 1}
     if package == "ours":
         ours = {"activation": activation[0] if activation else "relu", "device": "cpu"}
-        estimator = MLPRegressor(**settings, **ours)
+        estimator = MLPRegressor(**paper_recipe("regression", **settings, **ours))
     else:
         estimator = SklearnRegressor(**settings)
     with warnings.catch_warnings():

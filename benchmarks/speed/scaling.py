@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.outputs import write_figure
 from benchmarks.speed.common import begin, block, call_apart, forget_peak, memory, wall, write
-from combutab import MLPClassifier, MLPRegressor
+from combutab import MLPClassifier, MLPRegressor, paper_recipe
 
 SIZES = {
     "rows": (1_000, 10_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000),
@@ -68,14 +68,19 @@ def measure(dimension: str, size: int, quick: bool) -> dict[str, float]:
     settings = {"n_iter_no_change": np.inf, "device": "cpu", "random_state": 0}
     few, many = ["a", "b", "c"] * 200, [f"text {i % 60}" for i in range(600)]
     small = pd.DataFrame({"x": np.arange(600.0), "few": few, "many": many})
-    for kind in (MLPRegressor, MLPClassifier):
-        kind(hidden_layer_sizes=(8,), max_iter=1, **settings).fit(small, small["x"] > 300)
+    warm_up = {"hidden_layer_sizes": (8,), "max_iter": 1, **settings}
+    for net in (
+        MLPRegressor(**paper_recipe("regression", **warm_up)),
+        MLPClassifier(**paper_recipe("classification", **warm_up)),
+    ):
+        net.fit(small, small["x"] > 300)
     before = memory("VmRSS")
     X, y, parameters = make(dimension, size, quick)
     forget_peak()
+    parameters = paper_recipe("regression", **settings, **parameters)
     seconds: list[float] = []
     while not seconds or (sum(seconds) < LONG_ENOUGH and len(seconds) < 15 and not quick):
-        seconds.append(wall(lambda: MLPRegressor(**settings, **parameters).fit(X, y)))
+        seconds.append(wall(lambda: MLPRegressor(**parameters).fit(X, y)))
         if len(seconds) == 1:
             grown = max(memory("VmHWM") - before, PAGE)
     return {"seconds": float(np.median(seconds)), "megabytes": grown * 2**20 / 1e6}

@@ -63,7 +63,8 @@ def search(
     classify = DATA[data] == "classification"
     common = {"cv": FOLDS, "refit": False, "n_jobs": None if "one process" in name else n_jobs}
     if name in SEARCHES[:3]:
-        parameters = peers.fixed_epochs(HIDDEN, epochs, dropout=DROPOUT, random_state=0)
+        settings = {"dropout": DROPOUT, "random_state": 0}
+        parameters = peers.fixed_epochs(DATA[data], HIDDEN, epochs, **settings)
         ours = (MLPClassifier if classify else MLPRegressor)(**parameters)
         kind = GridSearchCV if name.startswith("(a)") else StackedGridSearchCV
         return kind(ours, {"activation": ACTIVATIONS}, **common), X, y

@@ -104,9 +104,18 @@ def compare(
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
     epochs: Annotated[
         int | None,
-        typer.Option(help="Epochs of every network.", show_default="80; for large tables to 20"),
+        typer.Option(
+            help="Epochs of every network.",
+            show_default="80; for large tables to 20; the recipe's own with --recipe default",
+        ),
     ] = None,
     hidden: Annotated[str, typer.Option(help="Widths such as 128,128, or auto.")] = "auto",
+    recipe: Annotated[
+        str,
+        typer.Option(
+            help="paper, which is the CombU paper's network, or default, the estimators' own."
+        ),
+    ] = "paper",
     metric: Annotated[
         str | None,
         typer.Option(

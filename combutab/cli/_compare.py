@@ -72,6 +72,7 @@ def compare(
     folds: int,
     epochs: int | None,
     hidden: str,
+    recipe: str,
     metric: str | None,
     test: str,
     baselines: str,
@@ -101,6 +102,7 @@ def compare(
                 device=device,
                 random_state=seed,
                 baselines=_names(baselines),
+                recipe=recipe,
                 name=table.name,
             )
             for table in tables

@@ -28,7 +28,7 @@ class ConstructedNetwork(nn.Module):
 
     Made by the functions of this package, in float64. ``layers`` is an ordinary
     ``nn.Sequential`` of ``nn.Linear`` and ``CombU``; it can be trained, cast and moved, and it can
-    start an estimator: ``MLPRegressor(init=network)``. Outside of its domain the network stays
+    start an estimator, as parameter ``init``. Outside of its domain the network stays
     defined, but no longer equals what it was made for: above it exponentials go on as constants,
     below it logarithms do.
 

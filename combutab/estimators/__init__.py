@@ -2,6 +2,7 @@
 
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
+from combutab.estimators._recipes import paper_recipe
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._tabm import TabMClassifier, TabMRegressor
 from combutab.estimators._together import FitTask, fit_stacked
@@ -21,4 +22,5 @@ __all__ = [
     "TabMRegressor",
     "TrainedFit",
     "fit_stacked",
+    "paper_recipe",
 ]

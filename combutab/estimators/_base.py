@@ -337,7 +337,7 @@ class BaseMLP(Fitted):
                 best_loss=progress["best_loss"],
                 n_iter_no_improvement=progress["n_idle"] if continued else 0,
                 learning_rate=progress["learning_rate"]
-                if continued and self.learning_rate != "constant"
+                if continued and self.learning_rate not in ("constant", *PER_STEP)
                 else None,
             )
             for progress in self._progress
@@ -385,7 +385,9 @@ class BaseMLP(Fitted):
         changed afterwards; those of the training can (another solver begins without momentum).
         ``max_iter``, ``max_fun``, ``warm_start``, ``validation_fraction`` and
         ``early_stopping_scoring`` have no part in an epoch, ``tol`` and ``n_iter_no_change`` in
-        that of ``learning_rate="adaptive"`` alone.
+        that of ``learning_rate="adaptive"`` alone. ``regularization_schedule`` and the schedules
+        of ``learning_rate`` that go over ``max_iter`` epochs have no end to go by: dropout, decay
+        and rate are constant here. ``early_stopping="auto"`` sets no rows aside; True is refused.
 
         Parameters
         ----------
@@ -406,15 +408,6 @@ class BaseMLP(Fitted):
         """One epoch over the given rows; the first call learns the encoding."""
         if self.early_stopping is True:
             raise ValueError("partial_fit does not support early_stopping=True")
-        for name, others in (
-            ("learning_rate", "'constant', 'invscaling' or 'adaptive'"),
-            ("regularization_schedule", "'constant'"),
-        ):
-            if getattr(self, name) in PER_STEP:
-                raise ValueError(
-                    f"partial_fit cannot follow {name}={getattr(self, name)!r}, which needs to "
-                    f"know when training ends; use {others}"
-                )
         fresh = not self.__sklearn_is_fitted__()
         self._validate(fresh=fresh)
         prepared = self._encode(X, y, sample_weight, fresh=fresh, split=False)

@@ -8,9 +8,9 @@ from typing import TypeVar
 T = TypeVar("T", bound=type)
 
 _PARAMETERS = """
-hidden_layer_sizes : "auto", int or sequence of int, default="auto"
-    Units of each hidden layer. ``"auto"`` is the CombU paper's rule: (128, 128) below 1,000
-    training rows, else (256,) * 5.
+hidden_layer_sizes : "auto", "paper", int or sequence of int, default="auto"
+    Units of each hidden layer. ``"paper"`` is the CombU paper's rule: (128, 128) below 1,000
+    training rows, else (256,) * 5. ``"auto"`` is the same.
 activation : str or callable, default="combu"
     A name of ``combutab.activations.ACTIVATIONS`` (``"relu"``, ``"combu"``, ``"pln-8"``,
     ``"la-silu"``, scikit-learn's ``"logistic"``, ...) or a callable ``width -> nn.Module``.
@@ -18,11 +18,11 @@ solver : {"adam", "adamw", "sgd", "lbfgs"}, default="adam"
     ``"lbfgs"`` uses all rows at once, without dropout, early stopping or callbacks.
 alpha : float, default=0.0001
     Strength of the L2 penalty on the weights, divided by the batch's rows as in scikit-learn.
-batch_size : int or "auto", default="auto"
-    Rows in a batch; ``"auto"`` is min(500, n_samples).
+batch_size : int, "auto" or "paper", default="auto"
+    Rows in a batch; ``"paper"`` and ``"auto"`` are min(500, n_samples).
 learning_rate : str, default="constant"
     Schedule: scikit-learn's ``"constant"``, ``"invscaling"`` and ``"adaptive"``, or ``"cosine"``,
-    ``"one-cycle"``, ``"flat-cosine"``, ``"coslog4"`` over ``max_iter`` epochs (not in
+    ``"one-cycle"``, ``"flat-cosine"``, ``"coslog4"`` over ``max_iter`` epochs (constant in
     ``partial_fit``); for every solver but lbfgs.
 learning_rate_init : float, default=0.0005
     Initial (for ``"one-cycle"``: largest) learning rate.
@@ -76,9 +76,10 @@ init : str or ConstructedNetwork, default="torch"
     pass, so that one learning rate suits all widths; ``"data"`` as well, and has each unit vary by
     1 over the training rows and its zero between some of them. A network of
     ``combutab.constructions``, in the units of the table and the target, is where the training
-    starts: a known law is fitted further, not learned anew. It needs ``dropout=0``, CombU, and
-    room in the hidden layers (``"auto"``: as much as it takes); units left over start as usual,
-    unread. Its outputs are the target (classifier: the logits).
+    starts: a known law is fitted further, not learned anew. It needs ``dropout=0``, CombU, inputs
+    that are scaled alone (all as in ``paper_recipe``), and room in the hidden layers (``"auto"``:
+    as much as it takes); units left over start as usual, unread. Its outputs are the target
+    (classifier: the logits).
 n_members : int, default=1
     Networks trained from different seeds as one stack, whose predictions are averaged.
 bagging : {"cv"} or None, default=None
@@ -109,9 +110,10 @@ n_bins : int, default=48
     Bins of the piecewise-linear functions at most, which have as many pieces.
 scale_inputs : bool, default=False
     Multiply each input of the first layer by a learned factor.
-learning_rate_factors : dict or None, default=None
+learning_rate_factors : dict, "auto" or None, default=None
     Factors of the learning rate by parameters' role: "weight", "bias", "normalization",
-    "activation", "embedding", "scale".
+    "activation", "embedding", "scale". ``"auto"`` is RealMLP's 6 for the scale and 0.1 for biases,
+    activations and embeddings; None is 1 for all.
 regularization_schedule : str, default="constant"
     How dropout and weight decay change from epoch to epoch, over ``max_iter`` of them:
     ``"constant"``, or one of the schedules of ``learning_rate`` by the step.

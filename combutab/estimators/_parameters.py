@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOp
 
 from combutab._device import PRECISIONS, Precision, resolve_device
 from combutab.constructions import ConstructedNetwork
+from combutab.estimators._recipes import PAPER_BATCH, paper_hidden_layer_sizes
 from combutab.estimators.fitting import check_initial, initial_widths, settled
 from combutab.nn import (
     INITIALISATIONS,
@@ -41,10 +42,9 @@ from combutab.training import (
     compilation,
 )
 
-_DEFAULT_BATCH = 500  # the CombU paper's
-_SMALL_TABLE = 1000  # rows; the CombU paper's border between its two networks
+_DEFAULT_BATCH = PAPER_BATCH
+_RATE_FACTORS = {"bias": 0.1, "embedding": 0.1, "activation": 0.1, "scale": 6.0}  # RealMLP's
 _AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
-_SMALL, _LARGE = (128,) * 2, (256,) * 5  # hidden layers of 3 and of 6 linear layers
 
 
 class _Positional(BaseEstimator, metaclass=ABCMeta):
@@ -99,7 +99,7 @@ class Parameters(_Positional):
     n_frequencies: int = 16
     frequency_scale: float = 0.1
     scale_inputs: bool = False
-    learning_rate_factors: Mapping[str, float] | None = None
+    learning_rate_factors: Mapping[str, float] | str | None = None
     regularization_schedule: str = "constant"
     device: str | torch.device = "auto"
     precision: str = "float32"
@@ -108,14 +108,14 @@ class Parameters(_Positional):
 
     _parameter_constraints: ClassVar[Mapping[str, Sequence[object]]] = {
         "hidden_layer_sizes": [
-            StrOptions({"auto"}),
+            StrOptions({"auto", "paper"}),
             "array-like",
             Interval(Integral, 1, None, closed="left"),
         ],
         "activation": [str, callable],
         "solver": [StrOptions(set(SOLVERS))],
         "alpha": [Interval(Real, 0, None, closed="left")],
-        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "batch_size": [StrOptions({"auto", "paper"}), Interval(Integral, 1, None, closed="left")],
         "learning_rate": [StrOptions(set(SCHEDULES))],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
         "power_t": [Interval(Real, 0, None, closed="left")],
@@ -157,7 +157,7 @@ class Parameters(_Positional):
         "n_frequencies": [Interval(Integral, 1, None, closed="left")],
         "frequency_scale": [Interval(Real, 0, None, closed="left")],
         "scale_inputs": ["boolean"],
-        "learning_rate_factors": [dict, None],
+        "learning_rate_factors": [dict, StrOptions({"auto"}), None],
         "regularization_schedule": [StrOptions({"constant", *PER_STEP})],
         "device": [str, torch.device],
         "precision": [StrOptions(set(PRECISIONS))],
@@ -197,7 +197,7 @@ class Parameters(_Positional):
         check_proxy_norm(self.proxy_norm, self.normalization)
         if self.early_stopping_scoring not in (None, "loss"):
             check_scoring(self, scoring=self.early_stopping_scoring)
-        check_rate_factors(self.learning_rate_factors)
+        check_rate_factors(self._rate_factors())
         for callback in self.callbacks or ():
             if not callable(getattr(callback, "on_epoch_end", None)):
                 raise ValueError(
@@ -222,14 +222,12 @@ class Parameters(_Positional):
 
     def _hidden_layer_sizes(self, n_rows: int) -> tuple[int, ...]:
         sizes = self.hidden_layer_sizes
-        widths = None  # of "auto"
+        widths = None  # of "auto" and "paper"
         if not isinstance(sizes, str):
             widths = tuple(int(s) for s in (sizes if isinstance(sizes, Iterable) else [sizes]))
         if not isinstance(self.init, str):
             return initial_widths(self.init, self.activation, widths)
-        if widths is None:
-            return _SMALL if n_rows < _SMALL_TABLE else _LARGE
-        return widths
+        return paper_hidden_layer_sizes(n_rows) if widths is None else widths
 
     def _new_encoder(self) -> TableEncoder:
         return TableEncoder(
@@ -241,6 +239,11 @@ class Parameters(_Positional):
         )
 
     def _train_config(self, n_rows: int, score: str | None, epochs: int | None) -> TrainConfig:
+        endless = epochs is not None  # partial_fit's, which does not know when training ends
+        learning_rate, regularization_schedule = (
+            "constant" if endless and schedule in PER_STEP else schedule
+            for schedule in (self.learning_rate, self.regularization_schedule)
+        )
         return TrainConfig(
             loss=self._loss(),
             optimizer=OptimizerConfig(
@@ -255,9 +258,9 @@ class Parameters(_Positional):
             max_epochs=epochs or self.max_iter,
             score=score,
             calibrated=score is not None and self._calibrates(),
-            learning_rate=self.learning_rate,
-            rate_factors=tuple(sorted((self.learning_rate_factors or {}).items())),
-            regularization_schedule=self.regularization_schedule,
+            learning_rate=learning_rate,
+            rate_factors=tuple(sorted(self._rate_factors().items())),
+            regularization_schedule=regularization_schedule,
             power_t=self.power_t,
             shuffle=self.shuffle,
             tol=self.tol,
@@ -268,7 +271,13 @@ class Parameters(_Positional):
             compilation=compilation(),
         )
 
+    def _rate_factors(self) -> Mapping[str, float]:
+        factors = self.learning_rate_factors
+        return _RATE_FACTORS if isinstance(factors, str) else factors or {}
+
     def _checked_batch_size(self, n_rows: int) -> int:
+        if self.batch_size == "paper":
+            return PAPER_BATCH
         if isinstance(self.batch_size, str) or self.solver == "lbfgs":
             return _DEFAULT_BATCH
         if self.batch_size > n_rows:
@@ -284,9 +293,9 @@ class Parameters(_Positional):
         return [VerboseLines(), *callbacks] if self.verbose else callbacks
 
 
-def check_rate_factors(factors: Mapping[str, float] | None) -> None:
+def check_rate_factors(factors: Mapping[str, float]) -> None:
     """Refuse factors of roles that no parameter has, or that are no positive numbers."""
-    for role, factor in (factors or {}).items():
+    for role, factor in factors.items():
         if role not in ROLES:
             raise ValueError(
                 f"learning_rate_factors knows {', '.join(map(repr, ROLES))}, got {role!r}"

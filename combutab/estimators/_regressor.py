@@ -48,8 +48,9 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
     scale_target : bool, default=True
         Standardise y for training. Losses in ``loss_curve_`` are then in these units.
     clip_predictions : bool, default=False
-        Predict nothing beyond the targets seen in fit. The fitted estimator and its files then hold
-        each target's smallest and largest value, rounded outwards to a 64th of its deviation.
+        Predict nothing beyond the targets seen, in ``partial_fit`` and warm starts in any call. The
+        fitted estimator and its files then hold each target's smallest and largest value, rounded
+        outwards to a 64th of its deviation.
 
     Attributes
     ----------
@@ -120,6 +121,10 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
             self._learn_target(y.ndim == 1, running.result())
         if targets.shape[1] != self.n_outputs_:
             raise ValueError(f"y has {targets.shape[1]} targets, fit saw {self.n_outputs_}")
+        if self._y_range is not None and not (reset or validation):  # goes on with other rows
+            low, high = self._rounded_range(targets.min(0), targets.max(0))
+            known = self._y_range
+            self._y_range = np.array([np.minimum(low, known[0]), np.maximum(high, known[1])])
         return self._scale_target(targets)
 
     def _scale_target(self, targets: np.ndarray) -> np.ndarray:
@@ -157,7 +162,9 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
         self.n_outputs_ = len(stats.mean)
         self.out_activation_ = "exp" if self.loss == "poisson" else "identity"
         self._y_mean, self._y_scale = self._target_scaling(stats)
-        self._y_range = self._rounded_range(stats) if self.clip_predictions else None
+        self._y_range = (
+            self._rounded_range(stats.low, stats.high) if self.clip_predictions else None
+        )
         low, high = self._scale_target(np.array([stats.low, stats.high])).astype(self._dtype)
         merged = np.flatnonzero((low == high) & (stats.low < stats.high))
         if len(merged):
@@ -169,12 +176,12 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
                 f"{way_out}, or precision='float64', or subtract or multiply by a number first"
             )
 
-    def _rounded_range(self, stats: Moments) -> np.ndarray:
+    def _rounded_range(self, smallest: np.ndarray, largest: np.ndarray) -> np.ndarray:
         """Round the range of each target outwards, so that no row's value is kept."""
         unit = self._y_scale / 64
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            wide = np.array([np.floor(stats.low / unit), np.ceil(stats.high / unit)]) * unit
-        return np.where(np.isfinite(wide), wide, [stats.low, stats.high])
+            wide = np.array([np.floor(smallest / unit), np.ceil(largest / unit)]) * unit
+        return np.where(np.isfinite(wide), wide, [smallest, largest])
 
     def _target_scaling(self, stats: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Shift and scale of each target."""

@@ -58,9 +58,10 @@ def compiled(*, device: str = "cuda", backend: str = "inductor") -> Iterator[Non
 
     >>> from combutab import MLPClassifier
     >>> with compiled():
-    ...     MLPClassifier(max_iter=5, device="cpu", n_iter_no_change=float("inf")).fit(
+    ...     net = MLPClassifier(max_iter=5, device="cpu", n_iter_no_change=float("inf")).fit(
     ...         [[0.0], [1.0]], [0, 1])
-    MLPClassifier(device='cpu', max_iter=5, n_iter_no_change=inf)
+    >>> net.n_iter_
+    5
     """
     before, _wanted[0] = _wanted[0], Compilation(device, backend)
     try:

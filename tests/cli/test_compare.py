@@ -238,6 +238,7 @@ def test_bad_tables(tmp_path, monkeypatch, complaint, text, says):
         (["--folds", "151"], "151 folds are more than the 150 rows"),
         (["--seeds", "0"], "seeds must be a whole number of at least 1, got 0"),
         (["--epochs", "0"], "epochs must be a whole number of at least 1, got 0"),
+        (["--recipe", "best"], "recipe must be one of paper, default, got 'best'"),
         (["--epochs", "many"], "Invalid value for '--epochs'.* valid integer"),
         (["--seed", "-1"], "random_state must be a whole number of at least 0, got -1"),
         (["--hidden", "128,"], "hidden must be 'auto' or widths such as 128,128, got '128,'"),

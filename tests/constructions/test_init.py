@@ -19,6 +19,8 @@ from combutab.constructions import (
     polynomial_network,
 )
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 DOMAIN = {"x1": (1.0, 5.0), "x2": (0.0, 3.0), "x3": (0.5, 2.0)}
 UNTRAINED = {  # one step of no length
     "max_iter": 1,

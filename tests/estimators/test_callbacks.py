@@ -16,6 +16,8 @@ from sklearn.model_selection import GridSearchCV
 from combutab import MLPClassifier, MLPRegressor
 from combutab.training import Callback, ProgressBar, TimeLimit
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 INF = float("inf")
 X, Y = load_iris(return_X_y=True)
 QUICK = {"hidden_layer_sizes": (8,), "max_iter": 6, "n_iter_no_change": INF, "random_state": 0}

@@ -8,13 +8,15 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from combutab import MLPClassifier, MLPRegressor, TabMClassifier, TabMRegressor
 
 # A dropout mask is a function of a row's position, so a row of weight 2 and the same row twice are
-# two things; and float32 rounds beyond the checks' rtol of 1e-7. Both hold with dropout=0 and
-# float64, where these checks run and pass.
+# two things; float32 rounds beyond the checks' rtol of 1e-7; and quantiles lie between means of
+# min_frequency rows, whatever these weigh. All hold with dropout=0, float64 and min_frequency=1,
+# where these checks run and pass.
 WEIGHTS_AS_COPIES = {
     "check_sample_weight_equivalence_on_dense_data",
     "check_sample_weight_equivalence_on_sparse_data",
 }
 EXACT = {"dropout": 0.0, "precision": "float64", "max_iter": 5, "learning_rate_init": 0.01}
+EXACT |= {"min_frequency": 1}
 SHORT = {"max_iter": 10, "learning_rate_init": 0.01}  # all else by default
 NARROW = {"hidden_layer_sizes": (32,), "learning_rate_init": 0.03}
 TABM = {
@@ -33,7 +35,7 @@ PROXY_NORM = {"normalization": "layer", "proxy_norm": True}
 # they do not know of each other, and some share an instance. Where a check asks for a score after
 # few epochs, the rate or the batches are such as reach it.
 SETTINGS = [
-    (MLPClassifier, EXACT, set()),
+    (MLPClassifier, EXACT | {"max_iter": 20}, set()),
     (MLPRegressor, EXACT, set()),
     (MLPClassifier, SHORT, WEIGHTS_AS_COPIES),
     (MLPRegressor, SHORT, WEIGHTS_AS_COPIES),
@@ -44,7 +46,9 @@ SETTINGS = [
     ),
     (
         MLPClassifier,
-        {**EXACT, **NARROW, "n_members": 2, "solver": "sgd", "learning_rate_init": 0.1},
+        EXACT
+        | NARROW
+        | {"n_members": 2, "solver": "sgd", "learning_rate_init": 0.1, "max_iter": 15},
         set(),
     ),
     (MLPClassifier, {**NARROW, "solver": "lbfgs", "max_iter": 20}, WEIGHTS_AS_COPIES),

@@ -12,10 +12,11 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFit
 from sklearn.model_selection import train_test_split
 
 import combutab
-from combutab import MLPClassifier, MLPRegressor
+from combutab import MLPClassifier, MLPRegressor, paper_recipe
 
 INF = float("inf")
 QUICK = {"hidden_layer_sizes": (8, 6), "max_iter": 5, "n_iter_no_change": INF, "random_state": 0}
+PLAIN_INPUTS = {"numeric_embedding": "none", "scale_inputs": False}
 IRIS = load_iris(return_X_y=True)
 DIABETES = load_diabetes(return_X_y=True)
 
@@ -120,9 +121,11 @@ def _describe(value):
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_attributes_after_fit_are_those_of_scikit_learn(kind, early_stopping, solver):
-    theirs, ours = (
-        _fit(cls, kind, solver=solver, early_stopping=early_stopping) for cls in both(kind)
-    )
+    settings = {"solver": solver, "early_stopping": early_stopping}
+    settings |= {"n_iter_no_change": 10, "validation_fraction": 0.1}
+    theirs = _fit(both(kind)[0], kind, **settings)
+    # theirs have one row of weights a column
+    ours = _fit(both(kind)[1], kind, **settings, numeric_embedding="none")
     public = [n for n in vars(theirs) if n.endswith("_") and not n.startswith("_")]
     assert {"coefs_", "loss_", "n_iter_", "t_", "n_layers_"} <= set(public)
     for name in public:
@@ -148,7 +151,8 @@ def test_outputs_have_scikit_learns_shapes_and_kinds(kind):
 
 def test_coefs_and_intercepts_are_the_network():
     X, y = KINDS["two targets"]
-    model = _fit(MLPRegressor, "two targets", activation="tanh", precision="float64")
+    own = {"activation": "tanh", "precision": "float64", "clip_predictions": False}
+    model = _fit(MLPRegressor, "two targets", **own, **PLAIN_INPUTS)
     h = model.encoder_.encode(X).dense.astype(float)
     for i, (w, b) in enumerate(zip(model.coefs_, model.intercepts_, strict=True)):
         h = h @ w + b
@@ -159,7 +163,8 @@ def test_coefs_and_intercepts_are_the_network():
 
 def test_coefs_include_the_factor_of_ntk():
     X, _ = KINDS["three classes"]
-    model = _fit(MLPClassifier, "three classes", activation="relu", init="ntk", precision="float64")
+    own = {"activation": "relu", "init": "ntk", "precision": "float64"}
+    model = _fit(MLPClassifier, "three classes", **own, **PLAIN_INPUTS)
     h = model.encoder_.encode(X).dense.astype(float)
     for i, (w, b) in enumerate(zip(model.coefs_, model.intercepts_, strict=True)):
         h = h @ w + b
@@ -196,15 +201,9 @@ def test_early_stopping_splits_by_class_and_restores_the_best_weights():
             seen.append(prepared)
             return super()._build(prepared, **options)
 
-    model = Spy(
-        hidden_layer_sizes=(16,),
-        early_stopping=True,
-        validation_fraction=0.2,
-        max_iter=30,
-        learning_rate_init=0.01,
-        n_iter_no_change=INF,
-        random_state=1,
-    ).fit(X, y)
+    settings = {"early_stopping": True, "validation_fraction": 0.2, "n_iter_no_change": INF}
+    settings |= {"hidden_layer_sizes": (16,), "max_iter": 30, "learning_rate_init": 0.01}
+    model = Spy(**paper_recipe("classification", **settings, random_state=1)).fit(X, y)
     (prepared,) = seen
     labels = prepared.rows.y.reshape(-1).numpy()
     train, val = labels[prepared.train], labels[prepared.val]
@@ -221,16 +220,14 @@ def test_early_stopping_splits_by_class_and_restores_the_best_weights():
     assert model.best_loss_ is None
 
 
-@pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
-def test_own_validation_set_keeps_the_best_epoch(cls):
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_own_validation_set_keeps_the_best_epoch(task):
     X, y = IRIS
-    model = cls(
-        hidden_layer_sizes=(16,),
-        max_iter=25,
-        learning_rate_init=0.1,
-        n_iter_no_change=INF,
-        random_state=0,
-    ).fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
+    settings = {"hidden_layer_sizes": (16,), "max_iter": 25, "learning_rate_init": 0.1}
+    settings |= {"n_iter_no_change": INF, "random_state": 0}
+    cls = MLPClassifier if task == "classification" else MLPRegressor
+    model = cls(**paper_recipe(task, **settings))
+    model.fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
     assert model.validation_scores_[-1] < model.best_validation_score_, "vacuous: last is best"
     assert_allclose(model.score(X[1::2], y[1::2]), model.best_validation_score_, rtol=1e-5)
     assert max(model.validation_scores_) == model.best_validation_score_
@@ -242,6 +239,7 @@ def test_training_stops_when_the_validation_score_stalls():
         hidden_layer_sizes=(16,),
         max_iter=500,
         early_stopping=True,
+        early_stopping_scoring="accuracy",
         learning_rate_init=0.01,
         n_iter_no_change=5,
         random_state=0,
@@ -274,21 +272,22 @@ def test_lbfgs_does_not_stop_early():
 
 def test_an_unfinished_fit_warns_as_scikit_learns():
     X, y = DIABETES
+    small = {"hidden_layer_sizes": (8,), "early_stopping": False}
     with pytest.warns(ConvergenceWarning, match=r"Maximum iterations \(3\) reached") as caught:
-        MLPRegressor(hidden_layer_sizes=(8,), max_iter=3, random_state=0).fit(X, y)
+        MLPRegressor(**small, max_iter=3, n_iter_no_change=10, random_state=0).fit(X, y)
     assert len(caught) == 1
     assert caught[0].filename == __file__  # the caller's line, not one of ours
-    MLPRegressor(hidden_layer_sizes=(8,), max_iter=3, n_iter_no_change=INF).fit(X, y)  # asked for
-    converged = MLPRegressor(hidden_layer_sizes=(8,), tol=1e9, n_iter_no_change=2).fit(X, y)
+    MLPRegressor(**small, max_iter=3, n_iter_no_change=INF).fit(X, y)  # asked for
+    converged = MLPRegressor(**small, tol=1e9, n_iter_no_change=2).fit(X, y)
     assert converged.n_iter_ == 4  # the first improves on infinity, then more than two do not
 
 
 @pytest.mark.parametrize("n_members", [1, 3])
 def test_divergence_is_an_error_that_names_the_way_out(n_members):
     X, y = DIABETES
-    model = MLPRegressor(
-        **QUICK, solver="sgd", activation="relu", n_members=n_members, scale_target=False
-    ).fit(X, y)
+    settings = {"solver": "sgd", "activation": "relu", "scale_target": False}
+    settings |= {"n_members": n_members, "clip_predictions": False}
+    model = MLPRegressor(**paper_recipe("regression", **QUICK, **settings)).fit(X, y)
     model.set_params(learning_rate_init=1e20)
     with pytest.raises(
         ValueError, match=r"non-finite parameter weights.*learning_rate_init=1e\+20"
@@ -335,7 +334,7 @@ def test_a_column_vector_y_warns_and_counts_as_one_target():
 def test_a_batch_larger_than_the_data_warns():
     X, y = DIABETES
     with pytest.warns(UserWarning, match="larger than the 442 rows to train on. It is going to be"):
-        MLPRegressor(**QUICK, batch_size=1000).fit(X, y)
+        MLPRegressor(**QUICK, batch_size=1000, early_stopping=False).fit(X, y)
 
 
 def test_verbose_prints_scikit_learns_lines(capsys):

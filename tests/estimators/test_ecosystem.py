@@ -178,7 +178,9 @@ def test_sample_weights_are_routed_through_a_pipeline(classifier):
         with_val = make_pipeline(
             MLPClassifier(**LEARN).set_fit_request(X_val=True, y_val=True)
         ).fit(X, Y, X_val=X, y_val=Y)
-        assert with_val[-1].best_validation_score_ > 0.9
+        assert max(with_val[-1].validation_scores_) == with_val[-1].best_validation_score_
+        assert with_val[-1].best_loss_ is None
+        assert with_val.score(X, Y) > 0.9
         request = MLPRegressor().set_predict_request(return_std=True)
         assert request.get_metadata_routing().predict.requests["return_std"] is True
 

@@ -7,6 +7,8 @@ from scipy.stats import norm
 
 from combutab import MLPRegressor
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 INF = float("inf")
 
 

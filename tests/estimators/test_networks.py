@@ -15,6 +15,8 @@ from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV
 from combutab._safe_files import read_tensors, write_tensors
 from tests.heads_network import HeadsSpec
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 RNG = np.random.default_rng(0)
 N = 120
 X = pd.DataFrame(

@@ -9,6 +9,8 @@ from torch import nn
 
 from combutab import MLPClassifier, MLPRegressor
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 X, Y = load_iris(return_X_y=True)
 
 CONSTRAINED = {  # a value -> words of scikit-learn's error for it
@@ -158,18 +160,12 @@ def test_get_set_clone_and_repr():
     assert not hasattr(clone(fitted), "coefs_")
 
 
-def test_defaults_are_the_combu_papers():
-    for cls in (MLPClassifier, MLPRegressor):
-        defaults = cls().get_params()
-        assert defaults["activation"] == "combu"
-        assert defaults["hidden_layer_sizes"] == "auto"
-        assert (defaults["dropout"], defaults["learning_rate_init"]) == (0.1, 5e-4)
-        assert defaults["solver"] == "adam"
+def test_the_paper_s_network_goes_by_the_rows():
     quick = {"max_iter": 1, "n_iter_no_change": float("inf"), "random_state": 0}
     rng = np.random.default_rng(0)
     for n, widths in ((999, [128] * 2), (1000, [256] * 5)):
         rows = rng.normal(size=(n, 3))
-        model = MLPRegressor(**quick).fit(rows, rows[:, 0])
+        model = MLPRegressor(hidden_layer_sizes="paper", **quick).fit(rows, rows[:, 0])
         assert [w.shape[1] for w in model.coefs_[:-1]] == widths
         assert model.n_layers_ == len(widths) + 2
         assert model.t_ == n

@@ -10,6 +10,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from combutab import MLPClassifier, MLPRegressor
 from tests.estimators.test_drop_in import DIABETES, IRIS, KINDS, QUICK, both
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 
 def test_partial_fit_needs_classes_at_its_first_call_only():
     X, y = IRIS
@@ -79,11 +81,44 @@ def test_partial_fit_refuses_what_needs_all_rows():
     assert "lbfgs is not stochastic" in str(caught.value.__cause__)
     for parameters, words in [
         ({"early_stopping": True}, "partial_fit does not support early_stopping=True"),
-        ({"learning_rate": "cosine"}, "needs to know when training ends"),
         ({"class_weight": "balanced"}, "needs all rows at once"),
     ]:
         with pytest.raises(ValueError, match=words):
             MLPClassifier(**parameters).partial_fit(X, y, classes=[0, 1, 2])
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "one-cycle", "flat-cosine", "coslog4"])
+def test_schedules_that_need_an_end_are_constant_in_partial_fit(schedule):
+    X, y = DIABETES
+    plain = {**QUICK, "batch_size": 50, "solver": "adamw", "dropout": 0.3, "random_state": 0}
+    scheduled = {"learning_rate": schedule, "regularization_schedule": schedule}
+    found, expected = MLPRegressor(**plain, **scheduled), MLPRegressor(**plain)
+    for rate in (0.01, 0.01, 0.002):  # a rate that is set anew counts
+        found.set_params(learning_rate_init=rate).partial_fit(X, y)
+        expected.set_params(learning_rate_init=rate).partial_fit(X, y)
+    assert_array_equal(found.predict(X), expected.predict(X))
+
+
+def test_partial_fit_goes_on_at_the_full_rate_where_a_schedule_has_ended():
+    X, y = DIABETES
+    model = MLPRegressor(**QUICK, learning_rate="cosine", learning_rate_init=0.01).fit(X, y)
+    assert model.history_["learning_rate"].iloc[-1] < 0.01
+    model.partial_fit(X, y)
+    assert model.history_["learning_rate"].iloc[-1] == 0.01
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_predictions_are_clipped_to_all_targets_seen_when_training_goes_on(warm):
+    X = np.linspace(-1, 1, 60)[:, None]
+    y = 10 * X[:, 0]
+    settings = {**QUICK, "max_iter": 1, "warm_start": warm, "clip_predictions": True}
+    model = MLPRegressor(**settings, learning_rate_init=0.05, dropout=0.0)
+    go_on = model.fit if warm else model.partial_fit
+    go_on(X[20:40], y[20:40])
+    assert abs(model.predict(X)).max() < 4
+    for _ in range(150):
+        go_on(X, y)
+    assert 7 < abs(model.predict(3 * X)).max() < 11
 
 
 def test_partial_fit_after_a_failed_first_call_keeps_the_classes_it_was_told():

@@ -13,6 +13,8 @@ from sklearn.datasets import load_iris
 from combutab import MLPClassifier, MLPRegressor
 from combutab.estimators.fitted import _fitted
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 INF = float("inf")
 X, Y = load_iris(return_X_y=True)
 QUICK = {

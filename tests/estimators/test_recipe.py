@@ -17,6 +17,8 @@ from combutab.estimators import FitTask, fit_stacked
 from combutab.estimators.fitting import train_jobs
 from combutab.training import schedule_factor
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 INF = float("inf")
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
@@ -123,6 +125,14 @@ def test_stacks_save_and_stream_as_alone(tmp_path):
     again = combutab.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict(table), alone.predict(table))
     assert again.get_params()["learning_rate_factors"] == PARTS["learning_rate_factors"]
+
+
+def test_rate_factors_of_auto_are_realmlp_s():
+    common = {**SMALL, **PARTS, "max_iter": 3}
+    by_name = MLPRegressor(**{**common, "learning_rate_factors": "auto"}).fit(X, Y)
+    expected, without = MLPRegressor(**common), {**common, "learning_rate_factors": None}
+    np.testing.assert_array_equal(by_name.predict(X), expected.fit(X, Y).predict(X))
+    assert (by_name.predict(X) != MLPRegressor(**without).fit(X, Y).predict(X)).any()
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part

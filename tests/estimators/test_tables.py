@@ -9,7 +9,7 @@ import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris
 
-from combutab import MLPClassifier, MLPRegressor
+from combutab import MLPClassifier, MLPRegressor, paper_recipe
 
 INF = float("inf")
 QUICK = {"hidden_layer_sizes": (16,), "max_iter": 5, "n_iter_no_change": INF, "random_state": 0}
@@ -55,7 +55,6 @@ def test_a_mixed_table_is_learned_as_it_is():
         assert model.score(blurred, TARGET) < model.score(FRAME, TARGET) - 0.02
     assert model.n_features_in_ == 7
     assert model.feature_names_in_.tolist() == list(FRAME.columns)
-    assert model.coefs_[0].shape[0] == model.encoder_.n_dense_
 
 
 def _nullable(frame):
@@ -116,12 +115,26 @@ def test_sparse_formats(fmt, container):
 
 def test_sparse_input_is_scaled_without_centering_like_a_scaled_dense_one():
     dense = np.where(X.mean(0) < X, X, 0)
-    parameters = {**QUICK, "precision": "float64", "dropout": 0.0}
-    got = MLPClassifier(**parameters).fit(scipy.sparse.csr_array(dense), Y)
+    parameters = {**QUICK, "precision": "float64", "dropout": 0.0, "numeric_embedding": "none"}
+    standard = MLPClassifier(**parameters, numeric_encoding="standard")
+    got = standard.fit(scipy.sparse.csr_array(dense), Y)
     by_hand = MLPClassifier(**parameters, numeric_encoding="none").fit(dense / dense.std(0), Y)
     assert_allclose(
         got.predict_proba(dense), by_hand.predict_proba(dense / dense.std(0)), rtol=1e-5
     )
+
+
+def test_what_is_only_made_into_an_array_can_be_split():
+    class Wrapped:
+        def __array__(self, dtype=None, copy=None):
+            return X if dtype is None else X.astype(dtype)
+
+        def __len__(self):
+            return len(X)
+
+    parameters = {**QUICK, "early_stopping": True}
+    got = MLPClassifier(**parameters).fit(Wrapped(), Y)
+    assert_allclose(got.predict_proba(X), MLPClassifier(**parameters).fit(X, Y).predict_proba(X))
 
 
 # ---- categories ----------------------------------------
@@ -133,7 +146,8 @@ def test_ten_thousand_categories_are_embedded_and_unseen_ones_predicted():
     effect = RNG.normal(size=10_000)
     frame = pd.DataFrame({"id": [f"c{c}" for c in codes], "x": RNG.normal(size=n)})
     settings = {**QUICK, "max_iter": 12, "learning_rate_init": 0.02, "min_frequency": 2}
-    model = MLPRegressor(**settings, dropout=0.0).fit(frame, effect[codes])
+    settings = paper_recipe("regression", **settings, dropout=0.0)
+    model = MLPRegressor(**settings).fit(frame, effect[codes])
     assert model.encoder_.n_dense_ == 1  # not one-hot
     assert len(model.encoder_.cardinalities_) == 1
     assert model.coefs_[0].shape[0] == 1 + 8

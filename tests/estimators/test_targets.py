@@ -10,6 +10,8 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from combutab import MLPClassifier, MLPRegressor
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 INF = float("inf")
 X, IRIS = load_iris(return_X_y=True)
 QUICK = {

@@ -14,6 +14,8 @@ from combutab import MLPClassifier
 from combutab.estimators import FitTask, fit_stacked
 from combutab.estimators.fitting import _jobs
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 X, Y = make_classification(80, random_state=0)
 ACTIVATIONS = ["relu", "combu-random", "gelu", "la-silu"]
 

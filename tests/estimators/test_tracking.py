@@ -7,6 +7,8 @@ from sklearn.datasets import make_classification, make_multilabel_classification
 
 from combutab import MLPClassifier, MLPRegressor
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 
 def still(estimator, **params):
     """A network that hardly moves: what it does in training is what the fitted one does."""

@@ -12,6 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from combutab import MLPClassifier, MLPRegressor
 from combutab.training import SCHEDULES
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 INF = float("inf")
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4)).astype(np.float32).astype(float)  # the encoding is float32

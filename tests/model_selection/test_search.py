@@ -26,8 +26,10 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from combutab import CombU, MLPClassifier, MLPRegressor, StackedGridSearchCV
+from combutab import CombU, MLPClassifier, MLPRegressor, StackedGridSearchCV, paper_recipe
 from combutab.estimators import _base, _together
+
+pytestmark = pytest.mark.usefixtures("paper_defaults")
 
 INF = float("inf")
 X, Y = load_iris(return_X_y=True)
@@ -40,7 +42,8 @@ QUICK = {
     "n_iter_no_change": INF,
     "random_state": 0,
 }
-CLASSIFIER, REGRESSOR = MLPClassifier(**QUICK), MLPRegressor(**QUICK)
+CLASSIFIER = MLPClassifier(**paper_recipe("classification", **QUICK))
+REGRESSOR = MLPRegressor(**paper_recipe("regression", **QUICK))
 FRAME = pd.DataFrame(X, columns=list("abcd")).assign(
     kind=np.where(X[:, 0] > 5.8, "large", "small"), id=[f"n{i % 12}" for i in range(150)]
 )

@@ -15,6 +15,8 @@ from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV
 from combutab.training import TimeLimit
 from tests.model_selection.test_search import CLASSIFIER, QUICK, X_REG, Y_REG, X, Y
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 
 def _with_failures(estimator, grid, error_score=np.nan, X=X, y=Y):
     results = []

@@ -17,7 +17,15 @@ import numpy as np
 import pandas as pd
 
 import combutab
-from combutab import CTGAN, TVAE, CombU, MLPClassifier, MLPRegressor, PackClassifier
+from combutab import (
+    CTGAN,
+    TVAE,
+    CombU,
+    MLPClassifier,
+    MLPRegressor,
+    PackClassifier,
+    paper_recipe,
+)
 from combutab._safe_files import read_tensors, write_tensors
 from combutab.constructions import expression_network
 
@@ -64,14 +72,14 @@ def _fitted():
     half = functools.partial(CombU, ratios={"relu": 0.5, "tanh": 0.5})
     quantile = {"numeric_encoding": "quantile", "loss": "quantile", "quantiles": [0.1, 0.9]}
     start = expression_network("x*y", {"x": (1, 2), "y": (3, 4)})
-    widths = {**QUICK, "hidden_layer_sizes": (8, 4), "dropout": 0}
+    law = QUICK | {"hidden_layer_sizes": (8, 4), "dropout": 0, "activation": CombU, "init": start}
     return {
         "classifier": MLPClassifier(**QUICK).fit(TABLE, LABELS),
         "regressor": MLPRegressor(**QUICK, activation=half).fit(TABLE, Y),
         "quantiles": MLPRegressor(**QUICK, **quantile).fit(TABLE, Y),
         "ensemble": MLPClassifier(**QUICK, n_members=3, activation="prelu").fit(TABLE, Y > 0),
         "proxy norm": MLPRegressor(**QUICK, normalization="layer", proxy_norm=True).fit(TABLE, Y),
-        "construction": MLPRegressor(**widths, activation=CombU, init=start).fit(PAIR, Y),
+        "construction": MLPRegressor(**paper_recipe("regression", **law)).fit(PAIR, Y),
         "pack": PackClassifier(**PACK).fit(TABLE, LABELS),
         "CTGAN": CTGAN(**MADE, **CTGAN_WIDTHS).fit(TABLE),
         "TVAE": TVAE(**MADE, **TVAE_WIDTHS, n_members=2).fit(TABLE[["size", "kind"]].to_numpy()),

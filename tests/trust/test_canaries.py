@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab import MLPClassifier, MLPRegressor, PackRegressor, load
+from combutab import MLPClassifier, MLPRegressor, PackRegressor, load, paper_recipe
 from combutab.constructions import expression_network
 from combutab.preprocessing import TableEncoder
 
@@ -371,7 +371,8 @@ def test_a_table_given_as_a_networks_domain_leaves_no_extremes(tmp_path):
     network = expression_network("2 * salary + claims", X)
     for (low, high), name in zip(network.domain, X, strict=True):
         assert low <= X[name].min() < X[name].max() < high
-    model = MLPRegressor(**QUICK | {"hidden_layer_sizes": "auto"}, init=network, dropout=0)
+    settings = QUICK | {"hidden_layer_sizes": "auto", "init": network, "dropout": 0}
+    model = MLPRegressor(**paper_recipe("regression", **settings))
     model.fit(X, X["salary"])
     for name, data in files(model, tmp_path).items():
         assert leaks(data, X) == [], name

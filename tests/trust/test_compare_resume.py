@@ -174,6 +174,7 @@ def test_a_fit_that_failed_is_not_tried_again(tmp_path):
         ({"X": X.to_numpy()}, "other values or columns"),
         ({"X": X.iloc[::-1]}, "other values or columns"),
         ({"y": Y.where(Y.index != 7, 1)}, "other values or columns"),
+        ({"recipe": "default"}, "recipe paper rather than default"),
         ({"name": "flowers"}, "data data rather than flowers"),
     ],
 )

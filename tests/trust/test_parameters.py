@@ -13,6 +13,8 @@ from combutab.constructions import expression_network
 from combutab.training import Callback
 from tests.trust.small_rows import FRAME, INF, QUICK, Z, target_of
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
 
 
@@ -90,7 +92,7 @@ CHANGES = {
 # What a call of one epoch has no use for, as its docstring says.
 NOT_OF_AN_EPOCH = {
     *("max_iter", "n_iter_no_change", "tol", "warm_start", "validation_fraction", "max_fun"),
-    *("early_stopping_scoring", "calibration", "bagging"),
+    *("early_stopping_scoring", "calibration", "bagging", "regularization_schedule"),
 }
 SETTLED = {
     *("hidden_layer_sizes", "activation", "normalization", "proxy_norm", "init", "n_members"),
@@ -248,4 +250,4 @@ def test_auto_goes_on_with_what_it_was_settled_to():
     model = MLPRegressor(**{**QUICK, "hidden_layer_sizes": "auto", "warm_start": True})
     table = FRAME.drop(columns="many")  # of which 50 rows have no category often
     model.fit(table[:50], Z[:50]).fit(table, Z)
-    assert model.coefs_[0].shape[1] == 128
+    assert model.coefs_[0].shape[1] == model._hidden_layer_sizes(50)[0]

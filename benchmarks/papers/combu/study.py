@@ -26,6 +26,7 @@ from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.common.command import Experiment, Has, Job, Study, versions
 from benchmarks.papers.common.results import Row
 from combutab import MLPClassifier, MLPRegressor
+from combutab import paper_recipe as estimator_recipe
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked
 from combutab.model_selection import score_classifier, score_regressor
 
@@ -132,12 +133,13 @@ class Fit:
         """The unfitted network."""
         recipe = self.recipe
         kind = MLPClassifier if self.source.task == "classification" else MLPRegressor
-        return kind(
+        settings = estimator_recipe(
+            self.source.task,
             **asdict(VARIANTS[self.activation]),
             hidden_layer_sizes=recipe.hidden,
             max_iter=recipe.epochs,
             n_iter_no_change=math.inf,
-            batch_size="auto" if recipe.batch_size == 500 else recipe.batch_size,
+            batch_size="paper" if recipe.batch_size == 500 else recipe.batch_size,
             learning_rate_init=recipe.learning_rate_init,
             dropout=recipe.dropout,
             alpha=0.0,
@@ -146,6 +148,7 @@ class Fit:
             precision=recipe.precision,
             track_metric=bool(recipe.curve_block),
         )
+        return kind(**settings)
 
 
 PACKAGES = ("numpy", "sklearn", "pandas", "python", "cpu")

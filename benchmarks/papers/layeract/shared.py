@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from benchmarks.papers.common.claims import Finding
-from combutab import MLPClassifier
+from combutab import MLPClassifier, paper_recipe
 from combutab.estimators import FitTask, fit_stacked
 from combutab.evaluation import wilcoxon
 
@@ -31,7 +31,8 @@ def train(
     """Train a network for each activation and seed, by these; ``tables`` has one a seed."""
     nets, options = {}, {"n_iter_no_change": math.inf, **options}
     for name, seed in product(activations, range(len(tables))):
-        nets[name, seed] = MLPClassifier(activation=name, random_state=seed, **options)
+        settings = {"activation": name, "random_state": seed, **options}
+        nets[name, seed] = MLPClassifier(**paper_recipe("classification", **settings))
     tasks = [FitTask(net, *tables[seed], id(tables[seed][0])) for (_, seed), net in nets.items()]
     for outcome in fit_stacked(tasks):
         if outcome.error is not None:

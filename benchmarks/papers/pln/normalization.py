@@ -30,7 +30,7 @@ from benchmarks.papers.common.page import Page, p_text
 from benchmarks.papers.common.results import Row
 from benchmarks.papers.pln import shared
 from benchmarks.papers.pln.shared import TASKS, combinations
-from combutab import MLPClassifier, MLPRegressor
+from combutab import MLPClassifier, MLPRegressor, paper_recipe
 from combutab.estimators import BaseMLP, FitTask, fit_stacked
 from combutab.evaluation import corrected_resampled_ttest, holm, wilcoxon
 
@@ -98,7 +98,8 @@ def estimator(row: Row, n_train: int) -> BaseMLP:
     """The unfitted network of a split."""
     kind = MLPClassifier if TASKS[row["data"]] == "classification" else MLPRegressor
     n_batches = math.ceil(n_train / int(row["batch_size"]))
-    return kind(
+    settings = paper_recipe(
+        TASKS[row["data"]],
         hidden_layer_sizes=(int(row["width"]),) * int(row["depth"]),
         activation=row["activation"],
         normalization=row["normalization"],
@@ -111,6 +112,7 @@ def estimator(row: Row, n_train: int) -> BaseMLP:
         random_state=int(row["split"]),
         device="cpu",
     )
+    return kind(**settings)
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,10 @@ TARGET, TOLERANCE = 30.0, 1e-2
 
 def make(activation: str, device: torch.device, epochs: int, width: int) -> MLPClassifier:
     """The paper's network: six linear layers."""
-    parameters = fixed_epochs((width,) * N_HIDDEN, epochs, batch_size=BATCH, dropout=DROPOUT)
-    parameters |= {"activation": activation, "random_state": 0, "device": device}
-    return MLPClassifier(**parameters)
+    own = {"batch_size": BATCH, "dropout": DROPOUT, "random_state": 0, "device": device}
+    own["activation"] = activation
+    hidden = (width,) * N_HIDDEN
+    return MLPClassifier(**fixed_epochs("classification", hidden, epochs, **own))
 
 
 def timed(run: Callable[[], object], device: torch.device) -> float:

@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.speed.common import Clock
 from benchmarks.speed.gpu_parts.timing import Line, compiling, median_phases, tf32
-from combutab import MLPRegressor
+from combutab import MLPRegressor, paper_recipe
 
 TARGET, SINGLE_TARGET = 0.5, 150e-6  # of the products' rate; seconds of one network's step
 WIDTH, LAYERS = 256, 6  # linear layers of WIDTH x WIDTH, and one to a single output
@@ -58,12 +58,13 @@ def train(case: Case, device: torch.device) -> tuple[float, np.ndarray, str]:
     """Median seconds of a step, without the first two epochs; losses; a warning, or nothing."""
     n_rows, clock = case.batch * case.steps, Clock(device)
     X = np.random.default_rng(0).standard_normal((n_rows, case.width), dtype=np.float32)
-    model = MLPRegressor(
-        hidden_layer_sizes=(case.width,) * LAYERS, activation="combu", dropout=case.dropout,
-        n_members=case.members, batch_size=case.batch, max_iter=case.epochs,
+    settings = paper_recipe(
+        "regression", hidden_layer_sizes=(case.width,) * LAYERS, activation="combu",
+        dropout=case.dropout, n_members=case.members, batch_size=case.batch, max_iter=case.epochs,
         n_iter_no_change=math.inf, device=device, random_state=0, callbacks=[clock],
         precision="bf16-mixed" if case.products == "bf16" else "float32",
     )  # fmt: skip
+    model = MLPRegressor(**settings)
     with ExitStack() as stack:
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")

@@ -54,6 +54,7 @@ class Fitted(Parameters, Loadable):
     def _check_loaded(self) -> dict[str, tuple[object, object]]:
         """Return what must be equal in a loaded estimator of this class, by name."""
 
+    @torch.inference_mode(False)  # weights that predict has built can be differentiated, too
     def _network(self) -> TableNetwork:
         """The members as one stack, built from their saved states when first needed."""
         device = resolve_device(self.device)

@@ -59,7 +59,7 @@ def check_initial(
         if value != wanted:
             raise ValueError(
                 f"init=network needs {name}={wanted!r}, got {value!r}: its units add up to what "
-                "it was made for only as they are"
+                "it was made for only as they are; paper_recipe has parameters that fit"
             )
     if numeric_encoding not in ("standard", "none"):
         raise ValueError(

@@ -46,13 +46,15 @@ class ActivationRecorder(Callback):
     >>> from combutab import MLPClassifier
     >>> recorder = ActivationRecorder(every=10)
     >>> fixed = {"max_iter": 20, "n_iter_no_change": float("inf"), "random_state": 0}
-    >>> net = MLPClassifier((16,), callbacks=[recorder], **fixed)
+    >>> net = MLPClassifier((16,), "combu", callbacks=[recorder], **fixed)
     >>> _ = net.fit(*load_iris(return_X_y=True))
-    >>> recorder.layers[["epoch", "layer", "activation", "n_units", "dead"]]
-       epoch          layer activation  n_units  dead
-    0      1  activations.0      combu       16   0.0
-    1     10  activations.0      combu       16   0.0
-    2     20  activations.0      combu       16   0.0
+    >>> recorder.layers[["epoch", "layer", "activation", "n_units"]]
+       epoch          layer activation  n_units
+    0      1  activations.0      combu       16
+    1     10  activations.0      combu       16
+    2     20  activations.0      combu       16
+    >>> recorder.layers["dead"].between(0, 1).all()
+    np.True_
     """
 
     def __init__(

@@ -19,6 +19,7 @@ from combutab.model_selection.comparison._plan import (
     BASELINES,
     ComparisonError,
     ComparisonPlan,
+    Recipe,
     plan_comparison,
 )
 from combutab.model_selection.comparison._progress import Progress, Watch, shown_progress
@@ -100,6 +101,7 @@ def run_comparison(
         best=best,
         best_estimator=estimator,
         settings={
+            "recipe": plan.recipe,
             "seeds": plan.seeds,
             "folds": len(plan.splits),
             "epochs": plan.epochs,
@@ -256,6 +258,7 @@ def compare_activations(
     random_state: int = 0,
     estimator_params: Mapping[str, Any] | None = None,
     baselines: str | Sequence[str] | None = BASELINES,
+    recipe: Recipe = "paper",
     name: str = "data",
     progress: Progress | bool | None = None,
     refit: bool = True,
@@ -285,9 +288,9 @@ def compare_activations(
     seeds, folds : int, default=5
     epochs : int, optional
         Default: 80; for tables of more than 3,500 training rows as many as about 600 steps of
-        the optimiser take, but at least 20.
+        the optimiser take, but at least 20. Of ``recipe="default"`` the estimators' ``max_iter``.
     hidden : "auto" or sequence of int, default="auto"
-        Hidden layers; ``"auto"`` is the estimators' rule for the folds' number of training rows.
+        Hidden layers; ``"auto"`` is the recipe's rule for the folds' number of training rows.
     metric : str, optional
         What to compare by: accuracy (default), f1, log_loss or roc_auc; r2 (default), mae or mse.
     test : {"corrected-t", "wilcoxon"}, default="corrected-t"
@@ -302,6 +305,9 @@ def compare_activations(
         scikit-learn's DummyClassifier or DummyRegressor, LogisticRegression or Ridge, and
         HistGradientBoosting, once a fold. An activation that does not beat the guess is no winner.
         None or () for none.
+    recipe : {"paper", "default"}, default="paper"
+        The networks that the activations are compared in: the CombU paper's (`paper_recipe`), or
+        the estimators' defaults, which take longer. Either way all epochs are trained.
     name : str, default="data"
         What ``results`` calls the data set.
     progress, refit, n_jobs, checkpoint
@@ -342,6 +348,7 @@ def compare_activations(
         random_state=random_state,
         estimator_params=estimator_params,
         baselines=baselines,
+        recipe=recipe,
         name=name,
     )
     return run_comparison(

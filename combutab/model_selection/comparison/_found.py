@@ -41,8 +41,8 @@ class ActivationComparison:
     best_estimator : MLPClassifier or MLPRegressor or None
         The best activation's network, fitted to all rows; None where ``refit=False``.
     settings : dict
-        What was asked for and what ``"auto"`` became: seeds, folds, epochs, hidden, test, device,
-        random_state, baselines.
+        What was asked for and what ``"auto"`` became: recipe, seeds, folds, epochs, hidden, test,
+        device, random_state, baselines.
     baselines : DataFrame, one row a baseline, the best first
         baseline, mean, low, high, n_resamples and test as in ``summary``; p of the best activation
         against it (of the guess: the p_guess; of the others with Holm's correction for these) and

@@ -112,6 +112,7 @@ def describe(plan: ComparisonPlan) -> dict[str, Any]:
         "activations": list(plan.activations),
         "activation code": _activation_digest(plan),
         "baselines": list(plan.baselines),
+        "recipe": plan.recipe,
         "seeds": plan.seeds,
         "folds": len(plan.splits),
         "epochs": plan.epochs,
@@ -178,6 +179,7 @@ def _differing(path: Path, lines: list[bytes], wanted: dict[str, Any]) -> str:
         head = None
     if not isinstance(head, dict) or head.get("format") != _FORMAT:
         raise ComparisonError(f"{path} is no file of kept scores; name another, or remove it")
+    head = {"recipe": "paper", **head}  # the only one there was when journals did not name it
     return ", ".join(
         _difference(name, head.get(name), value)
         for name, value in wanted.items()

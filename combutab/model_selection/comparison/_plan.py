@@ -15,7 +15,7 @@ from sklearn.utils.validation import _num_samples
 
 from combutab._device import resolve_device
 from combutab._random import Purpose, derive
-from combutab.estimators import BaseMLP, MLPClassifier, MLPRegressor
+from combutab.estimators import BaseMLP, MLPClassifier, MLPRegressor, paper_recipe
 from combutab.model_selection._scores import Task
 from combutab.model_selection.comparison._folds import (
     ComparisonError,
@@ -32,13 +32,14 @@ from combutab.nn import ActivationSpec, build_activation
 from combutab.preprocessing import RunningMoments, TableEncoder
 
 Test = Literal["corrected-t", "wilcoxon"]
+Recipe = Literal["paper", "default"]
 
 DEFAULT_ACTIVATIONS = (
     *("relu", "elu", "selu", "swish", "nlrelu", "gelu", "combu"),  # the CombU paper's
     *("pln-4", "la-silu", "la-hardsilu"),
 )
 BASELINES = ("guess", "linear", "boosting")
-_BATCH = 500  # rows, of the estimators
+_BATCH = 500  # rows, of the paper's recipe
 _STEPS = 600  # of the optimiser, wanted of large tables
 _MIN_EPOCHS, _MAX_EPOCHS = 20, 80
 _OWN_PARAMS = {  # set by the comparison, by other names or for a reason
@@ -72,6 +73,7 @@ class ComparisonPlan:
     random_state: int
     estimator_params: dict[str, Any]
     baselines: tuple[str, ...] = BASELINES
+    recipe: Recipe = "paper"
 
     @property
     def n_networks(self) -> int:
@@ -110,7 +112,7 @@ class ComparisonPlan:
 
     def encoder(self) -> TableEncoder:
         """An unfitted encoder of the table, as the networks have one."""
-        return _make_estimator(self.task, **self.estimator_params)._new_encoder()
+        return _make_estimator(self.task, self.recipe, **self.estimator_params)._new_encoder()
 
     def estimator(self, activation: str, *key: int) -> BaseMLP:
         """An unfitted network; ``key`` and the random state give its seed."""
@@ -118,6 +120,7 @@ class ComparisonPlan:
         # The activations share them, as they share the folds: their differences are paired.
         return _make_estimator(
             self.task,
+            self.recipe,
             activation=self.activations[activation],
             hidden_layer_sizes=self.hidden,
             max_iter=self.epochs,
@@ -129,7 +132,7 @@ class ComparisonPlan:
 
 
 def default_epochs(n_train: float) -> int:
-    """Epochs for so many training rows: 80, for large tables as few as about 600 steps take.
+    """Epochs of the paper's recipe for so many training rows: 80, or about 600 steps, at least 20.
 
     >>> default_epochs(455), default_epochs(8844), default_epochs(10**6)
     (80, 33, 20)
@@ -154,6 +157,7 @@ def plan_comparison(
     random_state: int = 0,
     estimator_params: Mapping[str, Any] | None = None,
     baselines: str | Sequence[str] | None = BASELINES,
+    recipe: str = "paper",
     name: str = "data",
 ) -> ComparisonPlan:
     """Check data and settings of a comparison; `compare_activations` describes them.
@@ -177,6 +181,10 @@ def plan_comparison(
         _check_count("epochs", epochs, 1)
     if test not in get_args(Test):
         raise ComparisonError(f"test must be one of {', '.join(get_args(Test))}, got {test!r}")
+    if recipe not in get_args(Recipe):
+        known = ", ".join(get_args(Recipe))
+        raise ComparisonError(f"recipe must be one of {known}, got {recipe!r}")
+    recipe = cast(Recipe, recipe)
     X = np.asarray(X) if isinstance(X, list | tuple) else X
     series = read_target(y, _num_samples(X))
     settled = find_task(series, task)
@@ -191,7 +199,10 @@ def plan_comparison(
         raise ComparisonError(
             f"estimator_params has {given!r}, which the comparison sets: use {_OWN_PARAMS[given]}="
         )
-    widths = _hidden(hidden, settled, n_train)
+    start = _make_estimator(settled, recipe)
+    widths = _hidden(hidden, start, n_train)
+    if epochs is None:
+        epochs = default_epochs(n_train) if recipe == "paper" else start.max_iter
     return ComparisonPlan(
         data=name,
         X=X,
@@ -201,18 +212,21 @@ def plan_comparison(
         activations=_activations(activations, widths),
         splits=splits,
         seeds=int(seeds),
-        epochs=default_epochs(n_train) if epochs is None else int(epochs),
+        epochs=int(epochs),
         hidden=widths,
-        n_inputs=_n_inputs(X, settled, params),
+        n_inputs=_n_inputs(X, settled, recipe, params),
         test=cast(Test, test),
         device=_device(device),
         random_state=int(random_state),
         estimator_params=params,
         baselines=_baselines(baselines),
+        recipe=recipe,
     )
 
 
-def _make_estimator(task: Task, **params: Any) -> BaseMLP:
+def _make_estimator(task: Task, recipe: Recipe, **params: Any) -> BaseMLP:
+    if recipe == "paper":
+        params = paper_recipe(task, **params)
     return MLPClassifier(**params) if task == "classification" else MLPRegressor(**params)
 
 
@@ -221,14 +235,14 @@ def _check_count(name: str, value: Any, least: int) -> None:
         raise ComparisonError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 
-def _hidden(hidden: Any, task: Task, n_train: float) -> tuple[int, ...]:
+def _hidden(hidden: Any, start: BaseMLP, n_train: float) -> tuple[int, ...]:
     if isinstance(hidden, str):
         if hidden != "auto":
             raise ComparisonError(
                 f"hidden must be 'auto' or widths such as 128,128, got {hidden!r}"
             )
         # settled once: folds on both sides of the rule's border would get different networks
-        return _make_estimator(task)._hidden_layer_sizes(int(n_train))
+        return start._hidden_layer_sizes(int(n_train))
     widths = list(hidden) if hasattr(hidden, "__iter__") else [hidden]
     if not widths:
         raise ComparisonError("hidden must have at least one width, got none")
@@ -278,16 +292,19 @@ def _baselines(baselines: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name for name in BASELINES if name in names)
 
 
-def _n_inputs(X: Any, task: Task, params: dict[str, Any]) -> int:
+def _n_inputs(X: Any, task: Task, recipe: Recipe, params: dict[str, Any]) -> int:
     """Columns once encoded; what the encoder or the estimator refuses is found out here."""
     try:
-        estimator = _make_estimator(task, **params)
+        estimator = _make_estimator(task, recipe, **params)
         estimator._validate_params()
         encoder = estimator._new_encoder()
         encoder.fit_encode(X)
     except (ValueError, TypeError) as error:
         raise ComparisonError(" ".join(str(error).split())) from error
-    return encoder.n_dense_ + len(encoder.cardinalities_) * estimator.embedding_dim
+    n_inputs = encoder.n_dense_ + len(encoder.cardinalities_) * estimator.embedding_dim
+    if estimator.numeric_embedding != "none":
+        n_inputs += encoder.numeric_scaler_.n_columns * (estimator.numeric_embedding_dim - 1)
+    return n_inputs
 
 
 def _device(device: str) -> str:

@@ -29,6 +29,7 @@ _MEANINGS = {
 _TESTS = {"corrected-t": "corrected resampled t-test", "wilcoxon": "Wilcoxon's signed-rank test"}
 _VERDICTS = {True: "significantly different", False: "not significantly different"}
 _SETTINGS = {
+    "recipe": "Recipe of the networks",
     "folds": "Folds",
     "seeds": "Seeds",
     "epochs": "Epochs of each network",

@@ -20,6 +20,8 @@ from combutab.estimators.parquet._memory import MemoryPlan, parse_bytes
 from combutab.estimators.parquet._rows import ParquetRows
 from combutab.training import Callback
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 pytest.importorskip("pyarrow")
 DATA_HOME = Path(__file__).parents[3].parent / "shared" / "data"
 FEATURES = ["a", "b", "c", "city", "code", "flag"]

@@ -16,6 +16,8 @@ from combutab import MLPClassifier, MLPRegressor
 from combutab.evaluation import ActivationRecorder, activation_stats
 from combutab.training import EpochReport, Rows
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 X, Y = load_iris(return_X_y=True, as_frame=True)
 QUICK = {
     "hidden_layer_sizes": (8, 6),

@@ -15,6 +15,8 @@ from combutab import ACTIVATIONS, PLN, MLPClassifier, MLPRegressor, ProxyNorm
 from combutab.activations import make_activation
 from combutab.evaluation import activation_stats
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 DETERMINISTIC = [(1.0, 0.0)]  # noise that is 1 everywhere
 
 
@@ -213,3 +215,12 @@ def test_without_noises_there_is_no_fluctuation():
     found = activation_stats(nn.ReLU(), normals(5, 2), noises=[])
     assert len(found.samples) == len(found.fluctuation) == 0
     assert {"layer", "noise_mean", "mean", "sd"} <= set(found.fluctuation)
+
+
+@pytest.mark.parametrize("activation", ["prelu", "blend-selu"])
+def test_activations_that_learn_have_slopes_after_a_prediction_as_before(table, activation):
+    model = fitted(MLPClassifier, table, activation=activation)
+    before = activation_stats(model, table).layers
+    model._net.network = None  # as in a new process
+    model.predict(table)
+    pd.testing.assert_frame_equal(activation_stats(model, table).layers, before)

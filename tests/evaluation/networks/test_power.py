@@ -13,6 +13,8 @@ from torch import nn
 from combutab import MLPClassifier, ProxyNorm
 from combutab.evaluation import activation_stats, channelwise_linearity, power_decomposition
 
+pytestmark = pytest.mark.usefixtures("paper_defaults")
+
 TERMS = ["P1", "P2", "P3", "P4"]
 
 

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.common.results import Row
 from benchmarks.papers.proxynorm.training.nets import ResidualNets, Shape
-from combutab import MLPClassifier, training
+from combutab import MLPClassifier, paper_recipe, training
 from combutab.estimators import FitTask, fit_stacked
 from combutab.preprocessing import TableEncoder
 
@@ -214,7 +214,8 @@ def train_estimators(
 
 def make_estimator(program: Program, seed: int) -> MLPClassifier:
     """Make one unfitted network; its extra regularisation is label smoothing and dropout."""
-    return MLPClassifier(
+    settings = paper_recipe(
+        "classification",
         hidden_layer_sizes=(program.recipe.width,) * program.recipe.layers,
         activation="relu",
         normalization={"BN": "batch", "LN": "layer", "GN": "group"}[program.norm[:2]],
@@ -235,3 +236,4 @@ def make_estimator(program: Program, seed: int) -> MLPClassifier:
         track_metric=True,
         device="cpu",
     )
+    return MLPClassifier(**settings)

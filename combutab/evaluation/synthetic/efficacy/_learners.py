@@ -46,12 +46,12 @@ def _hist_gradient_boosting(task: Task) -> Any:
 
 
 def _mlp(task: Task, **parameters: Any) -> Any:
-    from combutab.estimators import MLPClassifier, MLPRegressor
+    from combutab.estimators import MLPClassifier, MLPRegressor, paper_recipe
 
     kind = MLPClassifier if task == "classification" else MLPRegressor
     # as the other learners' encoding: what is learned here is not kept
-    own = {"early_stopping": True, "min_frequency": 1}
-    return kind(activation="relu", **(own | parameters))
+    own = {"activation": "relu", "early_stopping": True, "min_frequency": 1}
+    return kind(**paper_recipe(task, **own | parameters))
 
 
 def _paper_mlp(task: Task, n_rows: int) -> Any:

@@ -1,0 +1,85 @@
+"""The networks of studies and timings are the CombU paper's, whatever the defaults become."""
+
+import math
+
+import pytest
+
+from benchmarks.papers.combu.sources import Source
+from benchmarks.papers.combu.study import PROTOCOLS, Fit, Recipe
+from benchmarks.papers.layeract import shared
+from benchmarks.papers.pln import normalization
+from benchmarks.papers.proxynorm.training.runs import Program, make_estimator
+from benchmarks.papers.proxynorm.training.runs import Recipe as Size
+from benchmarks.quality import predictions
+from benchmarks.speed.peers import fixed_epochs
+from combutab.evaluation.synthetic.efficacy._learners import make_learners
+from tests.paper_networks import PAPER, shape_of
+
+pytestmark = pytest.mark.usefixtures("no_defaults")
+TASKS = sorted(PAPER)
+ALL_EPOCHS = {"n_iter_no_change": math.inf}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_combu(task):
+    recipe = Recipe(hidden=(16, 8), epochs=4, dropout=0.2)
+    fit = Fit(Source("formula", "ar", task), PROTOCOLS["paper"], recipe, "relu+ln+proxy", 0, 1)
+    own = {"hidden_layer_sizes": (16, 8), "max_iter": 4, "dropout": 0.2, "alpha": 0.0}
+    own |= {"activation": "relu", "normalization": "layer", "proxy_norm": True}
+    assert shape_of(fit.estimator()) == PAPER[task] | ALL_EPOCHS | own
+
+
+@pytest.mark.parametrize("data", ["digits", "autoMpg"])
+def test_pln(data):
+    row = {"data": data, "batch_size": "64", "width": "8", "depth": "3", "activation": "tanh"}
+    row |= {"normalization": "pln", "n_steps": "20", "learning_rate": "0.001", "split": "2"}
+    own = {"hidden_layer_sizes": (8, 8, 8), "activation": "tanh", "normalization": "pln"}
+    own |= {"max_iter": 10, "batch_size": 64, "learning_rate_init": 0.001}
+    own |= {"dropout": 0.0, "alpha": 0.0}
+    made = normalization.estimator(row, 128)
+    assert shape_of(made) == PAPER[normalization.TASKS[data]] | ALL_EPOCHS | own
+
+
+def test_layeract(monkeypatch):
+    monkeypatch.setattr(shared, "fit_stacked", lambda tasks: [])
+    nets = shared.train(["la-silu"], [(None, None)], solver="sgd", batch_size=32)
+    own = {"activation": "la-silu", "solver": "sgd", "batch_size": 32}
+    assert shape_of(nets["la-silu", 0]) == PAPER["classification"] | ALL_EPOCHS | own
+
+
+def test_proxynorm():
+    program = Program("plain MLP", "digits", "LN+PN", 128, "extra", (0,), Size(8, 2, 4e-3))
+    own = {"activation": "relu", "normalization": "layer", "proxy_norm": True, "init": "kaiming"}
+    own |= {"solver": "adamw", "alpha": 0.0, "batch_size": 128, "learning_rate": "cosine"}
+    own |= {"numeric_encoding": "none", "categorical_features": None}
+    made = make_estimator(program, 0)
+    own |= {n: made.get_params()[n] for n in ("hidden_layer_sizes", "max_iter", "dropout")}
+    own |= {n: made.get_params()[n] for n in ("learning_rate_init", "label_smoothing")}
+    assert own["hidden_layer_sizes"][0] == 8
+    assert own["dropout"] > 0 < own["label_smoothing"]
+    assert shape_of(made) == PAPER["classification"] | ALL_EPOCHS | own
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_timings(task):
+    own = {"hidden_layer_sizes": (8,), "max_iter": 5}
+    made = fixed_epochs(task, [8], 5, activation="relu")
+    assert made == PAPER[task] | ALL_EPOCHS | own | {"activation": "relu", "device": "cpu"}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_quality(task):
+    classify = task == "classification"
+    made = predictions.make("combutab, paper", classify, 1, 0)
+    assert shape_of(made) == PAPER[task]
+    made = predictions.make("combutab, early stopping", classify, 1, 0)
+    assert shape_of(made) == PAPER[task] | {"early_stopping": True}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_learners_of_synthetic_rows(task):
+    made = make_learners(["mlp", "paper_mlp"], task, n_rows=500, random_state=0)
+    own = {"activation": "relu", "min_frequency": 1}
+    assert shape_of(made["mlp"]) == PAPER[task] | own | {"early_stopping": True}
+    own |= {"hidden_layer_sizes": (128,) * 2, "max_iter": 500, "alpha": 0.0}
+    assert shape_of(made["paper_mlp"]) == PAPER[task] | ALL_EPOCHS | own
