@@ -48,9 +48,9 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
     {parameters}
     class_weight : dict, list of dict, "balanced" or None, default=None
         Weights of the classes, as in scikit-learn's classifiers.
-    label_smoothing : float, default=0.0
+    label_smoothing : float, default=0.1
         Share of each target's mass that is spread over all classes, in [0, 1).
-    calibration : "temperature" or None, default=None
+    calibration : "temperature" or None, default="temperature"
         Where rows are set aside, divide the network's raw outputs by the temperature that makes
         those rows most probable, at the end and before each epoch is scored. Probabilities are
         then neither too sure, as of a network that overfits, nor too unsure, as after label
@@ -81,8 +81,8 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
     activation: ActivationSpec = "combu"
     _: KW_ONLY
     class_weight: Any = None
-    label_smoothing: float = 0.0
-    calibration: str | None = None
+    label_smoothing: float = 0.1
+    calibration: str | None = "temperature"
 
     _parameter_constraints = {
         **StreamedMLP._parameter_constraints,

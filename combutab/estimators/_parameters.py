@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,8 +43,8 @@ from combutab.training import (
     compilation,
 )
 
-_DEFAULT_BATCH = PAPER_BATCH
-_RATE_FACTORS = {"bias": 0.1, "embedding": 0.1, "activation": 0.1, "scale": 6.0}  # RealMLP's
+_HIDDEN = (256,) * 3  # layers of "auto"
+_RATE_FACTORS = {"bias": 0.1, "scale": 6.0}  # of "auto"; RealMLP's for these two
 _AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
 
 
@@ -58,30 +59,30 @@ class _Positional(BaseEstimator, metaclass=ABCMeta):
 class Parameters(_Positional):
     """The constructors' parameters, by name."""
 
-    solver: str = "adam"
-    alpha: float = 0.0001
+    solver: str = "adamw"
+    alpha: float = 0.0
     batch_size: int | str = "auto"
-    learning_rate: str = "constant"
-    learning_rate_init: float = 0.0005
+    learning_rate: str = "coslog4"
+    learning_rate_init: float = 0.002
     power_t: float = 0.5
-    max_iter: int = 200
+    max_iter: int = 100
     shuffle: bool = True
     random_state: Any = None
-    tol: float = 1e-4
+    tol: float = 1e-6
     verbose: bool | int = False
     warm_start: bool = False
     momentum: float = 0.9
     nesterovs_momentum: bool = True
-    early_stopping: bool | str = False
-    validation_fraction: float = 0.1
+    early_stopping: bool | str = "auto"
+    validation_fraction: float = 0.2
     beta_1: float = 0.9
-    beta_2: float = 0.999
+    beta_2: float = 0.95
     epsilon: float = 1e-8
-    n_iter_no_change: float = 10
+    n_iter_no_change: float = 30
     max_fun: int = 15000
-    early_stopping_scoring: str | Callable[..., float] | None = None
-    dropout: float = 0.1
-    weight_decay: float = 0.01
+    early_stopping_scoring: str | Callable[..., float] | None = "loss"
+    dropout: float = 0.15
+    weight_decay: float = 0.02
     max_grad_norm: float | None = None
     normalization: str = "none"
     proxy_norm: bool = False
@@ -89,18 +90,18 @@ class Parameters(_Positional):
     n_members: int = 1
     bagging: str | None = None
     categorical_features: Any = "from_dtype"
-    numeric_encoding: Literal["standard", "quantile", "robust", "none"] = "standard"
-    max_onehot: int = 32
+    numeric_encoding: Literal["standard", "quantile", "robust", "none"] = "robust"
+    max_onehot: int = 8
     min_frequency: float = 5
     embedding_dim: int = 8
-    numeric_embedding: str = "none"
+    numeric_embedding: str = "pbld"
     numeric_embedding_dim: int = 4
     n_bins: int = 48
     n_frequencies: int = 16
     frequency_scale: float = 0.1
-    scale_inputs: bool = False
-    learning_rate_factors: Mapping[str, float] | str | None = None
-    regularization_schedule: str = "constant"
+    scale_inputs: bool = True
+    learning_rate_factors: Mapping[str, float] | str | None = "auto"
+    regularization_schedule: str = "flat-cosine"
     device: str | torch.device = "auto"
     precision: str = "float32"
     track_metric: bool = False
@@ -227,7 +228,9 @@ class Parameters(_Positional):
             widths = tuple(int(s) for s in (sizes if isinstance(sizes, Iterable) else [sizes]))
         if not isinstance(self.init, str):
             return initial_widths(self.init, self.activation, widths)
-        return paper_hidden_layer_sizes(n_rows) if widths is None else widths
+        if widths is None:
+            return _HIDDEN if sizes == "auto" else paper_hidden_layer_sizes(n_rows)
+        return widths
 
     def _new_encoder(self) -> TableEncoder:
         return TableEncoder(
@@ -279,7 +282,7 @@ class Parameters(_Positional):
         if self.batch_size == "paper":
             return PAPER_BATCH
         if isinstance(self.batch_size, str) or self.solver == "lbfgs":
-            return _DEFAULT_BATCH
+            return _auto_batch_size(n_rows)
         if self.batch_size > n_rows:
             warnings.warn(
                 f"Got `batch_size` {self.batch_size}, larger than the {n_rows} rows to train on. "
@@ -291,6 +294,16 @@ class Parameters(_Positional):
     def _all_callbacks(self) -> list[Callback]:
         callbacks = list(self.callbacks or ())
         return [VerboseLines(), *callbacks] if self.verbose else callbacks
+
+
+def _auto_batch_size(n_rows: int) -> int:
+    """A sixteenth of a small table, 256 rows of most, and a 256th of a large one.
+
+    >>> [_auto_batch_size(n) for n in (20, 1000, 10**4, 10**6, 10**8)]
+    [32, 64, 256, 2048, 2048]
+    """
+    wanted = min(max(n_rows / 16, 32), 256)
+    return int(min(2 ** round(math.log2(max(wanted, n_rows / 256))), 2048))
 
 
 def check_rate_factors(factors: Mapping[str, float]) -> None:

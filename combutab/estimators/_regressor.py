@@ -47,7 +47,7 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
         What ``loss="quantile"`` learns, each in (0, 1).
     scale_target : bool, default=True
         Standardise y for training. Losses in ``loss_curve_`` are then in these units.
-    clip_predictions : bool, default=False
+    clip_predictions : bool, default=True
         Predict nothing beyond the targets seen, in ``partial_fit`` and warm starts in any call. The
         fitted estimator and its files then hold each target's smallest and largest value, rounded
         outwards to a 64th of its deviation.
@@ -76,7 +76,7 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
     _: KW_ONLY
     quantiles: Sequence[float] = (0.05, 0.5, 0.95)
     scale_target: bool = True
-    clip_predictions: bool = False
+    clip_predictions: bool = True
 
     _parameter_constraints = {
         **StreamedMLP._parameter_constraints,

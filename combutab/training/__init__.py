@@ -30,7 +30,7 @@ from combutab.training._records import (
     TrainableNetwork,
     TrainConfig,
 )
-from combutab.training._schedules import PER_STEP, SCHEDULES, schedule_factor
+from combutab.training._schedules import PER_STEP, SCHEDULES, is_per_step, schedule_factor
 
 __all__ = [
     "PER_STEP",
@@ -61,6 +61,7 @@ __all__ = [
     "clip_gradients",
     "compilation",
     "compiled",
+    "is_per_step",
     "make_regression_loss",
     "schedule_factor",
     "train_lbfgs",

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from combutab.estimators.fitting import Job
 from combutab.nn import TableNetwork
-from combutab.training import MemberResult
+from combutab.training import MemberResult, is_per_step
 
 
 class LazyNetwork:
@@ -104,8 +104,9 @@ def warn_unfinished(
             ConvergenceWarning,
             stacklevel=5,
         )
-    # with n_iter_no_change=inf a fixed number of epochs was asked for
-    open_ended = converges and (in_parts or np.isfinite(config.n_iter_no_change))
+    # with n_iter_no_change=inf, or a schedule to the end, so many epochs were asked for
+    planned = np.isinf(config.n_iter_no_change) or is_per_step(config.learning_rate)
+    open_ended = converges and (in_parts or not planned)
     if "max_iter" in reasons and config.optimizer.solver != "lbfgs" and open_ended:
         warnings.warn(
             f"Stochastic Optimizer: Maximum iterations ({config.max_epochs}) reached and the "
