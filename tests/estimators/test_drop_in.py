@@ -272,12 +272,14 @@ def test_lbfgs_does_not_stop_early():
 
 def test_an_unfinished_fit_warns_as_scikit_learns():
     X, y = DIABETES
-    small = {"hidden_layer_sizes": (8,), "early_stopping": False}
+    small = {"hidden_layer_sizes": (8,), "early_stopping": False, "learning_rate": "constant"}
     with pytest.warns(ConvergenceWarning, match=r"Maximum iterations \(3\) reached") as caught:
         MLPRegressor(**small, max_iter=3, n_iter_no_change=10, random_state=0).fit(X, y)
     assert len(caught) == 1
     assert caught[0].filename == __file__  # the caller's line, not one of ours
     MLPRegressor(**small, max_iter=3, n_iter_no_change=INF).fit(X, y)  # asked for
+    small["learning_rate"] = "coslog4"  # whose last step is at a rate of nothing
+    MLPRegressor(**small, max_iter=3, n_iter_no_change=10).fit(X, y)
     converged = MLPRegressor(**small, tol=1e9, n_iter_no_change=2).fit(X, y)
     assert converged.n_iter_ == 4  # the first improves on infinity, then more than two do not
 

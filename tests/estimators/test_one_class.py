@@ -32,6 +32,8 @@ LEARNS = {
     "batch_size": 100,
     "early_stopping": False,
     "early_stopping_scoring": None,
+    "validation_fraction": 0.1,
+    "calibration": None,
     "max_iter": 20,
     "n_iter_no_change": np.inf,
     "random_state": 0,

@@ -76,7 +76,7 @@ class _Untouchable:
 @pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
 def test_every_parameter_is_constrained(cls):
     own = {"class_weight", "label_smoothing", "quantiles", "scale_target", "loss"}
-    own |= {"clip_predictions"}
+    own |= {"clip_predictions", "calibration"}
     assert set(cls().get_params()) - own == set(CONSTRAINED)
     assert set(cls._parameter_constraints) == set(cls().get_params())
 

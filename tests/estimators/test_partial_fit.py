@@ -107,11 +107,13 @@ def test_partial_fit_goes_on_at_the_full_rate_where_a_schedule_has_ended():
     assert model.history_["learning_rate"].iloc[-1] == 0.01
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 @pytest.mark.parametrize("warm", [False, True])
 def test_predictions_are_clipped_to_all_targets_seen_when_training_goes_on(warm):
     X = np.linspace(-1, 1, 60)[:, None]
     y = 10 * X[:, 0]
     settings = {**QUICK, "max_iter": 1, "warm_start": warm, "clip_predictions": True}
+    settings["learning_rate"] = "constant"
     model = MLPRegressor(**settings, learning_rate_init=0.05, dropout=0.0)
     go_on = model.fit if warm else model.partial_fit
     go_on(X[20:40], y[20:40])

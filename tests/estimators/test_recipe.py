@@ -127,8 +127,8 @@ def test_stacks_save_and_stream_as_alone(tmp_path):
     assert again.get_params()["learning_rate_factors"] == PARTS["learning_rate_factors"]
 
 
-def test_rate_factors_of_auto_are_realmlp_s():
-    common = {**SMALL, **PARTS, "max_iter": 3}
+def test_rate_factors_of_auto():
+    common = {**SMALL, **PARTS, "max_iter": 3, "learning_rate_factors": {"bias": 0.1, "scale": 6}}
     by_name = MLPRegressor(**{**common, "learning_rate_factors": "auto"}).fit(X, Y)
     expected, without = MLPRegressor(**common), {**common, "learning_rate_factors": None}
     np.testing.assert_array_equal(by_name.predict(X), expected.fit(X, Y).predict(X))

@@ -234,6 +234,7 @@ def test_the_switch(count):
         raise KeyError
     assert compilation() is None
     quick = {"max_iter": 3, "n_iter_no_change": math.inf, "random_state": 0, "device": "cpu"}
+    quick["batch_size"] = "paper"  # one step an epoch
     model = MLPClassifier(**quick)
     labels = (Y[:, 0] > 0).numpy()
     curve = model.fit(X.numpy(), labels).loss_curve_

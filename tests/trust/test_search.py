@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
 
-from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV
+from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, paper_recipe
 from combutab.estimators.fitting import _jobs
 from combutab.training import TimeLimit
 
@@ -23,8 +23,10 @@ X = RNG.normal(size=(90, 3)) + 5
 Y = (X[:, 0] - X[:, 1] > 0).astype(int)
 INF = float("inf")
 NET = MLPClassifier(
-    hidden_layer_sizes=(6,), max_iter=6, learning_rate_init=0.02, n_iter_no_change=INF,
-    random_state=0, dropout=0.0, precision="float64",
+    **paper_recipe(
+        "classification", hidden_layer_sizes=(6,), max_iter=6, learning_rate_init=0.02,
+        n_iter_no_change=INF, dropout=0.0, precision="float64",
+    ), random_state=0,
 )  # fmt: skip
 GRIDS = {
     "first": {"learning_rate_init": [0.05, 1e-6], "activation": ["tanh", "relu"]},
@@ -197,7 +199,7 @@ def test_nested_in_cross_validation():
 
 def test_searches_in_threads_at_once_find_their_own(expected):
     reg = MLPRegressor(**{n: v for n, v in NET.get_params().items() if n not in (
-        "class_weight", "label_smoothing")})  # fmt: skip
+        "class_weight", "label_smoothing", "calibration")})  # fmt: skip
     target = X @ [3.0, -2.0, 1.0] + 100
     wanted = [
         (expected["first", "best"], Y),
