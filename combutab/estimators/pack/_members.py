@@ -53,7 +53,7 @@ _BOTH = Recipe(
         "beta_2": 0.95,
         "epsilon": 1e-8,
         "max_grad_norm": None,
-        "tol": 1e-4,
+        "tol": 1e-6,
         "shuffle": True,
         "regularization_schedule": "flat-cosine",
         "learning_rate_factors": None,
