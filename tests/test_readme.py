@@ -175,7 +175,7 @@ def test_constraints_pin_what_the_test_install_asks_for():
     normal = [re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in CONSTRAINTS]
     extras = PYPROJECT["project"]["optional-dependencies"]
     wanted = [*PYPROJECT["project"]["dependencies"], *extras["test"]]
-    for extra in ("formulas", "parquet", "bench"):
+    for extra in ("formulas", "parquet", "sdv", "openml"):
         wanted += extras[extra]
     for requirement in wanted:
         name = re.match(r"[\w.-]+", requirement)[0].lower()
