@@ -44,7 +44,7 @@ def main() -> None:
     columns = ["activation", "depth", "dropout", "validation_loss", "weight"]
     print(chosen[columns].round(3).to_string(index=False))
     print(f"weight by activation: {pack.activation_weights_.round(2).to_dict()}")
-    plot_pack(pack).savefig(out / "pack_of_networks.png", dpi=100)
+    plot_pack(pack).savefig(out / "pack_of_networks.png", dpi=110)
 
 
 if __name__ == "__main__":
