@@ -58,6 +58,8 @@ def test_python_blocks_run(tmp_path, monkeypatch, capsys):
     flats, test = namespace["flats"], namespace["test"]
     assert namespace["clf"].score(flats[test], namespace["segment"][test]) > 0.8
     assert namespace["reg"].score(flats[test], namespace["rent"][test]) > 0.7
+    assert namespace["pack"].score(flats[test], namespace["segment"][test]) > 0.8
+    assert namespace["tabm"].score(flats[test], namespace["rent"][test]) > 0.7
     rows, energy = namespace["rows"], namespace["energy"]
     assert namespace["tuned"].score(rows, energy) > 0.99
     near = namespace["near"].set_params(max_iter=1, n_iter_no_change=float("inf"))
