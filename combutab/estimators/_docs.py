@@ -19,7 +19,7 @@ solver : {"adam", "adamw", "sgd", "lbfgs"}, default="adamw"
 alpha : float, default=0.0
     Strength of the L2 penalty on the weights, divided by the batch's rows as in scikit-learn.
 batch_size : int, "auto" or "paper", default="auto"
-    Rows in a batch. ``"auto"`` is a power of two: near a sixteenth of the training rows, from 32
+    Rows in a batch. ``"auto"`` is a power of two: near an eighth of the training rows, from 32
     to 256, and from 65,536 rows on near a 256th of them, up to 2048; ``"paper"`` is 500.
 learning_rate : str, default="coslog4"
     Schedule: scikit-learn's ``"constant"``, ``"invscaling"`` and ``"adaptive"``, or ``"cosine"``,
@@ -27,7 +27,7 @@ learning_rate : str, default="coslog4"
     ``partial_fit``); for every solver but lbfgs. ``"coslog4"`` falls to zero after a 15th, a
     fifth, seven 15ths and all of the epochs, as networks overfit some tables early and others
     late; the best epoch is kept.
-learning_rate_init : float, default=0.002
+learning_rate_init : float, default=0.002, of regressors 0.004
     Initial (for ``"one-cycle"``: largest) learning rate.
 power_t : float, default=0.5
     Exponent of ``"invscaling"``.

@@ -297,12 +297,12 @@ class Parameters(_Positional):
 
 
 def _auto_batch_size(n_rows: int) -> int:
-    """A sixteenth of a small table, 256 rows of most, and a 256th of a large one.
+    """An eighth of a small table, 256 rows of most, and a 256th of a large one.
 
     >>> [_auto_batch_size(n) for n in (20, 1000, 10**4, 10**6, 10**8)]
-    [32, 64, 256, 2048, 2048]
+    [32, 128, 256, 2048, 2048]
     """
-    wanted = min(max(n_rows / 16, 32), 256)
+    wanted = min(max(n_rows / 8, 32), 256)
     return int(min(2 ** round(math.log2(max(wanted, n_rows / 256))), 2048))
 
 

@@ -77,6 +77,7 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
     quantiles: Sequence[float] = (0.05, 0.5, 0.95)
     scale_target: bool = True
     clip_predictions: bool = True
+    learning_rate_init: float = 0.004
 
     _parameter_constraints = {
         **StreamedMLP._parameter_constraints,

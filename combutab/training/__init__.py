@@ -1,6 +1,7 @@
 """The training loop of stacks, its losses, optimisers, schedules and callbacks."""
 
 from combutab._interrupts import uninterrupted
+from combutab.training._calibration import best_factors
 from combutab.training._callbacks import (
     Callback,
     EpochReport,
@@ -58,6 +59,7 @@ __all__ = [
     "TrainConfig",
     "TrainableNetwork",
     "VerboseLines",
+    "best_factors",
     "clip_gradients",
     "compilation",
     "compiled",

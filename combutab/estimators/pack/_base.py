@@ -76,7 +76,7 @@ class BasePack(_Kept):
     cv: Any = None
     validation_fraction: float = 0.2
     max_ensemble_size: int = 32
-    max_iter: int = 60
+    max_iter: int = 80
     n_iter_no_change: float = 16
     member_params: Mapping[str, Any] | None = None
     categorical_features: Any = "from_dtype"

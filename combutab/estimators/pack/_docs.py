@@ -20,7 +20,7 @@ validation_fraction : float, default=0.2
     Share of rows set aside, stratified for classes.
 max_ensemble_size : int, default=32
     Snapshots in the ensemble at most, counted as often as they are chosen.
-max_iter : int, default=60
+max_iter : int, default=80
     Epochs at most.
 n_iter_no_change : int or inf, default=16
     Epochs without a smaller validation loss after which a member stops.

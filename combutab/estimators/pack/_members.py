@@ -47,7 +47,7 @@ _BOTH = Recipe(
     shared={
         "solver": "adamw",
         "alpha": 0.0,
-        "batch_size": 256,
+        "batch_size": "auto",
         "learning_rate": "coslog4",
         "beta_1": 0.9,
         "beta_2": 0.95,
@@ -73,8 +73,8 @@ _BOTH = Recipe(
     varied={
         "dropout": Between(0.0, 0.3),
         "weight_decay": Between(1e-3, 1e-1, log=True),
-        "learning_rate_init": Between(1e-3, 6e-3, log=True),
-        "frequency_scale": Between(0.01, 10.0, log=True),
+        "learning_rate_init": Between(5e-4, 3e-3, log=True),
+        "frequency_scale": Between(0.02, 1.0, log=True),
     },
     shapes=(
         {"hidden_layer_sizes": (256,), "numeric_embedding_dim": 32},
@@ -83,8 +83,14 @@ _BOTH = Recipe(
     ),
 )
 
-CLASSIFIER = replace(_BOTH, shared={**_BOTH.shared, "label_smoothing": 0.0, "calibration": None})
-REGRESSOR = replace(_BOTH, shared={**_BOTH.shared, "scale_target": True, "clip_predictions": False})
+CLASSIFIER = replace(
+    _BOTH, shared={**_BOTH.shared, "label_smoothing": 0.1, "calibration": "temperature"}
+)
+REGRESSOR = replace(
+    _BOTH,
+    shared={**_BOTH.shared, "scale_target": True, "clip_predictions": True},
+    varied={**_BOTH.varied, "learning_rate_init": Between(1e-3, 6e-3, log=True)},
+)
 
 
 def draw_members(

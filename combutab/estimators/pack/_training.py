@@ -9,13 +9,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import torch
 from joblib import parallel_config
 from torch import Tensor
 
 from combutab.estimators._base import BaseMLP
 from combutab.estimators.fitting import Job, Prepared, first_states, train_jobs
 from combutab.nn import MLPSpec
-from combutab.training import Callback, EpochReport, Loss, MemberResult, Rows, TrainableNetwork
+from combutab.training import (
+    Callback,
+    EpochReport,
+    Loss,
+    MemberResult,
+    Rows,
+    TrainableNetwork,
+    best_factors,
+)
 
 _PARTS = 8  # of the planned epochs: a snapshot is the best of its part
 _KEPT = 4  # snapshots a member, those of the smallest losses
@@ -41,8 +50,9 @@ class Track:
     no other stack's epochs: what is kept does not depend on how the work is shared out.
     """
 
-    def __init__(self, loss: Loss, max_epochs: int, fold: int) -> None:
+    def __init__(self, loss: Loss, max_epochs: int, fold: int, *, calibrated: bool) -> None:
         self.loss, self.max_epochs, self.fold = loss.unsmoothed(), max_epochs, fold
+        self.calibrated, self._factor = calibrated, 1.0  # of the raw outputs
         self.epochs: list[tuple[float, float, float]] = []  # losses and learning rates
         self._parts: dict[int, Snapshot] = {}
         self._scored: tuple[float, Tensor] | None = None
@@ -51,6 +61,11 @@ class Track:
         """Score raw outputs, (1, n, n_outputs): minus the loss."""
         outputs = raw[0].double()
         y = y.double() if y.is_floating_point() else y
+        if self.calibrated:
+            every = torch.ones(1, len(y), device=y.device) if weight is None else weight[None]
+            factors = best_factors(lambda raw: self.loss.rows(raw, y[None]), outputs[None], every)
+            self._factor = factors.item()
+            outputs = outputs * self._factor
         losses = self.loss.rows(outputs, y)
         if weight is None:
             loss = float(losses.mean())
@@ -78,6 +93,8 @@ class Track:
         before = self._parts.get(part)
         if np.isfinite(trained) and (before is None or not loss >= before.loss):
             copied = {name: tensor.cpu() for name, tensor in state().items()}
+            if self.calibrated and held_out:
+                _scale_outputs(copied, self._factor)
             predictions = None if scored is None else scored[1].cpu()
             self._parts[part] = Snapshot(report.epoch, loss, copied, predictions)
 
@@ -108,6 +125,13 @@ class Track:
             best_score=-snapshot.loss if scores else -np.inf,
             n_iter_no_improvement=0,
         )
+
+
+def _scale_outputs(state: dict[str, Tensor], factor: float) -> None:
+    """Multiply a perceptron's raw outputs."""
+    last = max(int(name.split(".")[1]) for name in state if name.startswith("linears."))
+    for name in ("weight", "bias"):
+        state[f"linears.{last}.{name}"] = state[f"linears.{last}.{name}"] * factor
 
 
 class _Recorder(Callback):
@@ -160,13 +184,14 @@ def member_jobs(
         if not isinstance(wanted, str):  # no warning a member of a table that is smaller
             member.batch_size = min(wanted, fold.n_train)
         job = member._build(fold)
-        track = Track(job.config.loss, job.config.max_epochs, number)
+        calibrated = member._calibrates() and fold.val is not None
+        track = Track(job.config.loss, job.config.max_epochs, number, calibrated=calibrated)
         config, plans = job.config, job.plans
         if not isinstance(wanted, str):  # folds of other sizes share stacks all the same
             member.batch_size = wanted
             config = replace(config, batch_size=int(wanted))
         if fold.val is not None:
-            config = replace(config, score="scorer")
+            config = replace(config, score="scorer", calibrated=False)  # tracks see to that
             plans = tuple(replace(plan, scorer=track) for plan in plans)
         spec = job.spec
         if isinstance(spec, MLPSpec):
