@@ -25,10 +25,9 @@ def main() -> None:
 
     X, y = make_friedman1(n_samples=800, noise=1.0, random_state=0)  # five of ten inputs matter
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
-    pack = PackRegressor(  # as little as shows it: the default is 16 members and 60 epochs
+    pack = PackRegressor(  # as little as shows it: the default is 16 members and 80 epochs
         n_members=6,
         max_iter=30,
-        member_params={"batch_size": 64},  # of every member: more steps on a small table
         max_time="2min",  # ends the training if it takes longer
         random_state=0,
     )
