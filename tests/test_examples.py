@@ -19,6 +19,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 WRITES = {  # beside a picture of the example's name
     "evaluate_synthetic": set(),
     "fit_a_dataframe": {"flats.safetensors"},
+    "pack_of_networks": set(),
     "permutation_importance": set(),
     "physical_law": set(),
     "power_plots": set(),
@@ -115,6 +116,16 @@ def test_fit_a_dataframe_learns(outputs, tmp_path):
     assert score > 0.8
     known, missing = numbers(r"error where the area is \w+: (\d+)", first)
     assert known < missing / 2
+
+
+def test_a_pack_names_what_it_chose(outputs, tmp_path):
+    text = printed(outputs, "pack_of_networks", tmp_path)
+    boosting, *ours = numbers(r": R2 (-?[\d.]+)", text)
+    assert len(ours) == 2
+    assert min(ours) > boosting
+    weights = numbers(r"(?m)^ *[\w-]+ +\d +.* ([\d.]+)$", text)
+    assert len(weights) > 1
+    assert sum(weights) == pytest.approx(1, abs=0.005)
 
 
 def test_permutation_importance_finds_what_matters(outputs, tmp_path):

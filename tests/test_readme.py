@@ -51,13 +51,15 @@ def test_python_blocks_run(tmp_path, monkeypatch, capsys):
         exec(code, namespace)
     assert {path.name for path in tmp_path.iterdir()} == {
         *("comparison.png", "ranks.png", "rent.safetensors", "flats.safetensors", "report.html"),
-        "flats.parquet",
+        *("flats.parquet", "losses.png", "pack.png"),
     }
     assert "torch.Size([5, 10])" in capsys.readouterr().out
     # the quick start's models have learned something
     flats, test = namespace["flats"], namespace["test"]
     assert namespace["clf"].score(flats[test], namespace["segment"][test]) > 0.8
     assert namespace["reg"].score(flats[test], namespace["rent"][test]) > 0.7
+    assert namespace["pack"].score(flats[test], namespace["segment"][test]) > 0.8
+    assert namespace["tabm"].score(flats[test], namespace["rent"][test]) > 0.7
     rows, energy = namespace["rows"], namespace["energy"]
     assert namespace["tuned"].score(rows, energy) > 0.99
     near = namespace["near"].set_params(max_iter=1, n_iter_no_change=float("inf"))
@@ -121,10 +123,18 @@ def test_other_defaults_than_scikit_learns_are_listed(name):
     theirs = inspect.signature(getattr(sklearn.neural_network, name)).parameters
     assert not set(theirs) - set(ours)
     other = {n for n in theirs if ours[n].default != theirs[n].default}
-    assert other == {"hidden_layer_sizes", "activation", "learning_rate_init"}
-    text = section("Differences from scikit-learn's MLP")
-    for parameter in other | {"batch_size", "dropout"}:
-        assert f"`{parameter}=" in text
+    assert other == {
+        *("hidden_layer_sizes", "activation", "solver", "alpha", "beta_2", "max_iter", "tol"),
+        *("learning_rate", "learning_rate_init", "n_iter_no_change"),
+        *("early_stopping", "validation_fraction"),
+    }
+    text = " ".join(section("Differences from scikit-learn's MLP").split())
+    own = {"dropout", "weight_decay", "numeric_encoding", "numeric_embedding", "scale_target"}
+    own |= {"label_smoothing", "calibration", "clip_predictions"}
+    for parameter in other | (own & set(ours)):
+        value = repr(ours[parameter].default).replace("'", '"')
+        assert f"`{parameter}={value}`" in text
+    assert "`batch_size=" in text
 
 
 def test_what_the_differences_say():
@@ -175,7 +185,7 @@ def test_constraints_pin_what_the_test_install_asks_for():
     normal = [re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in CONSTRAINTS]
     extras = PYPROJECT["project"]["optional-dependencies"]
     wanted = [*PYPROJECT["project"]["dependencies"], *extras["test"]]
-    for extra in ("formulas", "parquet", "bench"):
+    for extra in ("formulas", "parquet", "sdv", "openml"):
         wanted += extras[extra]
     for requirement in wanted:
         name = re.match(r"[\w.-]+", requirement)[0].lower()

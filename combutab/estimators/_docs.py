@@ -142,9 +142,10 @@ best_loss_ : float or None
 loss_curve_ : list of float
     Training loss of each epoch (of the first member, as all that follow).
 validation_scores_ : list of float or None
-    Accuracy or R2 on the validation rows after each epoch.
+    ``early_stopping_scoring`` of the validation rows after each epoch: minus their loss, or the
+    scorer's value, larger being better. None without validation rows.
 best_validation_score_ : float or None
-    The largest of them.
+    The largest of them, whose epoch's weights are kept.
 t_ : int
     Training rows seen so far.
 coefs_, intercepts_ : list of ndarray

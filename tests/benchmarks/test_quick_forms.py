@@ -78,19 +78,51 @@ def test_quick_predictions(tmp_path):
     rows.assign(y=3 * rows["x"]).to_csv(tmp_path / "two.csv.gz", index=False)
     out = tmp_path / "out"
     out.mkdir()
-    models = ["combutab", "scikit-learn MLP", "HistGradientBoosting"]
+    models = [*predictions.OURS, "scikit-learn MLP", "HistGradientBoosting"]
     arguments = ["--models", *models, "--data-home", str(tmp_path)]
-    assert "6 of 6 to go" in run_quick("quality.predictions", out, *arguments)
+    assert "12 of 12 to go" in run_quick("quality.predictions", out, *arguments)
     found = pd.read_csv(out / "quality_predictions.csv")
     assert found.groupby("data")["model"].apply(list).to_dict() == {"one": models, "two": models}
     assert (found["task"] == "classification").equals(found["log_loss"].notna())
     assert found["test_error"].between(0, 10).all()
-    best = found["test_error"].clip(lower=1e-4)
-    ratio = best / best.groupby(found["data"]).transform("min")
-    table = predictions.summary(found)
-    expected = np.exp(np.log(ratio).groupby(found["model"]).mean())
-    pd.testing.assert_series_equal(table["error"].sort_index(), expected, check_names=False)
+    page = (out / "quality_predictions.md").read_text()
+    assert "not run: CatBoost, LightGBM, RealMLP-TD, TabM-D" in page
+    assert page.count("| not judged |") == len(predictions.BARS)
     assert "to go" not in run_quick("quality.predictions", out, *arguments)
+
+
+def of_models(errors, **more):
+    """Rows of one table, a model each."""
+    rows = pd.DataFrame({"model": list(errors), "test_error": list(errors.values())})
+    given = {"data": "a", "split": 0, "n_test": 50, "log_loss": rows["test_error"]}
+    given |= {"task": "classification", "seconds": 3.0, "megabytes": 1.0}
+    return rows.assign(**(given | more))
+
+
+def test_ratios_are_to_the_best_peer():
+    first = {"combutab": 0.1, "combutab Pack": 0.3, "CatBoost": 0.2, "RealMLP-TD": 0.4}
+    second = {"combutab": 0.4, "combutab Pack": 0.04, "CatBoost": 0.2, "RealMLP-TD": 0.0}
+    rows = pd.concat([of_models(first), of_models(second, data="b")], ignore_index=True)
+    rows.loc[rows["model"] == "RealMLP-TD", "seconds"] = [2.0, 18.0]
+    found = predictions.summary(rows)
+    # no mistake among 50 rows counts as half of one: 0.01
+    expected = {"combutab": np.sqrt(0.5 * 40), "combutab Pack": np.sqrt(1.5 * 4)}
+    expected |= {"CatBoost": np.sqrt(20), "RealMLP-TD": np.sqrt(2)}
+    assert found["error"].to_dict() == pytest.approx(expected)
+    assert found["classification"].to_dict() == pytest.approx(expected)
+    assert found.loc["combutab", "seconds / RealMLP-TD"] == pytest.approx(0.5)
+    assert found.loc["combutab", "mean rank"] == 2.5
+
+
+def test_bars_are_judged_from_the_rows():
+    errors = {"combutab": 0.21, "combutab Pack": 0.3} | dict.fromkeys(predictions.PEERS, 0.2)
+    rows = of_models(errors)
+    rows.loc[rows["model"] == "RealMLP-TD", "seconds"] = 9.0
+    verdicts = [bar.judge(predictions.summary(rows)) for bar in predictions.BARS]
+    assert [found.parts for found in verdicts] == [[True], [True], [True], [False], [True]]
+    assert verdicts[0].numbers == "1.050"
+    rows = rows[rows["model"] != "LightGBM"]  # the best of fewer is easier to reach
+    assert [bar.judge(predictions.summary(rows)) for bar in predictions.BARS] == [None] * 5
 
 
 def test_quick_table7(tmp_path):
