@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from sklearn.exceptions import ConvergenceWarning
 
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked
 from combutab.evaluation import compare_with_best
@@ -174,14 +176,16 @@ def _train_and_score(
         journal.add(new)
 
     callbacks, jobs = ([watch], None) if n_jobs in (None, 1) else ([], n_jobs)
-    fit_stacked(
-        tasks,
-        n_jobs=jobs,
-        callbacks=callbacks,
-        on_progress=watch.tell,
-        on_fitted=keep,
-        skip=kept,
-    )
+    with warnings.catch_warnings():  # the results say which networks answer one thing ("constant")
+        warnings.filterwarnings("ignore", "The classifier answers class", ConvergenceWarning)
+        fit_stacked(
+            tasks,
+            n_jobs=jobs,
+            callbacks=callbacks,
+            on_progress=watch.tell,
+            on_fitted=keep,
+            skip=kept,
+        )
     if bugs:
         raise bugs[0]
     rows: list[dict[str, Any]] = []

@@ -12,6 +12,7 @@ TINY = {
     "activations": ("relu", "combu"),
     "member_params": {
         "hidden_layer_sizes": (16,),
+        "batch_size": 256,
         "numeric_embedding_dim": 4,
         "numeric_encoding": "standard",
         "learning_rate_init": 0.03,
