@@ -73,6 +73,7 @@ def test_a_row_for_every_network_in_order(finished):
     assert rows["error"].isna().all()
 
 
+@pytest.mark.usefixtures("paper_defaults")
 def test_rows_can_be_reproduced_from_what_they_say(finished):
     rows = pd.read_csv(finished)
     for row in rows.iloc[[3, 14]].itertuples():

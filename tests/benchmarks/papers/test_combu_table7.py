@@ -97,6 +97,7 @@ def test_samples_are_those_of_a_generator_trained_alone(model, kind):
     assert facts["error"] == ""
 
 
+@pytest.mark.usefixtures("paper_defaults")
 def test_scores_can_be_repeated_from_what_a_row_says(finished):
     rows, _ = finished
     score = make_scores()[-2]

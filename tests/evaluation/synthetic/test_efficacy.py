@@ -142,6 +142,7 @@ def test_scores_without_probabilities():
     assert score_of(table, "roc_auc", column="note", learner="distances") == ""
 
 
+@pytest.mark.usefixtures("paper_defaults")
 @pytest.mark.parametrize("target", ["y", "kind"])
 def test_the_paper_s_network(target):
     data = classes(0, 90) if target == "kind" else quantities(0, 90)
