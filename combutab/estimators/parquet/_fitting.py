@@ -168,7 +168,8 @@ class StreamedMLP(BaseMLP):
         self.encoder_ = self._new_encoder().fit_batches(
             batches(),
             header=header,
-            n_sample=min(_SAMPLE_ROWS, max(1000, limit // 64 // len(header.columns))),
+            # a 32nd of the limit, of which the sample holds up to five copies
+            n_sample=min(_SAMPLE_ROWS, max(1000, limit // 256 // len(header.columns))),
             max_distinct=limit // 4 // _CATEGORY_BYTES,
             seed=derive(source.seed, Purpose.ENCODER_ROWS),
             owner=self,

@@ -86,7 +86,9 @@ def plan_memory(limit: int, costs: RowCosts, job: Job, n_val: int) -> MemoryPlan
     itemsize = job.config.precision.dtype.itemsize
     fixed = _RESERVE + n_val * costs.encoded
     fixed += n_members * itemsize * spec.n_weights * _NETWORK_COPIES
-    fixed += n_members * itemsize * batch_size * sum(spec.widths) * _STEP_COPIES
+    units, peak = sum(spec.widths), spec.peak_units
+    units += peak if peak > max(spec.widths) else 0  # what embeddings of numbers are made from
+    fixed += n_members * itemsize * batch_size * units * _STEP_COPIES
     row = costs.encoded + _ORDER_BYTES * n_members
     read = costs.read + 2 * costs.encoded
     needed = fixed + costs.open_group + _FEWEST * read + 2 * batch_size * row
@@ -102,5 +104,6 @@ def plan_memory(limit: int, costs: RowCosts, job: Job, n_val: int) -> MemoryPlan
 def _refuse(limit: int, needed: int, what: str) -> None:
     raise ValueError(
         f"memory_limit of {limit} bytes is too small for {what}: at least {needed} bytes "
-        f"({-(-needed // 10**6)}MB) are needed; raise it, or use fewer columns, members or units"
+        f"({-(-needed // 10**6)}MB) are needed; raise it, or use fewer columns, members or units, "
+        "or a smaller batch_size"
     )

@@ -26,7 +26,7 @@ def status(field):
 
 folder, limit = sys.argv[1], int(sys.argv[2])
 settings = dict(hidden_layer_sizes=(8,), max_iter=1, n_iter_no_change=np.inf, random_state=0,
-                batch_size=2000, device="cpu", early_stopping=True)
+                batch_size=500, device="cpu", early_stopping=True)
 small = folder + "/small.parquet"
 frame = pd.DataFrame({"x": np.arange(4e3), "s": ["a", "b"] * 2000, "y": np.arange(4e3)})
 frame.to_parquet(small)
