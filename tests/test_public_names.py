@@ -50,7 +50,7 @@ combutab.training: BinaryCrossEntropy Callback CompiledGradients ConditionSample
     CrossEntropy EpochReport GaussianNLL Loss MemberPlan MemberResult MemberStart OptimizerConfig
     PER_STEP Pinball ProgressBar RowOptimizer RowStream Rows SCHEDULES SOLVERS TimeLimit
     TrainConfig TrainableNetwork VerboseLines clip_gradients compilation compiled
-    make_regression_loss schedule_factor train_lbfgs train_stack uninterrupted
+    is_per_step make_regression_loss schedule_factor train_lbfgs train_stack uninterrupted
 """
 
 

@@ -236,7 +236,7 @@ class StackedInputs(nn.Module):
                 torch.stack(edges), settings.dim, generators, dtype=dtype
             )
         if scaled:
-            width = sum(input_widths(n_dense, n_numeric, cardinalities, embedding_dim, settings))
+            width = n_input_columns(n_dense, n_numeric, cardinalities, embedding_dim, settings)
             self.scale = nn.Parameter(torch.ones(len(generators), 1, width, dtype=dtype))
 
     def forward(self, dense: Tensor, codes: Tensor | None = None) -> Tensor:
@@ -247,6 +247,18 @@ class StackedInputs(nn.Module):
             parts += [table(codes[..., i]) for i, table in enumerate(self.embeddings)]
         x = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
         return x if self.scale is None else x * self.scale
+
+
+def n_input_columns(
+    n_dense: int,
+    n_numeric: int,
+    cardinalities: Sequence[int],
+    embedding_dim: int,
+    numeric: NumericEmbedding,
+) -> int:
+    """Count the inputs of the first layer, of a file's any number of columns."""
+    embedded = sum(min(embedding_dim, c) for c in cardinalities)
+    return n_dense + n_numeric * (numeric.width - 1) + embedded
 
 
 def input_widths(

@@ -17,6 +17,7 @@ from combutab.nn._inputs import (
     NumericEmbedding,
     StackedInputs,
     input_widths,
+    n_input_columns,
 )
 from combutab.nn._layers import INITIALISATIONS, NORMALIZATIONS, StackedLinear, StackedNorm
 from combutab.nn._stack import Member, check_proxy_norm
@@ -94,7 +95,9 @@ class MLPSpec(NetworkSpec, kind="mlp"):
     @property
     def n_inputs(self) -> int:
         """Width of the first linear layer's input: dense columns and embeddings."""
-        return sum(self.input_widths)
+        return n_input_columns(
+            self.n_dense, self.n_numeric, self.cardinalities, self.embedding_dim, self.numeric
+        )
 
     @property
     def input_widths(self) -> tuple[int, ...]:
