@@ -181,12 +181,13 @@ def test_scores_are_as_good_as_scikit_learns(cls, data):
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
     mean, std = X_train.mean(0), X_train.std(0)
     theirs = getattr(neural_network, cls.__name__)(max_iter=1000, random_state=0)
-    ours = cls(max_iter=60, n_iter_no_change=INF, random_state=0)
+    ours = [cls(random_state=seed) for seed in range(3)]  # on average: few rows are set aside
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         theirs.fit((X_train - mean) / std, y_train)
     reference = theirs.score((X_test - mean) / std, y_test)
-    assert ours.fit(X_train, y_train).score(X_test, y_test) > reference - 0.03
+    scores = [net.fit(X_train, y_train).score(X_test, y_test) for net in ours]
+    assert np.mean(scores) > reference - 0.03
 
 
 # ---- early stopping, convergence, divergence ----------------------------------------
