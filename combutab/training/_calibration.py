@@ -13,9 +13,9 @@ _STEPS = (1.0, 0.5, 0.25, 0.12, 0.06)  # of the factor's logarithm: factors from
 def best_factors(losses: Callable[[Tensor], Tensor], raw: Tensor, weight: Tensor) -> Tensor:
     """Find each member's factor (one over the temperature) of its raw outputs.
 
-    It minimises the weighted sum of the rows' losses and half the square of its own logarithm: a
-    few rows that are all right would have it grow without bound. The loss of logits is convex in
-    it, so that smaller and smaller steps find it.
+    It minimises the sum of the rows' losses, weighted by 1 on average, and half the square of its
+    own logarithm: a few rows that are all right would have it grow without bound. The loss of one
+    head's logits is convex in it, so that smaller and smaller steps find it.
 
     Parameters
     ----------
@@ -40,6 +40,7 @@ def best_factors(losses: Callable[[Tensor], Tensor], raw: Tensor, weight: Tensor
     True
     """
     weight = weight.to(torch.float64)
+    weight = weight * ((weight > 0).sum(1) / weight.sum(1)).unsqueeze(1)  # whatever their scale
 
     def cost(log_factor: Tensor) -> Tensor:
         scaled = raw * log_factor.exp().to(raw)[:, None, None]

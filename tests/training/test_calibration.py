@@ -28,11 +28,13 @@ def test_the_factor_is_the_penalised_minimum(n_classes):
 
     def cost(log_factor, m):
         rows = loss.rows(raw[m] * np.exp(log_factor), y[m])
-        return float((rows * weight[m]).sum()) + 0.5 * log_factor**2
+        return float((rows * weight[m]).sum() / weight[m].mean()) + 0.5 * log_factor**2
 
     for m in range(3):
         best = minimize_scalar(cost, bounds=(-1.93, 1.93), args=(m,), method="bounded")
         assert cost(np.log(found[m].item()), m) == pytest.approx(best.fun, rel=1e-3)
+    tiny = best_factors(lambda scaled: loss.rows(scaled, y), raw, weight * 1e-12)
+    torch.testing.assert_close(tiny, found)
 
 
 def test_a_few_rows_that_are_all_right_are_no_certainty():
