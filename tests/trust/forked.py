@@ -6,6 +6,7 @@ the interpreter's own end, its process is a fork.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -77,6 +78,7 @@ def _work(work: Callable[[], int | None], folder: Path, shown: Sequence[int]) ->
     sys.stdout = os.fdopen(1, "w", 1, encoding="utf-8")
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8")
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.callbacks.clear()  # hypothesis's: within it, Python swallows a KeyboardInterrupt
     torch.set_num_threads(1)
     _python_s_own_warnings()
     sys.exit(work())
