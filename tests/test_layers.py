@@ -26,6 +26,7 @@ _NETS = {
     "_safe_files",
     "_fields",
     "_whole_files",
+    "_seconds",
     *_BASE,
     "_version",
 }
@@ -35,6 +36,7 @@ ALLOWED = {
     "_random_state": set(),
     "_suggestions": set(),
     "_device": set(),
+    "_seconds": set(),
     "_seeded_draws": set(),
     "_interrupts": set(),
     "_whole_files": {"_interrupts"},

@@ -28,6 +28,7 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "early_stopping": ["boolean"],
     "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
     "n_iter_no_change": [COUNT, Options(Real, {np.inf})],
+    "max_time": [None, str, POSITIVE],
     "n_members": [COUNT],
     "min_frequency": [COUNT, Interval(RealNotInt, 0, 1, closed="neither")],
     "identifiers": [list, tuple, StrOptions({"auto"}), None],
@@ -48,6 +49,7 @@ class SharedParameters:
     early_stopping: bool = False
     validation_fraction: float = 0.1
     n_iter_no_change: float = 50
+    max_time: float | str | None = None
     n_members: int = 1
     min_frequency: float = 5
     identifiers: Any = "auto"

@@ -16,6 +16,7 @@ from combutab._device import Precision, mind_forks, resolve_device
 from combutab._model_files import loadable_classes
 from combutab._random import Purpose, derive
 from combutab._random_state import seed_from
+from combutab._seconds import parse_seconds
 from combutab.generators._constraints import SharedParameters
 from combutab.generators._records import (
     GeneratorPlan,
@@ -41,6 +42,9 @@ class Training(ABC, Generic[NetworkT]):
     can be taken up at any epoch and a member does not depend on its stack. What an epoch changes is
     in the networks and the optimisers: a checkpoint has both.
 
+    Before each epoch ``progress`` is set to the share of the training that is done, from 0 to 1:
+    of the epochs or, where it ends sooner, of the time that ``max_time`` leaves for training.
+
     Parameters
     ----------
     rows : TableRows
@@ -54,6 +58,7 @@ class Training(ABC, Generic[NetworkT]):
     """
 
     statistic: ClassVar[str] = "validation_distance"  # that early stopping goes by
+    progress: float = 0.0
 
     def __init__(
         self,
@@ -155,6 +160,10 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
     def _draw(self, network: NetworkT, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
         """Rows that the network makes, of codes that are allowed."""
 
+    def _n_epochs(self, n_rows: int) -> int:
+        """Epochs of a training on so many rows."""
+        return self.epochs
+
     def _n_weights(self, spans: RowSpans) -> int:
         """Count the weights of all networks of a member, about."""
         return sum(map(math.prod, self._make_shape().linear_shapes(spans).values()))
@@ -172,6 +181,7 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
     def _check(self) -> None:
         """Check what scikit-learn's validation cannot see, before any work on the data."""
         self._find_device()
+        parse_seconds(self.max_time)
         widths = {width for widths in self._all_widths() for width in widths}
         for width in widths if self.activation != "original" else ():
             check_activation(

@@ -133,7 +133,8 @@ class GeneratorResult:
 
     state: State
     losses: dict[str, list[float]] = field(default_factory=dict)
-    reason: str = "epochs"  # or "no_improvement", "callback", "interrupted", "diverged"
+    # or "no_improvement", "max_time", "callback", "interrupted", "diverged"
+    reason: str = "epochs"
 
     @property
     def n_epochs(self) -> int:

@@ -24,7 +24,8 @@ class EpochReport:
 
     ``members`` are positions in the stack as it was given; the arrays have one entry each.
     ``validation_score`` is None without a validation set. ``losses`` has the losses by name where
-    there are several (a generator's and its critic's).
+    there are several (a generator's and its critic's). Training ends with the epoch at whose end
+    ``max_seconds`` have passed, if not before.
     """
 
     epoch: int  # from 1
@@ -35,6 +36,7 @@ class EpochReport:
     learning_rate: np.ndarray
     seconds: float  # since training began
     losses: Mapping[str, np.ndarray] = field(default_factory=dict)
+    max_seconds: float = np.inf
 
 
 class Callback:

@@ -22,6 +22,7 @@ from combutab._device import mind_forks
 from combutab._model_files import Loadable, Saved
 from combutab._random import Purpose, derive
 from combutab._random_state import seed_from
+from combutab._seconds import parse_seconds
 from combutab._suggestions import known_instead
 from combutab.estimators._base import BaseMLP
 from combutab.estimators.fitted import float_dtype
@@ -30,7 +31,6 @@ from combutab.estimators.pack._ensemble import choose, history, make_groups, mem
 from combutab.estimators.pack._folds import given_folds, split_folds
 from combutab.estimators.pack._members import Recipe, draw_members
 from combutab.estimators.pack._saving import parts_to_save, restore
-from combutab.estimators.pack._seconds import parse_seconds
 from combutab.estimators.pack._training import Track, member_jobs, train_members
 from combutab.nn import ActivationSpec
 from combutab.training import uninterrupted

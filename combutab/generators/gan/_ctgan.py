@@ -70,6 +70,10 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     validation_fraction : float, default=0.1
         Share of the rows that early stopping holds out, 1,000 rows at most.
     n_iter_no_change : int or inf, default=50
+    max_time : float, str or None, default=None
+        Seconds, or text such as ``"90s"``, ``"2min"`` or ``"1h"``, after which training ends with
+        the epoch, the first one at least; the encoding of the table counts. How many epochs these
+        are depends on the machine. A fit that goes on from a checkpoint has as many anew.
     n_members : int, default=1
         Generators trained from different seeds as one stack; samples have equal parts of each.
     min_frequency : int or float, default=5

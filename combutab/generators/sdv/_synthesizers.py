@@ -161,7 +161,7 @@ discriminator_lr, discriminator_decay, batch_size, discriminator_steps, log_freq
 epochs, pac, enable_gpu
         As SDV's.
     activation, normalization, proxy_norm, early_stopping, validation_fraction, n_iter_no_change, \
-n_members, min_frequency, identifiers, random_state, device, precision, callbacks
+max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
         As of `combutab.CTGAN`. Sampling after a fit begins with a seed of SDV's.
 
     Raises
@@ -207,6 +207,7 @@ n_members, min_frequency, identifiers, random_state, device, precision, callback
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: float = 50,
+        max_time: float | str | None = None,
         n_members: int = 1,
         min_frequency: float = 5,
         identifiers: Any = "auto",
@@ -234,8 +235,8 @@ class TVAESynthesizer(_Synthesizer, sdv.single_table.TVAESynthesizer):
 loss_factor, enable_gpu
         As SDV's.
     activation, normalization, proxy_norm, learning_rate, early_stopping, validation_fraction, \
-n_iter_no_change, argmax, n_members, min_frequency, identifiers, random_state, device, precision, \
-callbacks
+n_iter_no_change, argmax, max_time, n_members, min_frequency, identifiers, random_state, device, \
+precision, callbacks
         As of `combutab.TVAE`. Sampling after a fit begins with a seed of SDV's.
 
     Raises
@@ -269,6 +270,7 @@ callbacks
         validation_fraction: float = 0.1,
         n_iter_no_change: float = 20,
         argmax: bool = False,
+        max_time: float | str | None = None,
         n_members: int = 1,
         min_frequency: float = 5,
         identifiers: Any = "auto",

@@ -28,7 +28,8 @@ from combutab.generators._contract import Generator, Training
 from combutab.generators._records import Curves, State, TableRows
 from combutab.generators._validation import Validation
 
-_FREE = ("epochs", "verbose", "enable_gpu")  # may differ between the fits of one training
+# may differ between the fits of one training
+_FREE = ("epochs", "max_time", "verbose", "enable_gpu")
 _SECONDS = 30.0  # between two writings, at least
 _STOOD = {
     "epochs": whole(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 import warnings
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ import torch
 from combutab._device import Precision, mind_forks
 from combutab._random import Purpose, derive, random_permutations
 from combutab._random_state import seed_from
+from combutab._seconds import parse_seconds
 from combutab.generators._contract import Generator, Training, find_generators
 from combutab.generators._errors import data_error
 from combutab.generators._records import (
@@ -136,6 +138,7 @@ def fit_generators(
 
     Returns whether Ctrl-C ended the training.
     """
+    started = time.perf_counter()
     mind_forks()
     first = models[0]
     for model in models:  # a fit that fails leaves no fitted estimator
@@ -157,7 +160,9 @@ def fit_generators(
         rows, held_out = _hold_out(first, table, seed)
         training = first._training(rows, spans, plans)
         validation = None if held_out is None else _validation(first, encoder, training, held_out)
-        results = train(training, first.epochs, _callbacks(first), validation, file)
+        n_epochs, callbacks = first._n_epochs(len(rows)), _callbacks(first)
+        left = parse_seconds(first.max_time) - (time.perf_counter() - started)
+        results = train(training, n_epochs, callbacks, validation, file, left)
 
     diverged = []
     for i, model in enumerate(models):

@@ -22,19 +22,22 @@ def train(
     callbacks: Sequence[Callback] = (),
     validation: Validation | None = None,
     file: Checkpoint | None = None,
+    max_seconds: float = np.inf,
 ) -> list[GeneratorResult]:
-    """Train for so many epochs, unless validation, a callback or an interrupt ends it.
+    """Train for so many epochs, unless validation, time, a callback or an interrupt ends it.
 
-    A member that diverges, or that validation finds finished, stays in the stack until all are, and
+    Time does after the first epoch, or a later one, at whose end ``max_seconds`` have passed. A
+    member that diverges, or that validation finds finished, stays in the stack until all are, and
     what comes of it is what it was. Training goes on from a file, and is written to it. After an
     interrupt the results, one a member, are those of the last whole epoch; if there was none,
     KeyboardInterrupt is raised.
     """
+    started = time.perf_counter()
     n_members, network = len(training.plans), training.sampled
     rates = np.array([next(iter(plan.rates.values())).lr for plan in training.plans])
     done, curves = (0, {}) if file is None else file.restore(training, validation)
     diverged = _not_finite(curves, n_members)
-    reason, started = "epochs", time.perf_counter()
+    reason = "epochs"
     whole = _stand(network, validation)
     begun: list[Callback] = []
     try:
@@ -44,6 +47,8 @@ def train(
         for number in range(done, n_epochs):
             if validation is not None and (validation.finished | diverged).all():
                 break
+            gone = (time.perf_counter() - started) / max_seconds if max_seconds > 0 else 0.0
+            training.progress = min(1.0, max(number / n_epochs, gone))
             losses = {n: v.cpu().numpy() for n, v in training.epoch(number).items()}  # the one sync
             columns = dict(losses)
             if validation is not None:
@@ -68,10 +73,14 @@ def train(
                 rates,
                 time.perf_counter() - started,
                 losses,
+                max_seconds,
             )
             stops = [callback.on_epoch_end(report) for callback in callbacks]
             if any(stops):
                 reason = "callback"
+                break
+            if report.seconds >= max_seconds:
+                reason = "max_time"
                 break
     except KeyboardInterrupt:
         if not curves:  # nothing has been learned

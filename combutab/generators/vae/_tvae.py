@@ -64,7 +64,7 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
         Sample the most probable category and mode of each column instead of drawing them from
         their distributions, as the ``ctgan`` package does: rows are more typical, and rare
         categories rarer than they are. It can be set after ``fit``.
-    n_members, min_frequency, identifiers, random_state, device, precision, callbacks
+    max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
         As of `CTGAN`.
 
     Attributes

@@ -1,0 +1,164 @@
+"""Training ends with the epoch in which the time is over, and leaves a model as any other end."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import combutab
+from combutab import CTGAN, TVAE, _model_files
+from combutab._model_files import read_model
+from combutab.generators import fit_stack
+from combutab.generators.gan._training import GANTraining
+from combutab.generators.training import _fitting, _loop
+from combutab.generators.vae._training import VAETraining
+
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame({"x": RNG.normal(size=120), "kind": RNG.choice(["a", "b"], 120)})
+QUICK = {"batch_size": 40, "embedding_dim": 4, "random_state": 0, "device": "cpu"}
+NARROW = {
+    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,)},
+    TVAE: {"compress_dims": (8,), "decompress_dims": (8,)},
+}
+BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
+
+
+def make(cls, **params):
+    return cls(**{**QUICK, **NARROW[cls], "epochs": 100, **params})
+
+
+@pytest.fixture
+def progress(monkeypatch):
+    """A clock by which encoding takes 5 s and an epoch 10; the progress before each epoch."""
+    now, found, fit_encoder = [0.0], [], _fitting._fit_encoder
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+    monkeypatch.setattr(_fitting, "time", clock)
+    monkeypatch.setattr(_loop, "time", clock)
+
+    def encode(*args):
+        now[0] += 5.0
+        return fit_encoder(*args)
+
+    monkeypatch.setattr(_fitting, "_fit_encoder", encode)
+
+    def timed(epoch):
+        def train(self, number):
+            found.append(self.progress)
+            now[0] += 10.0
+            return epoch(self, number)
+
+        return train
+
+    for training in (GANTraining, VAETraining):
+        monkeypatch.setattr(training, "epoch", timed(training.epoch))
+    return found
+
+
+def assert_same(model, other):
+    for state, expected in zip(model._states, other._states, strict=True):
+        for name, value in expected.items():
+            np.testing.assert_array_equal(state[name], value)
+    pd.testing.assert_frame_equal(model.history_, other.history_)
+
+
+@BOTH
+def test_it_ends_with_the_epoch_in_which_the_time_is_over(cls, progress):
+    for max_time in (25.5, "35s", 35):
+        progress.clear()
+        model = make(cls, max_time=max_time).fit(TABLE)
+        assert model.n_iter_ == len(model.history_) == len(progress) == 3
+    np.testing.assert_allclose(progress, [0, 1 / 3, 2 / 3])  # of the 30 s after encoding
+    assert_same(model, make(cls, epochs=3).fit(TABLE))
+    assert len(model.sample(9)) == 9
+
+
+def test_there_is_one_epoch_at_least(progress):
+    model = make(TVAE, max_time=1e-9).fit(TABLE)  # over before the table is encoded
+    assert model.n_iter_ == 1
+    assert progress == [0.0]
+
+
+def test_epochs_may_end_sooner(progress):
+    model = make(TVAE, max_time="1h", epochs=4).fit(TABLE)
+    assert model.n_iter_ == 4
+    np.testing.assert_allclose(progress, [0, 0.25, 0.5, 0.75])
+    progress.clear()
+    make(TVAE, epochs=2).fit(TABLE)
+    assert progress == [0, 0.5]
+
+
+def test_the_best_epoch_is_kept_as_at_any_end(progress):
+    stopping = {"early_stopping": True, "learning_rate": 0.2}
+    model = make(TVAE, max_time=65, **stopping).fit(TABLE)
+    losses = model.history_["validation_loss"].to_numpy()
+    assert len(losses) == 6
+    assert losses.argmin() < 5  # otherwise the test shows nothing
+    best = make(TVAE, epochs=int(losses.argmin()) + 1, **stopping).fit(TABLE)
+    for name, value in best._states[0].items():
+        np.testing.assert_array_equal(model._states[0][name], value)
+
+
+@BOTH
+def test_a_fit_that_goes_on_has_its_own_time(cls, tmp_path, progress):
+    path = tmp_path / "training"
+    for n_epochs in (2, 4):
+        model = make(cls, epochs=6, max_time=25).fit(TABLE, checkpoint=path)
+        assert model.n_iter_ == n_epochs
+    np.testing.assert_allclose(progress, [0, 0.5, 2 / 6, 0.5])
+    whole = make(cls, epochs=6).fit(TABLE)
+    assert_same(make(cls, epochs=6).fit(TABLE, checkpoint=path), whole)
+
+
+def test_a_stack_has_one_time(progress, monkeypatch):
+    sizes, fit = [], _fitting.fit_generators
+
+    def counted(models, *args):
+        sizes.append(len(models))
+        return fit(models, *args)
+
+    monkeypatch.setattr(_fitting, "fit_generators", counted)
+    times = [15, 15, "25s"]
+    models = fit_stack([make(TVAE, max_time=time) for time in times], TABLE)
+    assert sizes == [2, 1]
+    assert [model.n_iter_ for model in models] == [1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0, "The 'max_time' parameter of TVAE must be"),
+        (-1.0, "The 'max_time' parameter of TVAE must be"),
+        (float("nan"), "The 'max_time' parameter of TVAE must be"),
+        ([60], "The 'max_time' parameter of TVAE must be"),
+        ("2 minutes", "such as '90s', '2min' or '1h', got '2 minutes'"),
+    ],
+)
+def test_times_that_are_none_are_named_before_any_work(value, words):
+    with pytest.raises(ValueError, match=words):
+        make(TVAE, max_time=value).fit(object())
+
+
+def test_a_generator_may_choose_its_epochs_by_the_rows():
+    class ByRows(TVAE):
+        def _n_epochs(self, n_rows):
+            return n_rows // 40
+
+    small = {**QUICK, **NARROW[TVAE]}
+    assert ByRows(**small).fit(TABLE).n_iter_ == 3
+    assert ByRows(**small, early_stopping=True).fit(TABLE).n_iter_ == 2  # of 108 rows
+
+
+def test_files_keep_it_and_those_of_before_have_none(tmp_path):
+    path = tmp_path / "model"
+    model = make(TVAE, epochs=1, max_time="2min").fit(TABLE)
+    model.save(path)
+    assert combutab.load(path).max_time == "2min"
+    header, arrays = read_model(path)
+    del header["params"]["max_time"]
+    _model_files.write_model(path, header, arrays)
+    again = combutab.load(path)
+    assert again.max_time is None
+    pd.testing.assert_frame_equal(again.sample(9), model.sample(9))
