@@ -58,7 +58,7 @@ def main() -> None:
     out = parser.parse_args().out
 
     train, held_out = load()
-    generator = TVAE(epochs=150, batch_size=50, random_state=0).fit(train)
+    generator = TVAE(epochs=150, batch_size=50, argmax=False, random_state=0).fit(train)
     tables = {
         "TVAE": generator.sample(len(train), random_state=0),
         "rows again": train.sample(frac=1.0, random_state=0),

@@ -63,8 +63,14 @@ def main() -> None:
 
     # the held-out rows are for the report: the generator does not learn from them
     real, held_out = train_test_split(make_patients(1500), test_size=0.3, random_state=0)
+    # argmax=False: rare visits and missing values as often as they are
     generator = TVAE(
-        activation="combu", batch_size=100, epochs=100, learning_rate=0.005, random_state=0
+        activation="combu",
+        batch_size=100,
+        epochs=100,
+        learning_rate=0.005,
+        argmax=False,
+        random_state=0,
     ).fit(real)
     synthetic = generator.sample(len(real), random_state=0)
     synthetic.to_csv(out / "synthetic.csv", index=False)

@@ -96,8 +96,8 @@ def _fit(trial: Trial, table: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
     package, name, *rest = trial.model.split()
     if package == "combutab":
         ours = getattr(combutab, name)(epochs=trial.epochs, random_state=trial.seed)
-        if rest == ["argmax"]:  # as the ctgan package's TVAE samples
-            ours.set_params(argmax=True)
+        if name == "TVAE":  # "argmax" is as the ctgan package's samples; else drawn, as is stored
+            ours.set_params(argmax=rest == ["argmax"])
         ours.set_params(activation="combu" if rest == ["combu"] else "original")
         return ours.fit(table).sample
     import ctgan

@@ -49,7 +49,8 @@ def main() -> None:
         target, n_large, epochs = "median_house_value", 100_000, 20
         table = data.X.assign(**{target: data.y})
     train, test = train_test_split(table, test_size=0.2, random_state=0)
-    rows = TVAE(epochs=epochs, random_state=0).fit(train).sample(len(train), random_state=0)
+    generator = TVAE(epochs=epochs, argmax=False, random_state=0).fit(train)
+    rows = generator.sample(len(train), random_state=0)
     roles = enumerate(("real_train", "holdout", "synthetic"))
     large = {role: make_table(n_large, 20, seed) for seed, role in roles}
     parts = {"real_train": train, "synthetic": rows, "real_test": test, "target": target}

@@ -77,6 +77,7 @@ def fit(
     if package == "combutab":
         settings = {"epochs": epochs, "activation": "original", "random_state": seed}
         settings |= {"min_frequency": 1, "identifiers": None}  # as the package: all is learned
+        settings |= {"argmax": False} if model == "TVAE" else {}  # as what is stored was sampled
         ours = getattr(combutab, model)(**settings, device=device, callbacks=[clock])
         return ours.fit(table), clock.moments
     import ctgan

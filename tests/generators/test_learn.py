@@ -57,11 +57,11 @@ def test_a_condition_carries_over_to_other_columns(gan):
 def vae():
     return TVAE(
         epochs=60, batch_size=100, compress_dims=(64,), decompress_dims=(64,), embedding_dim=8,
-        random_state=0,
+        random_state=0, argmax=False,
     ).fit(RARE)  # fmt: skip
 
 
-def test_a_vae_keeps_rare_categories_and_dependence(vae):
+def test_a_vae_that_draws_keeps_rare_categories_and_dependence(vae):
     sample = vae.sample(4000, random_state=0)
     share = (sample["rare"] == "seldom").mean()
     assert share == pytest.approx((RARE["rare"] == "seldom").mean(), abs=0.02)
@@ -69,19 +69,33 @@ def test_a_vae_keeps_rare_categories_and_dependence(vae):
     assert means["a"] > 5 > -5 > means["b"]
 
 
-def test_a_vae_takes_the_most_probable_categories_if_it_is_asked_to(vae, tmp_path):
+def test_a_vae_takes_the_most_probable_categories_unless_it_is_to_draw(vae, tmp_path):
     drawn = vae.sample(2000, random_state=0)
-    vae.set_params(argmax=True)
+    vae.set_params(argmax=TVAE().argmax)  # the default
     likely = vae.sample(2000, random_state=0)
     vae.save(tmp_path / "vae.safetensors")
     loaded = load(tmp_path / "vae.safetensors").sample(2000, random_state=0)
+    asked = vae.sample(200, conditions={"rare": "seldom", "first": "a"}, random_state=0)
     vae.set_params(argmax=False)
     # a rare value that depends on nothing is never the most probable; the others are as drawn
     assert (drawn["rare"] == "seldom").any()
     assert (likely["rare"] == "often").all()
+    assert (asked["rare"] == "seldom").all()  # if it is a condition, it is met
+    assert asked["x"].mean() > 5
     assert (likely["first"] == drawn["first"]).mean() > 0.8
     pd.testing.assert_frame_equal(loaded, likely)
     pd.testing.assert_frame_equal(vae.sample(2000, random_state=0), drawn)
+
+
+def test_two_equal_columns_are_about_equal_in_rows_of_a_vae():
+    kind = RNG.choice(["a", "b", "c"], N, p=[0.6, 0.3, 0.1])
+    table = pd.DataFrame({"kind": kind, "twin": kind})
+    model = TVAE(epochs=60, batch_size=100, random_state=0).fit(table)
+    for conditions in (None, {"kind": "b"}):
+        rows = model.sample(2000, conditions=conditions, random_state=0)
+        assert (rows["kind"] == rows["twin"]).mean() > 0.95
+    rows = model.set_params(argmax=False).sample(2000, random_state=0)
+    assert (rows["kind"] == rows["twin"]).mean() < 0.95
 
 
 def test_noise_is_uniform_and_normal_and_a_function_of_the_key():

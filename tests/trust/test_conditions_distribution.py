@@ -144,8 +144,8 @@ def test_a_number_is_that_of_the_rows_nearest_to_it():
     ("cls", "params"),
     [
         (CTGAN, {"generator_dim": (32,), "discriminator_dim": (32,), "pac": 1, "epochs": 30}),
+        (TVAE, {"argmax": False}),
         (TVAE, {}),
-        (TVAE, {"argmax": True}),
     ],
     ids=["CTGAN", "TVAE", "TVAE by argmax"],
 )

@@ -137,6 +137,8 @@ def _ours(each: Generator, device: str) -> Any:
     # without ProxyNorm the model's own: batch normalisation in CTGAN's generator, none in TVAE
     norm = {"normalization": variant.normalization, "proxy_norm": True}
     options = {"activation": variant.activation, "random_state": each.seed, "device": device}
+    if each.model == "tvae":
+        options["argmax"] = False  # what is stored was drawn
     return OURS[each.model](epochs=each.epochs, **options, **(norm if variant.proxy_norm else {}))
 
 

@@ -269,7 +269,7 @@ precision, callbacks
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: float = 20,
-        argmax: bool = False,
+        argmax: bool = True,
         max_time: float | str | None = None,
         n_members: int = 1,
         min_frequency: float = 5,

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
+import torch
+
 from combutab._model_files import loadable
 from combutab._random import Purpose, derive
 from combutab.generators._base import BaseGenerator
@@ -20,6 +22,10 @@ from combutab.generators._noise import normals, uniforms
 from combutab.generators._records import GeneratorPlan, Rates, RowsAsked, RowsDrawn, TableRows
 from combutab.generators.vae._training import VAEShape, VAETraining
 from combutab.nn import RowSpans, StackedRowDecoder, StackedRowEncoder
+
+# How much rows count, by argmax, that meet a condition by codes which are not their most probable:
+# little, so that they hardly matter where there are others
+_LESS_LIKELY = 0.1
 
 
 @loadable
@@ -60,10 +66,11 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
     validation_fraction : float, default=0.1
         Share of the rows that early stopping holds out, 1,000 rows at most.
     n_iter_no_change : int or inf, default=20
-    argmax : bool, default=False
-        Sample the most probable category and mode of each column instead of drawing them from
-        their distributions, as the ``ctgan`` package does: rows are more typical, and rare
-        categories rarer than they are. It can be set after ``fit``.
+    argmax : bool, default=True
+        Sample the most probable category and mode of each column, as the ``ctgan`` package does:
+        rows are more typical, and what learns from them is better; but rare categories and missing
+        values are rarer than they are. False draws them from their distributions, a column by
+        itself. It can be set after ``fit``.
     max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
         As of `CTGAN`.
 
@@ -103,7 +110,7 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
     _: KW_ONLY
     learning_rate: float = 1e-3
     n_iter_no_change: float = 20
-    argmax: bool = False
+    argmax: bool = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
@@ -153,12 +160,15 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
         n, device = asked.n_rows, spans.device
         latent = normals(keys_of(Purpose.LATENT), n, network.n_latent, device=device)
         raw, sigma = network(latent.to(spans.dtype))
-        # the most probable code is as it is: rows of other codes are for the sampler to leave out
-        raw, mass = spans.restrict(raw.to(spans.dtype), {} if self.argmax else asked.allowed)
+        free = raw.to(spans.dtype)
+        raw, mass = spans.restrict(free, asked.allowed)
         codes = None
         if not self.argmax:
             codes = uniforms(keys_of(Purpose.CODES), n, spans.n_spans, device=device)
         values, drawn = spans.sample(raw, codes)
+        if self.argmax and asked.allowed:  # codes that are never the most probable are met as well
+            likely = (drawn == spans.sample(free)[1]).all(-1)
+            mass = torch.where(likely, 1.0, _LESS_LIKELY * mass)
         # TVAE's values are normal about the decoder's: without this noise they vary too little
         noise = normals(keys_of(Purpose.VALUES), n, spans.n_values, device=device)
         return RowsDrawn((values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn, mass)
