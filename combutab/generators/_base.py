@@ -237,12 +237,12 @@ class BaseGenerator(BaseEstimator, Generator[NetworkT], Loadable):
         """Write the fitted generator to one file (safetensors with JSON in its header).
 
         The file holds no row of the table, and no value that fewer rows than ``min_frequency``
-        have: it holds the parameters; names and dtypes of the columns; of discrete columns the
-        values that as many rows have, with their counts, and how many rows have other ones; of
-        continuous ones the modes (shares, means and standard deviations, each of as many rows),
-        decimals, and bounds that as many rows share or others further out; of identifiers where
-        new ones begin; the losses by epoch, and weights, which have learned from all rows. It loads
-        on any device. A failure leaves no half-written file.
+        have: it holds the parameters; the number of rows; names and dtypes of the columns; of
+        discrete columns the values that as many rows have, with their counts, and how many rows
+        have other ones; of continuous ones the modes (shares, means and standard deviations, each
+        of as many rows), decimals, and bounds that as many rows share or others further out; of
+        identifiers where new ones begin; the losses by epoch, and weights, which have learned from
+        all rows. It loads on any device. A failure leaves no half-written file.
 
         Raises
         ------
@@ -258,6 +258,11 @@ class BaseGenerator(BaseEstimator, Generator[NetworkT], Loadable):
         restore(self, saved)
 
     # ---- about it ------------------------------------------------------------------------------
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """The parameters, and of a fitted generator in a comment what it has learned from."""
+        made = super().__repr__(N_CHAR_MAX)
+        return f"{made}  # fitted: {self._learned()}" if self.__sklearn_is_fitted__() else made
 
     @property
     def loss_values(self) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from combutab._random_state import seed_from
 from combutab._seconds import parse_seconds
 from combutab.generators._constraints import SharedParameters
 from combutab.generators._records import (
+    ENDS,
     GeneratorPlan,
     NetworkT,
     Rates,
@@ -128,6 +129,8 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
     _states: list[dict[str, np.ndarray]]  # of the network that makes rows, by member
     _seed: int
     _n_sampled: int  # calls of sample without a random state
+    _n_rows: int | None = None  # of the table; files of before do not say
+    _ended: str = "epochs"
 
     # what scikit-learn's BaseEstimator gives
     get_params: Callable[..., dict[str, Any]]
@@ -202,6 +205,17 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_states")
+
+    def _learned(self) -> str:
+        """Say what was learned from, and for how long."""
+        rows = "" if self._n_rows is None else f"{self._n_rows:,} rows x "
+        epochs = self.history_["member"].value_counts() if len(self.history_) else [0]
+        least, most = min(epochs), max(epochs)
+        trained = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+        return (
+            f"{rows}{self.n_features_in_:,} column{'s' * (self.n_features_in_ != 1)}, "
+            f"{trained} epoch{'s' * (most != 1)}{ENDS[self._ended]}"
+        )
 
     def _sample_key(self, random_state: Any) -> int:
         if random_state is not None:

@@ -127,14 +127,22 @@ class RowsDrawn(NamedTuple):
     mass: Tensor  # how probable the allowed codes were
 
 
+ENDS = {  # why a training ended, and what a fitted generator says of it
+    "epochs": "",
+    "no_improvement": ", ended by early stopping",
+    "max_time": ", ended by max_time",
+    "callback": ", ended by a callback",
+    "interrupted": ", ended by Ctrl-C",
+}
+
+
 @dataclass
 class GeneratorResult:
     """The result of one member: the state of the network that makes rows, and curves by epoch."""
 
     state: State
     losses: dict[str, list[float]] = field(default_factory=dict)
-    # or "no_improvement", "max_time", "callback", "interrupted", "diverged"
-    reason: str = "epochs"
+    reason: str = "epochs"  # of ENDS, or "diverged"
 
     @property
     def n_epochs(self) -> int:

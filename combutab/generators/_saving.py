@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from combutab._device import Precision
-from combutab._fields import check_fields, whole
+from combutab._fields import check_fields, choice, nullable, optional, whole
 from combutab._model_files import Saved, check_layers, check_state, decode, encode
 from combutab.generators._contract import Generator
-from combutab.generators._records import make_spans
+from combutab.generators._records import ENDS, make_spans
 from combutab.generators.sampling import FREE
 
 _FITTED = {
@@ -21,6 +21,8 @@ _FITTED = {
     "n_features_in_": whole(1),
     "_seed": whole(0, 2**64),
     "_n_sampled": whole(0, 2**62),
+    "_n_rows": optional(nullable(whole())),
+    "_ended": optional(choice(*ENDS)),
 }
 
 

@@ -134,6 +134,8 @@ class ProgressBar(Callback):
             self._left = TimeLeft(report.epoch - 1)
         self._left.update(report.epoch, report.seconds)
         left = self._left.seconds(self._total)
+        if left is not None:
+            left = min(left, report.max_seconds - report.seconds)
         end = None if left is None else time.monotonic() + left
         losses = dict(report.losses) if len(report.losses) > 1 else {"loss": report.train_loss}
         if report.validation_score is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import io
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -367,3 +369,27 @@ def test_progress_bar_on_a_terminal(monkeypatch):
     assert "loss 0.25" in shown
     assert "score 0.5" in shown
     assert "left" in shown
+
+
+@pytest.mark.parametrize(
+    ("max_seconds", "left"), [(np.inf, "1:20"), (90.0, "0:30"), (59.0, "0:00")]
+)
+def test_a_progress_bar_s_time_left_is_that_until_training_ends(monkeypatch, max_seconds, left):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    bar = ProgressBar("fit")
+    bar.on_train_begin(1, 7)
+    for epoch in (1, 2, 3):  # of 20 s each
+        bar.on_epoch_end(
+            dataclasses.replace(
+                REPORT, epoch=epoch, max_epochs=7, seconds=20.0 * epoch, max_seconds=max_seconds
+            )
+        )
+    bar.on_train_end()
+    assert re.findall(r"(\d:\d\d) left", stream.getvalue())[-1] == left

@@ -171,7 +171,7 @@ def fit_generators(
             diverged.append(f"activation={model.activation!r}")
         else:
             with uninterrupted():
-                _keep(model, seed, encoder, own)
+                _keep(model, seed, encoder, own, len(X))
     interrupted = any(result.reason == "interrupted" for result in results)
     if interrupted:
         warnings.warn(
@@ -271,7 +271,11 @@ def _callbacks(model: Generator[Any]) -> list[Callback]:
 
 
 def _keep(
-    model: Generator[Any], seed: int, encoder: ModeEncoder, results: Sequence[GeneratorResult]
+    model: Generator[Any],
+    seed: int,
+    encoder: ModeEncoder,
+    results: Sequence[GeneratorResult],
+    n_rows: int,
 ) -> None:
     """Make a model fitted."""
     model.encoder_, model.n_features_in_ = encoder, encoder.n_features_in_
@@ -290,7 +294,9 @@ def _keep(
     model.n_iter_ = results[0].n_epochs
     model._shape = model._make_shape()
     model._states = [{n: v.numpy() for n, v in result.state.items()} for result in results]
-    model._seed, model._n_sampled = seed, 0
+    model._seed, model._n_sampled, model._n_rows = seed, 0, n_rows
+    # the members that early stopping did not end were the last
+    model._ended = min((r.reason for r in results), key="no_improvement".__eq__)
 
 
 def _curve_name(name: str) -> str:

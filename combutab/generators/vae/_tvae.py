@@ -94,7 +94,10 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
     --------
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> TVAE(epochs=1, random_state=0).fit(X).sample(5).shape
+    >>> model = TVAE(epochs=1, random_state=0).fit(X)
+    >>> model
+    TVAE(epochs=1, random_state=0)  # fitted: 200 rows x 2 columns, 1 epoch
+    >>> model.sample(5).shape
     (5, 2)
     """
 
