@@ -12,9 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
+from combutab._seconds import parse_seconds
 from combutab.cli._console import interruptible
 from combutab.cli.synth._kept import Identifiers, MinFrequency, ShownFrequency
 
+_MODEL = "ctgan"  # that synthetic rows come from, unless another one is named
 _SEEDS = 2**32 - 1
 # BASELINES and DEFAULT_ACTIVATIONS of model_selection, which to import would take seconds
 _BASELINES = "guess,linear,boosting"
@@ -36,6 +38,53 @@ def _known_model(name: str) -> str:
     return name.lower()
 
 
+def _known_time(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return parse_seconds(f"{text}s" if text[-1:].isdigit() else text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no number of seconds, nor a time such as 90s, 2min or 1h."
+        ) from None
+
+
+Model = Annotated[
+    str,
+    typer.Option(
+        metavar=f"<{'|'.join(generator_names())}>", callback=_known_model, help="Kind of generator."
+    ),
+]
+Epochs = Annotated[
+    int | None,
+    typer.Option(help="Passes over the rows, at most.", min=1, show_default="the generator's own"),
+]
+MaxTime = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        callback=_known_time,
+        help="Seconds, or 90s, 2min, 1h, after which the training ends with the epoch.",
+        show_default="no limit",
+    ),
+]
+Discrete = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMNS",
+        help="Columns, separated by commas, whose numbers are categories; '*' for all. "
+        "Those of text and truth values are in any case.",
+        show_default=False,
+    ),
+]
+Save = Annotated[
+    Path | None,
+    typer.Option(
+        help="File for the generator, from which `combutab sample` makes more rows. "
+        "It is written as soon as it is trained.",
+        show_default=False,
+    ),
+]
 Out = Annotated[
     Path,
     typer.Option(
@@ -174,29 +223,18 @@ def synth(
         ),
     ],
     out: Out,
-    model: Annotated[
-        str,
-        typer.Option(
-            metavar=f"<{'|'.join(generator_names())}>",
-            callback=_known_model,
-            help="Kind of generator.",
-        ),
-    ] = "ctgan",
+    model: Model = _MODEL,
     activation: Annotated[
-        str, typer.Option(help="Of all hidden layers; also pln-N, pls-N, and original.")
-    ] = "combu",
+        str | None,
+        typer.Option(
+            help="Of all hidden layers; also pln-N, pls-N, and original.",
+            show_default="the generator's own",
+        ),
+    ] = None,
     rows: Annotated[
         int | None, typer.Option(help="Rows to write.", min=1, show_default="as many as DATA has")
     ] = None,
-    discrete: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="Columns, separated by commas, whose numbers are categories; '*' for all. "
-            "Those of text and truth values are in any case.",
-            show_default=False,
-        ),
-    ] = None,
+    discrete: Discrete = None,
     min_frequency: MinFrequency = 5,
     identifiers: Identifiers = None,
     drop: Drop = None,
@@ -204,21 +242,18 @@ def synth(
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
     condition: Conditions = None,
-    epochs: Annotated[int, typer.Option(help="Passes over the rows.", min=1)] = 300,
-    batch_size: Annotated[int, typer.Option(help="Rows in a batch.", min=1)] = 500,
+    epochs: Epochs = None,
+    max_time: MaxTime = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Rows in a batch.", min=1, show_default="the generator's own"),
+    ] = None,
     seed: Annotated[
         int, typer.Option(help="Of the training and of the rows.", min=0, max=_SEEDS)
     ] = 0,
     device: Device = "auto",
     guard_formulas: Guard = False,
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            help="File for the generator, from which `combutab sample` makes more rows. "
-            "It is written as soon as it is trained.",
-            show_default=False,
-        ),
-    ] = None,
+    save: Save = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(

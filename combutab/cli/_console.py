@@ -50,6 +50,12 @@ def say(text: str, *, error: bool = False, indent: int = 0, wrap: bool = False) 
     print(f"\n{'  ' * error}".join(" " * indent + each for each in lines), file=stream)
 
 
+def say_on_terminal(text: str) -> None:
+    """Print a line for a person at a terminal; pipes and logs stay clean."""
+    if sys.stderr.isatty():
+        say(text, error=True)
+
+
 def _wrapped(line: str, stream: TextIO, indent: int) -> list[str]:
     """Lines of whole words; one that is longer than a line, such as a path, is left whole."""
     from rich.cells import cell_len

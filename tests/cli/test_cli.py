@@ -37,8 +37,8 @@ def test_help(capsys, arguments, code):
         ("compare", "target task activations seeds folds epochs hidden metric test device"),
         (
             "synth",
-            "out model activation rows discrete drop condition epochs batch-size seed device save "
-            "checkpoint",
+            "out model activation rows discrete drop condition epochs max-time batch-size seed "
+            "device save checkpoint",
         ),
         ("sample", "out rows condition seed device"),
     ],

@@ -1,4 +1,4 @@
-"""The origin of a synthetic table, as its generator's file tells it."""
+"""Files of generators, which know the forms of a table too, and what they tell of its origin."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from combutab._model_files import decode, read_model
+from combutab._model_files import decode, load, read_model, write_model
 from combutab.cli._console import UserError
+from combutab.cli.tables._forms import FileFormat
 from combutab.generators import find_generators
+
+_KEY = "forms"  # of the header of a model's file
 
 
 @contextmanager
@@ -44,3 +47,18 @@ def describe(header: Mapping[str, Any]) -> dict[str, str]:
     """
     made = {"Generator": f"{header['class']} of combutab {header['version']}"}
     return made | {str(name): str(decode(value)) for name, value in header["params"].items()}
+
+
+def save_generator(generator: Any, forms: FileFormat, path: Path) -> None:
+    """Write a generator's file that knows the forms too."""
+    generator.save(path)
+    header, arrays = read_model(path)
+    write_model(path, {**header, _KEY: forms.to_json()}, arrays)
+
+
+def load_generator(path: Path, device: str) -> tuple[Any, FileFormat]:
+    """Read a generator's file, and the forms that it knows; as `generator_header` does."""
+    with generator_header(path) as header:
+        generator = load(path, device=device)
+        forms = FileFormat.from_json(header[_KEY]) if _KEY in header else FileFormat()
+    return generator, forms

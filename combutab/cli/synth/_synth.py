@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -14,37 +13,29 @@ import pandas as pd
 from rich.console import Console
 
 from combutab._device import resolve_device
-from combutab._model_files import load, read_model, write_model
-from combutab.cli._console import (
-    UserError,
-    interruptible,
-    note,
-    one_line_warnings,
-    say,
-    warn,
+from combutab.cli._console import UserError, interruptible, one_line_warnings, say_on_terminal, warn
+from combutab.cli.synth._before import (
+    check_device,
+    check_replaceable,
+    check_savable,
+    leave_out,
+    probe,
+    tell_of_few_values,
+    tell_of_formulas,
 )
 from combutab.cli.synth._conditions import read_conditions
 from combutab.cli.synth._kept import read_kept
-from combutab.cli.synth._made import generator_header
+from combutab.cli.synth._made import load_generator, save_generator
 from combutab.cli.synth._report import plan_report, set_aside, write_synth_report
-from combutab.cli.synth._training import Kept, train_generator
-from combutab.cli.tables._forms import (
-    FileFormat,
-    check_ending,
-    ending,
-    find_formulas,
-    read_file,
-    write_file,
-)
+from combutab.cli.synth._training import Kept, make_generator, train_generator
+from combutab.cli.tables._forms import FileFormat, check_ending, ending, read_file, write_file
 from combutab.cli.tables._names import find_columns
 from combutab.cli.tables._outputs import check_file, write_whole
 from combutab.cli.tables._reading import Reading, tell_of_odd_columns
-from combutab.generators import ShortfallError, check_conditions, find_generators
+from combutab.generators import ShortfallError, check_conditions
 from combutab.preprocessing import ModeEncoder
 from combutab.training import ProgressBar
 
-_KEY = "forms"  # of the header of a model's file
-_FEW = 10  # values of whole numbers that are likely to be categories
 _NUMBERS_A_CELL = 4  # that sampling holds at a time, about
 
 
@@ -53,7 +44,7 @@ def synth(
     data: Path,
     out: Path,
     model: str,
-    activation: str,
+    activation: str | None,
     rows: int | None,
     discrete: list[str] | None,
     min_frequency: float,
@@ -63,8 +54,9 @@ def synth(
     decimal: str,
     encoding: str,
     condition: list[str] | None,
-    epochs: int,
-    batch_size: int,
+    epochs: int | None,
+    max_time: float | None,
+    batch_size: int | None,
     seed: int,
     device: str,
     guard_formulas: bool,
@@ -84,49 +76,50 @@ def synth(
         check_file(out, DATA=data)
         if save is not None:
             check_file(save, DATA=data, OUT=out)
-            _check_replaceable(save)
+            check_replaceable(save)
         if report is not None:
             check_file(report, DATA=data, OUT=out, **({} if save is None else {"--save": save}))
         if checkpoint is not None:
             others = {"--save": save, "--report": report}
             written = {name: path for name, path in others.items() if path is not None}
             check_file(checkpoint, DATA=data, OUT=out, **written)
-        _check_device(device)
+        check_device(device)
         reading = Reading.of(sep, decimal, encoding)
         table, forms = read_file(data, reading)
-        table = _leave_out(table, find_columns("--drop", drop or [], table.columns))
+        table = leave_out(table, find_columns("--drop", drop or [], table.columns))
         listed = find_columns("--discrete", discrete or [], table.columns)
         tell_of_odd_columns(table, reading, dates=True, identifiers=False)
         forms.guarded = guard_formulas
-        _tell_of_formulas(table, forms, out)
+        tell_of_formulas(table, forms, out)
         n_rows = len(table) if rows is None else rows
         _check_size(n_rows, table.shape[1])
         protection = read_kept(min_frequency, identifiers, table.columns)
-        columns = _probe(table, listed, protection)
+        columns = probe(table, listed, protection)
         conditions = _read_conditions(condition, columns, forms)
         planned = plan_report(report, target, holdout, table, conditions)
         if save is not None:
-            _check_savable(columns)
+            check_savable(columns)
         _warn_of_none(table, conditions, columns, data)
         table, test = set_aside(table, planned, seed)
 
-        kinds = {name.lower(): kind for name, kind in find_generators().items()}
-        generator: Any = kinds[model](
+        generator = make_generator(
+            model,
+            protection,
+            ProgressBar,
             epochs=epochs,
+            max_time=max_time,
             batch_size=batch_size,
             activation=activation,
             random_state=seed,
             device=device,
-            **protection,
-            callbacks=[ProgressBar(model.upper(), transient=True)],
         )
-        _say(
+        say_on_terminal(
             f"{data.name}: {len(table):,} rows, {table.shape[1]} columns "
             f"({len(columns.category_counts_)} discrete); {type(generator).__name__} with "
-            f"{activation}, on {resolve_device(device)}"
+            f"{generator.activation}, on {resolve_device(device)}"
         )
         if not listed:
-            _tell_of_few_values(table)
+            tell_of_few_values(table)
         kept = Kept(generator, checkpoint)
         with kept.told():
             kept.interrupted = train_generator(
@@ -134,13 +127,15 @@ def synth(
             )
             if save is not None:
                 place = kept.place(save)
-                write_whole(place, lambda stage: _save(generator, forms, stage))
+                write_whole(place, lambda stage: save_generator(generator, forms, stage))
                 kept.add("the generator", place)
-                _say(f"Wrote the generator to {place}")
+                say_on_terminal(f"Wrote the generator to {place}")
             place = kept.place(out)
             made = _write_rows(generator, forms, n_rows, conditions, seed, place)
             kept.add(f"{n_rows:,} rows", place)
-            _say(f"Wrote {n_rows:,} rows to {place} ({time.perf_counter() - started:.1f} s)")
+            say_on_terminal(
+                f"Wrote {n_rows:,} rows to {place} ({time.perf_counter() - started:.1f} s)"
+            )
             if planned is not None and not kept.interrupted:
                 files = {"real": data, "synthetic": out}
                 tables = {"real_train": table, "real_test": test, "synthetic": made}
@@ -173,32 +168,16 @@ def sample(
         started = time.perf_counter()
         check_ending(out)
         check_file(out, MODEL=model)
-        _check_device(device)
-        generator, forms = _load(model, device)
+        check_device(device)
+        generator, forms = load_generator(model, device)
         forms.guarded |= guard_formulas
         _check_size(rows, generator.n_features_in_)
         conditions = _read_conditions(condition, generator.encoder_, forms)
         _write_rows(generator, forms, rows, conditions, seed, out)
-        _say(f"Wrote {rows:,} rows to {out} ({time.perf_counter() - started:.1f} s)")
+        say_on_terminal(f"Wrote {rows:,} rows to {out} ({time.perf_counter() - started:.1f} s)")
 
 
 # ---- before the training -----------------------------------------------------------------------
-
-
-def _check_device(device: str) -> None:
-    try:
-        resolve_device(device)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-
-
-def _leave_out(table: pd.DataFrame, dropped: list[Any]) -> pd.DataFrame:
-    kept = table.drop(columns=dropped)
-    if kept.shape[1] == 0:
-        raise UserError("--drop leaves no column")
-    if len(kept) < 2:
-        raise UserError("the table has 1 row; at least 2 are needed")
-    return kept
 
 
 def _check_size(n_rows: int, n_columns: int) -> None:
@@ -212,33 +191,6 @@ def _check_size(n_rows: int, n_columns: int) -> None:
         ) from error
 
 
-def _probe(table: pd.DataFrame, listed: list[Any], kept: Mapping[str, Any]) -> ModeEncoder:
-    """Fit the generator's encoder without the modes, which take time.
-
-    Raises UserError if the table cannot be encoded.
-    """
-    discrete: Any = "auto"
-    if listed:
-        discrete = [name for name in table if name in listed or _is_discrete(table[name])]
-    try:
-        return ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1, **kept).fit(table)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{error}; or leave the column out with --drop") from error
-
-
-def _is_discrete(column: pd.Series) -> bool:
-    """Tell whether "auto" would take a column for a discrete one."""
-    types = pd.api.types
-    return bool(
-        types.is_bool_dtype(column.dtype)
-        or not (
-            types.is_numeric_dtype(column.dtype)
-            or types.is_datetime64_any_dtype(column.dtype)
-            or types.is_timedelta64_dtype(column.dtype)
-        )
-    )
-
-
 def _read_conditions(
     texts: list[str] | None, columns: ModeEncoder, forms: FileFormat
 ) -> dict[Any, Any]:
@@ -248,27 +200,6 @@ def _read_conditions(
     except ValueError as error:
         raise UserError(str(error)) from error
     return conditions
-
-
-def _check_replaceable(save: Path) -> None:
-    """Let a model take the place of a model alone, not of a table or of a training's checkpoint."""
-    if not save.exists() or save.stat().st_size == 0:
-        return
-    what = "is no file of a model"
-    try:
-        header, _ = read_model(save, arrays=False)
-        what = "is the checkpoint of a training" if "checkpoint" in header else ""
-    except (OSError, ValueError, KeyError):
-        pass
-    if what:
-        raise UserError(f"--save: {save} is there, and {what}; choose another file, or remove it")
-
-
-def _check_savable(columns: ModeEncoder) -> None:
-    try:
-        columns.to_state()
-    except TypeError as error:
-        raise UserError(str(error)) from error
 
 
 def _warn_of_none(
@@ -290,28 +221,6 @@ def _warn_of_none(
         met &= one.to_numpy(dtype=bool)
     if not met.any():
         warn(f"no row of {data} meets all conditions, and made ones may be too rare to be found")
-
-
-def _tell_of_formulas(table: pd.DataFrame, forms: FileFormat, out: Path) -> None:
-    found = [] if forms.guarded or ending(out) == ".parquet" else find_formulas(table)
-    if found:
-        named = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
-        note(
-            f"a spreadsheet that opens {out} would take text of {named} for formulas; "
-            "--guard-formulas puts a ' before it"
-        )
-
-
-def _tell_of_few_values(table: pd.DataFrame) -> None:
-    """Name the columns of whole numbers that may well be categories."""
-    whole = [name for name in table if pd.api.types.is_integer_dtype(table[name].dtype)]
-    few = [str(name) for name in whole if 1 < table[name].nunique() <= _FEW]
-    if few:
-        more = f" and {len(few) - 5} more" if len(few) > 5 else ""
-        _say(
-            f"{', '.join(few[:5])}{more} are taken for quantities, with few values each; if they "
-            "are categories, name them with --discrete"
-        )
 
 
 # ---- training and sampling ---------------------------------------------------------------------
@@ -342,26 +251,3 @@ def _write_rows(
     if missed:
         raise UserError(f"{missed}; they are in {out}. Ask for fewer, or relax the conditions")
     return table
-
-
-def _say(text: str) -> None:
-    """Tell a person at a terminal; pipes and logs stay clean."""
-    if sys.stderr.isatty():
-        say(text, error=True)
-
-
-# ---- models ------------------------------------------------------------------------------------
-
-
-def _save(generator: Any, forms: FileFormat, path: Path) -> None:
-    """Write a generator's file that knows the forms too."""
-    generator.save(path)
-    header, arrays = read_model(path)
-    write_model(path, {**header, _KEY: forms.to_json()}, arrays)
-
-
-def _load(path: Path, device: str) -> tuple[Any, FileFormat]:
-    with generator_header(path) as header:
-        generator = load(path, device=device)
-        forms = FileFormat.from_json(header[_KEY]) if _KEY in header else FileFormat()
-    return generator, forms

@@ -1,9 +1,9 @@
-"""The training of `combutab synth`, which Ctrl-C may end before its time."""
+"""The training of a generator for a command, which Ctrl-C may end before its time."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,17 @@ import pandas as pd
 
 from combutab.cli._console import UserError, own_warnings
 from combutab.cli.tables._forms import ending
+from combutab.generators import find_generators
+from combutab.training import Callback
+
+
+def make_generator(
+    model: str, protection: Mapping[str, Any], bar: Callable[..., Callback], **options: Any
+) -> Any:
+    """Make the generator of a name; options that are None are as it has them itself."""
+    kind = {name.lower(): kind for name, kind in find_generators().items()}[model]
+    given = {name: value for name, value in options.items() if value is not None}
+    return kind(**given, **protection, callbacks=[bar(kind.__name__, transient=True)])
 
 
 def train_generator(
@@ -47,13 +58,19 @@ def train_generator(
     return bool(interrupts)
 
 
-class Kept:
+class Kept(Callback):
     """The files that a training leaves which Ctrl-C ends; it may go on from ``checkpoint``."""
 
-    def __init__(self, generator: Any, checkpoint: Path | None) -> None:
+    def __init__(self, generator: Any, checkpoint: Path | None = None) -> None:
         self.generator, self.checkpoint = generator, checkpoint
         self.interrupted = False
         self._kept: list[str] = []
+        self._epochs: int | None = None  # that there are to be
+        generator.callbacks = [self, *(generator.callbacks or ())]
+
+    def on_train_begin(self, n_members: int, max_epochs: int) -> None:
+        """Note how many epochs there are to be; see `Callback`."""
+        self._epochs = max_epochs
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -74,8 +91,9 @@ class Kept:
         self._kept.append(f"{what} in {path}")
 
     def _told(self) -> str:
-        done, wanted = getattr(self.generator, "n_iter_", 0), self.generator.epochs
-        when = "" if done >= wanted else f" after {done} of {wanted} epochs"
+        done, wanted = getattr(self.generator, "n_iter_", None), self._epochs
+        trained = done is not None and not self.interrupted
+        when = "" if trained or wanted is None else f" after {done or 0} of {wanted} epochs"
         kept = f"; kept: {', '.join(self._kept)}" if self._kept else "; nothing is kept"
         if self.checkpoint is not None and self.checkpoint.exists():
             kept = kept.removeprefix("; nothing is kept")

@@ -12,7 +12,7 @@ import pytest
 import combutab
 from combutab.cli import main
 from combutab.cli.synth import _synth
-from combutab.generators import CTGAN
+from combutab.generators import CTGAN, TVAE
 
 QUICK = ["--epochs", "1", "--batch-size", "20", "--device", "cpu"]
 
@@ -72,6 +72,32 @@ def test_a_seed_gives_the_same_file_and_another_one_another(folder):
         assert main(["synth", "people.csv", "-o", name, *QUICK, "--seed", seed]) == 0
     first, again, other = (Path(f"{name}.csv.gz").read_bytes() for name in "abc")
     assert gzip.decompress(first) == gzip.decompress(again) != gzip.decompress(other)
+
+
+@pytest.mark.parametrize("time", ["0.000001", "0.000001s", ".00000001 min"])
+def test_the_time_ends_the_training(folder, time):
+    options = ["--epochs", "500", "--max-time", time, "--save", "model"]
+    assert main(["synth", "people.csv", "-o", "out.csv", *QUICK, *options]) == 0
+    assert combutab.load("model").n_iter_ == 1
+    assert len(pd.read_csv("out.csv")) == 60
+
+
+def test_what_is_not_asked_for_is_the_generators_own(folder, monkeypatch):
+    seen = {}
+
+    def fit(self, *arguments, **options):
+        seen.clear()
+        seen.update(self.get_params())
+        raise KeyboardInterrupt
+
+    for kind in (CTGAN, TVAE):
+        monkeypatch.setattr(kind, "fit", fit)
+        arguments = ["--model", kind.__name__.lower(), "--drop", "price"]
+        assert main(["synth", "people.csv", "-o", "out.csv", *arguments]) == 130
+        own = kind(random_state=0).get_params()
+        assert len(seen.pop("callbacks")) == 2
+        del own["callbacks"]
+        assert seen == own
 
 
 def test_discrete_and_drop(folder, people):
