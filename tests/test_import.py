@@ -44,7 +44,7 @@ WRONG = [  # and what is no error, but help
     ["--help"],
     [],
     ["nonsense"],
-    *([name, "--help"] for name in ("compare", "synth", "sample", "evaluate")),
+    *([name, "--help"] for name in ("compare", "synth", "sample", "impute", "evaluate")),
     ["synth"],
     ["synth", "data.csv", "--rows", "0", "-o", "synthetic.csv"],
     ["evaluate", "--nonsense"],
@@ -131,10 +131,11 @@ except ModuleNotFoundError as error:
 
 def test_the_command_takes_what_its_modules_take():
     from combutab.cli import _commands, _compare, _evaluate
-    from combutab.cli.synth import _synth
+    from combutab.cli.synth import _impute, _synth
     from combutab.model_selection import BASELINES, DEFAULT_ACTIVATIONS
 
     modules = {"compare": _compare, "synth": _synth, "sample": _synth, "evaluate": _evaluate}
+    modules["impute"] = _impute
     for name, module in modules.items():
         told = inspect.signature(getattr(_commands, name)).parameters
         assert list(told) == list(inspect.signature(getattr(module, name)).parameters)

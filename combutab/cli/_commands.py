@@ -31,7 +31,9 @@ def generator_names() -> list[str]:
     return [name.lower() for name, home in homes.items() if home == "generators"]
 
 
-def _known_model(name: str) -> str:
+def _known_model(name: str | None) -> str | None:
+    if name is None:
+        return None
     if name.lower() not in generator_names():
         names = ", ".join(map(repr, generator_names()))
         raise typer.BadParameter(f"{name!r} is not one of {names}.")
@@ -290,6 +292,66 @@ def synth(
     Ctrl-C ends the training and writes what it has learned, beside files that are there.
     """
     _run("synth._synth", "synth", locals())
+
+
+def impute(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Table with a header line: .csv, .tsv (both also with .gz), .parquet or .xlsx; "
+            "its empty cells are filled.",
+            show_default=False,
+        ),
+    ],
+    out: Out,
+    n_draws: Annotated[
+        int,
+        typer.Option(
+            help="Tables to write, each filled anew: with 2 and -o out.csv, out-1.csv and "
+            "out-2.csv. What differs between them is not known.",
+            min=1,
+        ),
+    ] = 1,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar=f"<{'|'.join(generator_names())}>",
+            callback=_known_model,
+            help="Kind of generator that learns DATA.",
+            show_default=_MODEL,
+        ),
+    ] = None,
+    model_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of a generator that has learned a table of the same columns (`combutab "
+            "synth --save`), to fill by, instead of one that learns DATA.",
+            show_default=False,
+        ),
+    ] = None,
+    discrete: Discrete = None,
+    min_frequency: MinFrequency = 5,
+    identifiers: Identifiers = None,
+    drop: Drop = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    epochs: Epochs = None,
+    max_time: MaxTime = None,
+    seed: Annotated[
+        int, typer.Option(help="Of the training and of what is filled in.", min=0, max=_SEEDS)
+    ] = 0,
+    device: Device = "auto",
+    guard_formulas: Guard = False,
+    save: Save = None,
+) -> None:
+    """Fill the missing cells of a table by a generator that learns the table, or has learned.
+
+    Ctrl-C ends the training, and fills by what it has learned, beside files that are there.
+    """
+    if model_file is None:
+        model = model or _MODEL
+    _run("synth._impute", "impute", locals())
 
 
 def sample(

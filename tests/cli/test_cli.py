@@ -41,6 +41,7 @@ def test_help(capsys, arguments, code):
             "device save checkpoint",
         ),
         ("sample", "out rows condition seed device"),
+        ("impute", "out n-draws model model-file discrete drop epochs max-time seed device save"),
     ],
 )
 def test_every_option_is_explained(capsys, command, options):

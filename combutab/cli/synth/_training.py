@@ -84,7 +84,7 @@ class Kept(Callback):
 
     def place(self, path: Path) -> Path:
         """Return the path to write to: beside a file that is there, after Ctrl-C."""
-        return _beside(path) if self.interrupted and path.exists() else path
+        return beside(path, "interrupted") if self.interrupted and path.exists() else path
 
     def add(self, what: str, path: Path) -> None:
         """Note that a file is written."""
@@ -101,15 +101,15 @@ class Kept(Callback):
         return when + kept
 
 
-def _beside(path: Path) -> Path:
+def beside(path: Path, what: str) -> Path:
     """The path of a file like another one.
 
-    >>> _beside(Path("rows.csv.gz")).name, _beside(Path("model")).name
-    ('rows-interrupted.csv.gz', 'model-interrupted')
+    >>> beside(Path("rows.csv.gz"), "1").name, beside(Path("model"), "interrupted").name
+    ('rows-1.csv.gz', 'model-interrupted')
     """
     try:
         end = len(ending(path))
     except UserError:
         end = len(path.suffix)
     stem = path.name[: len(path.name) - end]
-    return path.with_name(f"{stem}-interrupted{path.name[len(stem) :]}")
+    return path.with_name(f"{stem}-{what}{path.name[len(stem) :]}")

@@ -1,0 +1,203 @@
+"""``combutab impute``: missing cells of a file are filled, all else is as it was."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import combutab
+from combutab.cli import main
+from combutab.cli.synth import _impute
+from combutab.generators import CTGAN, TVAE
+
+QUICK = ["--model", "tvae", "--epochs", "1", "--device", "cpu"]
+RNG = np.random.default_rng(0)
+N = 80
+WHOLE = pd.DataFrame(
+    {
+        "age": RNG.integers(20, 60, N),
+        "city": RNG.choice(["Oslo", "Rome"], N),
+        "when": pd.Series(pd.date_range("2024-01-01", periods=N)).dt.strftime("%d.%m.%Y"),
+        "price": (RNG.normal(size=N) + 50).round(2),
+    }
+)
+HOLES = WHOLE.astype(object).mask(RNG.random(WHOLE.shape) < 0.15)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    HOLES.to_csv("t.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What `impute` is called with; in its place, cells of sampled rows."""
+    seen = []
+
+    def impute(self, X, *, n_draws=1, random_state=None):
+        seen.append((type(self), n_draws, random_state))
+        tables = []
+        for seed in range(random_state, random_state + n_draws):
+            rows, filled = self.sample(400, random_state=seed), X.copy()
+            for name in X:
+                holes, values = X[name].isna(), rows[name].dropna().to_list()
+                if values:
+                    filled.loc[holes, name] = values[: holes.sum()]
+            tables.append(filled)
+        return tables[0] if n_draws == 1 else tables
+
+    for kind in (CTGAN, TVAE):
+        monkeypatch.setattr(kind, "impute", impute, raising=False)
+    return seen
+
+
+def cells(path):
+    return pd.read_csv(path, dtype=str)
+
+
+def assert_filled(path):
+    """All cells are there; those that were, letter by letter."""
+    before, after = cells("t.csv"), cells(path)
+    assert list(after) == list(before)
+    assert after.notna().all(axis=None)
+    pd.testing.assert_frame_equal(after.where(before.notna()), before)
+    assert after["age"].str.fullmatch(r"\d+").all()
+    assert after["when"].str.fullmatch(r"\d\d\.\d\d\.2024").all()
+
+
+@pytest.mark.skipif(not hasattr(TVAE, "impute"), reason="generators do not fill cells yet")
+def test_a_file_is_filled_by_the_generator_itself(folder):
+    assert main(["impute", "t.csv", "-o", "out.csv", *QUICK]) == 0
+    assert_filled("out.csv")
+    assert main(["impute", "t.csv", "-o", "two.csv", *QUICK, "--n-draws", "2"]) == 0
+    assert_filled("two-1.csv")
+    assert_filled("two-2.csv")
+    assert not cells("two-1.csv").equals(cells("two-2.csv"))
+
+
+def test_a_file_is_filled(folder, calls, capsys):
+    assert main(["impute", "t.csv", "-o", "out.csv", *QUICK, "--seed", "3"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert calls == [(TVAE, 1, 3)]
+    assert_filled("out.csv")
+    assert sorted(os.listdir()) == ["out.csv", "t.csv"]
+    # the same again, to the letter
+    assert main(["impute", "t.csv", "-o", "again.csv", *QUICK, "--seed", "3"]) == 0
+    assert Path("again.csv").read_bytes() == Path("out.csv").read_bytes()
+
+
+def test_several_draws_are_files_of_their_own(folder, calls):
+    assert main(["impute", "t.csv", "-o", "out.csv.gz", *QUICK, "--n-draws", "3"]) == 0
+    assert calls == [(TVAE, 3, 0)]
+    names = [f"out-{i}.csv.gz" for i in (1, 2, 3)]
+    assert sorted(os.listdir()) == [*names, "t.csv"]
+    for name in names:
+        assert_filled(name)
+    assert not cells(names[0]).equals(cells(names[1]))
+
+
+def test_a_saved_generator_fills_other_tables(folder, calls):
+    assert main(["synth", "t.csv", "-o", "rows.csv", *QUICK, "--save", "model"]) == 0
+    few = HOLES[HOLES.isna().any(axis=1)].head(5)
+    few.to_csv("few.csv", index=False)
+    assert main(["impute", "few.csv", "-o", "out.csv", "--model-file", "model"]) == 0
+    after = cells("out.csv")
+    assert len(after) == 5
+    assert after.notna().all(axis=None)
+    assert main(["impute", "t.csv", "-o", "t2.csv", *QUICK, "--save", "own"]) == 0
+    assert main(["impute", "t.csv", "-o", "t3.csv", "--model-file", "own"]) == 0
+    assert Path("t2.csv").read_bytes() == Path("t3.csv").read_bytes()
+    assert [kind for kind, *_ in calls] == [TVAE] * 3
+
+
+def test_options_reach_the_generator(folder, calls):
+    options = ["--epochs", "500", "--max-time", "0.000001", "--discrete", "age", "--drop", "when"]
+    options += ["--min-frequency", "1", "--identifiers", "none", "--save", "model"]
+    assert main(["impute", "t.csv", "-o", "out.csv", *QUICK, *options]) == 0
+    model = combutab.load("model")
+    assert (model.n_iter_, model.min_frequency, model.identifiers) == (1, 1, None)
+    assert set(model.encoder_.discrete_columns) == {"age", "city"}
+    assert list(cells("out.csv")) == ["age", "city", "price"]
+
+
+def test_cells_that_no_value_is_known_for_are_told_of(folder, calls, capsys):
+    HOLES.assign(empty=np.nan).to_csv("empty.csv", index=False)
+    assert main(["impute", "empty.csv", "-o", "out.csv", *QUICK]) == 0
+    assert "warning: 80 cells of 'empty' are still missing" in capsys.readouterr().err
+    assert cells("out.csv").drop(columns="empty").notna().all(axis=None)
+
+
+def test_ctrl_c_fills_by_what_was_learned(folder, calls, capsys, monkeypatch):
+    class Interrupt(_impute.ProgressBar):
+        def on_epoch_end(self, report):
+            if report.epoch == 2:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(_impute, "ProgressBar", Interrupt)
+    Path("out.csv").write_text("old")
+    assert main(["impute", "t.csv", "-o", "out.csv", *QUICK, "--epochs", "9"]) == 130
+    says = "interrupted after 2 of 9 epochs; kept: the filled table in out-interrupted.csv\n"
+    assert capsys.readouterr() == ("", f"combutab: {says}")
+    assert Path("out.csv").read_text() == "old"
+    assert_filled("out-interrupted.csv")
+
+
+def test_ctrl_c_while_cells_are_filled_writes_nothing(folder, calls, capsys, monkeypatch):
+    def stop(self, X, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TVAE, "impute", stop)
+    assert main(["impute", "t.csv", "-o", "out.csv", *QUICK, "--save", "model"]) == 130
+    assert capsys.readouterr().err == "combutab: interrupted; kept: the generator in model\n"
+    assert sorted(os.listdir()) == ["model", "t.csv"]
+
+
+def test_a_disk_that_fills_up_leaves_nothing_half_written(folder, calls, complaint, monkeypatch):
+    def fail(self, path, **options):
+        Path(path).write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", fail)
+    says = complaint("impute", "t.csv", "-o", "out.csv", *QUICK)
+    assert says == "combutab: error: cannot write to out.csv: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["-o", "t.csv"], "cannot write t.csv: that is DATA as well"),
+        (["-o", "no/out.csv"], "cannot write no/out.csv: no does not exist; create it first"),
+        (["-o", "out.xlsx"], "cannot tell what to write to out.xlsx"),
+        (["--n-draws", "0"], "Invalid value for '--n-draws'"),
+        (["--save", "out.csv"], "cannot write out.csv: that is --save as well"),
+        (["--model", "gan"], "'gan' is not one of 'ctgan', 'tvae'"),
+        (["--max-time", "soon"], "'soon' is no number of seconds, nor a time such as 90s"),
+        (["--drop", "ages"], "--drop: there is no column 'ages'; did you mean 'age'?"),
+        (["--device", "abacus"], "device must be 'auto', 'cpu', 'cuda'"),
+        (["--model-file", "t.csv", "--epochs", "2"], "--epochs is for a training, but t.csv has"),
+        (["--model-file", "t.csv", "--model", "tvae"], "--model is for a training, but t.csv has"),
+        (["--model-file", "nothing"], "nothing"),
+        (["--model-file", "t.csv"], "t.csv"),
+    ],
+)
+def test_bad_options(folder, complaint, monkeypatch, options, says):
+    monkeypatch.setattr(CTGAN, "fit", None)
+    monkeypatch.setattr(TVAE, "fit", None)
+    given = ["-o", "out.csv"] if "-o" not in options else []
+    assert says in complaint("impute", "t.csv", *given, *options)
+
+
+def test_a_table_without_holes_and_what_impute_refuses(folder, complaint, calls, monkeypatch):
+    def refuse(self, X, **options):
+        raise ValueError("X has no column 'age'")
+
+    WHOLE.to_csv("whole.csv", index=False)
+    says = complaint("impute", "whole.csv", "-o", "out.csv", *QUICK)
+    assert says == "combutab: error: whole.csv has no missing cell to fill\n"
+    monkeypatch.setattr(TVAE, "impute", refuse)
+    says = complaint("impute", "t.csv", "-o", "out.csv", *QUICK)
+    assert says == "combutab: error: X has no column 'age'\n"
