@@ -45,7 +45,7 @@ class SharedParameters:
     activation: ActivationSpec = "combu"
     normalization: str = "none"
     proxy_norm: bool = False
-    early_stopping: bool = False
+    early_stopping: Any = False
     validation_fraction: float = 0.1
     n_iter_no_change: float = 50
     n_members: int = 1
