@@ -74,8 +74,9 @@ class TabFlow(BaseGenerator[StackedCascade]):
     weight_decay : float, default=0.0
         AdamW's, of the weights.
     early_stopping : bool or "auto", default="auto"
-        Hold rows out (by "auto" where there are 200 or more), and stop a member when its loss on them has not fallen for
-        ``n_iter_no_change`` epochs. The weights of its best epoch are kept.
+        Hold rows out, and stop a member when its loss on them has not fallen for
+        ``n_iter_no_change`` epochs. The weights of its best epoch are kept. "auto": where there are
+        200 rows or more.
     validation_fraction : float, default=0.1
         Share of the rows that early stopping holds out, 1,000 rows at most.
     n_iter_no_change : int or inf, default=50

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -26,6 +25,11 @@ class Bins(Mixture):
     (array([0, 1, 1, 2], dtype=int32), array([ 0.  , -0.75,  0.95,  1.  ]))
     """
 
+    def unscale(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Invert `scale`; an atom is its mean wherever the value lies."""
+        found = super().unscale(values, codes)
+        return np.where(self.sds[codes] <= _NARROW, self.means[codes], found)
+
     def draw(self, x: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """The code of each value's bin, (n,) int32; nothing is drawn."""
         atoms = np.flatnonzero(self.sds <= _NARROW)
@@ -44,8 +48,8 @@ class Bins(Mixture):
         return codes
 
 
-def fit_bins(sample: Sample, width: float, n_bins: int, fewest: int) -> Bins:
-    """Fit about ``n_bins`` bins to values between 0 and ``width``.
+def fit_bins(sample: Sample, n_bins: int, fewest: int) -> Bins:
+    """Fit about ``n_bins`` bins to the values of a column.
 
     A value that as many rows share as an even bin would have is an atom, and so is each where there
     are no more than ``n_bins`` of them; none is of fewer rows than ``fewest``. The rest is cut into
@@ -61,7 +65,7 @@ def fit_bins(sample: Sample, width: float, n_bins: int, fewest: int) -> Bins:
     weights = [counts[atom] / n]
     if n_rest:
         parts = max(1, min(round(n_bins * n_rest / n), n_rest // max(fewest, _ROWS)))
-        edges, shares = _cut(rest, counts[~atom], width, parts, max(fewest, _ROWS))
+        edges, shares = _cut(rest, counts[~atom], parts, max(fewest, _ROWS))
         half = np.maximum((edges[1:] - edges[:-1]) / 2, 4 * _NARROW * 2)
         means.append((edges[1:] + edges[:-1]) / 2)
         sds.append(half / 4)
@@ -72,7 +76,7 @@ def fit_bins(sample: Sample, width: float, n_bins: int, fewest: int) -> Bins:
 
 
 def _cut(
-    values: np.ndarray, counts: np.ndarray, width: float, n_parts: int, fewest: int
+    values: np.ndarray, counts: np.ndarray, n_parts: int, fewest: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Edges of intervals, and how many rows each has, of distinct values in ascending order."""
     below = np.cumsum(counts)  # rows up to each value
@@ -87,12 +91,17 @@ def _cut(
     places = np.unique(places[places < len(values) - 1])  # a cut follows the value there
     cuts = [_round_between(values[i], values[i + 1]) for i in places]
     held = np.diff(np.concatenate([[0], below[places], below[-1:]])).astype(float)
-    # a bound that rows lie on has room on its other side, for what is rounded to it
-    first = min(values[0], 0.0)
-    last = max(values[-1], width)
-    if len(values) > 1:
-        first -= (values[1] - values[0]) / 2 * (values[0] == 0 and counts[0] > 1)
-        last += (values[-1] - values[-2]) / 2 * (values[-1] == width and counts[-1] > 1)
+    # the outermost reach as far beyond their rows as these are from each other
+    spacing = [
+        ((cuts[0] if cuts else values[-1]) - values[0]) / held[0],
+        (values[-1] - (cuts[-1] if cuts else values[0])) / held[-1],
+    ]
+    if len(values) > 1 and counts[0] > 1:  # rounded numbers: half a step
+        spacing[0] = (values[1] - values[0]) / 4
+    if len(values) > 1 and counts[-1] > 1:
+        spacing[1] = (values[-1] - values[-2]) / 4
+    first = _round_between(values[0] - 2 * spacing[0], values[0])
+    last = _round_between(values[-1], values[-1] + 2 * spacing[1])
     if first == last:
         first, last = first - 0.5, last + 0.5
     return np.array([first, *cuts, last]), held
@@ -102,7 +111,7 @@ def _round_between(low: float, high: float) -> float:
     """The number of fewest binary digits in the middle half between two numbers.
 
     >>> _round_between(4.0, 5.0), _round_between(0.3, 2.9)
-    (4.5, 1.0)
+    (4.5, 2.0)
     """
     quarter = (high - low) / 4
     least, most = low + quarter, high - quarter
@@ -115,10 +124,3 @@ def _round_between(low: float, high: float) -> float:
         if found <= most:
             return found
         exponent -= 1
-
-
-def fit_all_bins(
-    samples: Sequence[Sample], widths: Sequence[float], n_bins: int, fewest: int
-) -> list[Bins]:
-    """Fit the bins of each sample, whose values lie between 0 and its width."""
-    return [fit_bins(s, w, n_bins, fewest) for s, w in zip(samples, widths, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from combutab._random_state import seed_from
 from combutab.preprocessing._categories import fewest_rows
-from combutab.preprocessing.modes._bins import fit_all_bins
+from combutab.preprocessing.modes._bins import fit_bins
 from combutab.preprocessing.modes._columns import (
     CategoryColumn,
     Column,
@@ -25,7 +25,6 @@ from combutab.preprocessing.modes._columns import (
 from combutab.preprocessing.modes._kinds import choose_formats, choose_identifiers
 from combutab.preprocessing.modes._layout import ModeTable, RowLayout, lay_out
 from combutab.preprocessing.modes._mixtures import Mixture, Sample, fit_mixtures, take_sample
-from combutab.preprocessing.modes._numbers import Format
 from combutab.preprocessing.modes._state import read_state, write_state
 from combutab.preprocessing.modes._tables import TableSchema, read_columns
 from combutab.preprocessing.modes._withheld import describe_withheld, refuse_unknown
@@ -185,7 +184,7 @@ class ModeEncoder(BaseEstimator):
             missing[j] = int(absent.sum())
             generator = _generator(seed, "fit", schema.keys[j])
             samples[j] = take_sample(x[~absent], self.max_rows, generator)
-        mixtures = self._fit_modes(samples, formats, fewest)
+        mixtures = self._fit_modes(list(samples.values()), fewest)
         for j, mixture in zip(samples, mixtures, strict=True):
             format = formats[j]
             assert format is not None
@@ -200,15 +199,11 @@ class ModeEncoder(BaseEstimator):
         self._remember(schema.wide_enough(made), known)
         return self
 
-    def _fit_modes(
-        self, samples: Mapping[int, Sample], formats: Sequence[Format | None], fewest: int
-    ) -> Sequence[Mixture]:
-        found = list(samples.values())
+    def _fit_modes(self, samples: Sequence[Sample], fewest: int) -> Sequence[Mixture]:
         if self.strategy == "quantile":
-            widths = [format.width for j in samples if (format := formats[j]) is not None]
-            return fit_all_bins(found, widths, self.n_modes, fewest)
+            return [fit_bins(sample, self.n_modes, fewest) for sample in samples]
         return fit_mixtures(
-            found,
+            samples,
             n_modes=self.n_modes,
             min_weight=self.min_weight,
             n_jobs=self.n_jobs,

@@ -36,11 +36,6 @@ class TickFormat:
     high: int
     step: int
 
-    @property
-    def width(self) -> float:
-        """What `read` gives at most."""
-        return float(self.high - self.low)
-
     def read(self, column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
         """Ticks above `low`, (n,) float64, and where they are missing, (n,) bool."""
         ticks, missing = _to_ticks(column)
@@ -79,11 +74,6 @@ class FloatFormat:
     exponent: int
     decimals: int | None
 
-    @property
-    def width(self) -> float:
-        """What `read` gives at most."""
-        return float(np.ldexp(self.high, -self.exponent) - np.ldexp(self.low, -self.exponent))
-
     def read(self, column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
         """Numbers above `low`, (n,) float64 in [0, 1], and where they are missing, (n,) bool."""
         x, missing = _to_floats(column, label)
@@ -92,7 +82,9 @@ class FloatFormat:
 
     def write(self, x: np.ndarray, missing: np.ndarray) -> pd.Series:
         """Invert `read`, with all numbers brought to the decimals and the bounds."""
-        x = np.clip(x, 0.0, self.width)
+        x = np.clip(
+            x, 0.0, np.ldexp(self.high, -self.exponent) - np.ldexp(self.low, -self.exponent)
+        )
         with np.errstate(over="ignore"):  # beyond the bounds
             x = np.ldexp(x + np.ldexp(self.low, -self.exponent), self.exponent)
         if self.decimals is not None:
