@@ -136,7 +136,7 @@ class Known(torch.nn.Module):
         return torch.cat(marginals, -1).log().nan_to_num(neginf=-99.0)
 
     class values(torch.nn.Module):
-        linears = (torch.nn.Linear(9 + 2 * 2 + 7, 1),)
+        n_inputs = 9 + 2 * 2 + 7
 
 
 def asked(n, keys=(5,), allowed=None, **given):
@@ -212,7 +212,7 @@ def test_values_that_are_asked_for(monkeypatch):
 
 def test_the_flow_is_followed_by_heuns_method():
     class Linear(torch.nn.Module):
-        linears = (torch.nn.Linear(9 + 2 * 2 + 7, 2),)
+        n_inputs = 9 + 2 * 2 + 7
 
         def forward(self, x):  # dy/dt = y + t
             return x[..., 9:11] + x[..., 13:14]

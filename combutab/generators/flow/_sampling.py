@@ -123,8 +123,7 @@ def _flow(
 ) -> Tensor:
     """Where the values' flow leads from time 0 to 1; known ones stay."""
     assert network.values is not None
-    width = network.values.linears[0].weight.shape[1]
-    x = at.new_empty(*at.shape[:2], width)
+    x = at.new_empty(*at.shape[:2], network.values.n_inputs)
     free = ~known
 
     def velocity(y: Tensor, t: float) -> Tensor:

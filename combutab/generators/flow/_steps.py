@@ -128,7 +128,7 @@ class FlowSteps:
         losses = self.codes_alone.cross_entropy_all(raw.to(dtype), codes, weight).mean(1)
         if network.values is None:
             return losses, torch.zeros_like(losses)
-        like = like.new_empty(*shape, network.values.linears[0].weight.shape[1])
+        like = like.new_empty(*shape, network.values.n_inputs)
         x, velocity, counted = self._on_the_way(like, rows, drawn)
         with self.context():
             found = network.values(x)

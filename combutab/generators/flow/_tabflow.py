@@ -25,7 +25,7 @@ from combutab.generators.flow._steps import FlowSteps
 from combutab.generators.flow._training import FlowShape, FlowTraining
 from combutab.generators.sampling import FREE, DirectSampler
 from combutab.nn import RowSpans, StackedCascade
-from combutab.preprocessing import ModeEncoder
+from combutab.preprocessing import CategoryColumn, ModeEncoder
 
 _STEPS = 10_000  # of the training, by epochs="auto"
 _FEWEST_EPOCHS, _MOST_EPOCHS = 5, 500
@@ -188,10 +188,11 @@ class TabFlow(BaseGenerator[StackedCascade]):
         for i, span in enumerate(self.encoder_.layout_.spans):
             column = self.encoder_.columns_[span.column]
             if column.missing and column.size > 1 and not known[:, i].all():
-                missing = len(column.keys) if span.kind == "category" else column.size - 1
-                allowed[i] = tuple(
-                    c for c in range(column.size) if c not in (missing, column.never)
-                )
+                missing = column.size - 1  # its code
+                if isinstance(column, CategoryColumn):
+                    missing = len(column.keys)
+                never = (missing, column.never)
+                allowed[i] = tuple(c for c in range(column.size) if c not in never)
             if span.value_index is not None:
                 given[:, span.value_index] = np.where(
                     known[:, i], values[:, span.value_index], np.nan

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from combutab._random import Purpose
+from combutab.nn._layers import StackedLinear
 from combutab.nn._stack import Member, StackedNetwork
 from combutab.nn.networks._generative import BlockNetwork
 from combutab.nn.networks._spans import RowSpans
@@ -19,6 +21,10 @@ N_TIME = 1 + 2 * _HARMONICS  # inputs that a time becomes
 
 class _Part(BlockNetwork):
     _original = "silu"  # of most published ones
+
+    @property
+    def n_inputs(self) -> int:
+        return cast(StackedLinear, self.linears[0]).weight.shape[1]
 
     def forward(self, x: Tensor) -> Tensor:
         return self._through(x)
