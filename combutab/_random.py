@@ -61,6 +61,9 @@ class Purpose(IntEnum):
     VAE_ORDER = 35  # (epoch)
     VAE_NOISE = 36  # (step)
     FIRST_ROWS = 37  # rows that initial weights are scaled by, and where kinks are
+    CODE_NETWORK, VALUE_NETWORK = 50, 51  # the key of such a network
+    FLOW_ORDER = 52  # (epoch)
+    FLOW_HIDDEN, FLOW_KNOWN, FLOW_TIMES, FLOW_NOISE = 53, 54, 55, 56  # (step)
     # of a sample's key
     PATTERN = 40  # (pattern of conditions): a sample's key
     CHUNK = 41  # (rows made before): a chunk's key
@@ -71,6 +74,7 @@ class Purpose(IntEnum):
     LATENT = 46  # the network's input
     CODES = 47  # categories and modes
     VALUES = 48  # noise about the values
+    ORDER = 49  # in which a row's columns are drawn
 
 
 def _signed(value: int) -> int:

@@ -1,8 +1,9 @@
-"""Generators of synthetic tables: CTGAN and TVAE with any activation."""
+"""Generators of synthetic tables, with any activation: TabFlow, CTGAN and TVAE."""
 
 from combutab.generators._contract import find_generators
 from combutab.generators._errors import ShortfallError
 from combutab.generators._patch import patch_ctgan
+from combutab.generators.flow import TabFlow
 from combutab.generators.gan import CTGAN
 from combutab.generators.sampling import check_conditions
 from combutab.generators.training import fit_stack
@@ -12,6 +13,7 @@ __all__ = [
     "CTGAN",
     "TVAE",
     "ShortfallError",
+    "TabFlow",
     "check_conditions",
     "find_generators",
     "fit_stack",

@@ -46,7 +46,7 @@ class SharedParameters:
     activation: ActivationSpec = "combu"
     normalization: str = "none"
     proxy_norm: bool = False
-    early_stopping: bool = False
+    early_stopping: Any = False
     validation_fraction: float = 0.1
     n_iter_no_change: float = 50
     max_time: float | str | None = None

@@ -113,9 +113,8 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
     """
 
     # by position, in an order that is each class's own; SHARED_CONSTRAINTS says what they may be
-    embedding_dim: int
-    batch_size: int
-    epochs: int
+    batch_size: Any
+    epochs: Any
     verbose: bool
     enable_gpu: bool
 
@@ -137,6 +136,7 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
     _validate_params: Callable[[], None]
 
     _encoder_class: ClassVar[type[ModeEncoder]] = ModeEncoder
+    _sampler_class: ClassVar[type[Sampler[Any]]] = Sampler
     _needs_second_derivative: ClassVar[bool] = False  # of activations, in training
     _member_rates: ClassVar[Set[str]]  # parameters that members of one stack may differ in
     _of_many_categories: ClassVar[str] = ""  # what else can be done about them
@@ -164,8 +164,12 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
         """Rows that the network makes, of codes that are allowed."""
 
     def _n_epochs(self, n_rows: int) -> int:
-        """Epochs of a training on so many rows."""
-        return self.epochs
+        """The number of epochs to train on so many rows, at most."""
+        return int(self.epochs)
+
+    def _stops_early(self, n_rows: int) -> bool:
+        """Whether rows are held out of so many."""
+        return bool(self.early_stopping)
 
     def _n_weights(self, spans: RowSpans) -> int:
         """Count the weights of all networks of a member, about."""
@@ -230,11 +234,11 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
         spans = make_spans(self.encoder_.layout_, device, Precision(shape.precision))
         members = [Member(0, shape.activation) for _ in range(shape.n_members)]
         if not spans.n_spans:  # all columns are constant
-            return Sampler(self.encoder_, shape, None, spans, self._draw)
+            return self._sampler_class(self.encoder_, shape, None, spans, self._draw)
         network = shape.build(spans, members)
         for i, state in enumerate(self._states):
             network.load_member(i, {name: torch.from_numpy(v) for name, v in state.items()})
-        return Sampler(self.encoder_, shape, network.eval(), spans, self._draw)
+        return self._sampler_class(self.encoder_, shape, network.eval(), spans, self._draw)
 
 
 def find_generators() -> dict[str, Callable[..., Generator[Any]]]:

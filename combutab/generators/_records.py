@@ -67,7 +67,6 @@ class SampledShape(ABC, Generic[NetworkT]):
     A file has the fields as JSON: a subclass's ``FIELDS`` say what those of its own may be.
     """
 
-    embedding_dim: int
     widths: tuple[int, ...]
     activation: ActivationSpec
     n_members: int
@@ -77,7 +76,6 @@ class SampledShape(ABC, Generic[NetworkT]):
     conditional: bool = False  # takes a condition vector
 
     FIELDS: ClassVar[dict[str, Field]] = {
-        "embedding_dim": whole(1, 2**62),
         "widths": several(whole(1)),
         "activation": ACTIVATION,
         "n_members": whole(1, 2**62),
@@ -110,6 +108,22 @@ class SampledShape(ABC, Generic[NetworkT]):
         """The network, weights as they come."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class LatentShape(SampledShape[NetworkT]):
+    """The shape of a network that makes rows of a latent vector."""
+
+    embedding_dim: int
+
+    FIELDS = {**SampledShape.FIELDS, "embedding_dim": whole(1, 2**62)}
+
+
+class Points(NamedTuple):
+    """Values of a column of which each row is to have one, by the code that they have."""
+
+    value_index: int
+    by_code: Mapping[int, Sequence[float]]
+
+
 class RowsAsked(NamedTuple):
     """Rows asked of a network: ``n_rows`` rows a member, each by the member's key."""
 
@@ -117,6 +131,10 @@ class RowsAsked(NamedTuple):
     n_rows: int
     condition: Tensor  # (M, n_rows, n_condition); of no width where the network takes none
     allowed: Mapping[int, Sequence[int]]  # span -> the codes that may be drawn
+    # of networks that draw some columns beside others that are given
+    codes: Tensor | None = None  # (M, n_rows, n_spans): those that are given; -1 where none is
+    values: Tensor | None = None  # (M, n_rows, n_values), as codes; NaN where none is
+    points: Mapping[int, Points] = {}  # span -> the values wanted there
 
 
 class RowsDrawn(NamedTuple):

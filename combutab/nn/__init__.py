@@ -21,11 +21,14 @@ from combutab.nn._stack import (
 )
 from combutab.nn.engine import Chain, PenaltyPass, Scratch
 from combutab.nn.networks import (
+    N_TIME,
     ChainNetwork,
+    CodeInputs,
     MLPSpec,
     NetworkSpec,
     RowSpans,
     SpanColumns,
+    StackedCascade,
     StackedCritic,
     StackedGenerator,
     StackedMLP,
@@ -36,6 +39,7 @@ from combutab.nn.networks import (
     TabMSpec,
     frozen,
     gradient_penalty,
+    time_inputs,
 )
 
 __all__ = [
@@ -43,10 +47,12 @@ __all__ = [
     "NORMALIZATIONS",
     "NTK",
     "NUMERIC_EMBEDDINGS",
+    "N_TIME",
     "ROLES",
     "ActivationSpec",
     "Chain",
     "ChainNetwork",
+    "CodeInputs",
     "MLPSpec",
     "MaskMaker",
     "Member",
@@ -56,6 +62,7 @@ __all__ = [
     "Scratch",
     "SpanColumns",
     "StackedActivation",
+    "StackedCascade",
     "StackedCritic",
     "StackedEmbedding",
     "StackedGenerator",
@@ -75,4 +82,5 @@ __all__ = [
     "fill_gradients",
     "frozen",
     "gradient_penalty",
+    "time_inputs",
 ]

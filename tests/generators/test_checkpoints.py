@@ -11,14 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab import CTGAN, TVAE
+from combutab import CTGAN, TVAE, TabFlow
 from combutab.generators.training import _checkpoints
 from combutab.training import Callback, TimeLimit
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"x": RNG.normal(size=120), "kind": RNG.choice(["a", "b"], 120)})
 QUICK = {"epochs": 6, "batch_size": 40, "embedding_dim": 8, "random_state": 0}
-BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
+FLOW = {"epochs": 6, "batch_size": 40, "hidden_layer_sizes": (16,), "random_state": 0}
+BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
 
 
 class InterruptAt(Callback):
@@ -46,7 +47,12 @@ def assert_same(model, other):
 @BOTH
 @pytest.mark.parametrize("normalization", ["batch", "layer"])
 def test_an_interrupted_training_goes_on(cls, normalization, tmp_path):
-    params = {**QUICK, "n_members": 2, "normalization": normalization, "activation": "prelu"}
+    params = {
+        **(FLOW if cls is TabFlow else QUICK),
+        "n_members": 2,
+        "normalization": normalization,
+        "activation": "prelu",
+    }
     whole = cls(**params).fit(TABLE)
     path = tmp_path / "training"
     for epoch in (2, 5):
@@ -60,12 +66,16 @@ def test_an_interrupted_training_goes_on(cls, normalization, tmp_path):
 
 @BOTH
 def test_more_epochs_go_on_from_the_end(cls, tmp_path):
-    cls(**QUICK).fit(TABLE, checkpoint=tmp_path / "training")
+    cls(**(FLOW if cls is TabFlow else QUICK)).fit(TABLE, checkpoint=tmp_path / "training")
     before = (tmp_path / "training").read_bytes()
-    cls(**QUICK, callbacks=[InterruptAt(1)]).fit(TABLE, checkpoint=tmp_path / "training")
+    cls(**(FLOW if cls is TabFlow else QUICK), callbacks=[InterruptAt(1)]).fit(
+        TABLE, checkpoint=tmp_path / "training"
+    )
     assert (tmp_path / "training").read_bytes() == before  # nothing was left to train
-    longer = cls(**{**QUICK, "epochs": 9}).fit(TABLE, checkpoint=tmp_path / "training")
-    assert_same(longer, cls(**{**QUICK, "epochs": 9}).fit(TABLE))
+    longer = cls(**{**(FLOW if cls is TabFlow else QUICK), "epochs": 9}).fit(
+        TABLE, checkpoint=tmp_path / "training"
+    )
+    assert_same(longer, cls(**{**(FLOW if cls is TabFlow else QUICK), "epochs": 9}).fit(TABLE))
 
 
 def test_without_a_seed_it_is_the_files(tmp_path):

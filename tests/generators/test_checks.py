@@ -7,11 +7,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from combutab import CTGAN, TVAE
+from combutab import CTGAN, TVAE, TabFlow
 
 SMALL = {
-    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "batch_size": 20},
-    TVAE: {"compress_dims": (8,), "decompress_dims": (8,)},
+    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "batch_size": 20, "embedding_dim": 4},
+    TVAE: {"compress_dims": (8,), "decompress_dims": (8,), "embedding_dim": 4},
+    TabFlow: {"hidden_layer_sizes": (8,)},
 }
 TABLE = pd.DataFrame({"x": np.arange(40.0), "code": np.arange(40) % 3})
 
@@ -21,7 +22,7 @@ TABLE = pd.DataFrame({"x": np.arange(40.0), "code": np.arange(40) % 3})
     [
         pytest.param(model, check, id=f"{cls.__name__}-{getattr(check, 'func', check).__name__}")
         for cls, params in SMALL.items()
-        for model, check in estimator_checks_generator(cls(epochs=1, embedding_dim=4, **params))
+        for model, check in estimator_checks_generator(cls(epochs=1, **params))
     ],
 )
 def test_checks(model, check):
@@ -29,7 +30,7 @@ def test_checks(model, check):
 
 
 def make(**params):
-    return TVAE(epochs=1, embedding_dim=4, random_state=0, **SMALL[TVAE], **params)
+    return TVAE(epochs=1, random_state=0, **SMALL[TVAE], **params)
 
 
 def test_a_target_is_ignored_and_a_list_names_discrete_columns():

@@ -10,7 +10,7 @@ import pytest
 from safetensors import safe_open
 
 import combutab
-from combutab import CTGAN, TVAE, MLPClassifier
+from combutab import CTGAN, TVAE, MLPClassifier, TabFlow
 from combutab.activations import CombU
 
 RNG = np.random.default_rng(0)
@@ -24,13 +24,14 @@ TABLE = pd.DataFrame(
 )
 TABLE.loc[::9, "x"] = np.nan
 QUICK = {"epochs": 1, "batch_size": 40, "embedding_dim": 8, "random_state": 0}
-BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
+FLOW = {"epochs": 1, "batch_size": 40, "hidden_layer_sizes": (16,), "random_state": 0}
+BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
 
 
 @BOTH
 @pytest.mark.parametrize("table", [TABLE, TABLE[["x"]].to_numpy(), TABLE.assign(x=1)[["x"]]])
 def test_what_comes_back_samples_the_same(cls, table, tmp_path):
-    model = cls(**QUICK, n_members=2, activation="prelu").fit(table)
+    model = cls(**(FLOW if cls is TabFlow else QUICK), n_members=2, activation="prelu").fit(table)
     first = model.sample(7)
     model.save(tmp_path / "model")
     for again in (cls.load(tmp_path / "model"), combutab.load(tmp_path / "model", device="cpu")):
@@ -47,7 +48,7 @@ def test_what_comes_back_samples_the_same(cls, table, tmp_path):
 
 @BOTH
 def test_the_file_holds_no_row_and_no_code(cls, tmp_path):
-    cls(**QUICK).fit(TABLE).save(tmp_path / "model")
+    cls(**(FLOW if cls is TabFlow else QUICK)).fit(TABLE).save(tmp_path / "model")
     data = (tmp_path / "model").read_bytes()
     for value in np.sort(TABLE["x"].dropna().unique())[1:-1]:
         assert np.float64(value).tobytes() not in data

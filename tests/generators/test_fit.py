@@ -14,7 +14,7 @@ import torch
 from sklearn.base import clone
 
 from combutab.activations import CombU
-from combutab.generators import CTGAN, TVAE
+from combutab.generators import CTGAN, TVAE, TabFlow
 from combutab.generators.sampling import _sampling
 from combutab.training import Callback, TimeLimit
 
@@ -34,18 +34,24 @@ TABLE = pd.DataFrame(
 TABLE.loc[::10, "amount"] = np.nan
 TABLE.loc[::15, "kind"] = None
 QUICK = {
-    CTGAN: {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5},
-    TVAE: {"compress_dims": (16,), "decompress_dims": (16,)},
+    CTGAN: {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5, "embedding_dim": 8},
+    TVAE: {"compress_dims": (16,), "decompress_dims": (16,), "embedding_dim": 8},
+    TabFlow: {"hidden_layer_sizes": (16,), "early_stopping": False},
 }
-BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
+LOSSES = {
+    CTGAN: ["Generator Loss", "Discriminator Loss"],
+    TVAE: ["Loss"],
+    TabFlow: ["Codes Loss", "Values Loss"],
+}
+BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
 
 
 def make(cls, **params):
-    defaults = {"epochs": 2, "batch_size": 50, "embedding_dim": 8, "random_state": 0}
+    defaults = {"epochs": 2, "batch_size": 50, "random_state": 0}
     return cls(**{**defaults, **QUICK[cls], **params})
 
 
-@pytest.fixture(scope="module", params=[CTGAN, TVAE], ids=["CTGAN", "TVAE"])
+@pytest.fixture(scope="module", params=[CTGAN, TVAE, TabFlow], ids=["CTGAN", "TVAE", "TabFlow"])
 def fitted(request):
     drawn = {"argmax": False} if request.param is TVAE else {}  # missing values among the rest
     return make(request.param, **drawn).fit(TABLE)
@@ -267,14 +273,15 @@ def test_conditions_given_twice_or_by_half(fitted):
 
 def test_rare_ranges_are_given_up_soon(fitted, monkeypatch):
     made = []
-    generate = _sampling.Sampler._generate
+    name = "fill" if type(fitted) is TabFlow else "_generate"
+    generate = getattr(type(fitted)._sampler_class, name)
 
     def counted(self, n, *args):
-        made.append(n)
+        made.append(n if name == "_generate" else len(n))
         values, codes, mass = generate(self, n, *args)
         return values, codes, np.zeros_like(mass)  # never the one that is asked for
 
-    monkeypatch.setattr(_sampling.Sampler, "_generate", counted)
+    monkeypatch.setattr(type(fitted)._sampler_class, name, counted)
     monkeypatch.setattr(_sampling, "_CHUNK", 10)
     with pytest.raises(ValueError, match=r"only 0 of \d+ rows met .*'kind'.*10000 were asked"):
         fitted.sample(10_000, "kind", "c")
@@ -294,8 +301,7 @@ def test_bad_numbers_of_rows(fitted):
 
 def test_losses_by_epoch(fitted):
     losses = fitted.loss_values
-    expected = ["Generator Loss", "Discriminator Loss"] if type(fitted) is CTGAN else ["Loss"]
-    assert losses.columns.tolist() == ["Epoch", *expected]
+    assert losses.columns.tolist() == ["Epoch", *LOSSES[type(fitted)]]
     assert losses["Epoch"].tolist() == [0, 1]
     assert np.isfinite(losses).all(axis=None)
     assert fitted.n_iter_ == 2
@@ -312,7 +318,8 @@ def test_callbacks_watch_and_stop(cls):
     watch = Watch()
     model = make(cls, epochs=5, callbacks=[watch, TimeLimit(1e-9)]).fit(TABLE)
     assert model.n_iter_ == 1
-    assert watch.seen == ((["discriminator", "generator"] if cls is CTGAN else ["loss"]),)
+    expected = [name.lower().removesuffix(" loss") for name in LOSSES[cls]]
+    assert watch.seen == (sorted(expected),)
 
 
 @BOTH
@@ -346,7 +353,7 @@ def test_one_category_of_nearly_all_rows(cls):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"x": rng.normal(size=2000), "kind": "common"})
     table.loc[[5, 900], "kind"] = "rare"
-    rate = {CTGAN: "generator_lr", TVAE: "learning_rate"}[cls]
+    rate = "generator_lr" if cls is CTGAN else "learning_rate"
     model = make(cls, epochs=5, min_frequency=2, **{rate: 0.01}).fit(table)
     sample = model.sample(4000, random_state=0)
     assert (sample["kind"] == "common").mean() > 0.9
@@ -408,7 +415,7 @@ def test_critics_of_few_or_no_units(params):
 
 @BOTH
 def test_a_fit_that_diverges_says_so_and_leaves_no_model(cls):
-    rate = {CTGAN: "generator_lr", TVAE: "learning_rate"}[cls]
+    rate = "generator_lr" if cls is CTGAN else "learning_rate"
     model = make(cls).fit(TABLE)
     with pytest.raises(ValueError, match="diverged"):
         model.set_params(**{rate: 1e30}, epochs=5).fit(TABLE)

@@ -7,19 +7,20 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from combutab import CTGAN, TVAE
+from combutab import CTGAN, TVAE, TabFlow
 from combutab.generators import fit_stack
 from combutab.generators.training import _fitting
 from combutab.training import Callback, TimeLimit
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"x": RNG.normal(size=160).round(3), "kind": RNG.choice(["a", "b"], 160)})
-QUICK = {"epochs": 2, "batch_size": 40, "embedding_dim": 8, "precision": "float64"}
+QUICK = {"epochs": 2, "batch_size": 40, "precision": "float64"}
 NARROW = {
-    CTGAN: {"generator_dim": (12,), "discriminator_dim": (12,)},
-    TVAE: {"compress_dims": (12,), "decompress_dims": (12,)},
+    CTGAN: {"generator_dim": (12,), "discriminator_dim": (12,), "embedding_dim": 8},
+    TVAE: {"compress_dims": (12,), "decompress_dims": (12,), "embedding_dim": 8},
+    TabFlow: {"hidden_layer_sizes": (12,), "early_stopping": False},
 }
-BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
+BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
 
 
 def make(cls, **params):
@@ -50,14 +51,14 @@ def count_stacks(monkeypatch):
 
 @BOTH
 def test_each_ends_as_its_own_fit_would_leave_it(cls, monkeypatch):
-    rate = {CTGAN: "generator_lr", TVAE: "learning_rate"}[cls]
+    rate = "generator_lr" if cls is CTGAN else "learning_rate"
     models = [
         make(cls, activation="relu"),
         make(cls, activation="combu", n_members=2),
         make(cls, activation="relu", **{rate: 0.01}),
         make(cls, activation="prelu"),
         make(cls, activation="relu", random_state=1),
-        make(cls, activation="relu", embedding_dim=9),
+        make(cls, activation="relu", normalization="rms"),
     ]
     sizes = count_stacks(monkeypatch)
     assert fit_stack(models, TABLE, ["kind"]) == models
@@ -78,7 +79,7 @@ def test_what_cannot_be_fitted_together():
     model = make(TVAE)
     with pytest.raises(ValueError, match="same object twice"):
         fit_stack([model, model], TABLE)
-    with pytest.raises(ValueError, match="CTGAN or TVAE objects, got 'tvae'"):
+    with pytest.raises(ValueError, match="TabFlow or CTGAN or TVAE objects, got 'tvae'"):
         fit_stack(["tvae"], TABLE)
     with pytest.raises(ValueError, match="unknown activation 'relux'"):
         fit_stack([model, make(TVAE, activation="relux")], TABLE)
@@ -107,7 +108,7 @@ def test_the_fitted_network_is_sampled_whatever_the_parameters_are_now():
 
 
 def stopping(cls, **params):
-    rate = {CTGAN: "generator_lr", TVAE: "learning_rate"}[cls]
+    rate = "generator_lr" if cls is CTGAN else "learning_rate"
     defaults = {"early_stopping": True, "n_iter_no_change": 3, "epochs": 80, rate: 0.02}
     return make(cls, **{**defaults, **params})
 
@@ -115,7 +116,7 @@ def stopping(cls, **params):
 @BOTH
 def test_a_member_stops_when_it_comes_no_closer_and_keeps_its_best(cls):
     model = stopping(cls).fit(TABLE)
-    statistic = {CTGAN: "validation_distance", TVAE: "validation_loss"}[cls]
+    statistic = "validation_distance" if cls is CTGAN else "validation_loss"
     distance = model.history_[statistic].to_numpy()
     assert model.n_iter_ == len(distance) < 80
     assert distance.argmin() == len(distance) - 4  # the best, and three epochs after it

@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import combutab
-from combutab import CTGAN, TVAE
+from combutab import CTGAN, TVAE, TabFlow
 from combutab.generators import fit_stack
 from combutab.preprocessing import ModeEncoder
 
@@ -25,10 +25,11 @@ BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
 N = 400
 RNG = np.random.default_rng(0)
 QUICK = {
-    CTGAN: {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5},
-    TVAE: {"compress_dims": (16,), "decompress_dims": (16,)},
+    CTGAN: {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5, "embedding_dim": 8},
+    TVAE: {"compress_dims": (16,), "decompress_dims": (16,), "embedding_dim": 8},
+    TabFlow: {"hidden_layer_sizes": (16,)},
 }
-BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
+BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
 CANARY = {
     "town": "Canaryton",
     "kind": "canary kind",
@@ -69,7 +70,7 @@ TABLE = people()
 
 
 def make(cls, **params):
-    defaults = {"epochs": 2, "batch_size": 50, "embedding_dim": 8, "random_state": 0}
+    defaults = {"epochs": 2, "batch_size": 50, "random_state": 0}
     return cls(**{**defaults, **QUICK[cls], **params})
 
 
@@ -78,7 +79,7 @@ def fit(model, table=TABLE, discrete=("town", "kind", "code", "email"), **option
         return model.fit(table, discrete_columns=list(discrete), **options)
 
 
-@pytest.fixture(scope="module", params=[CTGAN, TVAE], ids=["CTGAN", "TVAE"])
+@pytest.fixture(scope="module", params=[CTGAN, TVAE, TabFlow], ids=["CTGAN", "TVAE", "TabFlow"])
 def fitted(request, tmp_path_factory):
     """A model, and the file of its checkpoint."""
     checkpoint = tmp_path_factory.mktemp("checkpoint") / "checkpoint"
@@ -222,7 +223,7 @@ def test_categories_that_enough_rows_have_are_kept(cls, min_frequency):
         assert (model.sample(2, conditions={"kind": name})["kind"] == name).all()
 
 
-@pytest.mark.parametrize("cls", [CTGAN, TVAE])
+@pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
 def test_the_kept_keep_their_shares_among_each_other(cls):
     """A fifth of the rows is rare; the rest is sampled as if these rows were not there."""
     rng = np.random.default_rng(2)
@@ -231,9 +232,11 @@ def test_the_kept_keep_their_shares_among_each_other(cls):
     kind = np.where(x > 0.5, "high", "low").astype(object)
     kind[:300] = [f"rare {i // 2}" for i in range(300)]
     table = pd.DataFrame({"kind": kind, "x": x})
-    rate = {CTGAN: {"generator_lr": 2e-3, "discriminator_lr": 2e-3}, TVAE: {"learning_rate": 5e-3}}
-    size = {CTGAN: {"generator_dim": (64, 64), "discriminator_dim": (64, 64)}, TVAE: {}}
-    model = make(cls, epochs=40, batch_size=100, **rate[cls], **size[cls])
+    params = {"learning_rate": 5e-3}
+    if cls is CTGAN:
+        params = {"generator_lr": 2e-3, "discriminator_lr": 2e-3}
+        params |= {"generator_dim": (64, 64), "discriminator_dim": (64, 64)}
+    model = make(cls, epochs=40, batch_size=100, **params)
     with pytest.warns(UserWarning, match="20% of the rows of 'kind' have values that fewer rows"):
         model.fit(table)
     made = model.sample(6000, random_state=0)

@@ -11,19 +11,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab import CTGAN, TVAE
+from combutab import CTGAN, TVAE, TabFlow
 from combutab.cli import main
 from combutab.generators import ShortfallError
 from combutab.generators.sampling import _sampling
 from combutab.generators.sampling._sampling import Sampler
 
 BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
-QUICK = {"epochs": 2, "batch_size": 50, "embedding_dim": 8, "random_state": 0}
+QUICK = {"epochs": 2, "batch_size": 50, "random_state": 0}
 NARROW = {
-    CTGAN: {"generator_dim": (16,), "discriminator_dim": (16,)},
-    TVAE: {"compress_dims": (16,), "decompress_dims": (16,)},
+    CTGAN: {"generator_dim": (16,), "discriminator_dim": (16,), "embedding_dim": 8},
+    TVAE: {"compress_dims": (16,), "decompress_dims": (16,), "embedding_dim": 8},
+    TabFlow: {"hidden_layer_sizes": (16,), "early_stopping": False},
 }
-BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
+BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
 N = 400
 RNG = np.random.default_rng(0)
 
@@ -67,7 +68,7 @@ ARROW = {
 CASES = [
     (cls, name, value)
     for i, (name, (_, values)) in enumerate((COLUMNS | ARROW).items())
-    for cls in ([CTGAN, TVAE] if BUDGET > 1 else [(CTGAN, TVAE)[i % 2]])
+    for cls in ([CTGAN, TVAE, TabFlow] if BUDGET > 1 else [(CTGAN, TVAE, TabFlow)[i % 3]])
     for value in values
 ]
 
@@ -153,7 +154,7 @@ TABLE = pd.DataFrame(
 SEEN = str(TABLE["seen"].mode()[0].date())
 
 
-@pytest.fixture(scope="module", params=[CTGAN, TVAE])
+@pytest.fixture(scope="module", params=[CTGAN, TVAE, TabFlow])
 def fitted(request):
     discrete = ["kind", "level", "flag", "code", "seen"]
     return make(request.param).fit(TABLE, discrete_columns=discrete)

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 import combutab
-from combutab import CTGAN, TVAE, MLPClassifier
+from combutab import CTGAN, TVAE, MLPClassifier, TabFlow
 from combutab.cli import main
 from combutab.cli.synth import _synth
 from combutab.generators import fit_stack
@@ -37,14 +37,15 @@ TABLE = pd.DataFrame(
     }
 )
 TINY = {
-    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "pac": 1},
-    TVAE: {"compress_dims": (8,), "decompress_dims": (8,)},
+    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "pac": 1, "embedding_dim": 4},
+    TVAE: {"compress_dims": (8,), "decompress_dims": (8,), "embedding_dim": 4},
+    TabFlow: {"hidden_layer_sizes": (8,)},
 }
-BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
+BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
 
 
 def make(cls, epochs, **params):
-    common = {"epochs": epochs, "batch_size": 50, "embedding_dim": 4, "random_state": 0}
+    common = {"epochs": epochs, "batch_size": 50, "random_state": 0}
     return cls(**common | TINY[cls] | params)
 
 

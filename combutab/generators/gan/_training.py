@@ -10,7 +10,7 @@ from torch import Tensor
 
 from combutab._device import Precision
 from combutab.generators._contract import Training
-from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
+from combutab.generators._records import GeneratorPlan, LatentShape, TableRows
 from combutab.generators.gan._draws import GANDraws
 from combutab.generators.gan._steps import make_steps
 from combutab.nn import Member, RowSpans, StackedCritic, StackedGenerator
@@ -20,7 +20,7 @@ _ADAM = OptimizerConfig(beta_1=0.5, beta_2=0.9)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GANShape(SampledShape[StackedGenerator]):
+class GANShape(LatentShape[StackedGenerator]):
     """Shape of the generators."""
 
     conditional: bool = True

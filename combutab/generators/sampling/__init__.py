@@ -4,11 +4,13 @@ Knows generators by their contract alone.
 """
 
 from combutab.generators.sampling._conditions import check_conditions, read_conditions, read_each
+from combutab.generators.sampling._direct import DirectSampler
 from combutab.generators.sampling._sampling import FREE, Sampler
 from combutab.generators.sampling._wanted import Points, write_each
 
 __all__ = [
     "FREE",
+    "DirectSampler",
     "Points",
     "Sampler",
     "check_conditions",

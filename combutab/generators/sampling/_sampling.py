@@ -59,9 +59,7 @@ class Sampler(Generic[NetworkT]):
         near = any(isinstance(each, Points) for each in wanted)
         found = Found(self.spans.n_values, self.spans.n_spans)
         made = 0
-        while len(found) < n:
-            if made > max_tries * (max(n, _CHUNK) if len(found) else _CHUNK):
-                break
+        while len(found) < n and not self._given_up(made, n, found, max_tries):
             chunk = self.chunk if made else min(self.chunk, n * (NEAREST if near else 1))
             chunk_key = derive(key, Purpose.CHUNK, made)
             asked = self._asked(chunk, wanted, chunk_key)
@@ -73,6 +71,9 @@ class Sampler(Generic[NetworkT]):
             found.add(values, codes, mass, uniform)
             made += chunk
         return *found.first(n), made
+
+    def _given_up(self, made: int, n: int, found: Found, max_tries: int) -> bool:
+        return made > max_tries * (max(n, _CHUNK) if len(found) else _CHUNK)
 
     def draw_each(
         self, patterns: Sequence[Sequence[Wanted]], which: np.ndarray, key: int, max_tries: int

@@ -27,7 +27,6 @@ from combutab.generators._records import (
     make_spans,
 )
 from combutab.generators._validation import MAX_ROWS, Validation
-from combutab.generators.sampling import Sampler
 from combutab.generators.training._checkpoints import Checkpoint
 from combutab.generators.training._loop import train
 from combutab.nn import Member, RowSpans
@@ -238,7 +237,7 @@ def _hold_out(
     model: Generator[Any], rows: TableRows, seed: int
 ) -> tuple[TableRows, TableRows | None]:
     """The rows to train on, and those for early stopping."""
-    if not model.early_stopping:
+    if not model._stops_early(len(rows)):
         return rows, None
     n_held = min(MAX_ROWS, math.ceil(model.validation_fraction * len(rows)))
     if n_held < 2 or n_held >= len(rows):
@@ -259,7 +258,8 @@ def _validation(
     held_out: TableRows,
 ) -> Validation:
     network = training.sampled
-    sampler = Sampler(encoder, model._make_shape(), network, training.spans, model._draw)
+    made_of = (encoder, model._make_shape(), network, training.spans, model._draw)
+    sampler = model._sampler_class(*made_of)
     keys = [derive(plan.member.seed, Purpose.VALIDATION) for plan in training.plans]
     measure = training.measure(held_out, sampler, keys)
     return Validation(training.statistic, measure, network, model.n_iter_no_change)

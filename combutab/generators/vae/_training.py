@@ -12,14 +12,14 @@ from combutab._device import Precision
 from combutab._random import Purpose, derive, random_permutations
 from combutab.generators._contract import Training
 from combutab.generators._noise import Blocks, normals
-from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
+from combutab.generators._records import GeneratorPlan, LatentShape, TableRows
 from combutab.generators.sampling import Sampler
 from combutab.generators.vae._steps import ChainStep
 from combutab.nn import Member, RowSpans, StackedRowDecoder, StackedRowEncoder, fill_gradients
 from combutab.training import CompiledGradients, OptimizerConfig, compilation
 
 
-class VAEShape(SampledShape[StackedRowDecoder]):
+class VAEShape(LatentShape[StackedRowDecoder]):
     """Shape of the decoders."""
 
     def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:

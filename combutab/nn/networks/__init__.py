@@ -3,6 +3,7 @@
 Made of nn's layers and of nn.engine; estimators and generators take them from nn.
 """
 
+from combutab.nn.networks._cascade import N_TIME, CodeInputs, StackedCascade, time_inputs
 from combutab.nn.networks._generative import (
     StackedCritic,
     StackedGenerator,
@@ -18,11 +19,14 @@ from combutab.nn.networks._spec import NetworkSpec
 from combutab.nn.networks._tabm import StackedTabM, TabMSpec
 
 __all__ = [
+    "N_TIME",
     "ChainNetwork",
+    "CodeInputs",
     "MLPSpec",
     "NetworkSpec",
     "RowSpans",
     "SpanColumns",
+    "StackedCascade",
     "StackedCritic",
     "StackedGenerator",
     "StackedMLP",
@@ -33,4 +37,5 @@ __all__ = [
     "TableNetwork",
     "frozen",
     "gradient_penalty",
+    "time_inputs",
 ]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from combutab._random import Purpose, derive
-from combutab.nn._activation import StackedActivation
+from combutab.nn._activation import ActivationSpec, StackedActivation
 from combutab.nn._dropout import MaskMaker
 from combutab.nn._layers import StackedLinear, StackedNorm
 from combutab.nn._stack import Member, StackedNetwork, check_proxy_norm
@@ -30,6 +30,7 @@ class BlockNetwork(StackedNetwork):
     """
 
     _purpose: Purpose
+    _original: ActivationSpec = "relu"  # of the paper
     residual = False
 
     @classmethod
@@ -59,8 +60,7 @@ class BlockNetwork(StackedNetwork):
         seeds = [derive(member.seed, self._purpose) for member in self.members]
         weights = [derive(seed, Purpose.WEIGHTS) for seed in seeds]
         generators = [torch.Generator().manual_seed(key >> 1) for key in weights]
-        original = _leaky_relu if self._purpose == Purpose.CRITIC else "relu"
-        specs = [original if m.activation == ORIGINAL else m.activation for m in self.members]
+        specs = [self._original if m.activation == ORIGINAL else m.activation for m in self.members]
         self.linears, self.norms = nn.ModuleList(), nn.ModuleList()
         self.activations = nn.ModuleList()
         for i, width in enumerate(self.widths):
@@ -201,7 +201,7 @@ class StackedCritic(BlockNetwork):
     torch.Size([1, 2])
     """
 
-    _purpose = Purpose.CRITIC
+    _purpose, _original = Purpose.CRITIC, staticmethod(_leaky_relu)
 
     def __init__(
         self,

@@ -134,6 +134,7 @@ class RowSpans:
         self.width = starts[-1]
         self.starts = self._indices(starts[:-1])
         self.span_sizes = self._indices(self.sizes)
+        self.never = tuple(never)
         self._never = self._indices([starts[span] - n_values + code for span, code in never])
         # a span that is no category has a start that no code brings back into a condition
         first, self.n_condition = [-(1 << 62)] * self.n_spans, 0
@@ -147,6 +148,12 @@ class RowSpans:
 
     def _indices(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(list(values), dtype=torch.int64, device=self.device)
+
+    def without_values(self) -> RowSpans:
+        """The spans alone, of rows that have no values."""
+        return RowSpans(
+            0, self.sizes, self.categories, never=self.never, device=self.device, dtype=self.dtype
+        )
 
     def _make_groups(self) -> list[Group]:
         runs: list[slice] = []
@@ -289,6 +296,15 @@ class RowSpans:
             codes[..., group.spans] = found.clamp_max_(self.span_sizes[group.spans] - 1)
         return values.tanh().clamp_(-1, 1), codes
 
+    def logits_of(self, i: int, raw: Tensor) -> Tensor:
+        """Raw outputs of one span, (..., width) -> (..., size); -inf of codes never to be made."""
+        start = int(self.starts[i])
+        logits = raw[..., start : start + self.sizes[i]]
+        never = [code for span, code in self.never if span == i]
+        if not never:
+            return logits
+        return logits.index_fill(-1, torch.tensor(never, device=raw.device), -torch.inf)
+
     @torch.no_grad()
     def restrict(self, raw: Tensor, allowed: Mapping[int, Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Raw outputs of which only some codes are drawn, and how probable these were before.
@@ -349,19 +365,21 @@ class RowSpans:
             x = x.masked_fill(place >= self.span_sizes[span].unsqueeze(1), -torch.inf)
         return -_wide(x).log_softmax(1).gather(1, code.unsqueeze(1)).squeeze(1)
 
-    def cross_entropy_all(self, raw: Tensor, codes: Tensor) -> Tensor:
-        """The sum of the cross-entropies of all spans.
+    def cross_entropy_all(self, raw: Tensor, codes: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The sum of the cross-entropies of all spans, each times its weight.
 
         Shape
         -----
-        raw : (..., width), codes : (..., n_spans) integer -> (...)
+        raw : (..., width), codes : (..., n_spans) integer, weight : (..., n_spans) -> (...)
         """
         _, logits = self._split(raw)
         total = logits.new_zeros(logits.shape[:-1])
         for group, part in self._by_group(logits):
             log_p = group.open(part).log_softmax(-1)
-            picked = log_p.gather(-1, codes[..., group.spans].unsqueeze(-1).long())
-            total = total - picked.sum((-2, -1))
+            picked = log_p.gather(-1, codes[..., group.spans].unsqueeze(-1).long()).squeeze(-1)
+            if weight is not None:
+                picked = picked * weight[..., group.spans]
+            total = total - picked.sum(-1)
         return total
 
 

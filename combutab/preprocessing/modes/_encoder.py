@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from combutab._random_state import seed_from
 from combutab.preprocessing._categories import fewest_rows
+from combutab.preprocessing.modes._bins import fit_bins
 from combutab.preprocessing.modes._columns import (
     CategoryColumn,
     Column,
@@ -23,7 +24,7 @@ from combutab.preprocessing.modes._columns import (
 )
 from combutab.preprocessing.modes._kinds import choose_formats, choose_identifiers
 from combutab.preprocessing.modes._layout import ModeTable, RowLayout, lay_out
-from combutab.preprocessing.modes._mixtures import Sample, fit_mixtures, take_sample
+from combutab.preprocessing.modes._mixtures import Mixture, Sample, fit_mixtures, take_sample
 from combutab.preprocessing.modes._state import read_state, write_state
 from combutab.preprocessing.modes._tables import TableSchema, read_columns
 from combutab.preprocessing.modes._withheld import describe_withheld, refuse_unknown
@@ -52,8 +53,12 @@ class ModeEncoder(BaseEstimator):
         "auto": columns of text, objects, categories and truth values are discrete; numbers, dates
         and durations are continuous, in an array of objects too. Or the names of the discrete
         columns, positions for an array. Columns of truth values are discrete in any case.
+    strategy : {"mixture", "quantile"}, default="mixture"
+        What the modes of a continuous column are. "mixture": normal distributions. "quantile":
+        values that many rows share, and intervals that as many rows have each; a value has one of
+        them for certain, and its place there as its distance.
     n_modes : int, default=10
-        Modes of a continuous column at most.
+        Modes of a continuous column at most; of quantiles about so many.
     min_weight : float, default=0.005
         Modes of at most this share of the values are left out.
     max_rows : int, default=10_000
@@ -108,6 +113,7 @@ class ModeEncoder(BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "discrete_columns": ["array-like", StrOptions({"auto"})],
+        "strategy": [StrOptions({"mixture", "quantile"})],
         "n_modes": [Interval(Integral, 1, None, closed="left")],
         "min_weight": [Interval(Real, 0, 1, closed="left")],
         "max_rows": [Interval(Integral, 1, None, closed="left")],
@@ -124,6 +130,7 @@ class ModeEncoder(BaseEstimator):
         self,
         *,
         discrete_columns: Any = "auto",
+        strategy: str = "mixture",
         n_modes: int = 10,
         min_weight: float = 0.005,
         max_rows: int = 10_000,
@@ -133,6 +140,7 @@ class ModeEncoder(BaseEstimator):
         random_state: Any = None,
     ) -> None:
         self.discrete_columns = discrete_columns
+        self.strategy = strategy
         self.n_modes = n_modes
         self.min_weight = min_weight
         self.max_rows = max_rows
@@ -176,13 +184,7 @@ class ModeEncoder(BaseEstimator):
             missing[j] = int(absent.sum())
             generator = _generator(seed, "fit", schema.keys[j])
             samples[j] = take_sample(x[~absent], self.max_rows, generator)
-        mixtures = fit_mixtures(
-            list(samples.values()),
-            n_modes=self.n_modes,
-            min_weight=self.min_weight,
-            n_jobs=self.n_jobs,
-            fewest=fewest,
-        )
+        mixtures = self._fit_modes(list(samples.values()), fewest)
         for j, mixture in zip(samples, mixtures, strict=True):
             format = formats[j]
             assert format is not None
@@ -196,6 +198,17 @@ class ModeEncoder(BaseEstimator):
         refuse_unknown(schema.keys, known, fewest)
         self._remember(schema.wide_enough(made), known)
         return self
+
+    def _fit_modes(self, samples: Sequence[Sample], fewest: int) -> Sequence[Mixture]:
+        if self.strategy == "quantile":
+            return [fit_bins(sample, self.n_modes, fewest) for sample in samples]
+        return fit_mixtures(
+            samples,
+            n_modes=self.n_modes,
+            min_weight=self.min_weight,
+            n_jobs=self.n_jobs,
+            fewest=fewest,
+        )
 
     def encode(self, X: Any, *, random_state: Any = None) -> ModeTable:
         """Encode a table that has the columns of the fitted one.

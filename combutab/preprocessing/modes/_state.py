@@ -20,6 +20,7 @@ from combutab._fields import (
     text,
     whole,
 )
+from combutab.preprocessing.modes._bins import Bins
 from combutab.preprocessing.modes._columns import (
     CategoryColumn,
     Column,
@@ -131,6 +132,8 @@ def read_state(
             "all that to_state returned"
         )
     _refuse_unlike(arrays)
+    parameters = {name: _unpack_parameter(value) for name, value in meta["parameters"].items()}
+    made = Bins if parameters.get("strategy") == "quantile" else Mixture
     counts = iter(_split(arrays["counts"], sizes["counts"]))
     modes = zip(*(_split(arrays[f.name], sizes["modes"]) for f in fields(Mixture)), strict=True)
     columns: list[Column] = []
@@ -140,9 +143,8 @@ def read_state(
         elif each["kind"] == "identifier":
             columns.append(_unpack_identifiers(each, next(counts)))
         else:
-            mixture, rare = Mixture(*next(modes)), each.get("rare", False)
+            mixture, rare = made(*next(modes)), each.get("rare", False)
             columns.append(NumberColumn(_unpack_format(each), mixture, each["missing"], rare))
-    parameters = {name: _unpack_parameter(value) for name, value in meta["parameters"].items()}
     schema = _unpack_schema(meta["schema"], _longest(columns))
     if len(schema.names) != len(columns) or not schema.names.is_unique:
         raise ValueError(

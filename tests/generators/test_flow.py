@@ -1,0 +1,321 @@
+"""TabFlow: its gradients, the distribution that it draws by, and what it learns."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+from combutab.generators import TabFlow
+from combutab.generators._records import Points, RowsAsked, TableRows
+from combutab.generators.flow import _sampling
+from combutab.generators.flow._sampling import draw_rows
+from combutab.generators.flow._steps import FlowSteps, draw, from_normal, to_normal
+from combutab.nn import Member, RowSpans, StackedCascade
+
+RNG = np.random.default_rng(0)
+SPANS = RowSpans(2, [2, 3, 4], categories=[0], dtype=torch.float64)
+MEMBERS = [Member(1, "silu"), Member(2, "silu"), Member(3, "combu")]
+
+
+def network(spans=SPANS):
+    return StackedCascade(spans, (6, 5), MEMBERS)
+
+
+def rows(n, spans=SPANS):
+    generator = torch.Generator().manual_seed(0)
+    shape = (len(MEMBERS), n)
+    codes = [torch.randint(size, shape, generator=generator) for size in spans.sizes]
+    values = 2 * torch.rand(*shape, spans.n_values, generator=generator, dtype=torch.float64) - 1
+    values[:, ::3] = 0.0  # of atoms
+    return TableRows(values, torch.stack(codes, -1))
+
+
+# ---- training -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_values", [0, 2])
+def test_gradients_in_place_are_those_of_autograd(n_values):
+    spans = RowSpans(n_values, [2, 3, 4], categories=[0], dtype=torch.float64)
+    found, expected, batch = network(spans), network(spans), rows(20, spans)
+    drawn = draw([[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]], 20, spans)
+    losses = FlowSteps(found, spans, nullcontext, in_place=True).gradients(batch, drawn)
+    others = FlowSteps(expected, spans, nullcontext, in_place=False).gradients(batch, drawn)
+    for one, other in zip(losses, others, strict=True):
+        assert_allclose(one, other)
+    assert_allclose(found.flat.grads, expected.flat.grads, atol=1e-12)
+    assert (expected.flat.grads.abs().sum(1) > 0).all()
+
+
+def test_losses_worked_by_hand():
+    net, batch = network(), rows(20)
+    drawn = draw([[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]], 20, SPANS)
+    seen = {}
+    for name in ("codes", "values"):
+        part = getattr(net, name)
+        part.register_forward_hook(lambda _, args, out, name=name: seen.update({name: (args, out)}))
+    steps = FlowSteps(net, SPANS, nullcontext, in_place=False)
+    of_codes, of_values = steps.losses(net, batch, drawn)
+    raw = seen["codes"][1].split(SPANS.sizes, -1)
+    log_p = [part.log_softmax(-1) for part in raw]
+    each = torch.stack(
+        [p.gather(-1, batch.codes[..., i : i + 1])[..., 0] for i, p in enumerate(log_p)], -1
+    )
+    n_hidden = drawn.hidden.sum(-1)
+    assert n_hidden.min() == 1
+    expected = -((each * drawn.hidden).sum(-1) / n_hidden).mean(1)
+    assert_allclose(of_codes.detach(), expected.detach())
+    # no hidden code is among the inputs
+    (x,), _ = seen["codes"]
+    width = np.cumsum([0, *SPANS.sizes])
+    for i, hidden in enumerate(drawn.hidden.unbind(-1)):
+        assert not x[hidden][:, width[i] : width[i + 1]].any()
+        assert x[~hidden][:, width[i] : width[i + 1]].any(-1).all()
+    ends = to_normal(batch.values)
+    velocity = ends - drawn.noise
+    at = (1 - drawn.time) * drawn.noise + drawn.time * ends
+    (x,), out = seen["values"]
+    assert_allclose(x[..., 9:11], torch.where(drawn.known, ends, at))
+    counted = ~drawn.known & (batch.values != 0)
+    assert drawn.known.any()
+    expected = ((out - velocity).square() * counted).sum((1, 2)) / (20 * 2)
+    assert_allclose(of_values.detach(), expected.detach())
+
+
+def test_what_is_drawn_for_a_step():
+    spans = RowSpans(3, [2] * 5)
+    hidden, known, time, noise = draw([[1], [2], [3], [4]], 20_000, spans)
+    n_hidden = np.bincount(hidden.sum(-1)[0], minlength=6) / 20_000
+    assert_allclose(n_hidden, [0, *[1 / 6] * 4, 2 / 6], atol=0.012)  # none would be all
+    assert_allclose(hidden.double().mean((0, 1)), (1 + 2 + 3 + 4 + 5 + 5) / 30, atol=0.01)
+    n_known = np.bincount(known.sum(-1)[0], minlength=4) / 20_000
+    assert_allclose(n_known, [0.5 + 0.125, *[0.125] * 3], atol=0.012)
+    assert_allclose(torch.logit(time).std(), 1, atol=0.02)
+    assert_allclose(noise.std(), 1, atol=0.02)
+
+
+def test_places_in_bins_are_normal_quantiles():
+    values = torch.linspace(-1, 1, 101, dtype=torch.float64)
+    normal = to_normal(values)
+    assert normal.isfinite().all()
+    assert abs(normal[50]) < 1e-15
+    assert_allclose(from_normal(normal), values, atol=1e-12)
+    assert from_normal(torch.tensor([99.0])) == 1
+
+
+# ---- sampling -----------------------------------------------------------------------------------
+
+
+JOINT = RNG.dirichlet(np.full(24, 0.7)).reshape(2, 3, 4)
+NUMBERS = [np.arange(size) for size in JOINT.shape]
+
+
+class Known(torch.nn.Module):
+    """Finds codes by a joint distribution that is known; values stay where noise put them."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.from_numpy(JOINT)
+        self.seen = []
+
+    def codes(self, x):
+        start, weights = 0, torch.ones(*x.shape[:2], *JOINT.shape, dtype=torch.float64)
+        for i, size in enumerate(JOINT.shape):
+            part = x[..., start : start + size]
+            start += size
+            code = part.argmax(-1) if i == 0 else part.sum(-1).long() - 1
+            fits = torch.arange(size) == code.unsqueeze(-1)
+            fits |= ~part.any(-1, keepdim=True)
+            weights = weights * fits.view(*x.shape[:2], *[size if j == i else 1 for j in range(3)])
+        given = weights * self.table
+        marginals = [given.sum([2 + j for j in range(3) if j != i]) for i in range(3)]
+        return torch.cat(marginals, -1).log().nan_to_num(neginf=-99.0)
+
+    class values(torch.nn.Module):
+        n_inputs = 9 + 2 * 2 + 7
+
+
+def asked(n, keys=(5,), allowed=None, **given):
+    empty = torch.empty(len(keys), n, 0)
+    return RowsAsked(list(keys), n, empty, allowed or {}, **given)
+
+
+def sample(n, monkeypatch, **options):
+    known = Known()
+    monkeypatch.setattr(_sampling, "_flow", lambda steps, net, codes, at, known, n: at)
+    steps = FlowSteps.__new__(FlowSteps)
+    steps.spans, steps.codes_alone = SPANS, SPANS.without_values()
+    steps.inputs = _inputs()
+    return draw_rows(steps, known, asked(n, **options), 4)
+
+
+def _inputs():
+    from combutab.nn import CodeInputs
+
+    return CodeInputs(SPANS.without_values())
+
+
+def frequencies(codes, weights=None):
+    flat = np.ravel_multi_index(codes.reshape(-1, 3).T.numpy(), JOINT.shape)
+    counts = np.bincount(flat, weights, minlength=24).reshape(JOINT.shape)
+    return counts / counts.sum()
+
+
+def test_rows_have_the_joint_distribution_whatever_the_order(monkeypatch):
+    drawn = sample(4000, monkeypatch, keys=(5, 6, 7))
+    for codes in drawn.codes:  # each in an order of its own
+        assert_allclose(frequencies(codes), JOINT, atol=0.03)
+    assert (drawn.mass == 1).all()
+    assert not torch.equal(drawn.codes[0], drawn.codes[1])
+
+
+def test_given_codes_stay_and_the_rest_is_as_beside_them(monkeypatch):
+    codes = torch.full((1, 4000, 3), -1)
+    codes[..., 1] = 2
+    codes[:, :2000, 0] = 1
+    found = sample(4000, monkeypatch, codes=codes).codes[0]
+    assert (found[:, 1] == 2).all()
+    assert (found[:2000, 0] == 1).all()
+    expected = JOINT[1, 2] / JOINT[1, 2].sum()
+    assert_allclose(np.bincount(found[:2000, 2], minlength=4) / 2000, expected, atol=0.04)
+    expected = JOINT[:, 2] / JOINT[:, 2].sum()
+    both = frequencies(found[2000:])[:, 2]
+    assert_allclose(both, expected, atol=0.04)
+
+
+def test_allowed_codes_and_how_probable_they_were(monkeypatch):
+    drawn = sample(9000, monkeypatch, allowed={1: (0, 2), 2: (1, 2)})
+    codes, mass = drawn.codes[0], drawn.mass[0]
+    assert set(codes[:, 1].tolist()) <= {0, 2}
+    assert set(codes[:, 2].tolist()) <= {1, 2}
+    expected = np.zeros_like(JOINT)
+    expected[:, [0, 2], 1:3] = JOINT[:, [0, 2], 1:3]
+    assert_allclose(frequencies(codes, mass.numpy()), expected / expected.sum(), atol=0.03)
+    assert mass.max() <= 1
+
+
+def test_values_that_are_asked_for(monkeypatch):
+    values = torch.full((1, 600, 2), torch.nan)
+    values[0, :300, 0] = 0.25
+    points = {2: Points(1, {0: (0.5,), 3: (-0.5, 0.75)})}
+    drawn = sample(600, monkeypatch, values=values, points=points, allowed={2: (0, 3)})
+    found, code = drawn.values[0], drawn.codes[0, :, 2]
+    assert (found[:300, 0] == 0.25).all()
+    assert found[300:, 0].unique().numel() == 300
+    assert (found[code == 0, 1] == 0.5).all()
+    assert set(found[code == 3, 1].tolist()) == {-0.5, 0.75}
+
+
+def test_the_flow_is_followed_by_heuns_method():
+    class Linear(torch.nn.Module):
+        n_inputs = 9 + 2 * 2 + 7
+
+        def forward(self, x):  # dy/dt = y + t
+            return x[..., 9:11] + x[..., 13:14]
+
+    net = StackedCascade(SPANS, (4,), MEMBERS[:1])
+    net.values = Linear()
+    steps = FlowSteps(net, SPANS, nullcontext, in_place=False)
+    at = torch.tensor([[[0.3, -1.0]]], dtype=torch.float64)
+    known = torch.tensor([[[False, True]]])
+    codes = torch.zeros(1, 1, 3, dtype=torch.int64)
+    exact = 1.3 * np.e - 2  # (y + 1) e^t - t - 1 at 1
+    errors = []
+    for n in (8, 16):
+        found = _sampling._flow(steps, net, codes, at, known, n)[0, 0]
+        assert found[1] == -1.0
+        errors.append(abs(float(found[0]) - exact))
+    assert errors[1] < errors[0] / 3.5  # of second order
+    assert errors[1] < 3e-3
+
+
+# ---- what it learns -----------------------------------------------------------------------------
+
+N = 1200
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    x = RNG.normal(size=N)
+    kind = np.where(x + RNG.normal(size=N) > 0, "high", "low")
+    table = pd.DataFrame(
+        {
+            "x": x,
+            "kind": kind,
+            "copy": kind,
+            "mostly": np.where(RNG.random(N) < 0.92, 0.0, RNG.uniform(5, 9, N)),
+            "gaps": np.where(x > 1, np.nan, x + RNG.normal(0, 0.1, N)),
+        }
+    )
+    model = TabFlow(
+        hidden_layer_sizes=(48, 48),
+        n_bins=16,
+        epochs=50,
+        batch_size=64,
+        learning_rate=4e-3,
+        random_state=0,
+    )
+    return table, model.fit(table)
+
+
+def test_point_masses_copies_and_gaps_come_out(fitted):
+    table, model = fitted
+    made = model.sample(3000)
+    assert (made["mostly"] == 0).mean() == pytest.approx(0.92, abs=0.03)
+    assert not made["mostly"].between(0.01, 4).any()
+    assert (made["kind"] == made["copy"]).mean() > 0.97
+    assert made["gaps"].isna().mean() == pytest.approx(table["gaps"].isna().mean(), abs=0.04)
+    assert made.loc[made["gaps"].isna(), "x"].mean() > 1
+    there = made.dropna()
+    assert np.corrcoef(there["x"], there["gaps"])[0, 1] > 0.95
+    for q in (0.05, 0.5, 0.95):
+        assert made["x"].quantile(q) == pytest.approx(table["x"].quantile(q), abs=0.2)
+
+
+def test_conditions_are_met_and_carry_over(fitted):
+    table, model = fitted
+    made = model.sample(500, conditions={"kind": "high", "gaps": (0.2, 0.6)})
+    assert (made["kind"] == "high").all()
+    assert made["gaps"].between(0.2, 0.6).all()
+    assert made["x"].mean() == pytest.approx(0.4, abs=0.15)
+    assert (made["copy"] == "high").mean() > 0.95
+    made = model.sample(300, conditions={"x": [table["x"][3], table["x"][5]]})
+    assert made["x"].isin(table["x"][[3, 5]]).all()
+    assert made["x"].nunique() == 2
+    given = table[["x"]].iloc[:200]
+    beside = model.sample_from(given)
+    assert_array_equal(beside["x"], given["x"])
+    assert np.corrcoef(beside["x"], beside["gaps"].fillna(1.5))[0, 1] > 0.8
+    shares = beside["kind"].eq("high").groupby(given["x"] > 0).mean()
+    assert shares[True] - shares[False] > 0.3
+
+
+def test_missing_cells_are_drawn_beside_the_known(fitted):
+    table, model = fitted
+    encoded = model.encoder_.encode(table)
+    codes = encoded.codes.astype(np.int64)
+    known = np.ones(codes.shape, dtype=bool)
+    of = {span.column: i for i, span in enumerate(model.encoder_.layout_.spans)}
+    known[:, of[4]] = False
+    values, found = model._draw_missing(encoded.values, codes, known, 7)
+    made = model.encoder_.decode(values, found)
+    pd.testing.assert_frame_equal(made.drop(columns="gaps"), table.drop(columns="gaps"))
+    assert made["gaps"].notna().all()  # though some are missing in the table
+    inner = table["x"].between(-1, 1)
+    error = (made["gaps"] - table["x"])[inner]
+    assert error.abs().median() < 0.25
+
+
+def test_its_parameters_that_are_automatic():
+    model = TabFlow()
+    sizes = [model._n_batch(n) for n in (1, 20, 300, 1000, 5000, 10**6)]
+    assert sizes == [1, 20, 32, 64, 256, 512]
+    assert [model._n_epochs(n) for n in (20, 1000, 5000, 10**7)] == [500, 500, 500, 5]
+    assert model._n_epochs(16_000) == 323
+    assert TabFlow(epochs=7, batch_size=100)._n_epochs(10) == 7
+    assert [model._stops_early(n) for n in (199, 200)] == [False, True]
+    assert not TabFlow(early_stopping=False)._stops_early(10**6)
