@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 import combutab
-from combutab import CTGAN, TVAE, _model_files
+from combutab import CTGAN, TVAE, TabFlow, _model_files
 from combutab._model_files import read_model
 from combutab.generators import fit_stack
+from combutab.generators.flow._training import FlowTraining
 from combutab.generators.gan._training import GANTraining
 from combutab.generators.training import _fitting, _loop
 from combutab.generators.vae._training import VAETraining
@@ -52,7 +53,7 @@ def progress(monkeypatch):
 
         return train
 
-    for training in (GANTraining, VAETraining):
+    for training in (GANTraining, VAETraining, FlowTraining):
         monkeypatch.setattr(training, "epoch", timed(training.epoch))
     return found
 
@@ -73,6 +74,14 @@ def test_it_ends_with_the_epoch_in_which_the_time_is_over(cls, progress):
     np.testing.assert_allclose(progress, [0, 1 / 3, 2 / 3])  # of the 30 s after encoding
     assert_same(model, make(cls, epochs=3).fit(TABLE))
     assert len(model.sample(9)) == 9
+
+
+def test_of_a_flow(progress):
+    params = {"hidden_layer_sizes": (8,), "n_bins": 4, "random_state": 0, "device": "cpu"}
+    model = TabFlow(**params, epochs=100, max_time=35).fit(TABLE)
+    assert model.n_iter_ == 3
+    np.testing.assert_allclose(progress, [0, 1 / 3, 2 / 3])
+    assert repr(model).endswith("120 rows x 2 columns, 3 epochs, ended by max_time")
 
 
 def test_there_is_one_epoch_at_least(progress):

@@ -12,7 +12,7 @@ import pytest
 import combutab
 from combutab.cli import main
 from combutab.cli.synth import _synth
-from combutab.generators import CTGAN, TVAE
+from combutab.generators import CTGAN, TVAE, TabFlow
 
 QUICK = ["--epochs", "1", "--batch-size", "20", "--device", "cpu"]
 
@@ -90,7 +90,7 @@ def test_what_is_not_asked_for_is_the_generators_own(folder, monkeypatch):
         seen.update(self.get_params())
         raise KeyboardInterrupt
 
-    for kind in (CTGAN, TVAE):
+    for kind in (CTGAN, TVAE, TabFlow):
         monkeypatch.setattr(kind, "fit", fit)
         arguments = ["--model", kind.__name__.lower(), "--drop", "price"]
         assert main(["synth", "people.csv", "-o", "out.csv", *arguments]) == 130
