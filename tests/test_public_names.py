@@ -42,9 +42,9 @@ combutab.nn: ActivationSpec Chain ChainNetwork INITIALISATIONS MLPSpec MaskMaker
 combutab.plotting: plot_activation_means plot_comparison plot_critical_difference plot_fluctuation
     plot_loss_curve plot_pack plot_power plot_robustness
 combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn Identifiers
-    ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetTable RowGroup RowLayout RowSpan
-    RunningMoments Span TableEncoder as_pandas binary_unit column_kind find_identifiers infer_task
-    odd_columns
+    IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetTable RowGroup
+    RowLayout RowSpan RunningMoments Span TableEncoder append_cells as_pandas binary_unit
+    column_kind find_identifiers infer_task missing_codes odd_columns
 combutab.reports: Finding SyntheticEvaluation evaluate_synthetic render_report write_report
 combutab.training: BinaryCrossEntropy Callback CompiledGradients ConditionSampler Conditions
     CrossEntropy EpochReport GaussianNLL Loss MemberPlan MemberResult MemberStart OptimizerConfig
