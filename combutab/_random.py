@@ -71,6 +71,10 @@ class Purpose(IntEnum):
     LATENT = 46  # the network's input
     CODES = 47  # categories and modes
     VALUES = 48  # noise about the values
+    DRAW = 60  # (draw): a sample's key, of an imputation's
+    KNOWN = 61  # of an imputation's: how the known cells are encoded
+    DONORS = 62  # (), or (0): which rows complete others
+    BALANCED = 63  # the order of rows that are balanced
 
 
 def _signed(value: int) -> int:

@@ -17,15 +17,15 @@ from combutab._device import resolve_device
 from combutab._model_files import Loadable, Saved
 from combutab._random_state import seed_from
 from combutab.generators._constraints import check_tries
-from combutab.generators._contract import Generator
 from combutab.generators._errors import fall_short
+from combutab.generators._imputing import Imputing
 from combutab.generators._records import NetworkT
 from combutab.generators._saving import parts_to_save, restore
 from combutab.generators.sampling import Points, read_conditions, read_each, write_each
 from combutab.generators.training import fit_generators
 
 
-class BaseGenerator(BaseEstimator, Generator[NetworkT], Loadable):
+class BaseGenerator(BaseEstimator, Imputing[NetworkT], Loadable):
     """A `Generator` that fits and samples as an estimator of scikit-learn."""
 
     # ---- fit ---------------------------------------------------------------------------------
