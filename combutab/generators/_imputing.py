@@ -86,7 +86,7 @@ def impute_mean(model: Generator[Any], X: Any, n_draws: int, random_state: Any) 
         if isinstance(coder, NumberColumn):
             columns = [coder.decode(v[:, span.value_index], c[:, i]) for v, c in drawn]
             numbers, missing = zip(*(coder.format.read(c, "") for c in columns), strict=True)
-            exact = coder.format
+            exact: Any = coder.format
             if hasattr(exact, "decimals"):
                 exact = replace(exact, decimals=None)
             mean = exact.write(np.mean(numbers, axis=0), np.any(missing, axis=0))
@@ -98,7 +98,6 @@ def impute_mean(model: Generator[Any], X: Any, n_draws: int, random_state: Any) 
         if isinstance(made, pd.DataFrame):
             made[name] = mean
         else:
-            made = made.astype(np.result_type(made.dtype, mean.dtype), copy=False)
             made[:, name] = mean
     return table.fill(made)
 

@@ -3,6 +3,7 @@
 Knows generators by their contract alone.
 """
 
+from combutab.generators.sampling._balanced import draw_balanced
 from combutab.generators.sampling._conditions import check_conditions, read_conditions, read_each
 from combutab.generators.sampling._nearest import draw_nearest
 from combutab.generators.sampling._sampling import FREE, Sampler
@@ -13,6 +14,7 @@ __all__ = [
     "Points",
     "Sampler",
     "check_conditions",
+    "draw_balanced",
     "draw_nearest",
     "read_conditions",
     "read_each",

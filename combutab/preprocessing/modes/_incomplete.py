@@ -177,7 +177,7 @@ def append_cells(column: pd.Series, cells: pd.Series) -> pd.Series:
     """
     dtype: Any = column.dtype
     if isinstance(dtype, pd.SparseDtype):
-        dense = append_cells(column.sparse.to_dense(), cells)
+        dense = append_cells(_dense(column), cells)
         return dense.astype(pd.SparseDtype(dense.dtype, dtype.fill_value))
     if isinstance(dtype, pd.CategoricalDtype):
         cells = cells.astype(object)
@@ -201,8 +201,7 @@ def _filled(column: pd.Series, absent: np.ndarray, cells: pd.Series) -> pd.Serie
 
 def _as_held(cells: pd.Series, dtype: Any) -> pd.Series:
     """Cells as a dtype holds them, or as they are if it cannot."""
-    if isinstance(cells.dtype, pd.SparseDtype):
-        cells = cells.sparse.to_dense()
+    cells = _dense(cells)
     try:
         held = cells.astype(dtype)
         same = (held == cells) | cells.isna()
@@ -210,6 +209,11 @@ def _as_held(cells: pd.Series, dtype: Any) -> pd.Series:
         return cells
     rounded = types.is_float_dtype(dtype) and types.is_numeric_dtype(cells.dtype)
     return held if rounded or same.all() else cells
+
+
+def _dense(column: pd.Series) -> pd.Series:
+    dtype: Any = column.dtype
+    return column.astype(dtype.subtype) if isinstance(dtype, pd.SparseDtype) else column
 
 
 def _held_numbers(
@@ -233,7 +237,7 @@ def _held_numbers(
     held = inside.to_numpy(dtype=bool)
     cells = cells[held]
     if given.kind in "iuf":
-        if fitted == object:
+        if fitted.kind == "O":
             cells = cells.astype("int64" if isinstance(coder.format, TickFormat) else "float64")
         cells = cells.astype(fitted)
     return cells, held
