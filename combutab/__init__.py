@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         TabMRegressor,
         paper_recipe,
     )
-    from combutab.generators import CTGAN, TVAE
+    from combutab.generators import CTGAN, TVAE, TabFlowImputer
     from combutab.model_selection import StackedGridSearchCV
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "PackRegressor",
     "ProxyNorm",
     "StackedGridSearchCV",
+    "TabFlowImputer",
     "TabMClassifier",
     "TabMRegressor",
     "__version__",
@@ -66,7 +67,7 @@ _HOMES = {
     **dict.fromkeys(["MLPClassifier", "MLPRegressor", "paper_recipe"], "estimators"),
     **dict.fromkeys(["PackClassifier", "PackRegressor"], "estimators"),
     **dict.fromkeys(["TabMClassifier", "TabMRegressor"], "estimators"),
-    **dict.fromkeys(["CTGAN", "TVAE"], "generators"),
+    **dict.fromkeys(["CTGAN", "TVAE", "TabFlowImputer"], "generators"),
     "StackedGridSearchCV": "model_selection",
 }
 

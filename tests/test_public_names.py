@@ -9,8 +9,8 @@ import pytest
 
 NAMES = """
 combutab: ACTIVATIONS CTGAN CombU LAHardSiLU LASiLU LayerAct MLPClassifier MLPRegressor NLReLU
-    PELU PLN PLS PackClassifier PackRegressor ProxyNorm StackedGridSearchCV TVAE TabMClassifier
-    TabMRegressor __version__ load paper_recipe
+    PELU PLN PLS PackClassifier PackRegressor ProxyNorm StackedGridSearchCV TVAE TabFlowImputer
+    TabMClassifier TabMRegressor __version__ load paper_recipe
 combutab.activations: ACTIVATIONS Blend CombU Derf DyT LAHardSiLU LASiLU LayerAct NLReLU PELU PLN
     PLS PReLU ProxyNorm Rational Snake Swish make_activation
 combutab.constructions: ConstructedNetwork compose exp_network expression_network
@@ -26,8 +26,8 @@ combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTION
     compare_with_best corrected_interval corrected_resampled_ttest corrupt detection fidelity
     friedman holm interval_words mean_ranks ml_efficacy nemenyi p_words power_decomposition
     privacy robustness summarise summarise_nemenyi summarise_pairs t_interval wilcoxon
-combutab.generators: CTGAN ShortfallError TVAE check_conditions find_generators fit_stack
-    patch_ctgan
+combutab.generators: CTGAN ShortfallError TVAE TabFlowImputer check_conditions find_generators
+    fit_stack patch_ctgan
 combutab.generators.sdv: CTGANSynthesizer TVAESynthesizer
 combutab.model_selection: ActivationComparison BASELINES ComparisonError ComparisonPlan
     DEFAULT_ACTIVATIONS GUESSES METRICS StackedGridSearchCV checkpoint_differences

@@ -2,6 +2,7 @@
 
 from combutab.generators._contract import find_generators
 from combutab.generators._errors import ShortfallError
+from combutab.generators._imputer import TabFlowImputer
 from combutab.generators._patch import patch_ctgan
 from combutab.generators.gan import CTGAN
 from combutab.generators.sampling import check_conditions
@@ -12,6 +13,7 @@ __all__ = [
     "CTGAN",
     "TVAE",
     "ShortfallError",
+    "TabFlowImputer",
     "check_conditions",
     "find_generators",
     "fit_stack",
