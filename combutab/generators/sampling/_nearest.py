@@ -14,7 +14,7 @@ from combutab.preprocessing import ModeEncoder, NumberColumn, missing_codes
 _FEWEST, _MOST = 5000, 10_000  # donors
 _NEIGHBORS = 5
 _DISTANCES = 2**22  # held at a time
-_NUMBER = 4.0  # the distance of a column's least and greatest number, in unequal categories
+_FAR = 4.0  # standard deviations: no number is further away; unequal categories are at one
 _JITTER = 1e-4  # decides between donors that are equally near
 
 
@@ -33,8 +33,8 @@ def draw_nearest(
     """Complete encoded rows by the cells of synthetic rows.
 
     Of each row the donor is one of the five synthetic rows that are nearest by its known cells:
-    by the number of unequal categories and the distance of the numbers' ranks. Rows that have a
-    value in all cells that are wanted come first.
+    by the number of unequal categories and the numbers' distances in standard deviations. Rows
+    that have a value in all cells that are wanted come first.
 
     Parameters
     ----------
@@ -112,12 +112,12 @@ def _choose(
     """Draw a donor for each row among the nearest, (n,)."""
     n, n_donors = len(codes), len(donors.codes)
     spans = range(known.shape[1])
-    numbers = {i: ranks for i in spans if (ranks := _ranks(encoder, i, donors, values, codes))}
+    numbers = {i: x for i in spans if (x := _numbers(encoder, i, donors, values, codes))}
     shift, pick = random_uniform([derive(key, Purpose.DONORS)], 2 * n)[0].numpy().reshape(2, n)
     tie = random_uniform([derive(key, Purpose.DONORS, 0)], n_donors)[0].numpy()
     tie = np.tile((tie * _JITTER).astype(np.float32), 2)
     shift = (shift * n_donors).astype(int)
-    lacks = np.float32((_NUMBER + 1) * len(spans)) * donors.missing.T.astype(np.float32)
+    lacks = np.float32((_FAR + 1) * len(spans)) * donors.missing.T.astype(np.float32)
     chosen = np.empty(n, dtype=np.intp)
     step = max(1, _DISTANCES // n_donors)
     for start in range(0, n, step):
@@ -130,9 +130,8 @@ def _choose(
                 continue
             if i in numbers:
                 asked, had = numbers[i]
-                distance = np.abs(asked[rows, None] - had)
+                distance = np.minimum(np.abs(asked[rows, None] - had), np.float32(_FAR))
                 distance[:, donors.missing[:, i]] = 1.0
-                distance *= np.float32(_NUMBER)
             else:
                 distance = (codes[rows, i, None] != donors.codes[:, i]).astype(np.float32)
             distance *= known[rows, i, None]
@@ -143,10 +142,10 @@ def _choose(
     return chosen
 
 
-def _ranks(
+def _numbers(
     encoder: ModeEncoder, i: int, donors: Donors, values: np.ndarray, codes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Where rows' and donors' numbers stand among those of the donors, in [0, 1]; None for none."""
+    """The numbers of rows and donors in the donors' standard deviations; None for categories."""
     span = encoder.layout_.spans[i]
     coder = encoder.columns_[span.column]
     if not isinstance(coder, NumberColumn):
@@ -155,10 +154,7 @@ def _ranks(
         coder.format.read(coder.decode(v[:, span.value_index], c[:, i]), "")[0]
         for v, c in ((values, codes), (donors.values, donors.codes))
     )
-    order = np.sort(had[~donors.missing[:, i]])
-    asked, had = (
-        (np.searchsorted(order, x, "left") + np.searchsorted(order, x, "right"))
-        / (2.0 * max(1, len(order)))
-        for x in (asked, had)
-    )
+    some = had[~donors.missing[:, i]]
+    centre, sd = (some.mean(), some.std()) if len(some) else (0.0, 0.0)
+    asked, had = ((np.asarray(x) - centre) / (sd or 1.0) for x in (asked, had))
     return asked.astype(np.float32), had.astype(np.float32)
