@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -43,7 +42,7 @@ class Imputing(Generator[NetworkT]):
 
         Returns
         -------
-        DataFrame or array, as X is; a list of them where ``n_draws`` is more than 1
+        DataFrame of pandas, or array; a list of them where ``n_draws`` is more than 1
             A column keeps its dtype, unless that cannot hold what is filled in.
 
         Raises
@@ -123,5 +122,7 @@ def draw_cells(
 
 def _most_frequent(draws: Sequence[np.ndarray]) -> np.ndarray:
     """The most frequent of the draws of each row, the first drawn of several: (n,)."""
-    rows = np.stack(draws, axis=1).tolist()
-    return np.array([Counter(row).most_common(1)[0][0] for row in rows], dtype=np.int64)
+    rows = np.stack(draws, axis=1)
+    counts = np.stack([(rows == each[:, None]).sum(axis=1) for each in draws], axis=1)
+    most: np.ndarray = rows[np.arange(len(rows)), counts.argmax(axis=1)]
+    return most

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import Any
 
 import numpy as np
@@ -104,9 +103,8 @@ class IncompleteTable:
                 cells, held = _held_numbers(cells, coder, label)
                 there = there[held]
                 if len(there):
-                    name = repr(self.encoder.schema_.keys[span.column])
-                    crc = zlib.crc32(name.encode("utf-8", "surrogatepass"))
-                    drawn = coder.encode(cells, label, np.random.default_rng([seed, crc]))
+                    rng = np.random.default_rng([seed, span.column])
+                    drawn = coder.encode(cells, label, rng)
                     values[there, span.value_index], codes[there, i] = drawn
             elif isinstance(coder, CategoryColumn):
                 found = _category_codes(cells, coder, label)
