@@ -73,7 +73,7 @@ class Purpose(IntEnum):
     VALUES = 48  # noise about the values
     DRAW = 60  # (draw): a sample's key, of an imputation's
     KNOWN = 61  # of an imputation's: how the known cells are encoded
-    DONORS = 62  # (), or (0): which rows complete others
+    DONORS = 62  # (0), (1): which rows complete others
     BALANCED = 63  # the order of rows that are balanced
 
 

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from combutab._random import Purpose, derive
 from combutab._random_state import seed_from
 from combutab.generators._imputing import impute_mean
+from combutab.generators._resampling import rows_as_array
 from combutab.preprocessing import as_pandas
 
 
@@ -127,6 +128,8 @@ class TabFlowImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, skip_check_array=True, reset=reset)
             return X
+        if isinstance(X, list | tuple):
+            X = rows_as_array(X)
         return validate_data(self, X, dtype=None, ensure_all_finite=False, reset=reset)
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -108,18 +108,20 @@ class Resampling(Generator[NetworkT]):
 def _as_frame(X: Any) -> pd.DataFrame:
     if scipy.sparse.issparse(X):
         raise TypeError("X is a sparse matrix; pass X.toarray(), or a DataFrame")
-    table = X if isinstance(X, pd.DataFrame) else pd.DataFrame(_as_array(X))
-    # what an array of objects holds would be text to a frame
-    return table.reset_index(drop=True) if table is X else table.infer_objects()
-
-
-def _as_array(X: Any) -> np.ndarray:
-    array = np.asarray(X)
-    if array.dtype.kind in "US" and not isinstance(X, np.ndarray):  # of numbers too, perhaps
-        array = np.array(X, dtype=object)
+    if isinstance(X, pd.DataFrame):
+        return X.reset_index(drop=True)
+    array = rows_as_array(X)
     if array.ndim != 2:
         raise ValueError(f"X must have the shape (n_rows, n_columns), got {array.shape}")
-    return array
+    # in a frame, numbers that are objects would be discrete
+    return pd.DataFrame(array).infer_objects()
+
+
+def rows_as_array(X: Any) -> np.ndarray:
+    """Make an array of rows, in which the numbers of rows with text stay numbers."""
+    array = np.asarray(X)
+    mixed = isinstance(X, list | tuple) and array.dtype.kind in "US"
+    return np.array(X, dtype=object) if mixed else array
 
 
 def _as_labels(y: Any, n_rows: int) -> pd.Series:
@@ -180,7 +182,7 @@ def _lengthen_table(given: Any, table: pd.DataFrame, new: pd.DataFrame) -> Any:
     if isinstance(given, pd.DataFrame):
         columns = [append_cells(table.iloc[:, j], new.iloc[:, j]) for j in range(table.shape[1])]
         return pd.DataFrame(dict(enumerate(columns))).set_axis(table.columns, axis=1)
-    array = _as_array(given)
+    array = rows_as_array(given)
     if array.dtype.kind == "U":  # longer ones may be made
         return np.concatenate([array, new.to_numpy(dtype=str)])
     return np.concatenate([array, new.to_numpy(dtype=object).astype(array.dtype)])

@@ -109,6 +109,15 @@ def test_the_output_is_of_the_kind_that_is_asked_for():
     assert list(named) == ["x0"]
 
 
+def test_rows_as_lists_keep_numbers_beside_text():
+    rows = [["a", 1.5], ["b", 2.5]] * 20
+    imputer = TabFlowImputer(TINY, random_state=0).fit(rows)
+    filled = imputer.transform([*rows, ["a", None], [None, 2.5]])
+    assert filled[:-2].tolist() == rows
+    assert isinstance(filled[-2][1], float)
+    assert filled[-1][0] in {"a", "b"}
+
+
 def test_in_a_pipeline():
     holes = punch(make_table())[["x", "whole"]].astype(float)
     pipe = make_pipeline(TabFlowImputer(TINY, random_state=0), HistGradientBoostingRegressor())

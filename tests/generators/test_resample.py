@@ -89,6 +89,15 @@ def test_arrays_of_text():
     assert np.bincount(y_new).tolist() == [40, 40]
 
 
+def test_rows_as_lists_keep_numbers_beside_text():
+    rows = [["a", 1.5], ["b", 2.5]] * 30
+    X_new, _ = tiny().fit_resample(rows, [0] * 40 + [1] * 20)
+    assert X_new[:60].tolist() == rows
+    assert all(isinstance(each, float) for each in X_new[60:, 1])
+    with pytest.raises(ValueError, match=r"shape \(n_rows, n_columns\), got \(3,\)"):
+        tiny().fit_resample([1, 2, 3], [0, 0, 1])
+
+
 def test_frames_of_polars_become_those_of_pandas():
     pl = pytest.importorskip("polars")
     X, y = make_data()

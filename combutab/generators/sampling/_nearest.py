@@ -113,8 +113,8 @@ def _choose(
     n, n_donors = len(codes), len(donors.codes)
     spans = range(known.shape[1])
     numbers = {i: x for i in spans if (x := _numbers(encoder, i, donors, values, codes))}
-    shift, pick = random_uniform([derive(key, Purpose.DONORS)], 2 * n)[0].numpy().reshape(2, n)
-    tie = random_uniform([derive(key, Purpose.DONORS, 0)], n_donors)[0].numpy()
+    shift, pick = random_uniform([derive(key, Purpose.DONORS, 0)], 2 * n)[0].numpy().reshape(2, n)
+    tie = random_uniform([derive(key, Purpose.DONORS, 1)], n_donors)[0].numpy()
     tie = np.tile((tie * _JITTER).astype(np.float32), 2)
     shift = (shift * n_donors).astype(int)
     lacks = np.float32((_FAR + 1) * len(spans)) * donors.missing.T.astype(np.float32)
