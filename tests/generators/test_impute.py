@@ -30,6 +30,7 @@ def make_table(n=N, seed=0):
             "string": pd.array(rng.choice(["x", "y"], n), dtype="string"),
             "float32": rng.normal(size=n).astype(np.float32),
             "sparse": pd.arrays.SparseArray(rng.integers(0, 3, n).astype(float)),
+            "period": pd.period_range("2024-01", periods=3, freq="M").take(rng.integers(0, 3, n)),
             "constant": "k",
         }
     )
@@ -150,6 +151,19 @@ def test_arrays(dtype):
     listed = model.impute(holes.tolist())
     assert isinstance(listed, np.ndarray)
     np.testing.assert_array_equal(listed[~missing].astype(dtype), table[~missing])
+
+
+def test_columns_of_pyarrow():
+    pytest.importorskip("pyarrow")
+    types = {"int": "int32[pyarrow]", "float": "double[pyarrow]", "bool": "bool[pyarrow]"}
+    types |= {"date": "timestamp[us][pyarrow]", "text": "string[pyarrow]"}
+    table = make_table()[list(types)].astype(types)
+    model = tiny().fit(table)
+    holes = table.mask(np.random.default_rng(0).random(table.shape) < 0.3)
+    assert holes.isna().any().all()
+    filled = model.impute(holes)
+    assert_filled(filled, holes)
+    assert filled.dtypes.to_dict() == holes.dtypes.to_dict()
 
 
 def test_cells_that_the_generator_cannot_know_are_kept_and_tell_nothing():

@@ -55,6 +55,24 @@ def test_cells_stay_and_the_same_ones_are_filled_each_time():
     assert not hasattr(TINY, "encoder_")
 
 
+def test_the_generator_is_tabflow_if_none_is_given(monkeypatch):
+    seeds = []
+
+    def make(random_state):  # with a tiny network
+        seeds.append(random_state)
+        return clone(TINY).set_params(random_state=random_state)
+
+    monkeypatch.setattr("combutab.generators.TabFlow", make, raising=False)
+    holes = punch(make_table())
+    filled = TabFlowImputer(random_state=3).fit_transform(holes)
+    assert seeds == [3]
+    assert not filled.isna().any(axis=None)
+    given = clone(TINY).set_params(random_state=3)
+    pd.testing.assert_frame_equal(
+        filled, TabFlowImputer(given, random_state=3).fit_transform(holes)
+    )
+
+
 def test_draws_are_averaged():
     """A generator's own draws, whose means and most frequent values are worked out here."""
     drawn = []
