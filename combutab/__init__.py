@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         TabMRegressor,
         paper_recipe,
     )
-    from combutab.generators import CTGAN, TVAE, TabFlow
+    from combutab.generators import CTGAN, TVAE, TabFlow, TabFlowImputer
     from combutab.model_selection import StackedGridSearchCV
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "ProxyNorm",
     "StackedGridSearchCV",
     "TabFlow",
+    "TabFlowImputer",
     "TabMClassifier",
     "TabMRegressor",
     "__version__",
@@ -67,7 +68,7 @@ _HOMES = {
     **dict.fromkeys(["MLPClassifier", "MLPRegressor", "paper_recipe"], "estimators"),
     **dict.fromkeys(["PackClassifier", "PackRegressor"], "estimators"),
     **dict.fromkeys(["TabMClassifier", "TabMRegressor"], "estimators"),
-    **dict.fromkeys(["CTGAN", "TVAE", "TabFlow"], "generators"),
+    **dict.fromkeys(["CTGAN", "TVAE", "TabFlow", "TabFlowImputer"], "generators"),
     "StackedGridSearchCV": "model_selection",
 }
 

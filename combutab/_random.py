@@ -75,6 +75,10 @@ class Purpose(IntEnum):
     CODES = 47  # categories and modes
     VALUES = 48  # noise about the values
     ORDER = 49  # in which a row's columns are drawn
+    DRAW = 60  # (draw): a sample's key, of an imputation's
+    KNOWN = 61  # of an imputation's: how the known cells are encoded
+    DONORS = 62  # (0), (1): which rows complete others
+    BALANCED = 63  # the order of rows that are balanced
 
 
 def _signed(value: int) -> int:

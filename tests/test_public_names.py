@@ -9,8 +9,8 @@ import pytest
 
 NAMES = """
 combutab: ACTIVATIONS CTGAN CombU LAHardSiLU LASiLU LayerAct MLPClassifier MLPRegressor NLReLU
-    PELU PLN PLS PackClassifier PackRegressor ProxyNorm StackedGridSearchCV TVAE TabMClassifier
-    TabMRegressor __version__ load paper_recipe
+    PELU PLN PLS PackClassifier PackRegressor ProxyNorm StackedGridSearchCV TVAE TabFlow
+    TabFlowImputer TabMClassifier TabMRegressor __version__ load paper_recipe
 combutab.activations: ACTIVATIONS Blend CombU Derf DyT LAHardSiLU LASiLU LayerAct NLReLU PELU PLN
     PLS PReLU ProxyNorm Rational Snake Swish make_activation
 combutab.constructions: ConstructedNetwork compose exp_network expression_network
@@ -26,25 +26,25 @@ combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTION
     compare_with_best corrected_interval corrected_resampled_ttest corrupt detection fidelity
     friedman holm interval_words mean_ranks ml_efficacy nemenyi p_words power_decomposition
     privacy robustness summarise summarise_nemenyi summarise_pairs t_interval wilcoxon
-combutab.generators: CTGAN ShortfallError TVAE check_conditions find_generators fit_stack
-    patch_ctgan
+combutab.generators: CTGAN ShortfallError TVAE TabFlow TabFlowImputer check_conditions
+    find_generators fit_stack patch_ctgan
 combutab.generators.sdv: CTGANSynthesizer TVAESynthesizer
 combutab.model_selection: ActivationComparison BASELINES ComparisonError ComparisonPlan
     DEFAULT_ACTIVATIONS GUESSES METRICS StackedGridSearchCV checkpoint_differences
     compare_activations plan_comparison run_comparison score_classifier score_regressor
     shown_range
-combutab.nn: ActivationSpec Chain ChainNetwork INITIALISATIONS MLPSpec MaskMaker Member
-    NORMALIZATIONS NTK NUMERIC_EMBEDDINGS NetworkSpec PenaltyPass ROLES RowSpans Scratch
-    SpanColumns StackedActivation StackedCritic StackedEmbedding StackedGenerator
+combutab.nn: ActivationSpec Chain ChainNetwork CodeInputs INITIALISATIONS MLPSpec MaskMaker Member
+    NORMALIZATIONS NTK NUMERIC_EMBEDDINGS N_TIME NetworkSpec PenaltyPass ROLES RowSpans Scratch
+    SpanColumns StackedActivation StackedCascade StackedCritic StackedEmbedding StackedGenerator
     StackedInputs StackedLinear StackedMLP StackedNetwork StackedNorm StackedRowDecoder
     StackedRowEncoder StackedTabM TabMSpec TableNetwork build_activation check_activation
-    check_proxy_norm fill_gradients frozen gradient_penalty
+    check_proxy_norm fill_gradients frozen gradient_penalty time_inputs
 combutab.plotting: plot_activation_means plot_comparison plot_critical_difference plot_fluctuation
     plot_loss_curve plot_pack plot_power plot_robustness
 combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn Identifiers
-    ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetTable RowGroup RowLayout RowSpan
-    RunningMoments Span TableEncoder as_pandas binary_unit column_kind find_identifiers infer_task
-    odd_columns
+    IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetTable RowGroup
+    RowLayout RowSpan RunningMoments Span TableEncoder append_cells as_pandas binary_unit
+    column_kind find_identifiers infer_task missing_codes odd_columns
 combutab.reports: Finding SyntheticEvaluation evaluate_synthetic render_report write_report
 combutab.training: BinaryCrossEntropy Callback CompiledGradients ConditionSampler Conditions
     CrossEntropy EpochReport GaussianNLL Loss MemberPlan MemberResult MemberStart OptimizerConfig

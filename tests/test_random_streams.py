@@ -202,8 +202,11 @@ def test_of_generators(cls, streams, tmp_path):
     model.sample(50, random_state=SEED)  # the seed of the training
     wanted = pd.DataFrame({"kind": ["a", "b", "c", "a"], "x": [0.1, np.nan, np.nan, 0.1]})
     model.sample_from(wanted)
+    model.sample(50, balance="kind")
+    model.impute(TABLE.mask(TABLE == "a"), n_draws=2)
     assert not streams.meetings()
     expected = {Purpose.VALIDATION, Purpose.HELD_OUT, Purpose.PATTERN, Purpose.LATENT}
+    expected |= {Purpose.BALANCED, Purpose.DRAW, Purpose.DONORS}
     if cls is CTGAN:
         expected |= {Purpose.GAN_NOISE, Purpose.GAN_GUMBEL, Purpose.ASKED, Purpose.ACCEPTED}
         expected |= {Purpose.GAN_CONDITIONS, Purpose.GAN_MASKS, Purpose.GAN_MIX}

@@ -28,7 +28,8 @@ def generator_names() -> list[str]:
     if (package := sys.modules.get("combutab.generators")) is not None:
         return [name.lower() for name in package.find_generators()]
     homes = import_module("combutab")._HOMES
-    return [name.lower() for name, home in homes.items() if home == "generators"]
+    names = [name for name, home in homes.items() if home == "generators"]
+    return [name.lower() for name in names if not name.endswith("Imputer")]
 
 
 def _known_model(name: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from combutab.generators._contract import find_generators
 from combutab.generators._errors import ShortfallError
+from combutab.generators._imputer import TabFlowImputer
 from combutab.generators._patch import patch_ctgan
 from combutab.generators.flow import TabFlow
 from combutab.generators.gan import CTGAN
@@ -14,6 +15,7 @@ __all__ = [
     "TVAE",
     "ShortfallError",
     "TabFlow",
+    "TabFlowImputer",
     "check_conditions",
     "find_generators",
     "fit_stack",

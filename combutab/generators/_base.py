@@ -17,15 +17,22 @@ from combutab._device import resolve_device
 from combutab._model_files import Loadable, Saved
 from combutab._random_state import seed_from
 from combutab.generators._constraints import check_tries
-from combutab.generators._contract import Generator
 from combutab.generators._errors import fall_short
+from combutab.generators._imputing import Imputing
 from combutab.generators._records import NetworkT
+from combutab.generators._resampling import Resampling
 from combutab.generators._saving import parts_to_save, restore
-from combutab.generators.sampling import Points, read_conditions, read_each, write_each
+from combutab.generators.sampling import (
+    Points,
+    draw_balanced,
+    read_conditions,
+    read_each,
+    write_each,
+)
 from combutab.generators.training import fit_generators
 
 
-class BaseGenerator(BaseEstimator, Generator[NetworkT], Loadable):
+class BaseGenerator(BaseEstimator, Imputing[NetworkT], Resampling[NetworkT], Loadable):
     """A `Generator` that fits and samples as an estimator of scikit-learn."""
 
     # ---- fit ---------------------------------------------------------------------------------
@@ -87,11 +94,13 @@ class BaseGenerator(BaseEstimator, Generator[NetworkT], Loadable):
 
     def sample(
         self,
-        n: int,
+        n: int | None = None,
         condition_column: Any = None,
         condition_value: Any = None,
         *,
         conditions: Mapping[Any, Any] | None = None,
+        seed_data: Any = None,
+        balance: Any = None,
         random_state: Any = None,
         on_shortfall: str = "error",
         max_tries: int = 100,
@@ -100,8 +109,8 @@ class BaseGenerator(BaseEstimator, Generator[NetworkT], Loadable):
 
         Parameters
         ----------
-        n : int
-            Rows.
+        n : int, optional
+            Rows; those of ``seed_data`` where that is given.
         condition_column, condition_value
             One condition, in the ``ctgan`` package's way; a mapping as the second argument is taken
             for ``conditions``.
@@ -110,6 +119,11 @@ class BaseGenerator(BaseEstimator, Generator[NetworkT], Loadable):
             continuous columns, None for an open end; None for a missing value. All rows meet them.
             A value of a continuous column is written into the rows whose own values are nearest to
             it: those that have it, or one row in a hundred where fewer have it.
+        seed_data : DataFrame, optional
+            Some columns of rows whose others are drawn: as ``sample_from`` does.
+        balance : column, optional
+            Of a discrete column: each of its values gets as many rows, the missing one too, and
+            the first ones one more where n is no multiple. Rare values have none.
         random_state : int, RandomState, Generator or None
             None goes on with the fit's own random numbers, so that the same calls after the same
             fit give the same rows.
@@ -127,15 +141,26 @@ class BaseGenerator(BaseEstimator, Generator[NetworkT], Loadable):
         Raises
         ------
         ValueError
-            If a condition cannot be met: there is no such column or value.
+            If a condition cannot be met (there is no such column or value), or rows cannot be
+            balanced by the column.
         ShortfallError
             If rows that meet the conditions are too rare; a ValueError, whose ``rows`` are those
             that were found.
         """
         check_is_fitted(self)
         check_tries(on_shortfall, max_tries)
+        if seed_data is not None:
+            others = (condition_column, condition_value, conditions, balance)
+            self._check_seeded(n, seed_data, others)
+            return self.sample_from(
+                seed_data,
+                random_state=random_state,
+                on_shortfall=on_shortfall,
+                max_tries=max_tries,
+            )
         if not isinstance(n, Integral) or isinstance(n, bool) or n < 0:
-            raise ValueError(f"n must be a whole number of rows, got {n!r}")
+            instead = "; give it, or seed_data" if n is None else ""
+            raise ValueError(f"n must be a whole number of rows, got {n!r}{instead}")
         if condition_column is not None and conditions is not None:
             raise ValueError(
                 f"conditions are given twice: {condition_column!r} and {conditions!r}; put all "
@@ -149,15 +174,21 @@ class BaseGenerator(BaseEstimator, Generator[NetworkT], Loadable):
             raise ValueError(f"condition_value={condition_value!r} needs a condition_column")
         wanted = read_conditions(self.encoder_, {} if conditions is None else conditions)
         key = self._sample_key(random_state)
-        values, codes, n_made = self._sampler().draw(int(n), wanted, key, max_tries)
+        sampler, asked = self._sampler(), [each.column for each in wanted]
+        if balance is None:
+            values, codes, n_made = sampler.draw(int(n), wanted, key, max_tries)
+        else:
+            asked.append(balance)
+            drawn = draw_balanced(sampler, int(n), balance, wanted, key, max_tries)
+            values, codes, n_made = drawn
         table = self.encoder_.decode(values, codes)
         for each in wanted:
             if isinstance(each, Points):
                 each.write(table)
         if len(table) < n:
             fall_short(
-                f"only {len(table)} of {n_made} rows met the conditions "
-                f"{[each.column for each in wanted]}, {n} were asked for",
+                f"only {len(table)} of {n_made} rows met the conditions {asked}, {n} were asked "
+                "for",
                 table,
                 on_shortfall,
                 f"; ask for fewer, relax the conditions, or raise {max_tries=}",
@@ -215,6 +246,17 @@ class BaseGenerator(BaseEstimator, Generator[NetworkT], Loadable):
                 f"; relax these conditions, or raise {max_tries=}",
             )
         return table
+
+    def _check_seeded(self, n: Any, seed_data: Any, others: tuple[Any, ...]) -> None:
+        """Check that rows asked for by seed_data are not asked for in another way too."""
+        n_rows = len(seed_data) if hasattr(seed_data, "__len__") else n
+        if n is not None and n != n_rows:
+            raise ValueError(f"{n=} does not fit seed_data, which has {n_rows} rows; leave n out")
+        if any(each is not None for each in others):
+            raise ValueError(
+                "seed_data is given with conditions or balance; put what they ask for into columns "
+                "of seed_data"
+            )
 
     def set_random_state(self, random_state: Any) -> None:
         """Set what the next call of ``sample`` without a random state begins with.

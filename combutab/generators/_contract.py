@@ -30,7 +30,7 @@ from combutab.generators._records import (
     make_spans,
 )
 from combutab.generators._validation import EnergyDistance
-from combutab.generators.sampling import Sampler
+from combutab.generators.sampling import Sampler, draw_nearest
 from combutab.nn import Member, RowSpans, StackedNetwork, check_activation, check_proxy_norm
 from combutab.preprocessing import ModeEncoder
 from combutab.training import OptimizerConfig, RowOptimizer
@@ -170,6 +170,16 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
     def _stops_early(self, n_rows: int) -> bool:
         """Whether rows are held out of so many."""
         return bool(self.early_stopping)
+
+    def _draw_missing(
+        self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Complete encoded rows of which some spans are known, (n, n_spans) bool.
+
+        Returns values (n, n_values) and codes (n, n_spans), whose unknown spans have a value that
+        is not missing wherever the column has one. The known ones need not be kept.
+        """
+        return draw_nearest(self._sampler(), values, codes, known, key)
 
     def _n_weights(self, spans: RowSpans) -> int:
         """Count the weights of all networks of a member, about."""

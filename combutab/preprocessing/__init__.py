@@ -11,12 +11,15 @@ from combutab.preprocessing.modes import (
     CategoryColumn,
     IdentifierColumn,
     Identifiers,
+    IncompleteTable,
     ModeEncoder,
     ModeTable,
     NumberColumn,
     RowLayout,
     RowSpan,
+    append_cells,
     find_identifiers,
+    missing_codes,
 )
 
 __all__ = [
@@ -25,6 +28,7 @@ __all__ = [
     "EncodedTable",
     "IdentifierColumn",
     "Identifiers",
+    "IncompleteTable",
     "ModeEncoder",
     "ModeTable",
     "Moments",
@@ -37,10 +41,12 @@ __all__ = [
     "RunningMoments",
     "Span",
     "TableEncoder",
+    "append_cells",
     "as_pandas",
     "binary_unit",
     "column_kind",
     "find_identifiers",
     "infer_task",
+    "missing_codes",
     "odd_columns",
 ]

@@ -25,7 +25,7 @@ from combutab.generators.flow._steps import FlowSteps
 from combutab.generators.flow._training import FlowShape, FlowTraining
 from combutab.generators.sampling import FREE, DirectSampler
 from combutab.nn import RowSpans, StackedCascade
-from combutab.preprocessing import CategoryColumn, ModeEncoder
+from combutab.preprocessing import ModeEncoder, missing_codes
 
 _STEPS = 10_000  # of the training, by epochs="auto"
 _FEWEST_EPOCHS, _MOST_EPOCHS = 5, 500
@@ -183,20 +183,17 @@ class TabFlow(BaseGenerator[StackedCascade]):
     def _draw_missing(
         self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Complete encoded rows by what the networks draw beside the known cells."""
-        allowed, given = {}, np.full(values.shape, np.nan, dtype=np.float32)
-        for i, span in enumerate(self.encoder_.layout_.spans):
-            column = self.encoder_.columns_[span.column]
-            if column.missing and column.size > 1 and not known[:, i].all():
-                missing = column.size - 1  # its code
-                if isinstance(column, CategoryColumn):
-                    missing = len(column.keys)
-                never = (missing, column.never)
-                allowed[i] = tuple(c for c in range(column.size) if c not in never)
-            if span.value_index is not None:
-                given[:, span.value_index] = np.where(
-                    known[:, i], values[:, span.value_index], np.nan
-                )
-        sampler = self._sampler()
+        sampler, layout = self._sampler(), self.encoder_.layout_
         assert isinstance(sampler, DirectSampler)
+        allowed = {}
+        for i, missing in enumerate(missing_codes(self.encoder_).tolist()):
+            others = set(range(layout.sizes[i])) - {missing}
+            others -= {code for span, code in layout.never if span == i}
+            if missing >= 0 and others and not known[:, i].all():
+                allowed[i] = tuple(sorted(others))
+        given = np.full(values.shape, np.nan, dtype=np.float32)
+        for i, span in enumerate(layout.spans):
+            if span.value_index is not None:
+                own = known[:, i]
+                given[own, span.value_index] = values[own, span.value_index]
         return sampler.complete(np.where(known, codes, FREE), given, key, allowed)

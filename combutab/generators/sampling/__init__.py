@@ -3,8 +3,10 @@
 Knows generators by their contract alone.
 """
 
+from combutab.generators.sampling._balanced import draw_balanced
 from combutab.generators.sampling._conditions import check_conditions, read_conditions, read_each
 from combutab.generators.sampling._direct import DirectSampler
+from combutab.generators.sampling._nearest import draw_nearest
 from combutab.generators.sampling._sampling import FREE, Sampler
 from combutab.generators.sampling._wanted import Points, write_each
 
@@ -14,6 +16,8 @@ __all__ = [
     "Points",
     "Sampler",
     "check_conditions",
+    "draw_balanced",
+    "draw_nearest",
     "read_conditions",
     "read_each",
     "write_each",

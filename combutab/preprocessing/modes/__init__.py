@@ -6,6 +6,11 @@ Uses the readers of tables in preprocessing; the generators use it.
 from combutab.preprocessing.modes._columns import CategoryColumn, IdentifierColumn, NumberColumn
 from combutab.preprocessing.modes._encoder import ModeEncoder
 from combutab.preprocessing.modes._identifiers import Identifiers, find_identifiers
+from combutab.preprocessing.modes._incomplete import (
+    IncompleteTable,
+    append_cells,
+    missing_codes,
+)
 from combutab.preprocessing.modes._layout import ModeTable, RowLayout, RowSpan
 from combutab.preprocessing.modes._values import read_duration, read_moment, read_number
 
@@ -13,12 +18,15 @@ __all__ = [
     "CategoryColumn",
     "IdentifierColumn",
     "Identifiers",
+    "IncompleteTable",
     "ModeEncoder",
     "ModeTable",
     "NumberColumn",
     "RowLayout",
     "RowSpan",
+    "append_cells",
     "find_identifiers",
+    "missing_codes",
     "read_duration",
     "read_moment",
     "read_number",

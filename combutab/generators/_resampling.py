@@ -1,0 +1,196 @@
+"""Classes brought to equal numbers of rows by synthetic ones, in imbalanced-learn's way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from sklearn.utils.multiclass import check_classification_targets
+
+from combutab.generators._contract import Generator
+from combutab.generators._records import NetworkT
+from combutab.preprocessing import CategoryColumn, ModeEncoder, append_cells, as_pandas
+
+
+class Resampling(Generator[NetworkT]):
+    """A generator that makes rows of the rarer classes."""
+
+    fit: Callable[..., Any]
+    sample: Callable[..., Any]
+
+    def fit_resample(
+        self, X: Any, y: Any, *, sampling_strategy: Any = "auto", discrete_columns: Any = "auto"
+    ) -> tuple[Any, Any]:
+        """Fit the generator on a table and its classes, and add rows of the rarer classes.
+
+        ``y`` becomes the last column of what is fitted, so that ``sample`` makes it too.
+
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
+        y : Series or array of shape (n_rows,)
+            Classes.
+        sampling_strategy : "auto" or dict, default="auto"
+            "auto" brings all classes to the rows of the most frequent one; a dict, class -> rows
+            wanted, those that it has.
+        discrete_columns : "auto" or list, default="auto"
+            Of X, as in ``fit``.
+
+        Returns
+        -------
+        X_resampled, y_resampled
+            The rows that were given, then the synthetic ones, class by class. Names and types are
+            those that were given; frames have a new index.
+
+        Raises
+        ------
+        ValueError
+            If y is not of classes, if a class has more rows than ``sampling_strategy`` wants, or
+            if one that needs rows has fewer than ``min_frequency``.
+        ShortfallError
+            As ``sample`` does.
+
+        References
+        ----------
+        Lemaitre, Nogueira and Aridas (2017), "Imbalanced-learn: a Python toolbox to tackle the
+        curse of imbalanced datasets in machine learning".
+
+        Examples
+        --------
+        >>> from combutab import TVAE
+        >>> X = np.random.default_rng(0).normal(size=(100, 2))
+        >>> y = np.repeat(["often", "rare"], [80, 20])
+        >>> X_new, y_new = TVAE(epochs=1, random_state=0).fit_resample(X, y)
+        >>> X_new.shape, np.unique(y_new, return_counts=True)[1].tolist()
+        ((160, 2), [80, 80])
+        """
+        given = as_pandas(X)
+        table, labels = _as_frame(given), _as_labels(y, len(given))
+        is_frame = isinstance(given, pd.DataFrame)
+        name = _free_name(table, labels) if is_frame else table.shape[1]
+        codes, classes = pd.factorize(labels.astype(object), sort=True)
+        lacking = _lacking(classes, np.bincount(codes), sampling_strategy)
+        categories = pd.Index(classes).infer_objects()
+        target = pd.Series(pd.Categorical.from_codes(codes, categories), name=name)
+        self._refuse_rare(target, [classes[code] for code in lacking])
+        if not isinstance(discrete_columns, str):
+            n = table.shape[1]
+            listed = [each if is_frame else each % n for each in discrete_columns]
+            discrete_columns = [*listed, name]
+        self.fit(pd.concat([table, target], axis=1), discrete_columns=discrete_columns)
+        made = [
+            self.sample(n, conditions={name: classes[code]}).drop(columns=name)
+            for code, n in lacking.items()
+        ]
+        new = pd.concat(made, ignore_index=True) if made else table[:0]
+        first = [int((codes == code).argmax()) for code in lacking]
+        again = np.repeat(np.array(first, dtype=np.intp), list(lacking.values()))
+        return _lengthen_table(given, table, new), _lengthen_labels(y, labels, again)
+
+    def _refuse_rare(self, target: pd.Series, classes: list[Any]) -> None:
+        """Refuse classes that the generator would not learn, before it is fitted."""
+        encoder = ModeEncoder(min_frequency=self.min_frequency).fit(target.to_frame())
+        (coder,) = encoder.columns_
+        assert isinstance(coder, CategoryColumn)
+        for each in classes:
+            if each not in coder.codes:
+                raise ValueError(
+                    f"class {each!r} has {(target == each).sum()} rows, too few to be learned "
+                    f"with min_frequency={self.min_frequency}; lower it, or leave the class out "
+                    "of sampling_strategy={class: rows, ...}"
+                )
+
+
+def _as_frame(X: Any) -> pd.DataFrame:
+    if scipy.sparse.issparse(X):
+        raise TypeError("X is a sparse matrix; pass X.toarray(), or a DataFrame")
+    if isinstance(X, pd.DataFrame):
+        return X.reset_index(drop=True)
+    array = rows_as_array(X)
+    if array.ndim != 2:
+        raise ValueError(f"X must have the shape (n_rows, n_columns), got {array.shape}")
+    # in a frame, numbers that are objects would be discrete
+    return pd.DataFrame(array).infer_objects()
+
+
+def rows_as_array(X: Any) -> np.ndarray:
+    """Make an array of rows, in which the numbers of rows with text stay numbers."""
+    array = np.asarray(X)
+    mixed = isinstance(X, list | tuple) and array.dtype.kind in "US"
+    return np.array(X, dtype=object) if mixed else array
+
+
+def _as_labels(y: Any, n_rows: int) -> pd.Series:
+    labels = as_pandas(y, "y")
+    if not isinstance(labels, pd.Series):
+        labels = np.asarray(labels)
+        if labels.ndim != 1:
+            raise ValueError(
+                f"y must have the shape (n_rows,), got {labels.shape}; pass one column of classes"
+            )
+        labels = pd.Series(labels)
+    if len(labels) != n_rows:
+        raise ValueError(f"X has {n_rows} rows and y {len(labels)}; they must be as many")
+    if labels.isna().any():
+        raise ValueError(f"y is missing in {labels.isna().sum()} rows; leave these out")
+    check_classification_targets(labels.to_numpy())
+    return labels.reset_index(drop=True)
+
+
+def _free_name(table: pd.DataFrame, labels: pd.Series) -> Any:
+    """The name of the classes, or another one that no column has."""
+    name = "target" if labels.name is None else labels.name
+    while name in table.columns:
+        name = f"{name}_"
+    return name
+
+
+def _lacking(classes: Any, counts: np.ndarray, sampling_strategy: Any) -> dict[int, int]:
+    """How many rows to add to which classes, by their codes."""
+    wanted: dict[int, Any]
+    if isinstance(sampling_strategy, str) and sampling_strategy == "auto":
+        wanted = dict.fromkeys(range(len(counts)), counts.max())
+    elif isinstance(sampling_strategy, Mapping):
+        codes = {each: i for i, each in enumerate(classes)}
+        unknown = [each for each in sampling_strategy if each not in codes]
+        if unknown:
+            raise ValueError(
+                f"sampling_strategy has the class {unknown[0]!r}, which y has not; it has "
+                f"{', '.join(map(repr, classes[:10]))}"
+            )
+        wanted = {codes[each]: n for each, n in sampling_strategy.items()}
+    else:
+        raise ValueError(
+            "sampling_strategy must be 'auto' or a dict such as {class: rows}, got "
+            f"{sampling_strategy!r}"
+        )
+    for code, n in wanted.items():
+        if not isinstance(n, Integral) or n < counts[code]:
+            raise ValueError(
+                f"sampling_strategy wants {n!r} rows of class {classes[code]!r}, which has "
+                f"{counts[code]}; rows are added alone, so ask for as many at least"
+            )
+    return {code: int(n - counts[code]) for code, n in wanted.items() if n > counts[code]}
+
+
+def _lengthen_table(given: Any, table: pd.DataFrame, new: pd.DataFrame) -> Any:
+    """The rows that were given and new ones, in the type of the former."""
+    if isinstance(given, pd.DataFrame):
+        columns = [append_cells(table.iloc[:, j], new.iloc[:, j]) for j in range(table.shape[1])]
+        return pd.DataFrame(dict(enumerate(columns))).set_axis(table.columns, axis=1)
+    array = rows_as_array(given)
+    if array.dtype.kind == "U":  # longer ones may be made
+        return np.concatenate([array, new.to_numpy(dtype=str)])
+    return np.concatenate([array, new.to_numpy(dtype=object).astype(array.dtype)])
+
+
+def _lengthen_labels(y: Any, labels: pd.Series, again: np.ndarray) -> Any:
+    """The classes, and once more those of some rows, in their type."""
+    every = np.concatenate([np.arange(len(labels)), again])
+    if hasattr(as_pandas(y, "y"), "iloc"):
+        return labels.take(every).reset_index(drop=True)
+    return np.asarray(y)[every]

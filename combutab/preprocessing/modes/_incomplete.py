@@ -1,0 +1,252 @@
+"""Tables with missing cells: encoded as far as they are known, and filled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+from sklearn.utils.validation import check_is_fitted
+
+from combutab.preprocessing._frames import as_pandas
+from combutab.preprocessing.modes._columns import CategoryColumn, NumberColumn, factorize
+from combutab.preprocessing.modes._encoder import ModeEncoder
+from combutab.preprocessing.modes._layout import ModeTable
+from combutab.preprocessing.modes._numbers import TickFormat
+from combutab.preprocessing.modes._tables import read_columns
+
+
+class IncompleteTable:
+    """A table with missing cells, of the columns that an encoder was fitted on.
+
+    A cell is known if it is there and the encoder has a code for its value: it has none for a
+    category that fit has not seen or has counted as rare, nor for a number beyond the fitted bounds
+    or between the whole numbers of an integer column.
+
+    Parameters
+    ----------
+    encoder : ModeEncoder
+        Fitted.
+    X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
+
+    Attributes
+    ----------
+    missing : ndarray of shape (n_rows, n_columns), bool
+        The columns are in the encoder's order.
+    rows : ndarray of int
+        The positions of the rows that miss a cell.
+
+    Raises
+    ------
+    ValueError
+        If X has other columns than the encoder, or infinite values.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"age": [30.0, 31.0, 75.0, 76.0], "city": list("abba")})
+    >>> encoder = ModeEncoder(random_state=0).fit(X)
+    >>> holes = pd.DataFrame({"age": [30.0, np.nan, np.nan], "city": ["b", "new", "a"]})
+    >>> table = IncompleteTable(encoder, holes)
+    >>> encoded, known = table.encode(0)
+    >>> table.rows, known.tolist()  # of age and of city
+    (array([1, 2]), [[False, False], [False, True]])
+    >>> table.fill(X[:2])["age"].tolist()
+    [30.0, 30.0, 31.0]
+    """
+
+    def __init__(self, encoder: ModeEncoder, X: Any) -> None:
+        check_is_fitted(encoder)
+        self.encoder = encoder
+        X = as_pandas(X)
+        self._columns = encoder.schema_.match(X)
+        for j, column in enumerate(self._columns):
+            if getattr(column.dtype, "kind", "O") == "f":
+                _refuse_infinite(column, encoder.schema_.label(j))
+        if not isinstance(X, pd.DataFrame | np.ndarray):
+            schema, columns = read_columns(X)
+            X = schema.assemble(columns, len(columns[0]))
+        self._table = X
+        self.missing = np.stack([c.isna().to_numpy(dtype=bool) for c in self._columns], axis=1)
+        self.rows = np.flatnonzero(self.missing.any(axis=1))
+
+    def encode(self, seed: int) -> tuple[ModeTable, np.ndarray]:
+        """Encode the rows that miss a cell, as far as they are known.
+
+        Parameters
+        ----------
+        seed : int
+            Draws the modes of numbers.
+
+        Returns
+        -------
+        ModeTable
+            With 0 where a cell is not known.
+        known : ndarray of shape (len(rows), n_spans), bool
+
+        Raises
+        ------
+        ValueError
+            If a column is of another kind than the fitted one (of text instead of numbers, say).
+        """
+        layout = self.encoder.layout_
+        values = np.zeros((len(self.rows), layout.n_values), dtype=np.float32)
+        codes = np.zeros((len(self.rows), len(layout.spans)), dtype=np.int64)
+        known = np.zeros(codes.shape, dtype=bool)
+        for i, span in enumerate(layout.spans):
+            there = np.flatnonzero(~self.missing[self.rows, span.column])
+            if not len(there):
+                continue
+            coder, label = self.encoder.columns_[span.column], self._label(span.column)
+            cells = self._columns[span.column].iloc[self.rows[there]].reset_index(drop=True)
+            if isinstance(coder, NumberColumn):
+                cells, held = _held_numbers(cells, coder, label)
+                there = there[held]
+                if len(there):
+                    rng = np.random.default_rng([seed, span.column])
+                    drawn = coder.encode(cells, label, rng)
+                    values[there, span.value_index], codes[there, i] = drawn
+            elif isinstance(coder, CategoryColumn):
+                found = _category_codes(cells, coder, label)
+                there, found = there[found >= 0], found[found >= 0]
+                codes[there, i] = found
+            known[there, i] = True  # that an identifier is there is code 0
+        return ModeTable(values, codes), known
+
+    def fill(self, made: Any) -> Any:
+        """The table with cells of other rows where it misses them; all others are as they were.
+
+        Parameters
+        ----------
+        made : DataFrame or array, as the encoder decodes rows
+            A row for each of ``rows``.
+
+        Returns
+        -------
+        DataFrame of pandas, or array
+            A column keeps its dtype, unless that cannot hold the cells.
+        """
+        filled = self._table.copy()
+        for j, name in enumerate(self.encoder.schema_.keys):
+            absent = self.missing[:, j]
+            column = made[name] if isinstance(made, pd.DataFrame) else pd.Series(made[:, j])
+            cells = column[absent[self.rows]]
+            if cells.isna().all():
+                continue
+            if isinstance(filled, pd.DataFrame):
+                filled[name] = _filled(filled[name], absent, cells)
+                continue
+            try:
+                filled[absent, j] = cells.to_numpy(filled.dtype)
+            except (TypeError, ValueError):  # text in an array of numbers
+                filled = filled.astype(object)
+                filled[absent, j] = cells.to_numpy(object)
+        return filled
+
+    def _label(self, j: int) -> str:
+        return self.encoder.schema_.label(j)
+
+
+def missing_codes(encoder: ModeEncoder) -> np.ndarray:
+    """The code of a missing value in each span of a fitted encoder, (n_spans,); -1 for none.
+
+    >>> encoder = ModeEncoder(random_state=0).fit(np.array([[1.0, 3.0], [2.0, np.nan], [4.0, 3.5]]))
+    >>> missing_codes(encoder).tolist(), encoder.layout_.sizes
+    ([-1, 1], (1, 2))
+    """
+    coders = [encoder.columns_[span.column] for span in encoder.layout_.spans]
+    # after a missing category, the last one that is kept, there may be the code of rare ones
+    sizes = [len(c.values) if isinstance(c, CategoryColumn) else c.size for c in coders]
+    return np.array(
+        [size - 1 if c.missing else -1 for c, size in zip(coders, sizes, strict=True)],
+        dtype=np.int64,
+    )
+
+
+def append_cells(column: pd.Series, cells: pd.Series) -> pd.Series:
+    """Put cells at the end of a column, in its own dtype if that can hold them.
+
+    Categories that a column lacks are added to its own.
+
+    >>> append_cells(pd.Series(["b"], dtype="category"), pd.Series(["a", "b"])).tolist()
+    ['b', 'a', 'b']
+    >>> append_cells(pd.Series([0.5]), pd.Series([1, 2])).dtype
+    dtype('float64')
+    """
+    dtype: Any = column.dtype
+    if isinstance(dtype, pd.SparseDtype):
+        dense = append_cells(_dense(column), cells)
+        return dense.astype(pd.SparseDtype(dense.dtype, dtype.fill_value))
+    if isinstance(dtype, pd.CategoricalDtype):
+        cells = cells.astype(object)
+        present = dict.fromkeys(cells.dropna())
+        new = [each for each in present if each not in dtype.categories]
+        if new:
+            categories = [*dtype.categories.astype(object), *new]
+            column = column.astype(pd.CategoricalDtype(categories, dtype.ordered))
+        return pd.concat([column, cells.astype(column.dtype)], ignore_index=True)
+    return pd.concat([column, _as_held(cells, dtype)], ignore_index=True)
+
+
+def _filled(column: pd.Series, absent: np.ndarray, cells: pd.Series) -> pd.Series:
+    dtype: Any = column.dtype
+    if absent.all() and not isinstance(dtype, pd.CategoricalDtype | pd.SparseDtype):
+        return _as_held(cells, dtype).set_axis(column.index)
+    place = np.arange(len(column))
+    place[absent] = len(column) + np.arange(len(cells))
+    return append_cells(column, cells).take(place).set_axis(column.index)
+
+
+def _as_held(cells: pd.Series, dtype: Any) -> pd.Series:
+    """Cells as a dtype holds them, or as they are if it cannot."""
+    cells = _dense(cells)
+    try:
+        held = cells.astype(dtype)
+        same = (held == cells) | cells.isna()
+    except (TypeError, ValueError, OverflowError):
+        return cells
+    rounded = types.is_float_dtype(dtype) and types.is_numeric_dtype(cells.dtype)
+    return held if rounded or same.all() else cells
+
+
+def _dense(column: pd.Series) -> pd.Series:
+    dtype: Any = column.dtype
+    return column.astype(dtype.subtype) if isinstance(dtype, pd.SparseDtype) else column
+
+
+def _held_numbers(
+    cells: pd.Series, coder: NumberColumn, label: str
+) -> tuple[pd.Series, np.ndarray]:
+    """The numbers that a column could hold, as it holds them, and which of the cells they are."""
+    fitted: Any = coder.format.dtype
+    cells = cells.infer_objects()  # integers that were beside missing ones may be floats or objects
+    given: Any = cells.dtype
+    if given.kind == "f":
+        _refuse_infinite(cells, label)
+    low, high = coder.bounds
+    try:
+        inside = cells.ge(low) & cells.le(high)
+    except TypeError:
+        raise ValueError(
+            f"{label} has the dtype {given}, but fit has seen {fitted}; convert it with astype"
+        ) from None
+    if isinstance(coder.format, TickFormat) and given.kind == "f":
+        inside &= cells == cells.round()
+    held = inside.to_numpy(dtype=bool)
+    cells = cells[held]
+    if given.kind in "iuf":
+        if fitted.kind == "O":
+            cells = cells.astype("int64" if isinstance(coder.format, TickFormat) else "float64")
+        cells = cells.astype(fitted)
+    return cells, held
+
+
+def _category_codes(cells: pd.Series, coder: CategoryColumn, label: str) -> np.ndarray:
+    """The code of each value, -1 for one that has none."""
+    places, keys = factorize(cells, label)
+    return np.array([coder.codes.get(key, -1) for key in keys], dtype=np.int64)[places]
+
+
+def _refuse_infinite(column: pd.Series, label: str) -> None:
+    if column.isin([np.inf, -np.inf]).any():
+        raise ValueError(f"{label} has infinite values; replace them by missing ones or by a bound")
