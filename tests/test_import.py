@@ -84,7 +84,7 @@ for name in ("TVAE", "MLPRegressor"):
 from combutab import MLPClassifier
 assert {{"sklearn", "pandas"}} <= loaded()
 import combutab.generators
-assert before == generator_names() == ["ctgan", "tvae"]
+assert before == generator_names() == ["ctgan", "tabflow", "tvae"]
 """
     run(code)
 

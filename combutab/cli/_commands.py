@@ -26,10 +26,10 @@ _ACTIVATIONS = "relu,elu,selu,swish,nlrelu,gelu,combu,pln-4,la-silu,la-hardsilu"
 def generator_names() -> list[str]:
     """List the values of ``--model``: all generators that are registered, or will be on import."""
     if (package := sys.modules.get("combutab.generators")) is not None:
-        return [name.lower() for name in package.find_generators()]
+        return sorted(name.lower() for name in package.find_generators())
     homes = import_module("combutab")._HOMES
     names = [name for name, home in homes.items() if home == "generators"]
-    return [name.lower() for name in names if not name.endswith("Imputer")]
+    return sorted(name.lower() for name in names if not name.endswith("Imputer"))
 
 
 def _known_model(name: str | None) -> str | None:

@@ -119,7 +119,10 @@ def test_values_that_no_generator_takes(folder, complaint, untrained, value):
         (["--condition", "kind"], r"a condition is COLUMN=VALUE, .*, got 'kind'"),
         (["--condition", "kind=q"], "'kind' has no value 'q'; there are 'x', 'y', 'z'"),
         (["--condition", "age=90.."], r"no value of 'age' lies in 90\.\.: they lie in 20\.\.30"),
-        (["--model", "gan"], "Invalid value for '--model'.*'gan' is not one of 'ctgan', 'tvae'"),
+        (
+            ["--model", "gan"],
+            "Invalid value for '--model'.*'gan' is not one of 'ctgan', 'tabflow', 'tvae'",
+        ),
         (["--device", "abacus"], "device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'abacus'"),
         (["--epochs", "0"], "Invalid value for '--epochs'"),
         (["--batch-size", "0"], "Invalid value for '--batch-size'"),
@@ -285,6 +288,6 @@ def test_files_that_are_no_generators(model, complaint):
         "cut": "cut is not a safetensors file, or is cut short",
         "damaged": "damaged is damaged",
         "strange": "strange is damaged",
-        "other": "other holds a MLPClassifier, which makes no rows; give a file of a CTGAN or TVAE",
+        "other": "other holds a MLPClassifier, which makes no rows; give a file of a TabFlow or CTGAN or TVAE",
     }.items():
         assert says in complaint("sample", name, "-o", "out.csv")
