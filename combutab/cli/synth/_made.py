@@ -22,9 +22,10 @@ def generator_header(path: Path) -> Iterator[dict[str, Any]]:
         header, _ = read_model(path, arrays=False)
         names = find_generators()
         if header["class"] not in names:
+            *others, last = sorted(names, key=str.lower)
             raise UserError(
                 f"{path} holds a {header['class']}, which makes no rows; give a file of a "
-                f"{' or '.join(names)}, such as `combutab synth --save` writes"
+                f"{', '.join(others)} or {last}, such as `combutab synth --save` writes"
             )
         yield header
     except (KeyError, TypeError, AttributeError) as error:
