@@ -191,7 +191,8 @@ class BaseGenerator(BaseEstimator, Imputing[NetworkT], Resampling[NetworkT], Loa
                 "for",
                 table,
                 on_shortfall,
-                f"; ask for fewer, relax the conditions, or raise {max_tries=}",
+                f"; ask for fewer, relax the conditions, or raise {max_tries=}"
+                f"{self._of_rare_rows()}",
             )
         return table
 
@@ -243,7 +244,7 @@ class BaseGenerator(BaseEstimator, Imputing[NetworkT], Resampling[NetworkT], Loa
                 f"{first}",
                 table,
                 on_shortfall,
-                f"; relax these conditions, or raise {max_tries=}",
+                f"; relax these conditions, or raise {max_tries=}{self._of_rare_rows()}",
             )
         return table
 

@@ -163,6 +163,10 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
     def _draw(self, network: NetworkT, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
         """Rows that the network makes, of codes that are allowed."""
 
+    def _of_rare_rows(self) -> str:
+        """What else can be done to find rows that meet conditions."""
+        return ""
+
     def _n_epochs(self, n_rows: int) -> int:
         """The number of epochs to train on so many rows, at most."""
         return int(self.epochs)

@@ -150,5 +150,8 @@ def test_rows_of_conditions_that_are_never_met(monkeypatch):
 
     monkeypatch.setattr(_sampling, "_CHUNK", 1)
     model = TVAE(epochs=1, random_state=0).fit(RARE)
-    with pytest.raises(ValueError, match=r"of 30 rows of conditions.*first.*'rare': 'seldom'"):
+    says = r"of 30 rows of conditions.*first.*'rare': 'seldom'.*argmax=False makes rare values more"
+    with pytest.raises(ValueError, match=says):
         model.sample_from(pd.DataFrame({"rare": ["seldom"] * 30}), random_state=0, max_tries=1)
+    rows = model.set_params(argmax=False).sample_from(pd.DataFrame({"rare": ["seldom"] * 30}))
+    assert (rows["rare"] == "seldom").all()

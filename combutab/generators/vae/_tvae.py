@@ -138,6 +138,9 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
     def _make_shape(self) -> VAEShape:
         return VAEShape.of(self, self._all_widths()[1])
 
+    def _of_rare_rows(self) -> str:
+        return "; argmax=False makes rare values more often" if self.argmax else ""
+
     def _n_weights(self, spans: RowSpans) -> int:
         n_outputs = 2 * self.embedding_dim
         encoder = StackedRowEncoder.linear_shapes(spans.width, self._all_widths()[0], n_outputs)

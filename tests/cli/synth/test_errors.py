@@ -288,6 +288,6 @@ def test_files_that_are_no_generators(model, complaint):
         "cut": "cut is not a safetensors file, or is cut short",
         "damaged": "damaged is damaged",
         "strange": "strange is damaged",
-        "other": "other holds a MLPClassifier, which makes no rows; give a file of a CTGAN, TabFlow or ",
+        "other": "other holds a MLPClassifier, which makes no rows; give a file of a CTGAN, ",
     }.items():
         assert says in complaint("sample", name, "-o", "out.csv")
