@@ -21,7 +21,7 @@ from combutab.reports.charts import (
 )
 from combutab.reports.synthetic._associations import associations
 from combutab.reports.synthetic._report import SyntheticEvaluation
-from combutab.reports.synthetic._verdict import HELD_OUT, LEARNERS, RULES, SYNTHETIC
+from combutab.reports.synthetic._verdict import C2ST, HELD_OUT, LEARNERS, RULES, SYNTHETIC
 
 _FIRST = 12  # columns that are drawn before the fold
 _MAPPED = 25  # columns of a heat map
@@ -86,7 +86,7 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
     """One self-contained HTML page of what was found."""
     identifiers = {name for name in found.train if is_identifier(found.train[name])}
     columns = _columns(found, identifiers)
-    sections = [("columns", "Columns"), ("pairs", "Pairs of columns"), ("rows", "Whole rows")]
+    sections = [("rows", "Whole rows"), ("columns", "Columns"), ("pairs", "Pairs of columns")]
     if found.efficacy is not None:
         sections.insert(0, ("usefulness", "Learning from it"))
     sections += [("privacy", "Privacy"), ("made", "How it was made"), ("reading", "How to read")]
@@ -152,7 +152,7 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
     for each in found.efficacy.to_dict("records"):
         row = rows.setdefault((each["learner"], each["metric"]), {})
         row["real" if each["source"] == "real" else "synthetic"] = each["mean"]
-        row["gap"] = each["gap"]  # of the last, the synthetic rows
+        row |= {"gap": each["gap"], "gap_se": each["gap_se"]}  # of the last, the synthetic rows
     scores = [
         {
             "learner": LEARNERS.get(learner, learner).removeprefix("a "),
@@ -301,18 +301,16 @@ def _worst_pairs(
 def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     """Return the scores of whole rows: detection, support, which values are missing together."""
     rows = []
-    areas = {
-        (row["learner"], row["source"]): row["mean"] for row in found.detection.to_dict("records")
-    }
-    for learner in dict.fromkeys(learner for learner, _ in areas):
-        rows.append(
-            {
-                "name": f"Told from real rows by {LEARNERS.get(learner, learner)}",
-                "value": areas.get((learner, SYNTHETIC), np.nan),
-                "held_out": areas.get((learner, HELD_OUT), np.nan),
-                "words": "0.5 is chance, 1 always (area under the ROC curve, cross-validated)",
-            }
-        )
+    table = found.detection
+    areas = table.set_index(["learner", "source"])[["mean", "se"]]
+    for learner in sorted(table["learner"].unique(), key=lambda name: name != C2ST):
+        value, error = (areas[name].get((learner, SYNTHETIC), np.nan) for name in ("mean", "se"))
+        held_out = areas["mean"].get((learner, HELD_OUT), np.nan)
+        words = "0.5 is chance, 1 always (area under the ROC curve, cross-validated)"
+        words += "; the verdict's" if learner == C2ST else "; blind to what is between columns"
+        name = f"Told from real rows by {LEARNERS[learner]}"
+        row = {"name": name, "value": value, "error": error, "held_out": held_out, "words": words}
+        rows.append(row)
     for measure, name, words in (
         ("alpha_precision", "Alpha-precision", "1 if synthetic rows lie where real ones do"),
         ("beta_recall", "Beta-recall", "1 if they lie wherever real ones do"),
@@ -320,7 +318,8 @@ def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     ):
         for row in _values(found, measure):
             value, held_out = row["mean"], row["held_out"]
-            rows.append({"name": name, "value": value, "held_out": held_out, "words": words})
+            row = {"name": name, "value": value, "error": np.nan, "held_out": held_out}
+            rows.append(row | {"words": words})
     return rows
 
 

@@ -34,7 +34,7 @@ _OVERLAP = 0.05  # of the held-out rows; with more of them among the others, the
 _FOLDS = 5
 _RESAMPLES = 100  # of the rows that learners are tested on, for what chance may do
 _MOST = 100_000  # rows whose distances are measured
-_DETECTION = ["learner", "metric", "source", "mean", "sd", "fold_sd", "n_tables"]
+_DETECTION = ["learner", "metric", "source", "mean", "sd", "se", "fold_sd", "n_tables"]
 Task = Literal["classification", "regression"]
 
 
