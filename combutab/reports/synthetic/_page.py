@@ -33,6 +33,7 @@ _METRICS = {
     "f1_macro": "F1, mean of the classes",
     "f1_binary": "F1 of the positive class",
     "roc_auc": "area under the ROC curve",
+    "log_loss": "log loss",
     "r2": "R²",
     "mae": "mean absolute error, in standard deviations",
     "mse": "mean squared error, in standard deviations",
