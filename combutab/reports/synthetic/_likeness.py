@@ -11,9 +11,9 @@ from combutab.reports.synthetic._verdict import (
     FEW,
     HELD_OUT,
     LEARNERS,
+    SYNTHETIC,
     TIES_FAIR,
     TIES_GOOD,
-    SYNTHETIC,
     TOLD_FAIR,
     TOLD_GOOD,
     UNTIED,
@@ -119,10 +119,10 @@ def _pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> _Part:
 def _rows(detected: pd.DataFrame, n_train: int, n_made: int) -> _Part:
     if SYNTHETIC not in detected.index:
         return _Part("unknown", "there are too few rows to learn to tell real from synthetic ones")
-    area, error = detected.loc[SYNTHETIC, ["mean", "se"]]
+    area, error = float(detected["mean"][SYNTHETIC]), float(detected["se"][SYNTHETIC])
     beside = ["50 is chance"]
     if HELD_OUT in detected.index:
-        beside.append(f"held-out real rows: {_cases(detected.loc[HELD_OUT, 'mean'])}")
+        beside.append(f"held-out real rows: {_cases(detected['mean'][HELD_OUT])}")
     said = (
         f"shown a real row and a synthetic one, {LEARNERS[C2ST]} tells which is which in "
         f"{_cases(area)} of 100 cases, give or take {200 * error:.1f} ({'; '.join(beside)})"

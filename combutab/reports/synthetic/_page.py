@@ -301,26 +301,31 @@ def _worst_pairs(
 
 def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     """Return the scores of whole rows: detection, support, which values are missing together."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     table = found.detection
     areas = table.set_index(["learner", "source"])[["mean", "se"]]
     for learner in sorted(table["learner"].unique(), key=lambda name: name != C2ST):
-        value, error = (areas[name].get((learner, SYNTHETIC), np.nan) for name in ("mean", "se"))
-        held_out = areas["mean"].get((learner, HELD_OUT), np.nan)
-        words = "0.5 is chance, 1 always (area under the ROC curve, cross-validated)"
-        words += "; the verdict's" if learner == C2ST else "; blind to what is between columns"
-        name = f"Told from real rows by {LEARNERS[learner]}"
-        row = {"name": name, "value": value, "error": error, "held_out": held_out, "words": words}
+        words = "0.5 is chance, 1 always (area under the ROC curve, cross-validated); "
+        words += "the verdict's" if learner == C2ST else "blind to what is between columns"
+        row: dict[str, Any] = {
+            "name": f"Told from real rows by {LEARNERS[learner]}",
+            "words": words,
+        }
+        for key, column, source in (
+            ("value", "mean", SYNTHETIC),
+            ("error", "se", SYNTHETIC),
+            ("held_out", "mean", HELD_OUT),
+        ):
+            row[key] = areas[column].get((learner, source), np.nan)
         rows.append(row)
     for measure, name, words in (
         ("alpha_precision", "Alpha-precision", "1 if synthetic rows lie where real ones do"),
         ("beta_recall", "Beta-recall", "1 if they lie wherever real ones do"),
         ("missing_pattern", "Missing values", "1 if the same columns are missing together"),
     ):
-        for row in _values(found, measure):
-            value, held_out = row["mean"], row["held_out"]
-            row = {"name": name, "value": value, "error": np.nan, "held_out": held_out}
-            rows.append(row | {"words": words})
+        for each in _values(found, measure):
+            row = {"name": name, "words": words, "value": each["mean"], "error": np.nan}
+            rows.append(row | {"held_out": each["held_out"]})
     return rows
 
 
