@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.neighbors import NearestNeighbors
@@ -79,12 +80,12 @@ class Synthesizer:
 def why_not(model: str) -> str:
     """Say why a model cannot be run here; "" where it can."""
     own = SYNTHESIZERS[model]
+    package = own.module.partition(".")[0]
     try:
-        there = find_spec(own.module) is not None
-    except ModuleNotFoundError:
-        there = False
-    if not there:
-        return f"{own.module.partition('.')[0]} is not installed"
+        if not find_spec(package) or not find_spec(own.module):
+            return f"{own.module} is not installed"
+    except ImportError as error:  # of a package that is there
+        return f"{package} cannot be imported: {error}"
     if own.name and not hasattr(import_module(own.module), own.name):
         return f"{own.module} {combutab.__version__} has no {own.name}"
     return ""
@@ -169,12 +170,12 @@ def _argn(task: Task) -> Sample:
 
 
 def _ddpm(task: Task) -> Sample:
-    from synthcity.plugins import Plugins
     from synthcity.plugins.core.dataloader import GenericDataLoader
+    from synthcity.plugins.generic.plugin_ddpm import plugin
 
-    options = {"is_classification": task.classify, "random_state": task.seed, "device": "cpu"}
-    options["workspace"] = Path(tempfile.gettempdir())
-    model = Plugins().get("ddpm", **options, **task.short(n_iter=2))
+    options = {"is_classification": task.classify, "random_state": task.seed}
+    options |= {"device": torch.device("cpu"), "workspace": Path(tempfile.gettempdir())}
+    model = plugin(**options, **task.short(n_iter=2))
     model.fit(GenericDataLoader(task.without_gaps(), target_column=task.target))
     return lambda n: task.with_gaps(model.generate(count=n).dataframe())
 
@@ -190,5 +191,5 @@ SYNTHESIZERS = {
     **{f"ctgan {name}": Synthesizer(partial(_ctgan, name), "ctgan") for name in ("TVAE", "CTGAN")},
     "sdv GaussianCopula": Synthesizer(_copula, "sdv.single_table"),
     "mostlyai TabularARGN": Synthesizer(_argn, "mostlyai.engine"),
-    "synthcity TabDDPM": Synthesizer(_ddpm, "synthcity.plugins"),
+    "synthcity TabDDPM": Synthesizer(_ddpm, "synthcity.plugins.generic.plugin_ddpm"),
 }

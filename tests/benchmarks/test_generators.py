@@ -34,7 +34,7 @@ def test_quick_form(tmp_path, monkeypatch):
     arguments = ["--models", *models, *absent, "--data-home", str(tmp_path)]
     first = run_quick("quality.generators", out, *arguments)
     assert f"{2 * len(models)} of {2 * len(models)} to go" in first
-    assert "skipped: absent: no_such is not installed" in first
+    assert "skipped: absent: no_such.package is not installed" in first
     assert "skipped: Later: combutab" in first
     rows = pd.read_csv(out / "quality_generators.csv")
     assert rows.groupby("data")["model"].apply(list).to_dict() == {"one": models, "two": models}

@@ -306,7 +306,7 @@ def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     areas = table.set_index(["learner", "source"])[["mean", "se"]]
     for learner in sorted(table["learner"].unique(), key=lambda name: name != C2ST):
         words = "0.5 is chance, 1 always (area under the ROC curve, cross-validated); "
-        words += "the verdict's" if learner == C2ST else "blind to what is between columns"
+        words += "the verdict goes by it" if learner == C2ST else "blind to what is between columns"
         row: dict[str, Any] = {
             "name": f"Told from real rows by {LEARNERS[learner]}",
             "words": words,
