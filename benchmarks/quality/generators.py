@@ -232,7 +232,7 @@ def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> Non
         f"{rows['seed'].nunique()}; at most {rows['rows'].max()} training rows. A gap is how much "
         "greater the error (MAE, 1 - accuracy) of a learner is after learning from synthetic rows "
         "than from real ones. Gaps and seconds of the fit are over those of our TVAE, geometric "
-        f"means over tables; a gap below {100 * LEAST:g} % of the real rows' error counts as so much. "
+        f"means over tables; a gap below {100 * LEAST:g} % of the real rows' error counts as much. "
         "C2ST, shapes, pairs and closest are means over tables, seconds of sampling and memory "
         "medians. Best is a small gap with a C2ST and a share of closest rows of 0.5; the real "
         "rows' own show what a copy has." + f" Not run: {', '.join(missing)}." * bool(missing)
