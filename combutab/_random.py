@@ -64,6 +64,7 @@ class Purpose(IntEnum):
     CODE_NETWORK, VALUE_NETWORK = 50, 51  # the key of such a network
     FLOW_ORDER = 52  # (epoch)
     FLOW_HIDDEN, FLOW_KNOWN, FLOW_TIMES, FLOW_NOISE = 53, 54, 55, 56  # (step)
+    FLOW_MASKS = 57  # (step)
     # of a sample's key
     PATTERN = 40  # (pattern of conditions): a sample's key
     CHUNK = 41  # (rows made before): a chunk's key

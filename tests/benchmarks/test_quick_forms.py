@@ -56,26 +56,16 @@ def test_without_a_gpu_nothing_is_measured(tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_quick_quality(tmp_path):
-    if not DATA_HOME.is_dir() or not find_spec("ctgan"):
-        pytest.skip("needs ../shared/data and ctgan")
-    first = run_quick("quality.generators", tmp_path, "--data-home", str(DATA_HOME))
-    assert "10 of 10 to go" in first
-    rows = pd.read_csv(tmp_path / "quality_generators.csv")
-    assert rows.groupby("data")["model"].nunique().tolist() == [5, 5]
-    assert rows["accuracy"].notna().sum() == rows["mae"].notna().sum() == 5
-    text = (tmp_path / "quality_generators.md").read_text()
-    assert "combutab TVAE" in text
-    assert str(tmp_path) not in text
-    again = run_quick("quality.generators", tmp_path, "--data-home", str(DATA_HOME))
-    assert "to go" not in again, "nothing is trained twice"
+def two_tables(folder):
+    """CSV files "one", of classes, and "two", of numbers."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.normal(size=80), "kind": rng.choice(list("ab"), 80)})
+    rows.assign(y=np.where(rows["x"] > 0, "up", "down")).to_csv(folder / "one.csv", index=False)
+    rows.assign(y=3 * rows["x"]).to_csv(folder / "two.csv.gz", index=False)
 
 
 def test_quick_predictions(tmp_path):
-    rng = np.random.default_rng(0)
-    rows = pd.DataFrame({"x": rng.normal(size=80), "kind": rng.choice(list("ab"), 80)})
-    rows.assign(y=np.where(rows["x"] > 0, "up", "down")).to_csv(tmp_path / "one.csv", index=False)
-    rows.assign(y=3 * rows["x"]).to_csv(tmp_path / "two.csv.gz", index=False)
+    two_tables(tmp_path)
     out = tmp_path / "out"
     out.mkdir()
     models = [*predictions.OURS, "scikit-learn MLP", "HistGradientBoosting"]

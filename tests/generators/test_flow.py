@@ -15,7 +15,7 @@ from combutab.generators._records import Points, RowsAsked, TableRows
 from combutab.generators.flow import _sampling
 from combutab.generators.flow._sampling import draw_rows
 from combutab.generators.flow._steps import FlowSteps, draw, from_normal, to_normal
-from combutab.nn import Member, RowSpans, StackedCascade
+from combutab.nn import MaskMaker, Member, RowSpans, StackedCascade
 
 RNG = np.random.default_rng(0)
 SPANS = RowSpans(2, [2, 3, 4], categories=[0], dtype=torch.float64)
@@ -38,13 +38,17 @@ def rows(n, spans=SPANS):
 # ---- training -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("n_values", [0, 2])
-def test_gradients_in_place_are_those_of_autograd(n_values):
+def test_gradients_in_place_are_those_of_autograd(n_values, dropout):
     spans = RowSpans(n_values, [2, 3, 4], categories=[0], dtype=torch.float64)
     found, expected, batch = network(spans), network(spans), rows(20, spans)
     drawn = draw([[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]], 20, spans)
-    losses = FlowSteps(found, spans, nullcontext, in_place=True).gradients(batch, drawn)
-    others = FlowSteps(expected, spans, nullcontext, in_place=False).gradients(batch, drawn)
+    maker = MaskMaker((6, 5, 6, 5), [dropout] * 3, dtype=torch.float64)
+    masks = [mask.clone() for mask in maker.draw([13, 14, 15], 20)]
+    assert all(bool((mask == 0).any()) == (dropout > 0) for mask in masks)
+    others = FlowSteps(expected, spans, nullcontext, in_place=False).gradients(batch, drawn, masks)
+    losses = FlowSteps(found, spans, nullcontext, in_place=True).gradients(batch, drawn, masks)
     for one, other in zip(losses, others, strict=True):
         assert_allclose(one, other)
     assert_allclose(found.flat.grads, expected.flat.grads, atol=1e-12)
@@ -70,7 +74,7 @@ def test_losses_worked_by_hand():
     expected = -((each * drawn.hidden).sum(-1) / n_hidden).mean(1)
     assert_allclose(of_codes.detach(), expected.detach())
     # no hidden code is among the inputs
-    (x,), _ = seen["codes"]
+    (x, _), _ = seen["codes"]
     width = np.cumsum([0, *SPANS.sizes])
     for i, hidden in enumerate(drawn.hidden.unbind(-1)):
         assert not x[hidden][:, width[i] : width[i + 1]].any()
@@ -78,7 +82,7 @@ def test_losses_worked_by_hand():
     ends = to_normal(batch.values)
     velocity = ends - drawn.noise
     at = (1 - drawn.time) * drawn.noise + drawn.time * ends
-    (x,), out = seen["values"]
+    (x, _), out = seen["values"]
     assert_allclose(x[..., 9:11], torch.where(drawn.known, ends, at))
     counted = ~drawn.known & (batch.values != 0)
     assert drawn.known.any()

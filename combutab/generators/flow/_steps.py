@@ -88,16 +88,22 @@ class FlowSteps:
             scratch = self._chains[0].scratch
             self._columns = SpanColumns(self.codes_alone, scratch)
 
-    def gradients(self, rows: TableRows, drawn: FlowDraw) -> tuple[Tensor, Tensor]:
-        """Set the network's gradients; returns the members' losses of codes and values, (M,)."""
+    def gradients(
+        self, rows: TableRows, drawn: FlowDraw, masks: Sequence[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Set the network's gradients; returns the members' losses of codes and values, (M,).
+
+        ``masks`` are of dropout, a layer each: those of the network of codes first.
+        """
         if self._chains is None:
-            codes, values = self.losses(self.network, rows, drawn)
+            codes, values = self.losses(self.network, rows, drawn, masks)
             fill_gradients((codes + values).sum(), self.network)
             return codes.detach(), values.detach()
         of_codes, of_values = self._chains
+        code_masks, value_masks = _parts(masks)
         n, codes = rows.codes.shape[1], rows.codes
         x = self.inputs.write(of_codes.inputs(n), codes.masked_fill(drawn.hidden, -1))
-        raw = of_codes.forward(x, columns_first=True)
+        raw = of_codes.forward(x, code_masks, columns_first=True)
         weight = _weights(drawn.hidden, raw.dtype)
         losses = torch.stack(
             [
@@ -109,21 +115,26 @@ class FlowSteps:
         if of_values is None:
             return losses, torch.zeros_like(losses)
         x, velocity, counted = self._on_the_way(of_values.inputs(n), rows, drawn)
-        error = of_values.forward(x).sub_(velocity).mul_(counted)
+        error = of_values.forward(x, value_masks).sub_(velocity).mul_(counted)
         squares = error.square().mean((1, 2))
         of_values.backward(error.mul_(2 / error[0].numel()))
         return losses, squares
 
     def losses(
-        self, network: StackedCascade, rows: TableRows, drawn: FlowDraw
+        self,
+        network: StackedCascade,
+        rows: TableRows,
+        drawn: FlowDraw,
+        masks: Sequence[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The losses of codes and of values of a network of the stack, (M,) each."""
         shape = rows.codes.shape[:2]
+        code_masks, value_masks = _parts(masks)
         codes, dtype = rows.codes, self.spans.dtype
         like = torch.empty(*shape, self.codes_alone.width, dtype=dtype, device=codes.device)
         x = self.inputs.write(like, codes.masked_fill(drawn.hidden, -1))
         with self.context():
-            raw = network.codes(x)
+            raw = network.codes(x, code_masks)
         weight = _weights(drawn.hidden, dtype)
         losses = self.codes_alone.cross_entropy_all(raw.to(dtype), codes, weight).mean(1)
         if network.values is None:
@@ -131,7 +142,7 @@ class FlowSteps:
         like = like.new_empty(*shape, network.values.n_inputs)
         x, velocity, counted = self._on_the_way(like, rows, drawn)
         with self.context():
-            found = network.values(x)
+            found = network.values(x, value_masks)
         error = (found.to(dtype) - velocity) * counted
         return losses, error.square().mean((1, 2))
 
@@ -157,6 +168,16 @@ class FlowSteps:
         into[..., width + n_values : width + 2 * n_values] = known
         into[..., width + 2 * n_values :] = time_inputs(time)
         return into
+
+
+def _parts(
+    masks: Sequence[Tensor] | None,
+) -> tuple[Sequence[Tensor] | None, Sequence[Tensor] | None]:
+    """The masks of the network of codes, and of that of values."""
+    if not masks:
+        return None, None
+    half = len(masks) // 2
+    return masks[:half], masks[half:]
 
 
 def _weights(hidden: Tensor, dtype: torch.dtype) -> Tensor:

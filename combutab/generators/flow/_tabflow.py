@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from combutab._model_files import loadable
 from combutab.generators._base import BaseGenerator
@@ -73,6 +74,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
         weights of about the last tenth of the steps.
     weight_decay : float, default=0.0
         AdamW's, of the weights.
+    dropout : float, default=0.1
+        Share of the hidden units that a step leaves out.
     early_stopping : bool or "auto", default="auto"
         Hold rows out, and stop a member when its loss on them has not fallen for
         ``n_iter_no_change`` epochs. The weights of its best epoch are kept. "auto": where there are
@@ -124,6 +127,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
     normalization: str = "layer"
     learning_rate: float = 2e-3
     weight_decay: float = 0.0
+    dropout: float = 0.1
     early_stopping: Any = "auto"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -136,6 +140,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
         "n_sampling_steps": [COUNT],
         "learning_rate": [POSITIVE],
         "weight_decay": [NOT_NEGATIVE],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
     }
     _member_rates = {"learning_rate", "weight_decay"}
     _sampler_class = DirectSampler
@@ -174,7 +179,9 @@ class TabFlow(BaseGenerator[StackedCascade]):
         self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> FlowTraining:
         batch_size = self._n_batch(len(rows))
-        return FlowTraining(rows, spans, plans, self._make_shape(), batch_size=batch_size)
+        return FlowTraining(
+            rows, spans, plans, self._make_shape(), batch_size=batch_size, dropout=self.dropout
+        )
 
     def _draw(self, network: StackedCascade, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
         steps = FlowSteps(network, spans, nullcontext, in_place=False)

@@ -15,7 +15,7 @@ from combutab.generators._noise import Blocks
 from combutab.generators._records import GeneratorPlan, SampledShape, TableRows
 from combutab.generators.flow._steps import FlowDraw, FlowSteps, draw
 from combutab.generators.sampling import Sampler
-from combutab.nn import Member, RowSpans, StackedCascade
+from combutab.nn import MaskMaker, Member, RowSpans, StackedCascade
 from combutab.training import OptimizerConfig
 
 _PURPOSES = (Purpose.FLOW_HIDDEN, Purpose.FLOW_KNOWN, Purpose.FLOW_TIMES, Purpose.FLOW_NOISE)
@@ -60,6 +60,7 @@ class FlowTraining(Training[StackedCascade]):
         shape: FlowShape,
         *,
         batch_size: int,
+        dropout: float,
     ) -> None:
         members, precision = [plan.member for plan in plans], Precision(shape.precision)
         self.network, average = shape.build(spans, members), shape.build(spans, members)
@@ -69,6 +70,8 @@ class FlowTraining(Training[StackedCascade]):
         self.steps = FlowSteps(
             self.network, spans, precision.context(spans.device), in_place=in_place
         )
+        rates = [dropout] * len(plans)  # of the layers of both networks
+        self._masks = MaskMaker(2 * shape.widths, rates, device=spans.device, dtype=spans.dtype)
         self.batch_size = min(batch_size, len(rows))
         self.n_steps = len(rows) // self.batch_size
         n_drawn = spans.n_spans + 2 * spans.n_values + 3
@@ -89,7 +92,11 @@ class FlowTraining(Training[StackedCascade]):
 
     def _step(self, at: int, index: Tensor) -> tuple[Tensor, Tensor]:
         rows = TableRows(self.rows.values[index], self.rows.codes[index].long())
-        losses = self.steps.gradients(rows, FlowDraw(*self._drawn(at)))
+        masks = None
+        if self._masks.active:
+            keys = [derive(plan.member.seed, Purpose.FLOW_MASKS, at) for plan in self.plans]
+            masks = self._masks.draw(keys, self.batch_size)
+        losses = self.steps.gradients(rows, FlowDraw(*self._drawn(at)), masks)
         flat, rates = self.network.flat, [plan.rates["network"] for plan in self.plans]
         share = min(1.0, (at + 1) / _WARM_UP)
         assert flat.grads is not None

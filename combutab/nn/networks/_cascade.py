@@ -26,8 +26,8 @@ class _Part(BlockNetwork):
     def n_inputs(self) -> int:
         return cast(StackedLinear, self.linears[0]).weight.shape[1]
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self._through(x)
+    def forward(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
+        return self._through(x, masks)
 
 
 class _CodeNetwork(_Part):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import pandas as pd
 
 from combutab.reports.synthetic._verdict import (
-    ALIKE_FAIR,
-    ALIKE_GOOD,
+    C2ST,
     FEW,
     HELD_OUT,
     LEARNERS,
     SYNTHETIC,
+    TIES_FAIR,
+    TIES_GOOD,
     TOLD_FAIR,
     TOLD_GOOD,
     UNTIED,
@@ -33,7 +33,7 @@ _WEAK = 0.4  # association up to which ties that few rows do not show are called
 
 @dataclass(frozen=True)
 class _Part:
-    """The verdict on the columns, on their pairs, or on whole rows; "" is no level at all."""
+    """The verdict on whole rows or on pairs of columns; "" is no level at all."""
 
     level: str
     said: str
@@ -48,7 +48,7 @@ def judge_likeness(
     n_made: int,
     n_test: int = 0,
 ) -> Finding:
-    """Say how alike columns, pairs of columns and rows are.
+    """Say how well rows are told apart, and how alike pairs of columns and columns are.
 
     ``alike`` and ``detection`` are of `fidelity` and `detection`, with the source `SYNTHETIC` and
     perhaps `HELD_OUT`; the latter may be empty. There are ``n_train`` rows in the real table,
@@ -57,20 +57,20 @@ def judge_likeness(
     if column_losses(alike, SYNTHETIC).empty:
         why = "Not known: the real table has no values to compare with."
         return Finding("likeness", "unknown", why)
-    parts = [
-        _columns(alike, yardsticks),
-        _pairs(alike, yardsticks),
-        _rows(detection, n_train, n_made),
-    ]
-    level = worst_level([part.level for part in parts if part.level])
-    sentence = "; ".join(part.said for part in parts if part.said)
+    detected = detection[detection["learner"] == C2ST].dropna(subset="mean").set_index("source")
+    rows, pairs = _rows(detected, n_train, n_made), _pairs(alike, yardsticks)
+    level = worst_level([part.level for part in (rows, pairs) if part.level])
+    # no level comes of single columns: those drawn each for itself match as well
+    said = [rows.said, pairs.said, _columns(alike, yardsticks)]
+    sentence = "; ".join(each for each in said if each)
     notes = []
     if level == "unknown":
         few = min(n_train, n_made)
-        sentence = f"Not known, with {counted(few, 'row')}: {sentence[0].lower()}{sentence[1:]}"
+        sentence = f"Not known, with {counted(few, 'row')}: {sentence}"
         notes.append("What is called open here may be good or poor: more rows would tell.")
-    held_out = _areas(detection, HELD_OUT)
-    if min(n_train, n_test) >= FEW and held_out.max() >= TOLD_FAIR:
+    else:
+        sentence = sentence[0].upper() + sentence[1:]
+    if min(n_train, n_test) >= FEW and detected["mean"].get(HELD_OUT, 0.0) >= TOLD_FAIR:
         notes.append(
             "Held-out real rows are told from those learned from as well: the two real tables "
             "differ."
@@ -78,7 +78,7 @@ def judge_likeness(
     return Finding("likeness", level, f"{sentence}.", tuple(notes))
 
 
-def _columns(alike: pd.DataFrame, yardsticks: Yardsticks) -> _Part:
+def _columns(alike: pd.DataFrame, yardsticks: Yardsticks) -> str:
     losses, held_out = (column_losses(alike, source) for source in (SYNTHETIC, HELD_OUT))
     beside = []
     if yardsticks.chance:
@@ -86,18 +86,14 @@ def _columns(alike: pd.DataFrame, yardsticks: Yardsticks) -> _Part:
         beside.append(f"as many real rows, by chance: {percent(by_chance)}")
     if len(held_out):
         beside.append(f"held-out real rows: {percent(1.0 - held_out.mean())}")
-    said = f"The columns match the real ones to {percent(1.0 - losses.mean())} on average"
+    said = f"the columns match the real ones to {percent(1.0 - losses.mean())} on average"
     said += f" ({'; '.join(beside)})" if beside else ""
     beyond = {name: loss - yardsticks.chance.get(name, 0.0) for name, loss in losses.items()}
     worst = max(beyond, key=lambda name: beyond[name])  # not an identifier, which none can meet
     if len(losses) > 1 and beyond[worst] > _LITTLE:
         least = 1.0 - dict(losses)[worst]
         said += f", the column {str(worst)!r} least, to {percent(least)}"
-    close = yardsticks.closeness(losses)
-    level = level_within(close, yardsticks.columns_off, ALIKE_GOOD, ALIKE_FAIR)
-    if level == "unknown":
-        said += ", which leaves open how alike they are"
-    return _Part(level, said)
+    return said
 
 
 def _pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> _Part:
@@ -111,7 +107,7 @@ def _pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> _Part:
         said = f"{percent(kept)} of what ties columns together is kept"
         if off >= _ROUGH:
             said += f", give or take {points(off)}"
-        level = level_within(kept, off, ALIKE_GOOD, ALIKE_FAIR)
+        level = level_within(kept, off, TIES_GOOD, TIES_FAIR)
         return _Part(level, said + ", which leaves it open" * (level == "unknown"))
     if strongest <= UNTIED:
         return _Part("", f"no two real columns are associated by more than {UNTIED:g}")
@@ -120,42 +116,25 @@ def _pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> _Part:
     return _Part("unknown", "whether what ties columns together is kept is left open")
 
 
-def _rows(detection: pd.DataFrame, n_train: int, n_made: int) -> _Part:
-    areas = _areas(detection, SYNTHETIC)
-    if areas.empty:
+def _rows(detected: pd.DataFrame, n_train: int, n_made: int) -> _Part:
+    if SYNTHETIC not in detected.index:
         return _Part("unknown", "there are too few rows to learn to tell real from synthetic ones")
-    learner, area = str(areas.idxmax()), float(areas.max())
+    area, error = float(detected["mean"][SYNTHETIC]), float(detected["se"][SYNTHETIC])
     beside = ["50 is chance"]
-    held_out = _areas(detection, HELD_OUT)
-    if learner in held_out:
-        beside.append(f"held-out real rows: {_cases(held_out[learner])}")
+    if HELD_OUT in detected.index:
+        beside.append(f"held-out real rows: {_cases(detected['mean'][HELD_OUT])}")
     said = (
-        f"shown a real row and a synthetic one, {LEARNERS.get(learner, learner)} tells which is "
-        f"which in {_cases(area)} of 100 cases ({'; '.join(beside)})"
+        f"shown a real row and a synthetic one, {LEARNERS[C2ST]} tells which is which in "
+        f"{_cases(area)} of 100 cases, give or take {200 * error:.1f} ({'; '.join(beside)})"
     )
     few = min(n_train, n_made) < FEW
-    off = (4 if few else 2) * _area_error(area, n_train, n_made)
+    off = (4 if few else 2) * error
     level = level_within(1.0 - area, off, 1.0 - TOLD_GOOD, 1.0 - TOLD_FAIR)
     if few and level != "poor":
         level = "unknown"  # a learner that tells nothing has had too few rows to learn it from
     return _Part(level, said + ", which leaves it open" * (level == "unknown"))
 
 
-def _area_error(area: float, n: int, m: int) -> float:
-    """Standard error of an area under the ROC curve, by Hanley and McNeil (1982)."""
-    area = min(max(area, 0.5), 1.0 - 1.0 / (n + m))  # one of 1 in few rows is not certain
-    one, two = area / (2 - area), 2 * area**2 / (1 + area)
-    squares = area * (1 - area) + (m - 1) * (one - area**2) + (n - 1) * (two - area**2)
-    return math.sqrt(squares / (n * m))
-
-
 def _cases(area: float) -> str:
     """Write a share as a whole number of 100 cases; 99.9 are not 100."""
     return "more than 99" if 0.995 <= area < 1 else f"{100 * area:.0f}"
-
-
-def _areas(detection: pd.DataFrame, source: str) -> pd.Series:
-    """Return the area under the ROC curve of each learner on a source."""
-    chosen = detection[detection["source"] == source].dropna(subset="mean")
-    areas: pd.Series = chosen.set_index("learner")["mean"].astype(float)
-    return areas

@@ -21,7 +21,7 @@ from combutab.reports.charts import (
 )
 from combutab.reports.synthetic._associations import associations
 from combutab.reports.synthetic._report import SyntheticEvaluation
-from combutab.reports.synthetic._verdict import HELD_OUT, LEARNERS, RULES, SYNTHETIC
+from combutab.reports.synthetic._verdict import C2ST, HELD_OUT, LEARNERS, RULES, SYNTHETIC
 
 _FIRST = 12  # columns that are drawn before the fold
 _MAPPED = 25  # columns of a heat map
@@ -33,6 +33,7 @@ _METRICS = {
     "f1_macro": "F1, mean of the classes",
     "f1_binary": "F1 of the positive class",
     "roc_auc": "area under the ROC curve",
+    "log_loss": "log loss",
     "r2": "R²",
     "mae": "mean absolute error, in standard deviations",
     "mse": "mean squared error, in standard deviations",
@@ -86,7 +87,7 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
     """One self-contained HTML page of what was found."""
     identifiers = {name for name in found.train if is_identifier(found.train[name])}
     columns = _columns(found, identifiers)
-    sections = [("columns", "Columns"), ("pairs", "Pairs of columns"), ("rows", "Whole rows")]
+    sections = [("rows", "Whole rows"), ("columns", "Columns"), ("pairs", "Pairs of columns")]
     if found.efficacy is not None:
         sections.insert(0, ("usefulness", "Learning from it"))
     sections += [("privacy", "Privacy"), ("made", "How it was made"), ("reading", "How to read")]
@@ -152,7 +153,7 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
     for each in found.efficacy.to_dict("records"):
         row = rows.setdefault((each["learner"], each["metric"]), {})
         row["real" if each["source"] == "real" else "synthetic"] = each["mean"]
-        row["gap"] = each["gap"]  # of the last, the synthetic rows
+        row |= {"gap": each["gap"], "gap_se": each["gap_se"]}  # of the last, the synthetic rows
     scores = [
         {
             "learner": LEARNERS.get(learner, learner).removeprefix("a "),
@@ -300,27 +301,31 @@ def _worst_pairs(
 
 def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     """Return the scores of whole rows: detection, support, which values are missing together."""
-    rows = []
-    areas = {
-        (row["learner"], row["source"]): row["mean"] for row in found.detection.to_dict("records")
-    }
-    for learner in dict.fromkeys(learner for learner, _ in areas):
-        rows.append(
-            {
-                "name": f"Told from real rows by {LEARNERS.get(learner, learner)}",
-                "value": areas.get((learner, SYNTHETIC), np.nan),
-                "held_out": areas.get((learner, HELD_OUT), np.nan),
-                "words": "0.5 is chance, 1 always (area under the ROC curve, cross-validated)",
-            }
-        )
+    rows: list[dict[str, Any]] = []
+    table = found.detection
+    areas = table.set_index(["learner", "source"])[["mean", "se"]]
+    for learner in sorted(table["learner"].unique(), key=lambda name: name != C2ST):
+        words = "0.5 is chance, 1 always (area under the ROC curve, cross-validated); "
+        words += "the verdict goes by it" if learner == C2ST else "blind to what is between columns"
+        row: dict[str, Any] = {
+            "name": f"Told from real rows by {LEARNERS[learner]}",
+            "words": words,
+        }
+        for key, column, source in (
+            ("value", "mean", SYNTHETIC),
+            ("error", "se", SYNTHETIC),
+            ("held_out", "mean", HELD_OUT),
+        ):
+            row[key] = areas[column].get((learner, source), np.nan)
+        rows.append(row)
     for measure, name, words in (
         ("alpha_precision", "Alpha-precision", "1 if synthetic rows lie where real ones do"),
         ("beta_recall", "Beta-recall", "1 if they lie wherever real ones do"),
         ("missing_pattern", "Missing values", "1 if the same columns are missing together"),
     ):
-        for row in _values(found, measure):
-            value, held_out = row["mean"], row["held_out"]
-            rows.append({"name": name, "value": value, "held_out": held_out, "words": words})
+        for each in _values(found, measure):
+            row = {"name": name, "words": words, "value": each["mean"], "error": np.nan}
+            rows.append(row | {"held_out": each["held_out"]})
     return rows
 
 

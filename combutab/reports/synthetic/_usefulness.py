@@ -25,7 +25,7 @@ from combutab.reports.synthetic._verdict import (
 )
 
 _SOME = 0.1  # skill over guessing that is no longer next to nothing
-_ROUGH = 0.1  # two standard errors of the share that is kept, from where they are told
+_ROUGH = 0.005  # two standard errors of the share that is kept, from where they are told
 # After training on the synthetic rows, on the real ones, and by guessing.
 _SENTENCES = {
     "accuracy": (

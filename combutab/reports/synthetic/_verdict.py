@@ -18,11 +18,13 @@ LEARNERS = {
     "catboost": "CatBoost",
 }
 
+C2ST = "hist_gradient_boosting"  # the classifier of the two-sample test that decides
+
 KEPT_GOOD, KEPT_FAIR = 0.9, 0.7
 LITTLE = 0.02  # skill over guessing below which there is nothing to keep
 FEWEST = 10  # rows to test on below which no score says anything
-ALIKE_GOOD, ALIKE_FAIR = 0.9, 0.75
 TOLD_GOOD, TOLD_FAIR = 0.65, 0.8  # areas under the ROC curve up to which rows are so alike
+TIES_GOOD, TIES_FAIR = 0.9, 0.75
 FEW = 100  # rows below which no learner learns to tell tables apart
 UNTIED = 0.1  # association up to which columns have nothing to do with each other
 ERRORS = 3.0  # standard errors up to which chance explains a sign
@@ -39,20 +41,22 @@ RULES = {
         "guessing, as may be if one class is rare, it is the area under the ROC curve over 0.5. "
         f"Good from {KEPT_GOOD}, fair from {KEPT_FAIR}. Not known where the skill after training "
         f"on the real rows is below {LITTLE} or twice its standard error, with fewer than "
-        f"{FEWEST} rows to test on, or where two standard errors of the share reach from poor to "
-        "good."
+        f"{FEWEST} rows to test on, or where two standard errors of the share, which are told with "
+        "it, reach from poor to good."
     ),
     "likeness": (
-        "As good as the worst of three parts. The columns: their mean score, with what chance "
-        "takes from it given back; chance is how real rows differ from other real rows. What ties "
-        "columns together: 0 if the pairs that are tied score as those of shuffled columns, and 1 "
-        "if they score as those of real rows; there is no such part where no two real columns are "
-        f"associated by more than {UNTIED}, or the rows are too few to show so weak a tie. Both "
-        f"are good from {ALIKE_GOOD}, fair from {ALIKE_FAIR}. Whole rows: how often a learner "
-        f"tells them from real ones, good up to {TOLD_GOOD}, fair up to {TOLD_FAIR} (area under "
-        "the ROC curve; the better of two learners). A part is not known where chance may move it "
-        f"from poor to good, and whole rows with fewer than {FEW} of either table, unless they "
-        "are poor. Then the whole is not known, unless another part is poor."
+        "A two-sample test: gradient boosting learns to tell synthetic rows from real ones, and is "
+        "scored on rows that it has not learned from, by the area under the ROC curve: how often, "
+        "shown a real row and a synthetic one, it tells which is which. Good up to "
+        f"{TOLD_GOOD}, fair up to {TOLD_FAIR}. Not known with fewer than {FEW} rows of either "
+        "table, unless it is poor, or where two standard errors reach from poor to good. What ties "
+        "columns together may lower it, as a pair among many columns may escape the test: 0 if the "
+        "pairs that are tied score as those of shuffled columns, and 1 if they score as those of "
+        f"real rows; good from {TIES_GOOD}, fair from {TIES_FAIR}. There is no such part where no "
+        f"two real columns are associated by more than {UNTIED}, or the rows are too few to show "
+        "so weak a tie. If a part is not known, the whole is not, unless the other is poor. The "
+        "scores of columns stand beside and decide nothing: columns drawn each for itself match "
+        "as well."
     ),
     "privacy": (
         "Four signs count: the share of synthetic rows nearer to a row learned from than to any "
@@ -142,7 +146,7 @@ def worst_level(levels: Sequence[str]) -> str:
 def points(share: float) -> str:
     """A difference of shares, in percentage points.
 
-    >>> points(0.123), points(2.0)
-    ('12 points', '100 points')
+    >>> points(0.123), points(0.009), points(2.0)
+    ('12 points', '1 point', '100 points')
     """
-    return f"{min(100 * share, 100):.0f} points"
+    return counted(round(min(100 * share, 100)), "point")

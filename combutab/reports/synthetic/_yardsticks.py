@@ -32,8 +32,6 @@ class Yardsticks:
     ----------
     chance : mapping of column to float
         What real rows lose beside other real ones, in tables of these sizes.
-    columns_off : float
-        How far chance may move `closeness`.
     ties : mapping of pair of columns to (float, float)
         Of the pairs with something to do with each other, beyond doubt: what they lose if their
         columns are shuffled, and if they are real.
@@ -44,18 +42,9 @@ class Yardsticks:
     """
 
     chance: Mapping[Hashable, float]
-    columns_off: float
     ties: Mapping[tuple[Hashable, Hashable], tuple[float, float]]
     ties_off: tuple[float, float]
     strongest: float
-
-    def closeness(self, losses: pd.Series) -> float:
-        """Return how alike columns are, from 0 to 1, with what chance takes from it given back."""
-        beyond = [
-            math.sqrt(max(loss**2 - self.chance.get(column, 0.0) ** 2, 0.0))
-            for column, loss in losses.items()
-        ]
-        return 1.0 - float(np.mean(beyond))
 
     def kept(self, losses: pd.Series) -> float:
         """The share of what ties columns together, from 0 (as shuffled) to 1 (as real)."""
@@ -97,7 +86,7 @@ def measure_yardsticks(
     """
     n = min(len(train), _MOST)
     if n < _FEWEST:
-        return Yardsticks({}, math.inf, {}, (math.inf, math.inf), 1.0)
+        return Yardsticks({}, {}, (math.inf, math.inf), 1.0)
     rng = np.random.default_rng(random_state)
     part = max(1, min(n_rows, n // 2))
     scale = math.sqrt((1 / len(train) + 1 / n_rows) / (1 / part + 1 / (n - part)))
@@ -109,9 +98,6 @@ def measure_yardsticks(
     numbers = [kinds[column] != "category" for column in columns.index]
     columns = columns.mul(np.where(numbers, scale, 1.0), axis=0)
     chance = dict(columns.mean(axis=1).fillna(0.0))
-    bare = Yardsticks(chance, 0.0, {}, (math.inf, math.inf), math.nan)
-    same = [bare.closeness(columns[j].dropna()) for j in columns] if len(columns) else [1.0]
-    columns_off = 1.0 - float(np.quantile(same, 0.05))
 
     real, shuffled = (
         pd.concat([pair_losses(each, source) for each in drawn], axis=1)
@@ -119,7 +105,7 @@ def measure_yardsticks(
     )
     ties, ties_off = _ties(real.dropna(), shuffled.dropna(), scale, part)
     strongest = math.nan if ties else _strongest(train.iloc[:_MOST], kinds)
-    return Yardsticks(chance, columns_off, ties, ties_off, strongest)
+    return Yardsticks(chance, ties, ties_off, strongest)
 
 
 def _draw(

@@ -112,7 +112,8 @@ def test_samples_are_averaged_and_generators_named():
     real = table_of(0)
     samples = [table_of(seed).assign(a=lambda t: t["a"] + 0.5) for seed in (1, 2, 3)]
     found = detection(real=real, synthetic={"x": samples, "y": samples[1]})
-    assert list(found) == ["learner", "metric", "source", "mean", "sd", "fold_sd", "n_tables"]
+    columns = ["learner", "metric", "source", "mean", "sd", "se", "fold_sd", "n_tables"]
+    assert list(found) == columns
     assert found["learner"].tolist() == ["linear"] * 2 + ["hist_gradient_boosting"] * 2
     assert found["source"].tolist() == ["x", "y"] * 2
     assert found["n_tables"].tolist() == [3, 1] * 2
@@ -122,6 +123,22 @@ def test_samples_are_averaged_and_generators_named():
     assert found["mean"][1] == alone[1]
     assert np.isnan(found["sd"][1])
     assert (found["fold_sd"] > 0).all()
+
+
+def test_the_standard_error_is_the_spread_over_tables():
+    found = [
+        detection(
+            real=pd.DataFrame({"x": np.random.default_rng(seed).normal(size=300)}),
+            synthetic=pd.DataFrame({"x": np.random.default_rng(99 + seed).normal(1, 1, size=150)}),
+            learners="linear",
+        ).iloc[0]
+        for seed in range(40)
+    ]
+    spread = np.std([each["mean"] for each in found], ddof=1)
+    assert np.mean([each["se"] for each in found]) == pytest.approx(spread, rel=0.3)
+    # Hanley and McNeil's, for areas of 1/2 where it is Mann and Whitney's
+    same = detection(real=table_of(0), synthetic=table_of(0), learners="linear").iloc[0]
+    assert same["se"] == pytest.approx(np.sqrt((2 * 400 + 1) / (12 * 400**2)))
 
 
 def test_folds_are_of_equal_parts():

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
-from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
+from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -109,6 +109,7 @@ def test_classification_is_that_of_a_pipeline(labels):
             "f1_macro": f1_score(test["y"], predicted, average="macro"),
             "f1_binary": f1_score(test["y"] == labels[0], predicted == labels[0]),
             "roc_auc": area,
+            "log_loss": log_loss(test["y"], chances),
         }
         for metric, value in expected.items():
             assert score_of(table, metric, source) == pytest.approx(value, abs=1e-6)
@@ -140,6 +141,7 @@ def test_scores_without_probabilities():
     assert score_of(table, "roc_auc", learner="labels") == pytest.approx(hard, abs=1e-4)
     assert "no probabilities" in score_of(table, "roc_auc", column="note", learner="labels")
     assert score_of(table, "roc_auc", column="note", learner="distances") == ""
+    assert np.isnan(table.loc[table["metric"] == "log_loss", "mean"]).all()
 
 
 @pytest.mark.usefixtures("paper_defaults")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.metrics import f1_score, log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from combutab.evaluation import ml_efficacy
@@ -76,7 +76,7 @@ def test_missing_values_unseen_categories_and_empty_columns():
     table = run(train, test, [made, made.assign(day=pd.NaT)], learners=ALL)
     assert np.isfinite(table["mean"]).all()
     assert (table["note"] == "").all()
-    assert table["mean"].between(0, 1).all()
+    assert table.loc[table["metric"] != "log_loss", "mean"].between(0, 1).all()
 
 
 def test_many_categories():
@@ -99,6 +99,7 @@ def test_one_class_scores_as_the_constant_prediction(learner):
     constant = np.full(len(test), "yes")
     assert of(table, "accuracy") == [pytest.approx(share)]
     assert of(table, "roc_auc") == [0.5]
+    assert of(table, "log_loss") == [pytest.approx(log_loss(test["y"] == "yes", [1.0] * 120))]
     assert of(table, "f1_macro") == [
         pytest.approx(f1_score(test["y"], constant, average="macro", zero_division=0))
     ]
@@ -142,6 +143,9 @@ def test_classes_that_the_synthetic_table_lacks():
     areas = [roc_auc_score(test["y"] == c, chances[:, i]) for i, c in enumerate(model.classes_)]
     assert of(table, "roc_auc")[0] == pytest.approx((sum(areas) + 0.5) / 3, abs=1e-5)
     assert all(0.5 < area < 0.8 for area in of(table, "roc_auc"))
+    never = np.insert(chances, list(model.classes_).index("low") + 1, 0.0, axis=1)
+    expected = log_loss(test["y"], never, labels=["high", "low", "mid"])
+    assert of(table, "log_loss")[0] == pytest.approx(expected, rel=1e-5)
     assert set(of(table, "roc_auc", "note")) == {"no rows to learn a class of the test rows from"}
     assert set(of(table, "roc_auc", "note", "real")) == {""}
 

@@ -111,6 +111,18 @@ def test_a_shuffled_target_teaches_nothing():
     assert pairs[0]["mean"].mean() < pairs[1]["mean"].mean()
 
 
+def test_independent_columns_that_match_to_the_last_value_are_poor():
+    rng = np.random.default_rng(3)
+    found = evaluate(TRAIN.apply(lambda column: rng.permutation(column)))
+    assert levels(found)[:2] == ("poor", "poor")
+    usefulness, likeness, _ = (finding.sentence for finding in found.findings)
+    assert "keep nothing of what the real rows teach about 'rich'" in usefulness
+    assert "the columns match the real ones to 100 % on average" in likeness
+    areas = found.detection.query("source == 'synthetic'").set_index("learner")["mean"]
+    assert areas["linear"] < 0.6
+    assert areas["hist_gradient_boosting"] > 0.8
+
+
 def test_near_copies_of_a_part_are_found():
     near = TRAIN[:60].assign(income=TRAIN["income"] + 0.001, age=TRAIN["age"] + 0.001)
     found = evaluate(pd.concat([near, FRESH[:240]]))

@@ -87,8 +87,10 @@ def ml_efficacy(
         accuracy, roc_auc and r2 (NaN of the others).
 
         Metrics of a classification are accuracy, f1_macro and roc_auc (over the classes in the
-        test rows; one against the rest, where there are several), and f1_binary; of a regression
-        r2, and mae and mse with the target in standard deviations of ``real_train``'s.
+        test rows; one against the rest, where there are several), f1_binary, and log_loss (NaN of
+        a learner without probabilities; one of 0 counts as float64's precision, as scikit-learn
+        has it); of a regression r2, and mae and mse with the target in standard deviations of
+        ``real_train``'s.
 
     Raises
     ------

@@ -15,10 +15,10 @@ from sklearn.exceptions import ConvergenceWarning
 from combutab.evaluation.synthetic.efficacy._learners import Task, takes_tables
 from combutab.evaluation.synthetic.efficacy._tables import encode, no_word_of_names, with_text_names
 
-CLASS_METRICS = ("accuracy", "f1_macro", "f1_binary", "roc_auc")
+CLASS_METRICS = ("accuracy", "f1_macro", "f1_binary", "roc_auc", "log_loss")
 REGRESSION_METRICS = ("r2", "mae", "mse")
 GREATER_IS_BETTER = {
-    name: name not in ("mae", "mse") for name in CLASS_METRICS + REGRESSION_METRICS
+    name: name not in ("mae", "mse", "log_loss") for name in CLASS_METRICS + REGRESSION_METRICS
 }
 
 _HELD_OUT = 0.1  # share of the rows that early stopping holds out
@@ -163,7 +163,7 @@ def _score_classes(
         notes.append(f"no rows to learn {some} of the test rows from")
     if fitted is None:
         predicted = np.full(len(truth), split.train.y[0])
-        chances = np.zeros((len(truth), len(problem.classes)))
+        chances = np.eye(len(problem.classes))[predicted]
     else:
         predicted, chances = _predict_classes(fitted, split, len(problem.classes), notes)
     area = np.nan
@@ -172,12 +172,17 @@ def _score_classes(
         area = float(np.mean([roc_auc_score(truth == c, chances[:, c]) for c in present]))
     else:
         notes.append("one class in the test rows: no ROC AUC")
+    log_loss = np.nan
+    if fitted is None or hasattr(fitted.estimator, "predict_proba"):
+        given = chances[np.arange(len(truth)), truth]  # 0 of a class that was never learned
+        log_loss = -float(np.log(np.maximum(given, np.finfo(np.float64).eps)).mean())
     scores = {
         "accuracy": float((predicted == truth).mean()),
         "f1_macro": float(
             f1_score(truth, predicted, labels=present, average="macro", zero_division=0)
         ),
         "roc_auc": area,
+        "log_loss": log_loss,
     }
     if problem.positive is not None:
         hits = (truth == problem.positive, predicted == problem.positive)

@@ -1,0 +1,195 @@
+"""What makes the synthetic tables that are compared: ours, other packages', and two yardsticks.
+
+All have their own defaults and learn on a CPU. Those that take no missing values learn from means
+and from a category "missing", which is made a gap again in their rows.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.neighbors import NearestNeighbors
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import combutab
+
+MISSING = "missing"
+Sample = Callable[[int], pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learned.
+
+    Attributes
+    ----------
+    table : DataFrame
+        Numbers, and columns of the dtype category; the target is one or the other.
+    target : str
+    classify : bool
+    seed : int
+    quick : bool
+        Training is to be as short as can be.
+    """
+
+    table: pd.DataFrame
+    target: str
+    classify: bool
+    seed: int
+    quick: bool = False
+
+    @property
+    def discrete(self) -> list[str]:
+        return list(self.table.select_dtypes("category"))
+
+    def short(self, **parameters: Any) -> dict[str, Any]:
+        """Return the parameters for a quick form, else none."""
+        return parameters if self.quick else {}
+
+    def without_gaps(self) -> pd.DataFrame:
+        """Categories as text."""
+        texts = {c: self.table[c].astype(object).fillna(MISSING).astype(str) for c in self.discrete}
+        return self.table.assign(**texts).fillna(self.table.mean(numeric_only=True))
+
+    def with_gaps(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.assign(**{c: rows[c].where(rows[c] != MISSING) for c in self.discrete})
+
+
+@dataclass(frozen=True)
+class Synthesizer:
+    """How a model is trained: ``fit(task)`` gives what makes n rows, by a module loaded before."""
+
+    fit: Callable[[Task], Sample]
+    module: str = "combutab"
+    name: str = ""  # of the class that may not be there yet
+
+
+def why_not(model: str) -> str:
+    """Say why a model cannot be run here; "" where it can."""
+    own = SYNTHESIZERS[model]
+    package = own.module.partition(".")[0]
+    try:
+        if not find_spec(package) or not find_spec(own.module):
+            return f"{own.module} is not installed"
+    except ImportError as error:  # of a package that is there
+        return f"{package} cannot be imported: {error}"
+    if own.name and not hasattr(import_module(own.module), own.name):
+        return f"{own.module} {combutab.__version__} has no {own.name}"
+    return ""
+
+
+def _real(task: Task) -> Sample:
+    return lambda n: task.table.iloc[:n]
+
+
+def smote(task: Task, n_neighbors: int = 5) -> Sample:
+    """Rows between a row and one of its nearest neighbours, which of a class are in that class.
+
+    N. V. Chawla et al., "SMOTE: synthetic minority over-sampling technique", JAIR 16, 2002. Numbers
+    are interpolated; a category is that of one of the two rows.
+    """
+    table = task.table
+    numbers, others = list(table.select_dtypes("number")), task.discrete
+    scaled = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler())
+    points = make_column_transformer((scaled, numbers), (OneHotEncoder(), others))
+    places = points.fit_transform(table)
+    groups = table[task.target].cat.codes.to_numpy() if task.classify else np.zeros(len(table))
+    near: list[np.ndarray] = [np.empty(0, np.intp)] * len(table)
+    for group in np.unique(groups):
+        rows = np.flatnonzero(groups == group)
+        most = min(n_neighbors, len(rows) - 1)
+        if not most:
+            near[rows[0]] = rows  # alone: its own neighbour
+            continue
+        found = NearestNeighbors(n_neighbors=most).fit(places[rows]).kneighbors()[1]
+        for row, own in zip(rows, rows[found], strict=True):
+            near[row] = own
+    rng = np.random.default_rng(task.seed)
+
+    def sample(n: int) -> pd.DataFrame:
+        first = rng.integers(len(table), size=n)
+        second = np.array([rng.choice(near[row]) for row in first])
+        share = rng.random(n)
+        of_one = np.where(share < 0.5, first, second)
+        rows = table.iloc[of_one].reset_index(drop=True)
+        values = table[numbers].to_numpy(float)
+        mixed = values[first] + share[:, None] * (values[second] - values[first])
+        mixed = pd.DataFrame(np.where(np.isnan(mixed), values[of_one], mixed), columns=numbers)
+        whole = list(table.select_dtypes("integer"))
+        return rows.assign(**mixed.assign(**mixed[whole].round()))
+
+    return sample
+
+
+def _ours(name: str, task: Task) -> Sample:
+    model = getattr(combutab, name)(random_state=task.seed, device="cpu", **task.short(epochs=2))
+    return model.fit(task.table).sample
+
+
+def _ctgan(name: str, task: Task) -> Sample:
+    import ctgan
+
+    model = getattr(ctgan, name)(enable_gpu=False, **task.short(epochs=2))
+    model.set_random_state(task.seed)
+    model.fit(task.without_gaps(), task.discrete)
+    return lambda n: task.with_gaps(model.sample(n))
+
+
+def _copula(task: Task) -> Sample:
+    from sdv.metadata import Metadata
+    from sdv.single_table import GaussianCopulaSynthesizer
+
+    kinds = dict.fromkeys(task.table, "numerical") | dict.fromkeys(task.discrete, "categorical")
+    columns = {name: {"sdtype": kind} for name, kind in kinds.items()}
+    metadata = Metadata.load_from_dict({"tables": {"table": {"columns": columns}}})
+    model = GaussianCopulaSynthesizer(metadata)
+    model.fit({"table": task.table})
+    model._set_random_state(task.seed)  # else every table is drawn from the same seed
+    return lambda n: model.sample(n)["table"]
+
+
+def _argn(task: Task) -> Sample:
+    from mostlyai.engine import TabularARGN
+
+    # the others replace no rare values either
+    options = {"value_protection": False, "device": "cpu", "random_state": task.seed}
+    return TabularARGN(**options, **task.short(max_epochs=1)).fit(task.table).sample
+
+
+def _ddpm(task: Task) -> Sample:
+    from synthcity.plugins.core.dataloader import GenericDataLoader
+    from synthcity.plugins.generic.plugin_ddpm import plugin
+
+    options = {"is_classification": task.classify, "random_state": task.seed}
+    options |= {"device": torch.device("cpu"), "workspace": Path(tempfile.gettempdir())}
+    model = plugin(**options, **task.short(n_iter=2))
+    model.fit(GenericDataLoader(task.without_gaps(), target_column=task.target))
+    return lambda n: task.with_gaps(model.generate(count=n).dataframe())
+
+
+REAL, TVAE = "real rows", "combutab TVAE"
+SYNTHESIZERS = {
+    REAL: Synthesizer(_real),  # those learned from, once more: what the best scores are
+    "SMOTE": Synthesizer(smote),
+    **{
+        f"combutab {name}": Synthesizer(partial(_ours, name), name=name)
+        for name in ("TabFlow", "TVAE", "CTGAN")
+    },
+    **{f"ctgan {name}": Synthesizer(partial(_ctgan, name), "ctgan") for name in ("TVAE", "CTGAN")},
+    "sdv GaussianCopula": Synthesizer(_copula, "sdv.single_table"),
+    "mostlyai TabularARGN": Synthesizer(_argn, "mostlyai.engine"),
+    "synthcity TabDDPM": Synthesizer(_ddpm, "synthcity.plugins.generic.plugin_ddpm"),
+}

@@ -1,0 +1,164 @@
+"""The comparison of generators: what it runs and leaves out, its baseline, and its ratios."""
+
+from __future__ import annotations
+
+import subprocess
+from importlib.util import find_spec
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.papers.common.page import Page
+from benchmarks.quality import generators
+from benchmarks.quality.synthesizers import SYNTHESIZERS, Synthesizer, Task, smote, why_not
+from combutab.evaluation import ml_efficacy, privacy
+from tests.benchmarks.quick_forms import run_quick
+from tests.benchmarks.test_quick_forms import two_tables
+
+
+def test_quick_form(tmp_path, monkeypatch):
+    two_tables(tmp_path)
+    out = tmp_path / "out"
+    out.mkdir()
+    absent = {
+        "absent": Synthesizer(smote, "no_such.package"),
+        "Later": Synthesizer(smote, name="Z"),
+    }
+    monkeypatch.setattr(generators, "SYNTHESIZERS", SYNTHESIZERS)
+    for name, each in absent.items():
+        monkeypatch.setitem(SYNTHESIZERS, name, each)
+    models = ["real rows", "SMOTE", "combutab TVAE", "combutab CTGAN"]
+    models += ["ctgan TVAE"] if find_spec("ctgan") else []
+    models += ["sdv GaussianCopula"] if find_spec("sdv") else []
+    arguments = ["--models", *models, *absent, "--data-home", str(tmp_path)]
+    first = run_quick("quality.generators", out, *arguments)
+    assert f"{2 * len(models)} of {2 * len(models)} to go" in first
+    assert "skipped: absent: no_such.package is not installed" in first
+    assert "skipped: Later: combutab" in first
+    rows = pd.read_csv(out / "quality_generators.csv")
+    assert rows.groupby("data")["model"].apply(list).to_dict() == {"one": models, "two": models}
+    assert (rows["task"] == "classification").equals(rows["linear_log_loss"].notna())
+    assert (rows["task"] == "regression").equals(rows["boosting_mse"].notna())
+    assert rows["error"].isna().all()
+    assert rows[["c2st", "shapes", "pairs", "closest"]].stack().between(0, 1).all()
+    real = rows[rows["model"] == "real rows"]
+    assert (real["linear_mae"].dropna() < 0.1).all()
+    page = (out / "quality_generators.md").read_text("utf-8")
+    assert "Not run: combutab TabFlow, " in page or "TabFlow" in models
+    assert "two: 64 rows learned from, 16 held out" in page
+    assert str(tmp_path) not in page
+    assert "to go" not in run_quick("quality.generators", out, *arguments)
+
+
+@pytest.mark.parametrize("classify", [True, False])
+def test_a_copy_is_as_useful_as_the_rows_and_near_to_them(classify):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2))
+    table = pd.DataFrame(x, columns=["a", "b"]).assign(y=x.sum(1) + rng.normal(size=200) / 2)
+    if classify:
+        table["y"] = pd.Categorical(np.where(table["y"] > 0, "up", "down"))
+    train, held = table[:100], table[100:].reset_index(drop=True)
+    task = Task(train, "y", classify, 0)
+    copy = generators.judge(task, held, train)
+    assert copy["closest"] == 1.0
+    assert 0.35 < copy["c2st"] < 0.65
+    far = generators.judge(task, held, train.assign(a=train["a"] + 9.0, b=train["b"] - 9.0))
+    assert far["c2st"] > 0.99
+    assert far["closest"] < 1.0
+    assert far["shapes"] < copy["shapes"]
+    found = ml_efficacy(
+        real_train=train, real_test=held, synthetic=train, target="y", learners="linear"
+    ).query("source == 'real'")
+    for metric, value in zip(found["metric"], found["mean"], strict=True):
+        assert metric in ("r2", "roc_auc") or copy[f"linear_{metric}"] == value
+    shown = [name for name in generators.SCORES if name in copy]
+    assert len(shown) == (6 if classify else 4)
+
+
+def test_a_table_that_is_not_there_is_named(tmp_path):
+    two_tables(tmp_path)
+    with pytest.raises(SystemExit, match=r"no table \['three'\]; there are \['one', 'two'\]"):
+        run_quick("quality.generators", tmp_path, "--data", "three", "--data-home", tmp_path)
+
+
+def test_a_peer_that_fails_is_a_row_and_a_line_of_the_page(monkeypatch):
+    def fail(*arguments, here):
+        raise subprocess.CalledProcessError(1, "python", stderr="Traceback\nMemoryError: 9 GiB\n")
+
+    monkeypatch.setattr(generators, "call_apart", fail)
+    (row,) = generators._run(("SMOTE",), False)
+    assert row["error"] == "MemoryError: 9 GiB"
+    assert tuple(row) == generators.RESULTS
+    rows = of_models({"real rows": 0.2, "combutab TVAE": 0.4})
+    broken = rows[:1].assign(model="SMOTE", error=row["error"])
+    page = Page("p", "p", "c")
+    generators._write(page, None, pd.concat([rows, broken], ignore_index=True))
+    assert "| a | 0 | 0 | SMOTE | 99 | MemoryError: 9 GiB |" in str(page)
+
+
+def test_all_models_are_known_to_be_there_or_not():
+    assert why_not("combutab TVAE") == why_not("SMOTE") == ""
+    assert all(isinstance(why_not(model), str) for model in SYNTHESIZERS)
+
+
+# ---- the baseline ------------------------------------------------------------------------------
+
+
+def test_smote_is_between_neighbours_of_a_class():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=300)
+    table = pd.DataFrame({"x": x, "n": np.round(10 * x).astype(int), "gap": x})
+    table["kind"] = pd.Categorical(np.where(x > 0.5, "u", "v"))
+    table["y"] = pd.Categorical(np.where(x > 0, "up", "down"))
+    table.loc[::5, "gap"] = np.nan
+    rows = smote(Task(table, "y", True, 0))(2000)
+    assert list(rows) == list(table)
+    assert (rows["y"] == np.where(rows["x"] > 0, "up", "down")).all(), "never across the classes"
+    assert rows["x"].between(x.min(), x.max()).all()
+    assert rows["x"].nunique() > 1900, "no copies"
+    assert (rows["n"] == rows["n"].round()).all()
+    assert (rows["n"] - 10 * rows["x"]).abs().max() < 6
+    assert rows["gap"].isna().mean() == pytest.approx(0.1, abs=0.1)
+    assert rows["kind"].dtype == table["kind"].dtype
+    other = pd.DataFrame({"x": rng.normal(size=300)})
+    near = privacy(real_train=table[["x"]], holdout=other, synthetic=rows[["x"]], random_state=0)
+    assert near["mean"].iloc[0] > 0.6, "near to the rows learned from"
+    again = smote(Task(table, "y", True, 0))(2000)
+    pd.testing.assert_frame_equal(rows, again)
+    lonely = table.assign(y=pd.Categorical(["up"] + ["down"] * 299))
+    assert len(smote(Task(lonely, "y", True, 0))(50)) == 50
+
+
+# ---- ratios ------------------------------------------------------------------------------------
+
+
+def of_models(errors, **more):
+    """Rows of one table, a model each."""
+    rows = pd.DataFrame({"model": list(errors), "boosting_mae": list(errors.values())})
+    rows["linear_mae"] = rows["boosting_mae"]
+    given = dict.fromkeys(generators.SCORES, np.nan) | dict.fromkeys(generators.LIKENESS, 0.5)
+    given |= dict.fromkeys(generators.COSTS, 2.0) | {"data": "a", "split": 0, "seed": 0}
+    given |= {"rows": 99, "task": "regression", "n_train": 99, "n_test": 1000, "error": ""}
+    given |= more
+    return rows.assign(**{name: v for name, v in given.items() if name not in rows})
+
+
+def test_gaps_are_over_those_of_tvae():
+    first = {"real rows": 0.2, "combutab TVAE": 0.4, "SMOTE": 0.25, "combutab CTGAN": 0.6}
+    seeds = [of_models(first, seed=0), of_models(first | {"SMOTE": 0.35}, seed=1)]
+    second = of_models(
+        {"real rows": 0.1, "combutab TVAE": 0.3, "SMOTE": 0.0999}, data="b", c2st=0.7
+    )
+    second = second.assign(task="classification", boosting_accuracy=1 - second["boosting_mae"])
+    second["boosting_mae"] = np.nan
+    found = generators.summary(pd.concat([*seeds, second], ignore_index=True))
+    # SMOTE: 0.1 over 0.2, the mean of two seeds, and 1 % of 0.1 over 0.2, as there is no gap
+    expected = {"SMOTE": np.sqrt(0.5 * 0.001 / 0.2), "combutab TVAE": 1.0, "combutab CTGAN": 2.0}
+    expected["real rows"] = np.sqrt(0.002 / 0.2 * 0.001 / 0.2)
+    assert found["gap / TVAE, boosting"].to_dict() == pytest.approx(expected)
+    assert found["tables"].to_dict() == {
+        "SMOTE": 2, "combutab TVAE": 2, "combutab CTGAN": 1, "real rows": 2,
+    }  # fmt: skip
+    assert found.loc["SMOTE", "c2st"] == pytest.approx(0.6), "each table counts once"
+    assert (found["fit / TVAE"] == 1.0).all()
