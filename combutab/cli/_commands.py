@@ -16,7 +16,7 @@ from combutab._seconds import parse_seconds
 from combutab.cli._console import interruptible
 from combutab.cli.synth._kept import Identifiers, MinFrequency, ShownFrequency
 
-_MODEL = "ctgan"  # that synthetic rows come from, unless another one is named
+_MODEL = "tabflow"  # that synthetic rows come from, unless another one is named
 _SEEDS = 2**32 - 1
 # BASELINES and DEFAULT_ACTIVATIONS of model_selection, which to import would take seconds
 _BASELINES = "guess,linear,boosting"

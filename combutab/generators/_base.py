@@ -282,10 +282,10 @@ class BaseGenerator(BaseEstimator, Imputing[NetworkT], Resampling[NetworkT], Loa
         The file holds no row of the table, and no value that fewer rows than ``min_frequency``
         have: it holds the parameters; the number of rows; names and dtypes of the columns; of
         discrete columns the values that as many rows have, with their counts, and how many rows
-        have other ones; of continuous ones the modes (shares, means and standard deviations, each
-        of as many rows), decimals, and bounds that as many rows share or others further out; of
-        identifiers where new ones begin; the losses by epoch, and weights, which have learned from
-        all rows. It loads on any device. A failure leaves no half-written file.
+        have other ones; of continuous ones the modes or bins (shares, means and standard
+        deviations, each of as many rows), decimals, and bounds that as many rows share or others
+        further out; of identifiers where new ones begin; the losses by epoch, and weights, which
+        have learned from all rows. It loads on any device. A failure leaves no half-written file.
 
         Raises
         ------

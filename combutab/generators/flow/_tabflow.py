@@ -83,7 +83,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
     validation_fraction : float, default=0.1
         Share of the rows that early stopping holds out, 1,000 rows at most.
     n_iter_no_change : int or inf, default=50
-    n_members, min_frequency, identifiers, random_state, device, precision, callbacks
+    max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
         As of `CTGAN`.
 
     Attributes

@@ -12,7 +12,7 @@ from combutab.cli import main
 from combutab.cli.tables import _outputs
 from combutab.generators import CTGAN, TVAE
 
-QUICK = ["--epochs", "1", "--batch-size", "20", "--device", "cpu"]
+QUICK = ["--model", "ctgan", "--epochs", "1", "--batch-size", "20", "--device", "cpu"]
 TEXT = "\n".join(["age,kind", *(f"{20 + i % 9},{'xyz'[i % 3]}" for i in range(40)), ""])
 
 

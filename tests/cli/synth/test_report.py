@@ -11,7 +11,7 @@ from combutab.cli import main
 from combutab.generators import CTGAN
 from tests.cli.people import people
 
-TRAIN = ["--epochs", "1", "--batch-size", "20", "--device", "cpu"]
+TRAIN = ["--model", "ctgan", "--epochs", "1", "--batch-size", "20", "--device", "cpu"]
 
 
 @pytest.fixture

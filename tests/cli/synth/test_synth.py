@@ -14,7 +14,7 @@ from combutab.cli import main
 from combutab.cli.synth import _synth
 from combutab.generators import CTGAN, TVAE, TabFlow
 
-QUICK = ["--epochs", "1", "--batch-size", "20", "--device", "cpu"]
+QUICK = ["--model", "ctgan", "--epochs", "1", "--batch-size", "20", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +44,9 @@ def folder(tmp_path, monkeypatch, people):
 # ---- good runs ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["ctgan", "tvae"])
+@pytest.mark.parametrize("kind", ["tabflow", "ctgan", "tvae"])
 def test_the_same_columns_come_out(folder, capsys, people, files, kind):
-    assert main(["synth", "people.csv", "-o", "out.csv", "--model", kind, *QUICK]) == 0
+    assert main(["synth", "people.csv", "-o", "out.csv", *QUICK, "--model", kind]) == 0
     assert capsys.readouterr() == ("", "")  # not a terminal
     assert files(folder) == ["out.csv", "people.csv"]
     made = pd.read_csv("out.csv")
@@ -188,7 +188,7 @@ def test_a_file_that_is_there_is_replaced_and_a_link_stays_one(folder):
         ("a\n123456789012345678901234\n5\n", None),
     ],
 )
-@pytest.mark.parametrize("kind", ["ctgan", "tvae"])
+@pytest.mark.parametrize("kind", ["tabflow", "ctgan", "tvae"])
 def test_odd_tables(folder, text, expected, kind):
     Path("t.csv").write_text(text)
     options = ["--epochs", "1", "--model", kind, "--min-frequency", "1"]
@@ -279,8 +279,8 @@ def test_a_terminal_gets_a_progress_bar_and_a_summary(folder, shown_on_terminal,
     shown = shown_on_terminal(*arguments, "--save", "model", columns=80)
     text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)
     assert capsys.readouterr().out == ""
-    assert "people.csv: 60 rows, 4 columns (1 discrete); CTGAN with combu, on " in text
-    assert re.search(r"CTGAN \S+ +\d+/30 \d+:\d\d left generator \S+, discriminator \S+", text)
+    assert "people.csv: 60 rows, 4 columns (1 discrete); TabFlow with combu, on " in text
+    assert re.search(r"TabFlow \S+ +\d+/30 \d+:\d\d left codes \S+, values \S+", text)
     assert "…" not in text  # all of it fits into 80 columns
     assert "label are taken for quantities" in text
     assert "Wrote the generator to model" in text
