@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +13,7 @@ from combutab.generators._records import Points, RowsAsked, TableRows
 from combutab.generators.flow import _sampling
 from combutab.generators.flow._sampling import draw_rows
 from combutab.generators.flow._steps import FlowSteps, draw, from_normal, to_normal
-from combutab.nn import MaskMaker, Member, RowSpans, StackedCascade
+from combutab.nn import Member, RowSpans, StackedCascade
 
 RNG = np.random.default_rng(0)
 SPANS = RowSpans(2, [2, 3, 4], categories=[0], dtype=torch.float64)
@@ -38,23 +36,6 @@ def rows(n, spans=SPANS):
 # ---- training -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("n_values", [0, 2])
-def test_gradients_in_place_are_those_of_autograd(n_values, dropout):
-    spans = RowSpans(n_values, [2, 3, 4], categories=[0], dtype=torch.float64)
-    found, expected, batch = network(spans), network(spans), rows(20, spans)
-    drawn = draw([[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]], 20, spans)
-    maker = MaskMaker((6, 5, 6, 5), [dropout] * 3, dtype=torch.float64)
-    masks = [mask.clone() for mask in maker.draw([13, 14, 15], 20)]
-    assert all(bool((mask == 0).any()) == (dropout > 0) for mask in masks)
-    others = FlowSteps(expected, spans, nullcontext, in_place=False).gradients(batch, drawn, masks)
-    losses = FlowSteps(found, spans, nullcontext, in_place=True).gradients(batch, drawn, masks)
-    for one, other in zip(losses, others, strict=True):
-        assert_allclose(one, other)
-    assert_allclose(found.flat.grads, expected.flat.grads, atol=1e-12)
-    assert (expected.flat.grads.abs().sum(1) > 0).all()
-
-
 def test_losses_worked_by_hand():
     net, batch = network(), rows(20)
     drawn = draw([[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]], 20, SPANS)
@@ -62,7 +43,7 @@ def test_losses_worked_by_hand():
     for name in ("codes", "values"):
         part = getattr(net, name)
         part.register_forward_hook(lambda _, args, out, name=name: seen.update({name: (args, out)}))
-    steps = FlowSteps(net, SPANS, nullcontext, in_place=False)
+    steps = FlowSteps(net, SPANS)
     of_codes, of_values = steps.losses(net, batch, drawn)
     raw = seen["codes"][1].split(SPANS.sizes, -1)
     log_p = [part.log_softmax(-1) for part in raw]
@@ -223,7 +204,7 @@ def test_the_flow_is_followed_by_heuns_method():
 
     net = StackedCascade(SPANS, (4,), MEMBERS[:1])
     net.values = Linear()
-    steps = FlowSteps(net, SPANS, nullcontext, in_place=False)
+    steps = FlowSteps(net, SPANS)
     at = torch.tensor([[[0.3, -1.0]]], dtype=torch.float64)
     known = torch.tensor([[[False, True]]])
     codes = torch.zeros(1, 1, 3, dtype=torch.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -15,7 +15,6 @@ from combutab.generators._records import TableRows
 from combutab.nn import (
     CodeInputs,
     RowSpans,
-    SpanColumns,
     StackedCascade,
     fill_gradients,
     time_inputs,
@@ -74,51 +73,22 @@ class FlowSteps:
         self,
         network: StackedCascade,
         spans: RowSpans,
-        context: Callable[[], AbstractContextManager[object]],
-        *,
-        in_place: bool,
+        context: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.network, self.spans, self.context = network, spans, context
         self.codes_alone = spans.without_values()
         self.inputs = CodeInputs(self.codes_alone)
-        self._chains = None
-        if in_place:
-            values = network.values
-            self._chains = network.codes.chain(), None if values is None else values.chain()
-            scratch = self._chains[0].scratch
-            self._columns = SpanColumns(self.codes_alone, scratch)
 
     def gradients(
         self, rows: TableRows, drawn: FlowDraw, masks: Sequence[Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
         """Set the network's gradients; returns the members' losses of codes and values, (M,).
 
-        ``masks`` are of dropout, a layer each: those of the network of codes first.
+        ``masks`` are of dropout, a block each: those of the network of codes first.
         """
-        if self._chains is None:
-            codes, values = self.losses(self.network, rows, drawn, masks)
-            fill_gradients((codes + values).sum(), self.network)
-            return codes.detach(), values.detach()
-        of_codes, of_values = self._chains
-        code_masks, value_masks = _parts(masks)
-        n, codes = rows.codes.shape[1], rows.codes
-        x = self.inputs.write(of_codes.inputs(n), codes.masked_fill(drawn.hidden, -1))
-        raw = of_codes.forward(x, code_masks, columns_first=True)
-        weight = _weights(drawn.hidden, raw.dtype)
-        losses = torch.stack(
-            [
-                self._columns.cross_entropy_all(raw[m], codes[m].t(), weight[m].t()).sum() / n
-                for m in range(len(raw))
-            ]
-        )
-        of_codes.backward(raw.mul_(1 / n), columns_first=True)
-        if of_values is None:
-            return losses, torch.zeros_like(losses)
-        x, velocity, counted = self._on_the_way(of_values.inputs(n), rows, drawn)
-        error = of_values.forward(x, value_masks).sub_(velocity).mul_(counted)
-        squares = error.square().mean((1, 2))
-        of_values.backward(error.mul_(2 / error[0].numel()))
-        return losses, squares
+        codes, values = self.losses(self.network, rows, drawn, masks)
+        fill_gradients((codes + values).sum(), self.network)
+        return codes.detach(), values.detach()
 
     def losses(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, ClassVar
@@ -49,8 +48,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
 
     Parameters
     ----------
-    hidden_layer_sizes : sequence of int, default=(256, 256, 256)
-        Hidden widths of both networks.
+    hidden_layer_sizes : sequence of int, default=(256, 256)
+        Widths of the residual blocks of both networks; what passes by them is as wide as the first.
     n_bins : int, default=64
         Bins of a column of numbers, about; a bin has 20 rows at least.
     batch_size : int or "auto", default="auto"
@@ -64,11 +63,11 @@ class TabFlow(BaseGenerator[StackedCascade]):
     verbose : bool, default=False
         Show a progress bar with the loss, on a terminal.
     activation : str or callable, default="combu"
-        Of every hidden layer of both networks; ``"original"`` is SiLU, as in most published ones.
+        Of every block of both networks; ``"original"`` is SiLU, as in most published ones.
     normalization : str, default="layer"
-        Before the activations: as for the estimators.
+        Of what enters a block, and the last layer: as for the estimators.
     proxy_norm : bool, default=False
-        Follow layer or group normalisation by proxy normalisation.
+        False: it belongs between a normalisation and the activation, where a block has a layer.
     learning_rate : float, default=2e-3
         AdamW's, after 100 steps in which it rises to it. Rows are made by the average of the
         weights of about the last tenth of the steps.
@@ -116,7 +115,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
     # NOTE[DIFF]: TabCascade draws codes by a diffusion of their embeddings, and starts each flow
     # from a normal about the bin. Ours draws them by masking, by which conditions are met exactly;
     # a place in a bin is a standard normal's quantile, which is the same start.
-    hidden_layer_sizes: Sequence[int] = (256, 256, 256)
+    hidden_layer_sizes: Sequence[int] = (256, 256)
     n_bins: int = 64
     batch_size: Any = "auto"
     epochs: Any = "auto"
@@ -144,6 +143,14 @@ class TabFlow(BaseGenerator[StackedCascade]):
     }
     _member_rates = {"learning_rate", "weight_decay"}
     _sampler_class = DirectSampler
+
+    def _check(self) -> None:
+        super()._check()
+        if self.proxy_norm:
+            raise ValueError(
+                "TabFlow has no use for proxy_norm=True: a linear layer stands between its "
+                "normalizations and activations; use CTGAN or TVAE, or proxy_norm=False"
+            )
 
     def _all_widths(self) -> list[tuple[int, ...]]:
         return [check_widths("hidden_layer_sizes", self.hidden_layer_sizes)]
@@ -184,8 +191,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
         )
 
     def _draw(self, network: StackedCascade, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
-        steps = FlowSteps(network, spans, nullcontext, in_place=False)
-        return draw_rows(steps, network, asked, self.n_sampling_steps)
+        return draw_rows(FlowSteps(network, spans), network, asked, self.n_sampling_steps)
 
     def _draw_missing(
         self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int

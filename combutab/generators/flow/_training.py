@@ -34,13 +34,7 @@ class FlowShape(SampledShape[StackedCascade]):
 
     def build(self, spans: RowSpans, members: Sequence[Member]) -> StackedCascade:
         """See `SampledShape`."""
-        return StackedCascade(
-            spans,
-            self.widths,
-            members,
-            normalization=self.normalization,
-            proxy_norm=self.proxy_norm,
-        )
+        return StackedCascade(spans, self.widths, members, normalization=self.normalization)
 
 
 class FlowTraining(Training[StackedCascade]):
@@ -66,10 +60,7 @@ class FlowTraining(Training[StackedCascade]):
         self.network, average = shape.build(spans, members), shape.build(spans, members)
         networks = {"network": self.network, "average": average}
         super().__init__(rows, spans, plans, networks, average, _ADAMW)
-        in_place = precision.name != "bf16-mixed" and spans.device.type == "cpu"
-        self.steps = FlowSteps(
-            self.network, spans, precision.context(spans.device), in_place=in_place
-        )
+        self.steps = FlowSteps(self.network, spans, precision.context(spans.device))
         rates = [dropout] * len(plans)  # of the layers of both networks
         self._masks = MaskMaker(2 * shape.widths, rates, device=spans.device, dtype=spans.dtype)
         self.batch_size = min(batch_size, len(rows))

@@ -4,38 +4,80 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from combutab._random import Purpose
-from combutab.nn._layers import StackedLinear
+from combutab._random import Purpose, derive
+from combutab.nn._activation import ActivationSpec, StackedActivation
+from combutab.nn._layers import StackedLinear, StackedNorm
 from combutab.nn._stack import Member, StackedNetwork
-from combutab.nn.networks._generative import BlockNetwork
+from combutab.nn.networks._generative import ORIGINAL
 from combutab.nn.networks._spans import RowSpans
 
+_ORIGINAL: ActivationSpec = "silu"  # of most published ones
 _HARMONICS = 3
 N_TIME = 1 + 2 * _HARMONICS  # inputs that a time becomes
 
 
-class _Part(BlockNetwork):
-    _original = "silu"  # of most published ones
+class ResidualPart(nn.Module):
+    """Residual blocks, M of each: what passes by a block, and what it adds to that.
 
-    @property
-    def n_inputs(self) -> int:
-        return cast(StackedLinear, self.linears[0]).weight.shape[1]
+    A block is normalisation, linear, activation, dropout mask, linear; what passes by is as wide as
+    the first block, and is normalised at the end. Without a block there is one linear layer.
+    """
+
+    def __init__(
+        self,
+        purpose: Purpose,
+        n_inputs: int,
+        widths: Sequence[int],
+        n_outputs: int,
+        members: Sequence[Member],
+        normalization: str,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__()
+        self.n_inputs, self.n_blocks = n_inputs, len(widths)
+        seeds = [derive(member.seed, purpose) for member in members]
+        keys = [derive(seed, Purpose.WEIGHTS) for seed in seeds]
+        generators = [torch.Generator().manual_seed(key >> 1) for key in keys]
+        specs = [_ORIGINAL if m.activation == ORIGINAL else m.activation for m in members]
+        sizes = self.linear_sizes(n_inputs, widths, n_outputs)
+        self.linears = nn.ModuleList(StackedLinear(*s, generators, dtype=dtype) for s in sizes)
+        self.norms = nn.ModuleList(
+            nn.Identity()
+            if normalization == "none"
+            else StackedNorm(normalization, widths[0], len(members), dtype=dtype)
+            for _ in range(len(widths) + bool(widths))
+        )
+        self.activations = nn.ModuleList(
+            StackedActivation(
+                specs,
+                width,
+                [derive(seed, Purpose.ACTIVATION, i) >> 1 for seed in seeds],
+                dtype=dtype,
+            )
+            for i, width in enumerate(widths)
+        )
+
+    @staticmethod
+    def linear_sizes(n_inputs: int, widths: Sequence[int], n_outputs: int) -> list[tuple[int, int]]:
+        """Inputs and outputs of each linear layer."""
+        if not widths:
+            return [(n_inputs, n_outputs)]
+        passing = widths[0]
+        blocks = [size for width in widths for size in ((passing, width), (width, passing))]
+        return [(n_inputs, passing), *blocks, (passing, n_outputs)]
 
     def forward(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
-        return self._through(x, masks)
-
-
-class _CodeNetwork(_Part):
-    _purpose = Purpose.CODE_NETWORK
-
-
-class _ValueNetwork(_Part):
-    _purpose = Purpose.VALUE_NETWORK
+        h: Tensor = self.linears[0](x)
+        for i in range(self.n_blocks):
+            inner = self.activations[i](self.linears[2 * i + 1](self.norms[i](h)))
+            if masks is not None:
+                inner = inner * masks[i]
+            h = h + self.linears[2 * i + 2](inner)
+        return self.linears[-1](self.norms[-1](h)) if self.n_blocks else h
 
 
 class StackedCascade(StackedNetwork):
@@ -50,8 +92,8 @@ class StackedCascade(StackedNetwork):
     spans : RowSpans
         Spans that are no categories are ordered bins.
     widths : sequence of int
-        Of the hidden layers of both.
-    members, normalization, proxy_norm
+        Of the residual blocks of both.
+    members, normalization
         As of ``StackedGenerator``.
 
     References
@@ -60,7 +102,7 @@ class StackedCascade(StackedNetwork):
     it is; Shi et al. (2025), "TabDiff", which masks codes.
     """
 
-    values: _ValueNetwork | None
+    values: ResidualPart | None
 
     def __init__(
         self,
@@ -69,31 +111,35 @@ class StackedCascade(StackedNetwork):
         members: Sequence[Member],
         *,
         normalization: str = "layer",
-        proxy_norm: bool = False,
     ) -> None:
         super().__init__(members)
         self.n_logits = spans.width - spans.n_values
-        rest = (members, normalization, proxy_norm, spans.dtype)
-        self.codes = _CodeNetwork(self.n_logits, widths, self.n_logits, *rest)
+
+        def part(purpose: Purpose, n_inputs: int, n_outputs: int) -> ResidualPart:
+            sizes = (n_inputs, widths, n_outputs)
+            return ResidualPart(purpose, *sizes, members, normalization, spans.dtype)
+
+        self.codes = part(Purpose.CODE_NETWORK, self.n_logits, self.n_logits)
         self.values = None
         if spans.n_values:
             n_inputs = self.n_logits + 2 * spans.n_values + N_TIME
-            self.values = _ValueNetwork(n_inputs, widths, spans.n_values, *rest)
+            self.values = part(Purpose.VALUE_NETWORK, n_inputs, spans.n_values)
         self.to(spans.device)
         self._flatten(spans.dtype, spans.device)
-        for part in (self.codes, self.values):
-            if part is not None:
-                part.flat = self.flat
 
     @staticmethod
     def linear_shapes(spans: RowSpans, widths: Sequence[int]) -> dict[str, tuple[int, ...]]:
         """The shapes of a member's weights of linear layers, by name."""
         n = spans.width - spans.n_values
-        shapes = {"codes": BlockNetwork.linear_shapes(n, widths, n)}
+        sizes = {"codes": ResidualPart.linear_sizes(n, widths, n)}
         if spans.n_values:
             n_inputs = n + 2 * spans.n_values + N_TIME
-            shapes["values"] = BlockNetwork.linear_shapes(n_inputs, widths, spans.n_values)
-        return {f"{part}.{name}": s for part, own in shapes.items() for name, s in own.items()}
+            sizes["values"] = ResidualPart.linear_sizes(n_inputs, widths, spans.n_values)
+        return {
+            f"{part}.linears.{i}.weight": size
+            for part, own in sizes.items()
+            for i, size in enumerate(own)
+        }
 
 
 class CodeInputs:

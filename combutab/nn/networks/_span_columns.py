@@ -90,24 +90,18 @@ class SpanColumns:
         return loss
 
     @torch.no_grad()
-    def cross_entropy_all(
-        self, logits: Tensor, codes: Tensor, weight: Tensor | None = None
-    ) -> Tensor:
+    def cross_entropy_all(self, logits: Tensor, codes: Tensor) -> Tensor:
         """Compute ``RowSpans.cross_entropy_all``, (n_logits, batch), (n_spans, batch) -> (batch,).
 
-        The derivative is left in ``logits``. ``weight`` is (n_spans, batch).
+        The derivative is left in ``logits``.
         """
         total = logits.new_zeros(logits.shape[1])
         for group, _, into in self._by_group(logits, logits):
             log_p = torch.log_softmax(group.open_columns(into, -torch.inf), -2)
             picked = codes[group.spans].unsqueeze(1)
-            own = None if weight is None else weight[group.spans].unsqueeze(1)
-            found = log_p.gather(1, picked)
-            total.sub_((found if own is None else found.mul_(own)).sum((0, 1)))
+            total.sub_(log_p.gather(1, picked).sum((0, 1)))
             p = log_p.exp_()
             p.scatter_add_(1, picked, p.new_full((1, 1, 1), -1.0).expand(picked.shape))
-            if own is not None:
-                p.mul_(own)
             into.copy_(group.close_columns(p))
         return total
 
