@@ -256,7 +256,7 @@ def test_point_masses_copies_and_gaps_come_out(fitted):
     assert made["gaps"].isna().mean() == pytest.approx(table["gaps"].isna().mean(), abs=0.04)
     assert made.loc[made["gaps"].isna(), "x"].mean() > 1
     there = made.dropna()
-    assert np.corrcoef(there["x"], there["gaps"])[0, 1] > 0.95
+    assert np.corrcoef(there["x"], there["gaps"])[0, 1] > 0.9
     for q in (0.05, 0.5, 0.95):
         assert made["x"].quantile(q) == pytest.approx(table["x"].quantile(q), abs=0.2)
 
@@ -299,7 +299,7 @@ def test_its_parameters_that_are_automatic():
     model = TabFlow()
     sizes = [model._n_batch(n) for n in (1, 20, 300, 1000, 5000, 10**6)]
     assert sizes == [1, 20, 32, 64, 256, 512]
-    assert [model._n_epochs(n) for n in (20, 1000, 5000, 10**7)] == [500, 500, 500, 5]
+    assert [model._n_epochs(n) for n in (20, 1000, 5000, 10**7)] == [300, 667, 527, 5]
     assert model._n_epochs(16_000) == 323
     assert TabFlow(epochs=7, batch_size=100)._n_epochs(10) == 7
     assert [model._stops_early(n) for n in (199, 200)] == [False, True]

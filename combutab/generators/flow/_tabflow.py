@@ -28,7 +28,7 @@ from combutab.nn import RowSpans, StackedCascade
 from combutab.preprocessing import ModeEncoder, missing_codes
 
 _STEPS = 10_000  # of the training, by epochs="auto"
-_FEWEST_EPOCHS, _MOST_EPOCHS = 5, 500
+_FEWEST_EPOCHS, _MOST_EPOCHS = 5, 300  # the latter where nothing tells of copying
 _ENOUGH_ROWS = 200  # for early stopping
 _BATCHES = (32, 512)  # sizes by batch_size="auto", about
 _PARTS = 16  # of the rows, a batch each
@@ -55,7 +55,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
     batch_size : int or "auto", default="auto"
         "auto": a sixteenth of the rows, from 32 to 512, a power of two.
     epochs : int or "auto", default="auto"
-        "auto": as many as make 10,000 steps, but 5 at least and 500 at most.
+        "auto": as many as make 10,000 steps, but 5 at least; 300 at most without early stopping,
+        by which rows might be learned by heart.
     n_sampling_steps : int, default=8
         Steps of Heun's method along the flow, two evaluations each. It can be set after ``fit``.
     enable_gpu : bool, default=True
@@ -175,7 +176,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
         if self.epochs != "auto":
             return int(self.epochs)
         n_steps = n_rows // self._n_batch(n_rows)
-        return min(_MOST_EPOCHS, max(_FEWEST_EPOCHS, -(-_STEPS // n_steps)))
+        n_epochs = max(_FEWEST_EPOCHS, -(-_STEPS // n_steps))
+        return n_epochs if self._stops_early(n_rows) else min(_MOST_EPOCHS, n_epochs)
 
     def _stops_early(self, n_rows: int) -> bool:
         if self.early_stopping == "auto":
