@@ -178,7 +178,7 @@ def test_it_clones_and_pickles(cls):
 )
 def test_other_networks(cls, params):
     if cls is TabFlow and params.get("proxy_norm"):
-        with pytest.raises(ValueError, match="no use for proxy_norm=True.* use CTGAN or TVAE"):
+        with pytest.raises(ValueError, match="no use for proxy_norm=True"):
             make(cls, **params).fit(object())  # before it is looked at
         return
     assert len(make(cls, **params).fit(TABLE).sample(10)) == 10
