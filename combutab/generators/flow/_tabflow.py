@@ -24,7 +24,7 @@ from combutab.generators.flow._sampling import draw_rows
 from combutab.generators.flow._steps import FlowSteps
 from combutab.generators.flow._training import FlowShape, FlowTraining
 from combutab.generators.sampling import FREE, DirectSampler
-from combutab.nn import RowSpans, StackedCascade
+from combutab.nn import ActivationSpec, RowSpans, StackedCascade
 from combutab.preprocessing import ModeEncoder, missing_codes
 
 _STEPS = 10_000  # of the training, by epochs="auto"
@@ -63,8 +63,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
         False is ``device="cpu"``.
     verbose : bool, default=False
         Show a progress bar with the loss, on a terminal.
-    activation : str or callable, default="combu"
-        Of every block of both networks; ``"original"`` is SiLU, as in most published ones.
+    activation : str or callable, default="silu"
+        Of every block of both networks; ``"original"`` is SiLU too, as most published ones have.
     normalization : str, default="layer"
         Of what enters a block, and the last layer: as for the estimators.
     proxy_norm : bool, default=False
@@ -74,7 +74,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
         weights of about the last tenth of the steps.
     weight_decay : float, default=0.0
         AdamW's, of the weights.
-    dropout : float, default=0.1
+    dropout : float, default=0.05
         Share of the hidden units that a step leaves out.
     early_stopping : bool or "auto", default="auto"
         Hold rows out, and stop a member when its loss on them has not fallen for
@@ -124,10 +124,11 @@ class TabFlow(BaseGenerator[StackedCascade]):
     enable_gpu: bool = True
     verbose: bool = False
     _: KW_ONLY
+    activation: ActivationSpec = "silu"
     normalization: str = "layer"
     learning_rate: float = 2e-3
     weight_decay: float = 0.0
-    dropout: float = 0.1
+    dropout: float = 0.05
     early_stopping: Any = "auto"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
