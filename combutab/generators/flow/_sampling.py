@@ -79,7 +79,7 @@ def _draw_codes(
                 if share is not None:
                     mass[m] *= torch.where(kept, 1.0, share)
         if start == 0:  # the same in all rows: what rows are compared by is the rest
-            mass /= mass.max()
+            mass /= mass.max().clamp_min(1e-300)
     return codes, mass
 
 
