@@ -16,7 +16,7 @@ from combutab.cli import main
 from tests.cli.people import people
 
 QUICK = ["--learners", "linear"]
-TRAIN = ["--epochs", "1", "--batch-size", "20", "--device", "cpu"]
+TRAIN = ["--model", "ctgan", "--epochs", "1", "--batch-size", "20", "--device", "cpu"]
 
 
 @pytest.fixture
