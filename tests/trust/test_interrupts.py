@@ -54,7 +54,7 @@ def ctrl_c_after(seconds, file=None):
     """Send this process a real SIGINT so long after a file is there, if this still goes on.
 
     Python swallows the KeyboardInterrupt of a signal that comes within a callback of its garbage
-    collector, such as hypothesis leaves behind: they are put aside, as no user has them.
+    collector, such as hypothesis leaves behind: they are put aside meanwhile.
     """
     if threading.current_thread() is not threading.main_thread():
         pytest.skip("Ctrl-C is the main thread's")
