@@ -132,16 +132,7 @@ def asked(n, keys=(5,), allowed=None, **given):
 def sample(n, monkeypatch, **options):
     known = Known()
     monkeypatch.setattr(_sampling, "_flow", lambda steps, net, codes, at, known, n: at)
-    steps = FlowSteps.__new__(FlowSteps)
-    steps.spans, steps.codes_alone = SPANS, SPANS.without_values()
-    steps.inputs = _inputs()
-    return draw_rows(steps, known, asked(n, **options), 4)
-
-
-def _inputs():
-    from combutab.nn import CodeInputs
-
-    return CodeInputs(SPANS.without_values())
+    return draw_rows(FlowSteps(known, SPANS), known, asked(n, **options), 4)
 
 
 def frequencies(codes, weights=None):

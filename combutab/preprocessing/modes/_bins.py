@@ -25,13 +25,19 @@ class Bins(Mixture):
     (array([0, 1, 1, 2], dtype=int32), array([ 0.  , -0.75,  0.95,  1.  ]))
     """
 
+    def scale(self, x: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Each value within its interval, from -1 to 1; 0 in an atom."""
+        atom = self.sds[codes] <= _NARROW
+        half = np.where(atom, 1.0, 4 * self.sds[codes])
+        return np.where(atom, 0.0, np.clip((x - self.means[codes]) / half, -1.0, 1.0))
+
     def unscale(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Invert `scale`; an atom is its mean wherever the value lies."""
         found = super().unscale(values, codes)
         return np.where(self.sds[codes] <= _NARROW, self.means[codes], found)
 
     def draw(self, x: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """The code of each value's bin, (n,) int32; nothing is drawn."""
+        """The code of each value's bin, (n,) int32, or of the nearest; nothing is drawn."""
         atoms = np.flatnonzero(self.sds <= _NARROW)
         wide = np.flatnonzero(self.sds > _NARROW)
         codes = np.empty(len(x), dtype=np.int32)
@@ -52,20 +58,23 @@ def fit_bins(sample: Sample, n_bins: int, fewest: int) -> Bins:
     """Fit about ``n_bins`` bins to the values of a column.
 
     A value that as many rows share as an even bin would have is an atom, and so is each where there
-    are no more than ``n_bins`` of them; none is of fewer rows than ``fewest``. The rest is cut into
-    intervals of as many rows each; the outermost are halved again and again, for long tails. A cut
-    is a round number between two values.
+    are no more than ``n_bins`` of them. The rest is cut into intervals of as many rows each; the
+    outermost are halved again and again, for long tails. A cut is a round number between two
+    values. No bin is of fewer rows than ``fewest``: a rest of fewer has none, and is taken for the
+    nearest atoms.
     """
     n = len(sample.values)
     values, counts = np.unique(sample.values, return_counts=True)
     least = fewest if len(values) <= n_bins else max(fewest, 2, n / n_bins)
     atom = counts >= least
+    if (~atom).sum() == 1 and counts[~atom][0] >= fewest:  # an interval of one value
+        atom[:] = True
     rest, n_rest = values[~atom], int(counts[~atom].sum())
     means, sds = [values[atom]], [np.full(int(atom.sum()), _NARROW)]
     weights = [counts[atom] / n]
-    if n_rest:
+    if n_rest >= fewest or not atom.any():
         parts = max(1, min(round(n_bins * n_rest / n), n_rest // max(fewest, _ROWS)))
-        edges, shares = _cut(rest, counts[~atom], parts, max(fewest, _ROWS))
+        edges, shares = _cut(rest, counts[~atom], parts, fewest)
         half = np.maximum((edges[1:] - edges[:-1]) / 2, 4 * _NARROW * 2)
         means.append((edges[1:] + edges[:-1]) / 2)
         sds.append(half / 4)
@@ -84,11 +93,16 @@ def _cut(
     if shares:
         for k in range(1, _TAILS + 1):
             part = shares[0] / 2**k
-            if part * below[-1] < fewest:
+            if part * below[-1] < max(fewest, _ROWS):
                 break
             shares += [part, 1 - part]
     places = np.searchsorted(below, np.sort(shares) * below[-1])
-    places = np.unique(places[places < len(values) - 1])  # a cut follows the value there
+    kept, last_row = [], 0  # a cut follows the value there
+    for place in np.unique(places).tolist():  # where many rows share a value, few may be left
+        if min(below[place] - last_row, below[-1] - below[place]) >= fewest:
+            kept.append(place)
+            last_row = below[place]
+    places = np.array(kept, dtype=np.intp)
     cuts = [_round_between(values[i], values[i + 1]) for i in places]
     held = np.diff(np.concatenate([[0], below[places], below[-1:]])).astype(float)
     # the outermost reach as far beyond their rows as these are from each other

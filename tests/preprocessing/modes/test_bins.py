@@ -77,6 +77,25 @@ def test_cuts_are_round(low, high, expected):
     assert _round_between(low, high) == expected
 
 
+def test_values_of_fewer_rows_are_in_no_bin():
+    x = np.r_[np.zeros(995), 48151623.0, 1234.5, 77.25]
+    bins = fit(x, n_bins=32, fewest=5)
+    assert bins.means.tolist() == [0]
+    codes = bins.draw(x, np.empty(0))
+    assert not codes.any()
+    assert not bins.scale(x, codes).any()
+    shared = fit(np.r_[np.zeros(900), np.full(8, 2e-9)], n_bins=2, fewest=5)
+    assert shared.means.tolist() == [0, 2e-9]  # no interval is of one value
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ties_leave_no_interval_of_few_rows(seed):
+    rng = np.random.default_rng(seed)
+    x = np.repeat(np.cumsum(rng.uniform(1, 2, 400)), rng.choice([1, 2, 18], 400))
+    bins = fit(x, n_bins=64, fewest=15)
+    assert np.bincount(bins.draw(x, np.empty(0)), minlength=len(bins.means)).min() >= 15
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=60), st.integers(1, 9), st.integers(1, 9))
 def test_every_value_has_a_bin_and_comes_back(values, n_bins, fewest):
@@ -84,8 +103,11 @@ def test_every_value_has_a_bin_and_comes_back(values, n_bins, fewest):
     bins = fit(x, n_bins, fewest)
     codes = bins.draw(x, np.empty(0))
     assert ((codes >= 0) & (codes < len(bins.means))).all()
+    counts = np.bincount(codes, minlength=len(bins.means))
+    assert counts.min() >= min(fewest, len(x))
     back = bins.unscale(bins.scale(x, codes), codes)
-    assert_allclose(back, x, rtol=1e-9, atol=1e-9 * max(1e-280, np.ptp(x), x.max()))
+    same = np.isclose(back, x, rtol=1e-9, atol=1e-9 * max(1e-280, np.ptp(x), x.max()))
+    assert (~same).sum() < fewest  # those that no bin is of, beside atoms
     assert np.isfinite(np.r_[bins.weights, bins.means, bins.sds]).all()
     assert (np.r_[bins.weights, bins.sds] > 0).all()  # or no file would load
 
