@@ -8,7 +8,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from combutab.generators import TabFlow
+from combutab.generators import ShortfallError, TabFlow
 from combutab.generators._records import Points, RowsAsked, TableRows
 from combutab.generators.flow import _sampling
 from combutab.generators.flow._sampling import draw_rows
@@ -268,6 +268,14 @@ def test_conditions_are_met_and_carry_over(fitted):
     assert np.corrcoef(beside["x"], beside["gaps"].fillna(1.5))[0, 1] > 0.8
     shares = beside["kind"].eq("high").groupby(given["x"] > 0).mean()
     assert shares[True] - shares[False] > 0.3
+
+
+def test_a_range_between_all_bins_is_given_up_at_once():
+    table = pd.DataFrame({"x": [0.0, 10.0] * 30, "kind": ["a", "b", "a"] * 20})
+    model = TabFlow(hidden_layer_sizes=(4,), epochs=1, random_state=0).fit(table)
+    with pytest.raises(ShortfallError, match="only 0 of 0 rows met the conditions"):
+        model.sample(3, conditions={"x": (3, 7)})
+    assert model.sample(3, conditions={"x": (3, 12)})["x"].tolist() == [10.0] * 3
 
 
 def test_missing_cells_are_drawn_beside_the_known(fitted):

@@ -81,6 +81,8 @@ class DirectSampler(Sampler[NetworkT]):
         asked = _ask(self.encoder, wanted)
         found = Found(self.spans.n_values, self.spans.n_spans)
         made = 0
+        if any(not codes for codes in asked.allowed.values()):  # no bin reaches into a range
+            return *found.first(n), made
         while len(found) < n and not self._given_up(made, n, found, max_tries):
             wanted_rows = max(2 * (n - len(found)), 100) if made else n
             chunk = min(self.chunk, wanted_rows)
