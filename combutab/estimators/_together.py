@@ -11,6 +11,7 @@ from typing import Any
 
 from sklearn import get_config
 
+from combutab._parallel import BrokenBackend, OtherVersions, on_cluster
 from combutab.estimators._base import BaseMLP
 from combutab.estimators.fitting import FitOutcome, Job, train_jobs
 from combutab.training import Callback, MemberResult
@@ -51,7 +52,8 @@ def fit_stacked(
     tasks : sequence of FitTask
     n_jobs : int, optional
         Stacks that train at the same time, in threads unless joblib's current backend is another.
-        By default, on a CPU and without callbacks, as many as torch has threads.
+        By default and without callbacks, as many as a cluster has workers if joblib's backend is
+        one ("dask", "ray"), else on a CPU as many as torch has threads.
     callbacks : sequence of Callback
         Told of every stack's epochs; used with ``n_jobs`` of None or 1 only.
     on_progress : callable, optional
@@ -70,6 +72,13 @@ def fit_stacked(
     -------
     list of FitOutcome
         In the order of ``tasks``.
+
+    Raises
+    ------
+    BrokenExecutor
+        If a cluster's scheduler is gone, or its workers cannot be reached.
+    RuntimeError
+        If a cluster's worker has another version of the package or of torch.
     """
     outcomes = [FitOutcome(0.0) for _ in tasks]
     jobs: list[Job] = []
@@ -87,14 +96,13 @@ def fit_stacked(
     failed = {i: outcome for i, outcome in enumerate(outcomes) if outcome.error is not None}
     if failed and on_fitted is not None:
         on_fitted(failed)
-    started, fitted, n_trained = time.perf_counter(), set[int](), 0
+    started, n_trained = time.perf_counter(), 0
 
     def set_fitted_attributes(results: Mapping[int, list[MemberResult] | Exception]) -> None:
         nonlocal n_trained
         n_trained += sum(len(jobs[j].members) for j in results)
         per_network = (time.perf_counter() - started) / n_trained
         for j in results:
-            fitted.add(j)
             i = owners[j]
             outcomes[i].seconds += per_network * len(jobs[j].members)
             outcomes[i].error = _set_fitted_attributes(tasks[i].estimator, jobs[j], results[j])
@@ -102,11 +110,10 @@ def fit_stacked(
             on_fitted({owners[j]: outcomes[owners[j]] for j in results})
 
     skipped = {j for j, i in enumerate(owners) if i in skip}
-    trained = _train(jobs, callbacks, on_progress, set_fitted_attributes, skipped, n_jobs)
-    # where a stack failed, all were trained alone after some had been fitted
-    rest = {j: result for j, result in enumerate(trained) if j not in fitted | skipped}
-    if rest:
-        set_fitted_attributes(rest)
+    training = _Training(jobs, callbacks, on_progress, set_fitted_attributes, skipped, n_jobs)
+    errors = training.run()
+    if errors:
+        set_fitted_attributes(errors)
     return outcomes
 
 
@@ -129,75 +136,86 @@ def _validate(estimator: BaseMLP) -> None:
         estimator._validate_params()
 
 
-def _train(
-    jobs: Sequence[Job],
-    callbacks: Sequence[Callback],
-    on_progress: Callable[[float], None] | None,
-    on_jobs: Callable[[Mapping[int, list[MemberResult] | Exception]], None],
-    skip: Collection[int],
-    n_jobs: int | None,
-) -> Sequence[list[MemberResult] | Exception]:
-    """Train as stacks; where one of them fails, alone, so that each job has its own error."""
-    done, furthest = set[int](), 0.0
+class _Training:
+    """Jobs that are trained as stacks, and what failed again, so that each has its own error."""
 
-    def tell(n_networks: float) -> None:  # what is trained again counts once
-        nonlocal furthest
-        furthest = max(furthest, n_networks)
-        if on_progress is not None:
-            on_progress(furthest)
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        callbacks: Sequence[Callback],
+        on_progress: Callable[[float], None] | None,
+        on_jobs: Callable[[Mapping[int, list[MemberResult] | Exception]], None],
+        skip: Collection[int],
+        n_jobs: int | None,
+    ) -> None:
+        self.jobs, self.callbacks, self.skip, self.n_jobs = jobs, callbacks, skip, n_jobs
+        self._on_progress, self._on_jobs = on_progress, on_jobs
+        self._done, self._furthest = set[int](), 0.0
+        self._failed: list[tuple[list[int], Exception]] = []  # stacks
 
-    def take(results: Mapping[int, list[MemberResult]]) -> None:
-        new = {j: result for j, result in results.items() if j not in done}
-        done.update(new)
-        if new:
-            on_jobs(new)
+    def run(self) -> dict[int, Exception]:
+        """Train; returns the errors of the jobs that have no results."""
+        try:
+            self._train(self.skip, self.n_jobs)
+        except (BrokenBackend, OtherVersions):
+            raise
+        except BrokenExecutor as error:  # a worker was killed, for want of memory say
+            self._warn(len(self._left()), error, "in this process")
+            self._train({*range(len(self.jobs))} - self._left(), 1)
+        except Exception as error:  # of no stack: what cannot be sent to a process, say
+            self._failed.append((sorted(self._left()), error))
+        self._train_alone()
+        return {j: error for stack, error in self._failed for j in stack if j not in self._done}
 
-    def train(n_jobs: int | None) -> Sequence[list[MemberResult]]:
-        return train_jobs(
-            jobs,
-            callbacks,
-            tell,
-            on_jobs=take,
-            skip={*skip, *done},
+    def _left(self) -> set[int]:
+        failed = {j for stack, _ in self._failed for j in stack}
+        return {*range(len(self.jobs))} - {*self.skip, *self._done, *failed}
+
+    def _train_alone(self) -> None:
+        """Train the jobs of stacks that failed, each for itself."""
+        shared = [each for each in self._failed if len(each[0]) > 1]
+        if not shared:
+            return
+        again = {j for stack, _ in shared for j in stack} - self._done
+        self._failed = [each for each in self._failed if each not in shared]
+        n_failed = len(self._failed)
+        others = {*range(len(self.jobs))} - again
+        self._train(others, self.n_jobs if on_cluster() else 1, together=False)
+        if len(self._failed) == n_failed:
+            self._warn(len(again), shared[0][1], "one fit at a time")
+
+    def _train(self, skip: Collection[int], n_jobs: int | None, together: bool = True) -> None:
+        train_jobs(
+            self.jobs,
+            self.callbacks,
+            self._tell,
+            on_jobs=self._take,
+            on_failed=lambda stack, error: self._failed.append((stack, error)),
+            skip=skip,
+            together=together,
             n_jobs=n_jobs,
             keep_optimizers=False,
         )
 
-    try:
-        try:
-            return train(n_jobs)
-        except BrokenExecutor as error:  # a worker was killed, for want of memory say
-            _warn_of_retraining(jobs, {*skip, *done}, error, "in this process")
-            return train(1)
-    except Exception as together:
-        results: list[list[MemberResult] | Exception] = []
-        n_before = 0
-        again = [j for j in range(len(jobs)) if j not in done and j not in skip]
-        for j, job in enumerate(jobs):
-            if j not in again:
-                results.append([])
-                continue
-            try:
-                results += train_jobs([job], callbacks, keep_optimizers=False)
-            except Exception as error:
-                results.append(error)
-            n_before += len(job.members)
-            tell(n_before)
-        if not any(isinstance(result, Exception) for result in results):
-            _warn_of_retraining(jobs, {*skip, *done}, together, "one fit at a time")
-        return results
+    def _tell(self, n_networks: float) -> None:  # what is trained again counts once
+        self._furthest = max(self._furthest, n_networks)
+        if self._on_progress is not None:
+            self._on_progress(self._furthest)
 
+    def _take(self, results: Mapping[int, list[MemberResult]]) -> None:
+        new = {j: result for j, result in results.items() if j not in self._done}
+        self._done.update(new)
+        if new:
+            self._on_jobs(new)
 
-def _warn_of_retraining(
-    jobs: Sequence[Job], done: Collection[int], error: Exception, how: str
-) -> None:
-    which = f"The other {len(jobs) - len(done)}" if done else f"All {len(jobs)}"
-    warnings.warn(
-        f"training side by side failed with {type(error).__name__}: {' '.join(str(error).split())} "
-        f"{which} fits are trained again, {how}.",
-        RuntimeWarning,
-        stacklevel=5,
-    )
+    def _warn(self, n_left: int, error: Exception, how: str) -> None:
+        which = "All" if n_left == len(self.jobs) else "The other"
+        warnings.warn(
+            f"training side by side failed with {type(error).__name__}: "
+            f"{' '.join(str(error).split())} {which} {n_left} fits are trained again, {how}.",
+            RuntimeWarning,
+            stacklevel=5,
+        )
 
 
 def _prepare(task: FitTask, encoded: dict[object, tuple[Any, dict[str, Any]]]) -> Job:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from functools import partial
 from numbers import Integral
 from typing import Any, Self
 
@@ -14,25 +16,39 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from combutab._device import resolve_device
+from combutab._fitted_html import FittedHTML
 from combutab._model_files import Loadable, Saved
 from combutab._random_state import seed_from
+from combutab._sklearn_callbacks import CallbackSupport, fit_task
 from combutab.generators._constraints import check_tries
 from combutab.generators._errors import fall_short
 from combutab.generators._imputing import Imputing
 from combutab.generators._records import NetworkT
 from combutab.generators._resampling import Resampling
 from combutab.generators._saving import parts_to_save, restore
+from combutab.generators._streaming import Streaming
 from combutab.generators.sampling import (
-    Points,
+    RowWriter,
     draw_balanced,
+    pour_rows,
     read_conditions,
     read_each,
     write_each,
+    write_points,
 )
 from combutab.generators.training import fit_generators
+from combutab.preprocessing import parquet_parts
 
 
-class BaseGenerator(BaseEstimator, Imputing[NetworkT], Resampling[NetworkT], Loadable):
+class BaseGenerator(
+    FittedHTML,
+    CallbackSupport,
+    BaseEstimator,
+    Imputing[NetworkT],
+    Resampling[NetworkT],
+    Streaming[NetworkT],
+    Loadable,
+):
     """A `Generator` that fits and samples as an estimator of scikit-learn."""
 
     # ---- fit ---------------------------------------------------------------------------------
@@ -85,9 +101,16 @@ class BaseGenerator(BaseEstimator, Imputing[NetworkT], Resampling[NetworkT], Loa
             say, or a discrete column without a value that as many rows have), or training diverged.
         KeyboardInterrupt
             If Ctrl-C came before an epoch was done; the model is not fitted then.
+
+        Notes
+        -----
+        Processes of ``torchrun`` share a fit as those of ``MLPClassifier`` do: the members or else,
+        of TVAE and TabFlow without batch normalisation, the rows of each batch. CTGAN's steps
+        are of whole batches: it takes ``n_members`` of at least as many as there are processes.
         """
         self._check()
-        fit_generators([self], X, _discrete_columns(X, y, discrete_columns), checkpoint)
+        columns = _discrete_columns(X, y, discrete_columns)
+        fit_generators([self], X, columns, checkpoint, partial(fit_task, self, X))
         return self
 
     # ---- sample --------------------------------------------------------------------------------
@@ -104,6 +127,7 @@ class BaseGenerator(BaseEstimator, Imputing[NetworkT], Resampling[NetworkT], Loa
         random_state: Any = None,
         on_shortfall: str = "error",
         max_tries: int = 100,
+        out: str | os.PathLike[str] | None = None,
     ) -> Any:
         """Draw rows from the learned distribution.
 
@@ -133,10 +157,17 @@ class BaseGenerator(BaseEstimator, Imputing[NetworkT], Resampling[NetworkT], Loa
         max_tries : int, default=100
             Rows made, of which those that meet the conditions are kept: about so many times n at
             most, or times 5,000 where n is less.
+        out : path, optional
+            A Parquet file, or a URI such as ``"s3://bucket/rows.parquet"``, that the rows are
+            written to part by part, the same rows as without it: n rows take the memory of some
+            65,000. With conditions or ``balance`` they are all drawn before they are decoded, and
+            take four bytes a number and eight a category or mode until then. The file is at its
+            place once it is whole: after an error or Ctrl-C nothing is left.
 
         Returns
         -------
-        DataFrame with the columns and dtypes of the fitted table, or an array if that was one
+        DataFrame with the columns and dtypes of the fitted table, or an array if that was one;
+        None with ``out``
 
         Raises
         ------
@@ -146,11 +177,13 @@ class BaseGenerator(BaseEstimator, Imputing[NetworkT], Resampling[NetworkT], Loa
         ShortfallError
             If rows that meet the conditions are too rare; a ValueError, whose ``rows`` are those
             that were found.
+        OSError
+            If ``out`` cannot be written: no such folder, a read-only one, a full disk.
         """
         check_is_fitted(self)
         check_tries(on_shortfall, max_tries)
         if seed_data is not None:
-            others = (condition_column, condition_value, conditions, balance)
+            others = (condition_column, condition_value, conditions, balance, out)
             self._check_seeded(n, seed_data, others)
             return self.sample_from(
                 seed_data,
@@ -173,27 +206,34 @@ class BaseGenerator(BaseEstimator, Imputing[NetworkT], Resampling[NetworkT], Loa
         elif condition_value is not None:
             raise ValueError(f"condition_value={condition_value!r} needs a condition_column")
         wanted = read_conditions(self.encoder_, {} if conditions is None else conditions)
-        key = self._sample_key(random_state)
-        sampler, asked = self._sampler(), [each.column for each in wanted]
-        if balance is None:
-            values, codes, n_made = sampler.draw(int(n), wanted, key, max_tries)
-        else:
-            asked.append(balance)
-            drawn = draw_balanced(sampler, int(n), balance, wanted, key, max_tries)
-            values, codes, n_made = drawn
-        table = self.encoder_.decode(values, codes)
-        for each in wanted:
-            if isinstance(each, Points):
-                each.write(table)
-        if len(table) < n:
-            fall_short(
-                f"only {len(table)} of {n_made} rows met the conditions {asked}, {n} were asked "
-                "for",
-                table,
-                on_shortfall,
-                f"; ask for fewer, relax the conditions, or raise {max_tries=}"
-                f"{self._of_rare_rows()}",
-            )
+        n = int(n)
+        with nullcontext() if out is None else parquet_parts(out) as file:
+            writer, table = None if file is None else RowWriter(self.encoder_, file), None
+            if writer is not None and not wanted and balance is None:
+                return pour_rows(self, n, random_state, writer)
+            key = self._sample_key(random_state)
+            sampler, asked = self._sampler(), [each.column for each in wanted]
+            if balance is None:
+                values, codes, n_made = sampler.draw(n, wanted, key, max_tries)
+            else:
+                asked.append(balance)
+                drawn = draw_balanced(sampler, n, balance, wanted, key, max_tries)
+                values, codes, n_made = drawn
+            lacking = len(codes) < n
+            if writer is not None and not (lacking and on_shortfall == "error"):
+                writer.write_all(values, codes, wanted)
+            else:
+                table = self.encoder_.decode(values, codes)
+                write_points(table, wanted)
+            if lacking:
+                fall_short(
+                    f"only {len(codes)} of {n_made} rows met the conditions {asked}, {n} were "
+                    "asked for",
+                    table,
+                    on_shortfall,
+                    f"; ask for fewer, relax the conditions, or raise {max_tries=}"
+                    f"{self._of_rare_rows()}",
+                )
         return table
 
     def sample_from(
@@ -255,8 +295,8 @@ class BaseGenerator(BaseEstimator, Imputing[NetworkT], Resampling[NetworkT], Loa
             raise ValueError(f"{n=} does not fit seed_data, which has {n_rows} rows; leave n out")
         if any(each is not None for each in others):
             raise ValueError(
-                "seed_data is given with conditions or balance; put what they ask for into columns "
-                "of seed_data"
+                "seed_data is given with conditions, balance or out; put what the former ask for "
+                "into columns of seed_data, and write what is returned"
             )
 
     def set_random_state(self, random_state: Any) -> None:
@@ -305,7 +345,15 @@ class BaseGenerator(BaseEstimator, Imputing[NetworkT], Resampling[NetworkT], Loa
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """The parameters, and of a fitted generator in a comment what it has learned from."""
         made = super().__repr__(N_CHAR_MAX)
-        return f"{made}  # fitted: {self._learned()}" if self.__sklearn_is_fitted__() else made
+        return (
+            f"{made}  # fitted: {self._table()}, {self._trained()}"
+            if self.__sklearn_is_fitted__()
+            else made
+        )
+
+    def _fit_facts(self) -> dict[str, str]:
+        networks = f"{len(self._states)}"
+        return {"networks": networks, "learned from": self._table(), "trained": self._trained()}
 
     @property
     def loss_values(self) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from combutab._device import Precision, mind_forks, resolve_device
 from combutab._model_files import loadable_classes
 from combutab._random import Purpose, derive
 from combutab._random_state import seed_from
+from combutab._ranks import current
 from combutab._seconds import parse_seconds
 from combutab.generators._constraints import SharedParameters
 from combutab.generators._records import (
@@ -59,6 +60,8 @@ class Training(ABC, Generic[NetworkT]):
     """
 
     statistic: ClassVar[str] = "validation_distance"  # that early stopping goes by
+    shares_rows: ClassVar[bool] = False  # whether steps go by ``own`` and ``add_up``
+    batch_size: int  # of a step's rows, where they are shared
     progress: float = 0.0
 
     def __init__(
@@ -71,6 +74,7 @@ class Training(ABC, Generic[NetworkT]):
         adam: OptimizerConfig,
     ) -> None:
         self.rows, self.spans, self.plans = rows, spans, list(plans)
+        self.ranks = current()  # that share each step
         self.networks, self.sampled = dict(networks), sampled
         if not any(network is sampled for network in networks.values()):
             raise ValueError("sampled must be one of the networks: a checkpoint has no others")
@@ -83,6 +87,27 @@ class Training(ABC, Generic[NetworkT]):
     @abstractmethod
     def epoch(self, number: int) -> dict[str, Tensor]:
         """Train one epoch; returns each member's mean losses by name, (M,) on the device."""
+
+    def own(self, n: int) -> slice:
+        """The rows of a step's n that this process is to take: of ranks that share it, a part."""
+        return slice(0, n) if self.ranks is None else slice(*self.ranks.span(n))
+
+    def add_up(self, n_own: int, n: int, *names: str) -> float:
+        """Make gradients of means over a rank's own rows those of means over all n.
+
+        Returns the share of the rows, by which to weigh the own losses; their sums over the ranks
+        are for the end of an epoch.
+        """
+        if self.ranks is None:
+            return 1.0
+        for name in names:
+            grads = self.networks[name].flat.grads
+            if n_own:
+                grads.mul_(n_own / n)
+            else:
+                grads.zero_()
+            self.ranks.sum_(grads)
+        return n_own / n
 
     def measure(
         self, held_out: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]
@@ -224,16 +249,17 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_states")
 
-    def _learned(self) -> str:
-        """Say what was learned from, and for how long."""
+    def _table(self) -> str:
+        """Say what was learned from."""
         rows = "" if self._n_rows is None else f"{self._n_rows:,} rows x "
+        return f"{rows}{self.n_features_in_:,} column{'s' * (self.n_features_in_ != 1)}"
+
+    def _trained(self) -> str:
+        """Say for how long it has learned, and why no longer."""
         epochs = self.history_["member"].value_counts() if len(self.history_) else [0]
         least, most = min(epochs), max(epochs)
         trained = f"{most:,}" if least == most else f"{least:,} to {most:,}"
-        return (
-            f"{rows}{self.n_features_in_:,} column{'s' * (self.n_features_in_ != 1)}, "
-            f"{trained} epoch{'s' * (most != 1)}{ENDS[self._ended]}"
-        )
+        return f"{trained} epoch{'s' * (most != 1)}{ENDS[self._ended]}"
 
     def _sample_key(self, random_state: Any) -> int:
         if random_state is not None:

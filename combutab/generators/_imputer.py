@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -19,12 +20,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from combutab._random import Purpose, derive
 from combutab._random_state import seed_from
+from combutab._sklearn_callbacks import CallbackSupport, fit_task
+from combutab.generators._guessing import Guesser
 from combutab.generators._imputing import impute_mean
 from combutab.generators._resampling import rows_as_array
-from combutab.preprocessing import as_pandas
+from combutab.preprocessing import as_numpy, as_pandas
+
+_DRAWS = 20  # that stand for a best guess
 
 
-class TabFlowImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Fill missing cells by what a generator of the table has learned.
 
     The generator is fitted on the table as it is, missing cells too, and draws them from what they
@@ -35,10 +40,12 @@ class TabFlowImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     generator : TabFlow, TVAE, CTGAN or None, default=None
         What learns the table, unfitted; None is ``TabFlow(random_state=random_state)``.
-    n_draws : int, default=1
-        More than one are averaged: a number becomes their mean (rounded only where its column is
-        not of floats), which has the least squared error; a category the most frequent of them.
-        One keeps the variance that the cells have.
+    n_draws : int, optional
+        None puts in the best guess: numbers as they are expected (rounded only where their column
+        is not of floats), by the generator and by ridge regressions on the other numbers and on
+        what it expects, and the most probable categories. Of CTGAN and TVAE, which tell no
+        probabilities, it is as 20. A number of draws puts in their mean, or the most frequent
+        category; 1 keeps the variance that the cells have.
     random_state : int, RandomState, Generator or None, default=None
         Draws the cells.
 
@@ -46,7 +53,7 @@ class TabFlowImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     generator_ : the generator, fitted
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only where all names are strings.
 
     See Also
@@ -66,12 +73,12 @@ class TabFlowImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "generator": [HasMethods(["fit", "impute"]), None],
-        "n_draws": [Interval(Integral, 1, None, closed="left")],
+        "n_draws": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state", np.random.Generator],
     }
 
     def __init__(
-        self, generator: Any = None, *, n_draws: int = 1, random_state: Any = None
+        self, generator: Any = None, *, n_draws: int | None = None, random_state: Any = None
     ) -> None:
         self.generator = generator
         self.n_draws = n_draws
@@ -97,8 +104,17 @@ class TabFlowImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
             generator = TabFlow(random_state=self.random_state)
         self._seed = seed_from(self.random_state)
-        self.generator_ = clone(generator).fit(X)
+        generator = clone(generator)
+        with fit_task(self, X, y, n_parts=1) as task:
+            with nullcontext() if task is None else task.part_of("fit-generator", generator):
+                generator.fit(X)
+            self._keep(generator, X)
         return self
+
+    def _keep(self, generator: Any, X: Any) -> None:
+        self.generator_, self._guesser = generator, None
+        if self.n_draws is None and hasattr(generator, "_code_shares"):
+            self._guesser = Guesser(generator, X, derive(self._seed, Purpose.KNOWN))
 
     def transform(self, X: Any) -> Any:
         """Fill the missing cells of a table; the same ones the same way each time.
@@ -120,11 +136,14 @@ class TabFlowImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = self._read(X, reset=False)
-        return impute_mean(self.generator_, X, self.n_draws, derive(self._seed, Purpose.DRAW))
+        if self.n_draws is None and self._guesser is not None:
+            return self._guesser.fill(X, derive(self._seed, Purpose.KNOWN))
+        n_draws = _DRAWS if self.n_draws is None else self.n_draws
+        return impute_mean(self.generator_, X, n_draws, derive(self._seed, Purpose.DRAW))
 
     def _read(self, X: Any, *, reset: bool) -> Any:
         """Check the columns' names and number as scikit-learn does; cells are for the generator."""
-        X = as_pandas(X)
+        X = as_numpy(as_pandas(X))
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, skip_check_array=True, reset=reset)
             return X

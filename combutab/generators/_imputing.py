@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from combutab._random import Purpose, derive
 from combutab.generators._contract import Generator
 from combutab.generators._records import NetworkT
-from combutab.preprocessing import IncompleteTable, NumberColumn
+from combutab.preprocessing import IncompleteTable, ModeEncoder, NumberColumn
 
 Encoded = tuple[np.ndarray, np.ndarray]  # values and codes of rows
 
@@ -42,7 +42,7 @@ class Imputing(Generator[NetworkT]):
 
         Returns
         -------
-        DataFrame of pandas, or array; a list of them where ``n_draws`` is more than 1
+        DataFrame, of pandas or polars as X, or array; a list where ``n_draws`` is more than 1
             A column keeps its dtype, unless that cannot hold what is filled in.
 
         Raises
@@ -72,33 +72,42 @@ class Imputing(Generator[NetworkT]):
 
 
 def impute_mean(model: Generator[Any], X: Any, n_draws: int, random_state: Any) -> Any:
-    """Fill missing cells by the mean of several draws, or the most frequent category of them.
-
-    Means are not rounded in columns of floats.
-    """
+    """Fill missing cells by the mean of several draws, or the most frequent category of them."""
     table, drawn = draw_cells(model, X, n_draws, random_state)
     encoder = model.encoder_
     values, codes = drawn[0][0], drawn[0][1].copy()
-    means: dict[Any, pd.Series] = {}
+    means: dict[int, np.ndarray] = {}
     for i, span in enumerate(encoder.layout_.spans if n_draws > 1 else ()):
         coder = encoder.columns_[span.column]
         if isinstance(coder, NumberColumn):
             columns = [coder.decode(v[:, span.value_index], c[:, i]) for v, c in drawn]
             numbers, missing = zip(*(coder.format.read(c, "") for c in columns), strict=True)
-            exact: Any = coder.format
-            if hasattr(exact, "decimals"):
-                exact = replace(exact, decimals=None)
-            mean = exact.write(np.mean(numbers, axis=0), np.any(missing, axis=0))
-            means[encoder.schema_.keys[span.column]] = mean
+            means[i] = np.where(np.any(missing, axis=0), np.nan, np.mean(numbers, axis=0))
         else:
             codes[:, i] = _most_frequent([c[:, i] for _, c in drawn])
+    return table.fill(decode_numbers(encoder, values, codes, means))
+
+
+def decode_numbers(
+    encoder: ModeEncoder, values: np.ndarray, codes: np.ndarray, numbers: Mapping[int, np.ndarray]
+) -> Any:
+    """Decode rows of which some spans are these numbers, as their formats count them.
+
+    NaN is a missing one. They are rounded only where their column is not of floats.
+    """
     made = encoder.decode(values, codes)
-    for name, mean in means.items():
+    for i, own in numbers.items():
+        j = encoder.layout_.spans[i].column
+        exact: Any = encoder.columns_[j].format  # type: ignore[union-attr]
+        if hasattr(exact, "decimals"):
+            exact = replace(exact, decimals=None)
+        missing = np.isnan(own)
+        column = exact.write(np.where(missing, 0.0, own), missing)
         if isinstance(made, pd.DataFrame):
-            made[name] = mean
+            made[encoder.schema_.keys[j]] = column
         else:
-            made[:, name] = mean
-    return table.fill(made)
+            made[:, encoder.schema_.keys[j]] = column
+    return made
 
 
 def draw_cells(

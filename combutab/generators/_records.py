@@ -20,6 +20,7 @@ from combutab.preprocessing import ModeTable, RowLayout
 NetworkT = TypeVar("NetworkT", bound=StackedNetwork)  # that makes rows
 Curves = dict[str, list[np.ndarray]]  # a loss of each member by epoch
 State = dict[str, Tensor]  # of a member
+_MOVED = 1 << 16  # rows at a time
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,14 @@ class TableRows:
 
     def __getitem__(self, index: Tensor) -> TableRows:
         return TableRows(self.values[index], self.codes[index])
+
+    def keep(self, index: Tensor) -> TableRows:
+        """Keep rows, given in their order, in the memory of all: no copy is made."""
+        for tensor in (self.values, self.codes):
+            for start in range(0, len(index), _MOVED):
+                part = index[start : start + _MOVED]
+                tensor[start : start + len(part)] = tensor[part]
+        return TableRows(self.values[: len(index)], self.codes[: len(index)])
 
     def __len__(self) -> int:
         return len(self.codes)

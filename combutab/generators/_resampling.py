@@ -13,7 +13,14 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from combutab.generators._contract import Generator
 from combutab.generators._records import NetworkT
-from combutab.preprocessing import CategoryColumn, ModeEncoder, append_cells, as_pandas
+from combutab.preprocessing import (
+    CategoryColumn,
+    ModeEncoder,
+    append_cells,
+    as_pandas,
+    is_polars,
+    polars_cells,
+)
 
 
 class Resampling(Generator[NetworkT]):
@@ -44,7 +51,7 @@ class Resampling(Generator[NetworkT]):
         -------
         X_resampled, y_resampled
             The rows that were given, then the synthetic ones, class by class. Names and types are
-            those that were given; frames have a new index.
+            those that were given (those of pandas or polars, too); frames have a new index.
 
         Raises
         ------
@@ -89,7 +96,8 @@ class Resampling(Generator[NetworkT]):
         new = pd.concat(made, ignore_index=True) if made else table[:0]
         first = [int((codes == code).argmax()) for code in lacking]
         again = np.repeat(np.array(first, dtype=np.intp), list(lacking.values()))
-        return _lengthen_table(given, table, new), _lengthen_labels(y, labels, again)
+        longer = _lengthen_polars(X, new) if is_polars(X) else _lengthen_table(given, table, new)
+        return longer, _lengthen_labels(y, labels, again)
 
     def _refuse_rare(self, target: pd.Series, classes: list[Any]) -> None:
         """Refuse classes that the generator would not learn, before it is fitted."""
@@ -188,9 +196,18 @@ def _lengthen_table(given: Any, table: pd.DataFrame, new: pd.DataFrame) -> Any:
     return np.concatenate([array, new.to_numpy(dtype=object).astype(array.dtype)])
 
 
+def _lengthen_polars(given: Any, new: pd.DataFrame) -> Any:
+    import polars as pl
+
+    cells = [polars_cells(new.iloc[:, j], each.dtype) for j, each in enumerate(given)]
+    return pl.concat([given, pl.DataFrame(cells)], how="vertical_relaxed")
+
+
 def _lengthen_labels(y: Any, labels: pd.Series, again: np.ndarray) -> Any:
     """The classes, and once more those of some rows, in their type."""
     every = np.concatenate([np.arange(len(labels)), again])
+    if is_polars(y, "y"):
+        return y.gather(every)
     if hasattr(as_pandas(y, "y"), "iloc"):
         return labels.take(every).reset_index(drop=True)
     return np.asarray(y)[every]

@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples
 
+from combutab._sklearn_callbacks import has_callbacks
 from combutab.estimators import BaseMLP, FitHandout, FitTask, TrainedFit, fit_stacked
 
 
@@ -31,7 +32,8 @@ class StackedGridSearchCV(GridSearchCV):
         Any parameters of the estimator.
     scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score
         As in ``GridSearchCV``; ``n_jobs`` counts stacks that train at the same time, in threads
-        unless joblib's current backend is another, and None is as many as torch has threads.
+        unless joblib's current backend is another, and None is as many as torch has threads, or
+        all workers of a cluster (``joblib.parallel_config(backend="dask")``, ``"ray"``).
         What is found does not depend on either. Scores are computed in this process.
 
     Attributes
@@ -110,8 +112,8 @@ class StackedGridSearchCV(GridSearchCV):
             return f"fit was given {others}"
         if get_config().get("enable_metadata_routing") and params:
             return "metadata routing is on"
-        watched = getattr(self, "_skl_callbacks", None)  # scikit-learn's own, by set_callbacks
-        if watched or self.estimator.callbacks or "callbacks" in searched:
+        watched = has_callbacks(self) or has_callbacks(self.estimator) or self.estimator.callbacks
+        if watched or "callbacks" in searched:
             return "callbacks watch one fit at a time"
         return None
 

@@ -22,6 +22,7 @@ from combutab.nn._stack import (
 from combutab.nn.engine import Chain, PenaltyPass, Scratch
 from combutab.nn.networks import (
     N_TIME,
+    BlurredCrossEntropy,
     ChainNetwork,
     CodeInputs,
     MLPSpec,
@@ -50,6 +51,7 @@ __all__ = [
     "N_TIME",
     "ROLES",
     "ActivationSpec",
+    "BlurredCrossEntropy",
     "Chain",
     "ChainNetwork",
     "CodeInputs",

@@ -23,6 +23,7 @@ from combutab.activations import ProxyNorm, make_activation
 from combutab.activations.kernels import is_itself, is_known
 
 ActivationSpec = str | Callable[[int], nn.Module]
+"""What `activation=` takes: a name, or a callable from a width to a module."""
 
 
 def build_activation(

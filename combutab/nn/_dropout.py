@@ -51,7 +51,7 @@ class MaskMaker:
         self._scale = torch.ones(shape, dtype=dtype, device=self.device)
         self.set_factor(1.0)
         self.active = total > 0 and any(rate > 0 for rate in rates)
-        self._positions: dict[int, Tensor] = {}  # by the number of rows
+        self._positions: dict[tuple[int, int], Tensor] = {}  # by the first row and their number
         self._draws = torch.empty(0, dtype=torch.int64, device=self.device)
         self._masks = torch.empty(0, dtype=dtype, device=self.device)
 
@@ -64,14 +64,16 @@ class MaskMaker:
         scale = torch.tensor([1 / k for k in self.keep_probabilities], dtype=self.dtype)
         self._scale.copy_(scale.view_as(self._scale))
 
-    def draw(self, keys: Sequence[int] | Tensor, n_rows: int) -> list[Tensor]:
+    def draw(self, keys: Sequence[int] | Tensor, n_rows: int, first: int = 0) -> list[Tensor]:
         """Masks of (M, n_rows, width), 0 or 1 / keep probability, one a layer.
+
+        They are those of the rows ``first`` on of a step.
 
         They are views of this object's memory: the next draw overwrites them.
         """
         if not self._total:
             return []
-        positions = self.positions(n_rows)
+        positions = self.positions(n_rows, first)
         n_members, n_units = len(keys), n_rows * self._total
         if self._masks.numel() < n_members * n_units:
             self._masks = torch.empty(n_members * n_units, dtype=self.dtype, device=self.device)
@@ -105,15 +107,16 @@ class MaskMaker:
             for start, end, width in self._spans
         ]
 
-    def positions(self, n_rows: int) -> Tensor:
+    def positions(self, n_rows: int, first: int = 0) -> Tensor:
         """Counters of all units, layer by layer, so that each layer's masks are contiguous.
 
         A draw's counter follows from its row and its place among the units of all layers.
         """
-        if n_rows not in self._positions:
+        key, n_draws = (first, n_rows), self._total // 8
+        if key not in self._positions:
             if len(self._positions) > 3:  # a full batch and an epoch's last one, usually
                 self._positions.clear()
-            every = counters(n_rows * self._total // 8, self.device).view(n_rows, -1)
+            every = counters(n_rows * n_draws, self.device, first * n_draws).view(n_rows, -1)
             parts = [every[:, start // 8 : end // 8].reshape(-1) for start, end, _ in self._spans]
-            self._positions[n_rows] = torch.cat(parts)
-        return self._positions[n_rows]
+            self._positions[key] = torch.cat(parts)
+        return self._positions[key]

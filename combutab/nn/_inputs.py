@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from combutab.nn._layers import StackedEmbedding
 
 NUMERIC_EMBEDDINGS = ("none", "pbld", "piecewise-linear")
+"""Names of what becomes of a number before the first layer."""
 
 
 @dataclass(frozen=True)

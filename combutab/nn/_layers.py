@@ -13,8 +13,10 @@ from combutab.activations import PLN, PLS
 from combutab.activations.kernels import Kernel, Standardize, kernel_of
 
 INITIALISATIONS = ("torch", "kaiming", "xavier", "lecun", "ntk", "data")
+"""Names of rules for initial weights."""
 NTK = ("ntk", "data")  # whose weights are divided by sqrt(in_features) in the forward pass
 NORMALIZATIONS = ("none", "batch", "layer", "group", "rms", "pln", "pls")
+"""Names of what may stand between a linear layer and its activation."""
 
 
 def _draw_weights(

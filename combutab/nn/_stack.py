@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from combutab.nn._flat import Entry, FlatTensors, backward, lay_out
 from combutab.nn._layers import StackedLinear, StackedNorm
 
 ROLES = ("weight", "bias", "normalization", "activation", "embedding", "scale")
+"""What a parameter may be, of which each kind has its factor of the learning rate."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,19 @@ class StackedNetwork(nn.Module):
             slots, width, m, dtype=dtype, device=device, with_grad=False
         )
 
+    def unflatten(self) -> Self:
+        """Give each parameter and buffer memory of its own, as a plain module has.
+
+        Our training loop, which needs ``flat``, cannot go on with it then; any other can.
+        """
+        for parameter in self.parameters():
+            parameter.data = parameter.detach().clone()
+        for module in self.modules():
+            for name, buffer in module.named_buffers(recurse=False):
+                setattr(module, name, buffer.clone())
+        del self.flat, self.flat_buffers
+        return self
+
     def rate_factors(self, by_role: Mapping[str, float]) -> list[tuple[slice, float]]:
         """Spread factors of the learning rate, by parameters' role, over ``flat``'s columns.
 
@@ -122,6 +137,15 @@ class StackedNetwork(nn.Module):
         yield from _own(prefix, module, 0, self.n_members)
         for name, child in module.named_children():
             yield from self._entries(f"{prefix}{name}.", child)
+
+    def mixes_rows(self) -> str | None:
+        """Name what, in training, makes a row's outputs depend on others of its batch, if any."""
+        for module in self.modules():
+            if isinstance(module, StackedNorm) and module.kind == "batch":
+                return "normalization='batch'"
+            if isinstance(module, SeparateModules):  # nobody knows what it does with them
+                return f"the activation {type(module.each[0]).__name__}, a module of your own,"
+        return None
 
     def select(self, keep: Sequence[int]) -> None:
         """Drop all members but these (increasing positions)."""

@@ -53,10 +53,24 @@ class CategoryMap:
         """Columns of a one-hot span, or the cardinality of a code column."""
         return len(self.keys) + self.missing + (self.rare or not self.onehot)
 
+    def codes(self) -> tuple[dict[Key, int], int, int]:
+        """The code of each category, that of unseen values, and that of missing ones.
+
+        >>> CategoryMap(0, ("a", "b"), missing=True, onehot=True).codes()
+        ({'a': 0, 'b': 1}, -1, 2)
+        """
+        first = 0 if self.onehot else 1
+        return {key: first + i for key, i in self._position.items()}, *self._others()
+
+    def _others(self) -> tuple[int, int]:
+        """The codes of unseen and of missing values."""
+        unseen = len(self.keys) if self.rare else -1 if self.onehot else 0
+        return unseen, self.width - 1 if self.missing else unseen
+
     def encode(self, factors: Factors) -> np.ndarray:
         """Codes of shape (n,), int64; in a one-hot column -1 is a row of zeros."""
         first = 0 if self.onehot else 1
-        unseen = first - 1 if not self.rare else len(self.keys)
+        unseen, missing = self._others()
         keys = factors.keys
         if _are_numbers(self.keys) and keys and all(isinstance(key, str) for key in keys):
             keys = [_number_or_text(str(key)) for key in keys]
@@ -64,8 +78,7 @@ class CategoryMap:
         table = np.empty(len(keys) + 1, dtype=np.int64)
         table[:-1] = [self._position.get(key, unseen - first) for key in keys]
         table[:-1] += first
-        last = first + len(self.keys) + self.rare
-        table[-1] = last if self.missing else unseen  # gathered by code -1
+        table[-1] = missing  # gathered by code -1
         return table[factors.codes]
 
 

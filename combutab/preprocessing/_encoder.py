@@ -15,6 +15,8 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from combutab._ranks import Ranks, current
+from combutab._sklearn_callbacks import CallbackSupport, fit_task
 from combutab.preprocessing._blocks import Block
 from combutab.preprocessing._categories import (
     CategoryCounts,
@@ -25,6 +27,7 @@ from combutab.preprocessing._categories import (
 )
 from combutab.preprocessing._kinds import ColumnKind
 from combutab.preprocessing._learner import TableLearner
+from combutab.preprocessing._moments import missing_mask
 from combutab.preprocessing._numeric import NumericScaler, apply_numeric, fit_numeric
 from combutab.preprocessing._selection import categorical_mask
 from combutab.preprocessing._state import decoder_state, encoder_state
@@ -58,7 +61,7 @@ class EncodedTable:
     codes: np.ndarray
 
 
-class TableEncoder(TransformerMixin, BaseEstimator):
+class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     """Encode a table of numbers, categories, dates and missing values for a neural network.
 
     Accepted are pandas and polars DataFrames, numpy arrays, lists of rows and scipy sparse
@@ -108,7 +111,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only where all names are strings.
     kinds_ : tuple of str
         What each column holds: "number", "bool", "datetime", "timedelta" or "category".
@@ -166,7 +169,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
         """Learn the scales and categories of a table; `y` is ignored."""
-        self._learn(read_table(self, X, reset=True))
+        with fit_task(self, X, y):
+            self._learn(read_table(self, X, reset=True))
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -177,11 +181,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Positive `sample_weight`, (n_rows,), counts in means, standard deviations and quantiles
         (but not in which categories are rare). An `owner` is the estimator that errors about the
-        columns speak of; it learns their names too.
+        columns speak of; it learns their names too. Where ranks share its fit, each finds the
+        quantiles of a part of the columns.
         """
-        table = read_table(self if owner is None else owner, X, reset=True)
-        self._take_names(self if owner is None else owner)
-        return self._assemble(*self._learn(table, sample_weight))
+        with fit_task(self, X, None, sample_weight):
+            table = read_table(self if owner is None else owner, X, reset=True)
+            self._take_names(self if owner is None else owner)
+            ranks = None if owner is None else current()
+            learned = self._learn(table, sample_weight, ranks)
+        return self._assemble(*learned)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_batches(
@@ -264,6 +272,30 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         factors = [table.factors(each.column) for each in self.category_maps_]
         return self._assemble(table.block(self._numeric_columns(), self.kinds_), factors)
 
+    def read(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Read a table with the columns that were fitted as numbers and codes, not yet scaled.
+
+        Returns
+        -------
+        numbers : ndarray of shape (n_rows, n_numeric), float64
+            The columns that are no categories, NaN where missing.
+        codes : ndarray of shape (n_rows, n_categorical), int64
+            The others, as the `CategoryMap` of each gives them: where they become one-hot columns
+            which of these is 1, or -1 for none.
+
+        Raises
+        ------
+        ValueError
+            As `encode`.
+        """
+        check_is_fitted(self)
+        table = read_table(self, X, reset=False)
+        block = table.block(self._numeric_columns(), self.kinds_)
+        numbers = block.rows(0, block.n_rows)
+        missing_mask(numbers, block.label)
+        codes = [each.encode(table.factors(each.column)) for each in self.category_maps_]
+        return numbers, np.stack(codes, 1) if codes else np.empty((table.n_rows, 0), np.int64)
+
     def transform(self, X: Any) -> np.ndarray:
         """Encode to one float32 array of shape (n_rows, n_dense + n_codes): dense, then codes."""
         return _as_array(self.encode(X))
@@ -324,13 +356,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             table.kind(j, None if mask is None else bool(mask[j])) for j in range(table.n_columns)
         )
 
-    def _learn(self, table: Table, weight: np.ndarray | None = None) -> tuple[Block, list[Factors]]:
+    def _learn(
+        self, table: Table, weight: np.ndarray | None = None, ranks: Ranks | None = None
+    ) -> tuple[Block, list[Factors]]:
         kinds = self._kinds(table)
         numeric = [j for j, kind in enumerate(kinds) if kind != "category"]
         categorical = [j for j, kind in enumerate(kinds) if kind == "category"]
         block = table.block(numeric, kinds)
         truths = np.array([kinds[j] == "bool" for j in numeric], bool)
-        scaler = fit_numeric(block, self.numeric, truths, weight, self.min_frequency, self.n_bins)
+        scaler = fit_numeric(
+            block, self.numeric, truths, weight, self.min_frequency, self.n_bins, ranks
+        )
         factors = {j: table.factors(j) for j in categorical}
         counts = {j: count_categories(each) for j, each in factors.items()}
         self._remember(kinds, scaler, self._learn_maps(counts, table.label, table.n_rows))

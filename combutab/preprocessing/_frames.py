@@ -67,3 +67,33 @@ def polars_column(series: Any) -> pd.Series:
     values = np.empty(len(series), dtype=object)  # which numpy would take lists apart for
     values[:] = series.to_list()
     return pd.Series(values, dtype=object)
+
+
+def fill_polars(frame: Any, made: pd.DataFrame) -> Any:
+    """A polars frame with cells of a pandas one, of the same rows and columns, where it has none.
+
+    A column keeps its dtype, unless that cannot hold the cells.
+    """
+    columns = []
+    for each in frame:
+        lost = polars_column(each).isna().to_numpy()
+        cells = made[each.name][lost]
+        if not cells.isna().all():  # nor where there is none
+            new = polars_cells(cells, each.dtype)
+            each = each.cast(new.dtype).scatter(np.flatnonzero(lost), new)
+        columns.append(each)
+    return frame.with_columns(columns)
+
+
+def polars_cells(cells: pd.Series, dtype: Any) -> Any:
+    """Cells of a pandas column as a polars column, of this dtype if it can hold them."""
+    import polars as pl
+
+    values = [None if missing else v for v, missing in zip(cells, cells.isna(), strict=True)]
+    column = pl.Series(str(cells.name), values, strict=False)
+    if dtype == pl.Null:
+        return column
+    try:
+        return column.cast(dtype)
+    except pl.exceptions.PolarsError:
+        return column

@@ -6,17 +6,19 @@ and means of fewer rows than that are rounded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from scipy.special import ndtri
 
+from combutab._ranks import Ranks
 from combutab.preprocessing._blocks import Block, pieces
 from combutab.preprocessing._categories import fewest_rows
 from combutab.preprocessing._moments import Moments, RunningMoments, missing_mask
 
+T = TypeVar("T")
 Method = Literal["standard", "quantile", "robust", "none"]
 
 # Scaled values are cut here: far beyond anything a fit saw (a z-score is at most sqrt(n)), and its
@@ -77,13 +79,15 @@ def fit_numeric(
     weight: np.ndarray | None = None,
     min_frequency: float = 1,
     n_bins: int | None = None,
+    ranks: Ranks | None = None,
 ) -> NumericScaler:
     """Learn how to scale a block; `unscaled` marks the columns of truth values.
 
-    Positive weights, (n_rows,), count in means, standard deviations and quantiles.
+    Positive weights, (n_rows,), count in means, standard deviations and quantiles. Ranks, of which
+    each has the whole block, each find the quantiles of a part of the columns.
     """
-    stats = moments(block, weight)
-    return make_scaler(stats, block, method, unscaled, weight, min_frequency, block.n_rows, n_bins)
+    stats, n_rows = moments(block, weight), block.n_rows
+    return make_scaler(stats, block, method, unscaled, weight, min_frequency, n_rows, n_bins, ranks)
 
 
 def make_scaler(
@@ -95,6 +99,7 @@ def make_scaler(
     min_frequency: float,
     n_rows: int,
     n_bins: int | None = None,
+    ranks: Ranks | None = None,
 ) -> NumericScaler:
     """Make the scaler of columns of these statistics; quantiles are those of the weighted sample.
 
@@ -124,28 +129,41 @@ def make_scaler(
         else:
             fill[scaled] = mean[scaled] / scale[scaled]
     elif method == "robust":
-        for j in scaled:
-            centre[j], scale[j] = _median_and_spread(sample.column(j), weight, group, std[j])
+        both = _of_each(
+            scaled, lambda j: _median_and_spread(sample.column(j), weight, group, std[j]), ranks
+        )
+        for j, (median, width) in zip(scaled, both, strict=True):
+            centre[j], scale[j] = median, width
     else:
-        knots = np.zeros((_KNOTS, n_columns))
-        for j in scaled:
-            knots[:, j] = _quantiles(sample.column(j), weight, np.linspace(0, 1, _KNOTS), group)
+        knots, levels = np.zeros((_KNOTS, n_columns)), np.linspace(0, 1, _KNOTS)
+        found = _of_each(
+            scaled, lambda j: _quantiles(sample.column(j), weight, levels, group), ranks
+        )
+        for j, values in zip(scaled, found, strict=True):
+            knots[:, j] = values
     edges = np.empty((0, n_columns))
     scaler = NumericScaler(
         method, centre, scale, fill, constant, unscaled, stats.missing, knots, edges
     )
     if n_bins is None:
         return scaler
-    return replace(scaler, edges=_bin_edges(scaler, sample, scaled, weight, n_bins, group))
+    levels = np.linspace(0, 1, n_bins + 1)
+    quantiles = _of_each(
+        scaled, lambda j: _quantiles(sample.column(j), weight, levels, group), ranks
+    )
+    return replace(scaler, edges=_bin_edges(scaler, scaled, quantiles, n_bins))
+
+
+def _of_each(columns: Sequence[int], find: Callable[[int], T], ranks: Ranks | None) -> Sequence[T]:
+    """Find something of each column, which takes a sort of it; ranks share the columns out."""
+    if ranks is None:
+        return [find(j) for j in columns]
+    start, stop = ranks.span(len(columns))
+    return ranks.collected([find(j) for j in columns[start:stop]], len(columns))
 
 
 def _bin_edges(
-    scaler: NumericScaler,
-    sample: Block,
-    columns: Sequence[int],
-    weight: np.ndarray | None,
-    n_bins: int,
-    group: int,
+    scaler: NumericScaler, columns: Sequence[int], quantiles: Sequence[np.ndarray], n_bins: int
 ) -> np.ndarray:
     """Scaled quantiles between which lie equally many rows, (n_bins + 1, n_columns).
 
@@ -153,9 +171,8 @@ def _bin_edges(
     all of a column that is not among `columns`. Truth values have one bin, from 0 to 1.
     """
     edges = np.zeros((n_bins + 1, scaler.n_columns))
-    levels = np.linspace(0, 1, n_bins + 1)
-    for j in columns:
-        edges[:, j] = _quantiles(sample.column(j), weight, levels, group)
+    for j, values in zip(columns, quantiles, strict=True):
+        edges[:, j] = values
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         _scale(scaler, edges)
     edges = np.clip(edges, -scaler.limit, scaler.limit).astype(np.float32).astype(np.float64)

@@ -12,6 +12,7 @@ import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from combutab.preprocessing._arrays import as_numpy
 from combutab.preprocessing._blocks import ArrayBlock, Block, ColumnsBlock, SparseBlock
 from combutab.preprocessing._categories import Factors, factorize
 from combutab.preprocessing._columns import encoded_kind, narrow, raise_complex, to_float
@@ -189,6 +190,7 @@ def _frame_table(frame: pd.DataFrame) -> Table:
 
 def _known_container(X: Any) -> Any:
     """Bring what is neither a DataFrame, an array nor a sparse matrix to one of those."""
+    X = as_numpy(X)
     if isinstance(X, pd.DataFrame | pd.Series) or scipy.sparse.issparse(X) or _is_polars_frame(X):
         return X
     if isinstance(X, list | tuple):

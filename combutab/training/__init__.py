@@ -1,6 +1,7 @@
 """The training loop of stacks, its losses, optimisers, schedules and callbacks."""
 
 from combutab._interrupts import uninterrupted
+from combutab._ranks import unshared
 from combutab.training._callbacks import (
     Callback,
     EpochReport,
@@ -10,6 +11,7 @@ from combutab.training._callbacks import (
 )
 from combutab.training._compiled import CompiledGradients, compilation, compiled
 from combutab.training._conditions import Conditions, ConditionSampler
+from combutab.training._fit_tasks import FitTasks, Learned
 from combutab.training._lbfgs import train_lbfgs
 from combutab.training._loop import train_stack
 from combutab.training._losses import (
@@ -31,6 +33,7 @@ from combutab.training._records import (
     TrainConfig,
 )
 from combutab.training._schedules import PER_STEP, SCHEDULES, is_per_step, schedule_factor
+from combutab.training._standing import StackFile
 
 __all__ = [
     "PER_STEP",
@@ -43,7 +46,9 @@ __all__ = [
     "Conditions",
     "CrossEntropy",
     "EpochReport",
+    "FitTasks",
     "GaussianNLL",
+    "Learned",
     "Loss",
     "MemberPlan",
     "MemberResult",
@@ -54,6 +59,7 @@ __all__ = [
     "RowOptimizer",
     "RowStream",
     "Rows",
+    "StackFile",
     "TimeLimit",
     "TrainConfig",
     "TrainableNetwork",
@@ -67,4 +73,5 @@ __all__ = [
     "train_lbfgs",
     "train_stack",
     "uninterrupted",
+    "unshared",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import numpy as np
 from combutab._bars import TimeLeft, bar_width, clock, make_bar
 
 if TYPE_CHECKING:
-    from combutab.training._records import Rows, TrainableNetwork
+    from combutab.training._records import MemberResult, Rows, TrainableNetwork
 
 # Columns of a terminal: for the bar, at least and at most; for clock and gaps; for losses, at first
 _BAR, _CLOCK, _SCORES = (4, 40), 18, 46
@@ -42,8 +42,17 @@ class EpochReport:
 class Callback:
     """Base class: override what is needed. State it keeps must survive ``copy.deepcopy``."""
 
+    def on_train_results(self, results: Callable[[], list[MemberResult]]) -> None:
+        """Called before ``on_train_begin``, for estimators.
+
+        ``results()`` gives, between epochs and afterwards, what training would if it ended there.
+        """
+
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
         """Called before the first epoch of a stack."""
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """Called before each epoch, counted from 1."""
 
     def on_epoch_network(self, report: EpochReport, network: TrainableNetwork, data: Rows) -> None:
         """Called before ``on_epoch_end``, for estimators: the network as the epoch left it.

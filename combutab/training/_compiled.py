@@ -41,10 +41,10 @@ def compiled(*, device: str = "cuda", backend: str = "inductor") -> Iterator[Non
 
     Forward and backward pass become fused kernels, replayed as a CUDA graph
     (``mode="reduce-overhead"``). Numbers are those of the usual steps, to rounding. An epoch's
-    last, smaller batch, batches of members with fewer rows than others, and CTGAN take the usual
-    steps; so does, with a warning, a fit that cannot be compiled (a module that looks at values,
-    say). Each fit compiles anew, and again when members of its stack end: seconds that only long
-    fits make up for.
+    last, smaller batch, batches of members with fewer rows than others, CTGAN, and fits that ranks
+    share take the usual steps; so does, with a warning, a fit that cannot be compiled (a module
+    that looks at values, say). Each fit compiles anew, and again when members of its stack end:
+    seconds that only long fits make up for.
 
     NOTE: off by default, because it has run on a CPU only. Before that changes,
     ``benchmarks/speed/gpu.py`` has to show on a GPU that it is faster.

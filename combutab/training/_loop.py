@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from combutab._interrupts import uninterrupted
+from combutab._ranks import agreed, current, unshared
 from combutab.training._batches import Batches
 from combutab.training._callbacks import Callback, EpochReport
 from combutab.training._optimizers import RowOptimizer
@@ -25,9 +28,19 @@ from combutab.training._records import (
 )
 from combutab.training._schedules import is_per_step, rate_table, schedule_factor
 from combutab.training._scoring import Scorer
-from combutab.training._steps import StepInputs, TrainingStep
+from combutab.training._standing import StackFile, restore, stand
+from combutab.training._steps import Batch, StepInputs, TrainingStep
 
 _SMALLEST_RATE = 1e-6  # below it, "adaptive" stops (scikit-learn's value)
+
+
+class _Curves(NamedTuple):
+    """A member's curves by epoch, as its result has them."""
+
+    train_loss: list[float]
+    validation_score: list[float]
+    learning_rate: list[float]
+    train_metric: list[float]
 
 
 class _Training:
@@ -41,8 +54,11 @@ class _Training:
         config: TrainConfig,
         callbacks: Sequence[Callback],
         stream: RowStream | None = None,
+        file: StackFile | None = None,
     ) -> None:
-        self.net, self.data, self.config, self.callbacks = net, data, config, callbacks
+        self.file = file
+        self.net, self.data, self.config, self.ranks = net, data, config, current()
+        self.callbacks = () if self.ranks is not None and self.ranks.number else callbacks
         self.plans = list(plans)
         self.device = data.dense.device
         self.alive = list(range(len(plans)))  # positions in the stack as given
@@ -69,10 +85,10 @@ class _Training:
         self.n_iter_no_improvement = [s.n_iter_no_improvement for s in starts]
         self.best_values = net.flat.values.clone() if config.score else None
         self.best_buffers = net.flat_buffers.values.clone() if config.score else None
-        self.histories: list[tuple[list[float], ...]] = [([], [], [], []) for _ in plans]
+        self.histories = [_Curves([], [], [], []) for _ in plans]
         self.metric: Tensor | None = None  # of the epoch: each member's mean
         self.results: list[MemberResult | None] = [None] * len(plans)
-        self._cached: Rows | None = None
+        self._cached: Batch | None = None
 
     # ---- one epoch -------------------------------------------------------------------------
 
@@ -112,10 +128,18 @@ class _Training:
                     )
                 )
         self.rates = list(table[-1])
+        if self.ranks is not None:
+            own = self.step.sums[::2].clone()  # all but the rows' weight, which each rank has
+            self.ranks.sum_(own)
+            self.step.sums[::2] = own
+            self.ranks.first_(self.net.flat.values)  # processors may round differently
         loss, mass, metric = self.step.sums
         if self.config.track_metric:
             self.metric = metric / mass
-        return loss / mass + self.step.penalty()
+        means = loss / mass + self.step.penalty()
+        if self.ranks is not None:
+            self.ranks.first_(means)
+        return means
 
     def _step(self, inputs: StepInputs) -> None:
         batch = self._cached
@@ -139,14 +163,14 @@ class _Training:
         improved = []
         metrics = None if self.metric is None else self.metric.tolist()
         for m in range(len(self.plans)):
-            loss_curve, score_curve, rate_curve, metric_curve = self.histories[self.alive[m]]
-            loss_curve.append(losses[m])
+            curves = self.histories[self.alive[m]]
+            curves.train_loss.append(losses[m])
             if metrics is not None:
-                metric_curve.append(metrics[m])
-            rate_curve.append(self.rates[m])
+                curves.train_metric.append(metrics[m])
+            curves.learning_rate.append(self.rates[m])
             self.t[m] += self.n_rows[m]
             if scores is not None:
-                score_curve.append(scores[m])
+                curves.validation_score.append(scores[m])
                 idle = not scores[m] >= self.best_score[m] + self.config.tol  # NaN is none
                 if scores[m] > self.best_score[m]:
                     self._keep_score(m, scores[m])
@@ -190,34 +214,55 @@ class _Training:
         with uninterrupted():  # a stack of which the half is dropped would mix members up
             self._drop(ended)
 
+    def _load_best(self, members: Iterable[int]) -> None:
+        if self.best_values is None or self.best_buffers is None:
+            return
+        for m in members:
+            if np.isfinite(self.best_score[m]):
+                self.net.flat.values[m] = self.best_values[m]
+                self.net.flat_buffers.values[m] = self.best_buffers[m]
+                if self.config.calibrated:
+                    self.net.scale_outputs(m, self.best_factor[m])
+
+    def results_now(self) -> list[MemberResult]:
+        """What the members would give if training ended now; it goes on as if nobody had asked."""
+        results, flats = list(self.results), (self.net.flat, self.net.flat_buffers)
+        kept = [flat.values.clone() for flat in flats]
+        with uninterrupted():
+            try:
+                self._load_best(range(len(self.alive)))
+                for m, i in enumerate(self.alive):
+                    results[i] = self.result(m, "callback")
+            finally:
+                for flat, values in zip(flats, kept, strict=True):
+                    flat.values.copy_(values)
+        return [result for result in results if result is not None]
+
     def _drop(self, ended: dict[int, str]) -> None:
-        if self.best_values is not None and self.best_buffers is not None:
-            for m in ended:
-                if np.isfinite(self.best_score[m]):
-                    self.net.flat.values[m] = self.best_values[m]
-                    self.net.flat_buffers.values[m] = self.best_buffers[m]
-                    if self.config.calibrated:
-                        self.net.scale_outputs(m, self.best_factor[m])
+        self._load_best(ended)
         for m, reason in ended.items():
-            train_loss, scores, rates, metrics = self.histories[self.alive[m]]
-            start = self.plans[m].start
-            self.results[self.alive[m]] = MemberResult(
-                state={n: v.cpu() for n, v in self.net.member_state(m).items()},
-                optimizer=self.optimizer.member(m),
-                epochs=(start.epochs if start else 0) + len(train_loss),
-                t=self.t[m],
-                reason=reason,
-                train_loss=train_loss,
-                validation_score=scores,
-                learning_rate=rates,
-                best_loss=self.best_loss[m],
-                best_score=self.best_score[m],
-                n_iter_no_improvement=self.n_iter_no_improvement[m],
-                next_learning_rate=self.rates[m],
-                train_metric=metrics,
-            )
-        keep = [m for m in range(len(self.plans)) if m not in ended]
-        if not keep or not ended:
+            self.results[self.alive[m]] = self.result(m, reason)
+        self.keep([m for m in range(len(self.alive)) if m not in ended])
+
+    def result(self, m: int, reason: str) -> MemberResult:
+        """What a member would give if it ended as it is."""
+        curves, start = self.histories[self.alive[m]], self.plans[m].start
+        return MemberResult(
+            state={n: v.cpu() for n, v in self.net.member_state(m).items()},
+            optimizer=self.optimizer.member(m),
+            epochs=(start.epochs if start else 0) + len(curves.train_loss),
+            t=self.t[m],
+            reason=reason,
+            best_loss=self.best_loss[m],
+            best_score=self.best_score[m],
+            n_iter_no_improvement=self.n_iter_no_improvement[m],
+            next_learning_rate=self.rates[m],
+            **curves._asdict(),
+        )
+
+    def keep(self, keep: Sequence[int]) -> None:
+        """Drop all members but these (increasing)."""
+        if not keep or len(keep) == len(self.alive):
             self.alive = [self.alive[k] for k in keep]
             return
         self.net.select(keep)
@@ -239,9 +284,9 @@ class _Training:
     def _report(
         self, epoch: int, losses: list[float], scores: list[float] | None, seconds: float
     ) -> bool:
-        """Tell the callbacks; returns whether one of them wants to stop."""
+        """Tell the callbacks, rank 0's; returns whether one of them wants to stop."""
         if not self.callbacks:
-            return False
+            return agreed(False)
         report = EpochReport(
             epoch + 1,
             self.config.max_epochs,
@@ -251,14 +296,21 @@ class _Training:
             np.array(self.rates),
             seconds,
         )
-        for callback in self.callbacks:
-            callback.on_epoch_network(report, self.net, self.data)
-        stops = [callback.on_epoch_end(report) for callback in self.callbacks]  # all are told
-        return any(stops)
+        with unshared():  # what a callback fits is rank 0's own
+            for callback in self.callbacks:
+                callback.on_epoch_network(report, self.net, self.data)
+            stops = [callback.on_epoch_end(report) for callback in self.callbacks]  # all are told
+        return agreed(any(stops))
+
+    def _note(self, epochs: int, *, last: bool) -> None:
+        if self.file is not None:
+            with uninterrupted():
+                self.file.note(partial(stand, self, epochs), last=last)
 
     def run(self) -> list[MemberResult]:
         config, started = self.config, time.perf_counter()
         begun: list[Callback] = []
+        done = 0 if self.file is None else self.file.take_up(partial(restore, self))
         if self.scorer is not None and any(p.start for p in self.plans):
             # what an earlier call reached stays the best until an epoch beats it
             for m, score in enumerate(self.scorer.scores(self.net).tolist()):
@@ -266,19 +318,29 @@ class _Training:
                     self._keep_score(m, score)
         try:
             for callback in self.callbacks:
+                callback.on_train_results(self.results_now)
                 callback.on_train_begin(len(self.plans), config.max_epochs)
                 begun.append(callback)
-            for epoch in range(config.max_epochs):
+            for epoch in range(done, config.max_epochs):
+                if not self.alive:
+                    break
+                with unshared():  # what a callback fits is rank 0's own
+                    for callback in self.callbacks:
+                        callback.on_epoch_begin(epoch + 1)
                 losses = self._epoch(epoch).tolist()  # the epoch's one sync
                 scores = None if self.scorer is None else self.scorer.scores(self.net).tolist()
                 with uninterrupted():
                     self._record(losses, scores)
                 stop = self._report(epoch, losses, scores, time.perf_counter() - started)
-                self._finish(self._ended(losses, epoch, stop))
-                if not self.alive:
-                    break
+                ended = self._ended(losses, epoch, stop)
+                self._finish({m: why for m, why in ended.items() if why != "callback"})
+                self._note(epoch + 1, last=stop or not self.alive)
+                if stop and self.alive:
+                    self._finish(dict.fromkeys(range(len(self.alive)), "callback"))
         except KeyboardInterrupt:
-            self._finish(dict.fromkeys(range(len(self.plans)), "interrupted"))
+            if self.ranks is not None:  # the others stand elsewhere
+                raise
+            self._finish(dict.fromkeys(range(len(self.alive)), "interrupted"))
         finally:
             for callback in begun:
                 callback.on_train_end()
@@ -292,6 +354,7 @@ def train_stack(
     config: TrainConfig,
     callbacks: Sequence[Callback] = (),
     stream: RowStream | None = None,
+    file: StackFile | None = None,
 ) -> list[MemberResult]:
     """Train a stack; member i of the result is member i of ``plans``, as if trained alone.
 
@@ -299,5 +362,17 @@ def train_stack(
 
     A keyboard interrupt ends all members with the reason ``"interrupted"`` and their best weights
     so far. The network is consumed: members that finish are dropped from it.
+
+    With a ``file``, training goes on from what is in it, to the same result as in one go.
+
+    Ranks that share the fit each take a part of every batch's rows, and end with the same result;
+    they are all to be given the same. Raises ValueError if the network's rows cannot be parted.
     """
-    return _Training(net, data, plans, config, callbacks, stream).run()
+    ranks, mixed = current(), net.mixes_rows()
+    if ranks is not None and mixed is not None:
+        raise ValueError(
+            f"{mixed} looks at the rows of a batch together, which {ranks.count} ranks would see "
+            f"in parts: use something else, or n_members of at least {ranks.count} without "
+            "callbacks and checkpoint, which are then shared out"
+        )
+    return _Training(net, data, plans, config, callbacks, stream, file).run()

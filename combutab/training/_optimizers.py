@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 SOLVERS = ("adam", "adamw", "sgd", "lbfgs")
+"""Names of optimisers."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ SCHEDULES = (
     "flat-cosine",
     "coslog4",
 )
+"""Names of schedules of the learning rate."""
 PER_STEP = ("cosine", "one-cycle", "flat-cosine", "coslog4")
+"""Those of `SCHEDULES` that change the rate at each step, over all epochs."""
 
 
 def is_per_step(schedule: Schedule) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from combutab._ranks import current
 from combutab.training._calibration import best_factors
 from combutab.training._losses import Loss, accuracy, r2
 from combutab.training._records import MemberPlan, Rows, TrainableNetwork, TrainConfig
@@ -37,11 +38,15 @@ class Scorer:
     def scores(self, net: TrainableNetwork) -> Tensor:
         """Each member's score, (M,) float64 on the device."""
         net.train(False)
+        n_rows, ranks = self.table.shape[1], current()
+        if ranks is not None and n_rows < ranks.count:
+            ranks = None
+        first, end = (0, n_rows) if ranks is None else ranks.span(n_rows)
         config, data, loss = self.config, self.data, self.config.loss.unsmoothed()
         found, n_heads = list[Tensor](), net.n_heads
         finite = torch.ones(len(self.table), dtype=torch.bool, device=self.table.device)
-        for start in range(0, self.table.shape[1], _ROWS):
-            index = self.table[:, start : start + _ROWS]
+        for start in range(first, end, _ROWS):
+            index = self.table[:, start : min(start + _ROWS, end)]
             codes = None if data.codes is None else data.codes[index]
             with config.precision.context(data.dense.device)():
                 raw = net(data.dense[index], codes)
@@ -57,9 +62,22 @@ class Scorer:
                 found.append(loss.point(loss.average(raw, n_heads)))
         # what is no number has no score: it would be some class's share of the rows
         scored = torch.cat(found, 1)
+        if ranks is not None:
+            scored = ranks.joined(scored, n_rows)
+            finite = ranks.all(finite)
         if config.calibrated:
             scored = self._calibrated(scored, loss, n_heads)
-        return torch.where(finite, self._score(scored, finite), torch.nan)
+        return self._agreed(torch.where(finite, self._score(scored, finite), torch.nan))
+
+    def _agreed(self, scores: Tensor) -> Tensor:
+        """The scores, and factors, of rank 0: processors may round differently."""
+        ranks = current()
+        if ranks is None:
+            return scores
+        both = torch.stack([scores, scores.new_tensor(self.factors)])
+        ranks.first_(both)
+        self.factors = both[1].tolist()
+        return both[0]
 
     def _calibrated(self, raw: Tensor, loss: Loss, n_heads: int) -> Tensor:
         """What is scored of raw outputs (M, n * n_heads, n_outputs), once these are scaled."""

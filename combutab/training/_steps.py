@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from combutab._ranks import current
 from combutab.training._batches import Padding
 from combutab.training._compiled import CompiledGradients
 from combutab.training._losses import Loss
@@ -26,6 +27,20 @@ class StepInputs:
     padding: Padding
 
 
+@dataclass(frozen=True)
+class Batch:
+    """A step's rows (M, b, ...) with their weights (M, b), 0 for padding, or None.
+
+    Of ranks that share a step each has the rows ``first`` on, maybe none; ``mass`` is then that of
+    all of the step's.
+    """
+
+    rows: Rows
+    valid: Tensor | None = None
+    first: int = 0
+    mass: Tensor | float | None = None
+
+
 class Objective:
     """Each member's mean loss over a batch and its heads, kept in ``mean``; and its derivatives.
 
@@ -41,12 +56,18 @@ class Objective:
         dtype: torch.dtype,
         track_metric: bool,
         n_heads: int = 1,
+        mass: Tensor | float | None = None,
     ) -> None:
         self.loss, self.y, self.weight, self.dtype = loss, by_head(y, n_heads), weight, dtype
         self.track_metric = track_metric
+        # rows of which these are all, or a rank's share: then the means are its part of theirs
+        self._all_rows = None if mass is None or weight is not None else float(mass) * n_heads
         self.mass: Tensor | float = float(y.shape[1])  # of each member's rows
         if weight is not None:
             self.mass = weight.sum(1)
+        if mass is not None:
+            self.mass = mass
+        if weight is not None and isinstance(self.mass, Tensor):
             tiny = torch.finfo(weight.dtype).tiny  # no row of a member may be in the batch
             share = weight / self.mass.clamp_min(tiny).unsqueeze(1)
             self._share = share if n_heads == 1 else by_head(share / n_heads, n_heads)
@@ -54,6 +75,8 @@ class Objective:
         self.metric: Tensor | None = None
 
     def _average(self, values: Tensor) -> Tensor:  # (M, b) -> (M,)
+        if self._all_rows is not None:
+            return values.sum(1).div(self._all_rows)
         return values.mean(1) if self.weight is None else (values * self._share).sum(1)
 
     def _measure(self, raw: Tensor) -> None:
@@ -81,7 +104,7 @@ class Objective:
         losses, slopes = closed
         self.mean = self._average(losses)
         if self.weight is None:
-            return slopes.div_(slopes.shape[1])
+            return slopes.div_(self._all_rows or slopes.shape[1])
         return slopes.mul_(self._share.unsqueeze(-1))
 
 
@@ -89,7 +112,8 @@ class TrainingStep:
     """Gather, forward, backward, penalty, clipping, optimiser: called with a step's inputs.
 
     ``sums`` collects, over an epoch's steps, each member's loss, rows and metric, the first and
-    the last by the weight of the rows.
+    the last by the weight of the rows. Where ranks share the fit, each takes its share of a step's
+    rows, and they add up their gradients.
     """
 
     def __init__(
@@ -105,7 +129,8 @@ class TrainingStep:
         self._context = config.precision.context(self.device)
         self._memory: dict[str, Tensor] = {}
         self._compiled: CompiledGradients[Objective] | None = None
-        how = config.compilation
+        self.ranks = current()
+        how = config.compilation if self.ranks is None else None
         if how is not None and self.device.type == how.device:
             self._compiled = CompiledGradients(how, self._forward, net.flat.backward)
         self.refresh(plans, n_rows)
@@ -139,13 +164,21 @@ class TrainingStep:
             self.decays = [factor * decay for decay in self._full_decays]
             self.masks.set_factor(factor)
 
-    def gather(self, data: Rows, inputs: StepInputs) -> Rows:
-        """The step's rows (M, b, ...), and their weights (M, b), 0 for padding, or None."""
+    def gather(self, data: Rows, inputs: StepInputs) -> Batch:
+        """The step's rows, or this rank's share of them."""
         index, valid = inputs.index, inputs.padding.valid
-        flat = index.reshape(-1)
         weight = None if data.weight is None else data.weight[index]
         if valid is not None:
             weight = valid.to(data.dense.dtype) if weight is None else weight * valid
+        if self.ranks is None:
+            return Batch(self._rows(data, index, weight), valid)
+        mass = float(index.shape[1]) if weight is None else weight.sum(1)
+        start, stop = self.ranks.span(index.shape[1])
+        weight, valid = (None if t is None else t[:, start:stop] for t in (weight, valid))
+        return Batch(self._rows(data, index[:, start:stop], weight), valid, start, mass)
+
+    def _rows(self, data: Rows, index: Tensor, weight: Tensor | None) -> Rows:
+        flat = index.reshape(-1)
         return Rows(
             self._take("dense", data.dense, flat).view(*index.shape, *data.dense.shape[1:]),
             self._take("y", data.y, flat).view(*index.shape, *data.y.shape[1:]),
@@ -161,30 +194,36 @@ class TrainingStep:
             memory = self._memory[name] = table.new_empty(n, *table.shape[1:])
         return torch.index_select(table, 0, index, out=memory[:n])
 
-    def __call__(self, batch: Rows, inputs: StepInputs) -> None:
-        config, padding = self.config, inputs.padding
-        objective = None
-        if self._compiled is not None and padding.valid is None:
-            keys = inputs.keys
-            positions = None if keys is None else self.masks.positions(batch.dense.shape[1])
-            objective = self._compiled(
-                batch.dense, batch.y, batch.codes, batch.weight, keys, positions
-            )
-        if objective is None:
-            masks = None
-            if inputs.keys is not None:
-                masks = self.masks.draw(inputs.keys, batch.dense.shape[1])
-            objective = self._objective(batch.y, batch.weight)
-            self.net.gradients(
-                batch.dense, objective, batch.codes, masks, padding.valid, self._context
-            )
+    def __call__(self, batch: Batch, inputs: StepInputs) -> None:
+        config = self.config
+        objective = self._set_gradients(batch, inputs.keys)
+        if self.ranks is not None:
+            self.ranks.sum_(self.grads)
         self._add_l2(objective.mass)
         if config.max_grad_norm is not None:
             clip_gradients(self.grads, config.max_grad_norm)
-        self.optimizer.step(self.values, self.grads, padding.rows, inputs.rates, self.decays)
+        self.optimizer.step(self.values, self.grads, inputs.padding.rows, inputs.rates, self.decays)
         self._add_up(objective)
 
-    def _objective(self, y: Tensor, weight: Tensor | None) -> Objective:
+    def _set_gradients(self, batch: Batch, keys: Tensor | None) -> Objective:
+        rows, objective = batch.rows, None
+        n_rows = rows.dense.shape[1]
+        if self._compiled is not None and batch.valid is None:
+            positions = None if keys is None else self.masks.positions(n_rows)
+            objective = self._compiled(rows.dense, rows.y, rows.codes, rows.weight, keys, positions)
+            if objective is not None:
+                return objective
+        objective = self._objective(rows.y, rows.weight, batch.mass)
+        if n_rows == 0:  # a rank's share of a small batch
+            self.grads.zero_()
+            return objective
+        masks = None if keys is None else self.masks.draw(keys, n_rows, batch.first)
+        self.net.gradients(rows.dense, objective, rows.codes, masks, batch.valid, self._context)
+        return objective
+
+    def _objective(
+        self, y: Tensor, weight: Tensor | None, mass: Tensor | float | None = None
+    ) -> Objective:
         config = self.config
         return Objective(
             config.loss,
@@ -193,6 +232,7 @@ class TrainingStep:
             config.precision.dtype,
             config.track_metric,
             self.net.n_heads,
+            mass,
         )
 
     def _forward(
@@ -228,7 +268,6 @@ class TrainingStep:
         grads.addcmul_(values, self._alpha_column / mass)
 
     def _add_up(self, objective: Objective) -> None:
-        assert objective.mean is not None
         mass = objective.mass
         self._mass.add_(mass)
         for total, mean in ((self._loss, objective.mean), (self._metric, objective.metric)):

@@ -3,6 +3,7 @@
 Used by the estimators, and by model_selection through their public names.
 """
 
+from combutab.estimators.fitting._checkpoints import Checkpoint
 from combutab.estimators.fitting._class_weights import (
     check_class_weight,
     check_weights,
@@ -21,23 +22,26 @@ from combutab.estimators.fitting._data import (
 )
 from combutab.estimators.fitting._folds import Folds, check_bagging, member_folds
 from combutab.estimators.fitting._initial import check_initial, initial_states, initial_widths
-from combutab.estimators.fitting._jobs import (
+from combutab.estimators.fitting._jobs import StackWatch, train_jobs
+from combutab.estimators.fitting._prefitted import FitHandout, FitOutcome, TrainedFit, take_over
+from combutab.estimators.fitting._scorers import GivenOutputs, answering, output_scorer
+from combutab.estimators.fitting._shared import train_shared, train_shared_stream
+from combutab.estimators.fitting._stacks import (
     Job,
     activation_key,
     first_states,
-    train_jobs,
-    train_streamed,
 )
-from combutab.estimators.fitting._prefitted import FitHandout, FitOutcome, TrainedFit, take_over
-from combutab.estimators.fitting._scorers import GivenOutputs, answering, output_scorer
+from combutab.estimators.fitting._tasks import epoch_tasks
 
 __all__ = [
+    "Checkpoint",
     "FitHandout",
     "FitOutcome",
     "Folds",
     "GivenOutputs",
     "Job",
     "Prepared",
+    "StackWatch",
     "TrainedFit",
     "activation_key",
     "answering",
@@ -51,6 +55,7 @@ __all__ = [
     "check_weights",
     "concatenated",
     "encoded_rows",
+    "epoch_tasks",
     "first_states",
     "initial_states",
     "initial_widths",
@@ -60,7 +65,8 @@ __all__ = [
     "split_rows",
     "take_over",
     "train_jobs",
-    "train_streamed",
+    "train_shared",
+    "train_shared_stream",
     "weighted_rows",
     "weights_of_classes",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from combutab.constructions import ConstructedNetwork
-from combutab.estimators.fitting._jobs import activation_key
+from combutab.estimators.fitting._stacks import activation_key
 
 # Parameters of the training, which take effect at once. All others are settled by the first fit.
 _OF_TRAINING = {

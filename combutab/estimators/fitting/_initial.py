@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from combutab._device import Precision
-from combutab.activations import CombU
+from combutab.activations import CombU, ComplexCombU
 from combutab.activations.kernels import is_known
 from combutab.constructions import ConstructedNetwork
 from combutab.nn import ActivationSpec, Member, NetworkSpec, build_activation
@@ -20,7 +20,7 @@ from combutab.preprocessing import TableEncoder
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """A linear map (out, in), and what the units behind it are: names of CombU's parts."""
+    """A linear map (out, in), and what the units behind it are: names of the parts they are of."""
 
     weight: np.ndarray
     bias: np.ndarray
@@ -104,16 +104,13 @@ def _layers(init: ConstructedNetwork) -> list[_Layer]:
     layers = []
     for linear, units in zip(modules[::2], [*modules[1::2], None], strict=True):
         assert isinstance(linear, nn.Linear)
-        kinds = [
-            name
-            for name, _, length in (units.spans if isinstance(units, CombU) else ())
-            for _ in range(length)
-        ]
+        parts = {} if units is None else _places(units)
+        kind_of = {place: name for name, places in parts.items() for place in places}
         layers.append(
             _Layer(
                 linear.weight.detach().cpu().double().numpy(),
                 linear.bias.detach().cpu().double().numpy(),
-                tuple(kinds),
+                tuple(kind_of[place] for place in sorted(kind_of)),
             )
         )
     return layers
@@ -131,29 +128,51 @@ def _deepened(layers: list[_Layer], depth: int) -> list[_Layer]:
     return layers
 
 
-def _parts(activation: ActivationSpec, width: int) -> dict[str, range]:
-    """List the units of a layer by their part of CombU."""
+def _parts(activation: ActivationSpec, width: int) -> dict[str, Sequence[int]]:
+    """List the units of a layer by their part of CombU, or of ComplexCombU."""
     module = build_activation(activation, width)
-    if type(module) is not CombU or not is_known(module) or module.partition is not None:
+    contiguous = isinstance(module, ComplexCombU) or (
+        isinstance(module, CombU) and module.partition is None
+    )
+    if not contiguous or not is_known(module):
         raise ValueError(
             "init=network needs activation='combu', or a CombU of other ratios and contiguous "
-            f"parts, got {activation!r}"
+            "parts (for a trigonometric law 'complex-combu', or a ComplexCombU), got "
+            f"{activation!r}"
         )
-    return {name: range(start, start + length) for name, start, length in module.spans}
+    return _places(module)
 
 
-def _fits(parts: dict[str, range], kinds: Sequence[str]) -> bool:
+def _places(module: nn.Module) -> dict[str, Sequence[int]]:
+    """Units by part; those of a complex part in the order of its pairs, a name for either half."""
+    if isinstance(module, CombU):
+        return {name: range(start, start + length) for name, start, length in module.spans}
+    assert isinstance(module, ComplexCombU)
+    found: dict[str, Sequence[int]] = {}
+    for name, start, length in module.spans:
+        real = range(start, start + length)
+        imaginary = [place + module.width // 2 for place in real]
+        if name == "relu":  # its halves are units of their own
+            found[name] = [*real, *imaginary]
+        else:
+            found |= {f"complex {name}": real, f"imaginary {name}": imaginary}
+    return found
+
+
+def _fits(parts: dict[str, Sequence[int]], kinds: Sequence[str]) -> bool:
     return all(len(parts.get(kind, ())) >= kinds.count(kind) for kind in set(kinds))
 
 
 def _smallest_width(activation: ActivationSpec, kinds: tuple[str, ...]) -> int:
+    step = 2 if isinstance(build_activation(activation, 2), ComplexCombU) else 1
     # a share of 1/64 or more has room for every unit before the last of these
-    for width in range(len(kinds), 64 * len(kinds) + 1):
+    for width in range(len(kinds) + len(kinds) % step, 64 * len(kinds) + 1, step):
         if _fits(_parts(activation, width), kinds):
             return width
     raise ValueError(
         f"init=network has a layer of {_count(kinds)}, and layers of activation={activation!r} "
-        "have no place for them; use activation='combu'"
+        "have no place for them; use activation="
+        f"{'complex-combu' if 'complex elu' in kinds or 'complex nlrelu' in kinds else 'combu'!r}"
     )
 
 

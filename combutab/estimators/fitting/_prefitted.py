@@ -6,11 +6,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _num_samples
+
+from combutab._ranks import plain_parameters
 
 if TYPE_CHECKING:
     from combutab.estimators.fitted import Fitted
@@ -66,19 +67,14 @@ class FitHandout:
             clone._trained_fit = self._left.popleft()
 
 
-def _plain_parameters(estimator: BaseEstimator) -> str:
-    """The parameters that can be told apart by their words; a clone's objects cannot."""
-    parameters = estimator.get_params(deep=False).items()
-    return repr({n: v for n, v in parameters if isinstance(v, bool | str | Number | tuple | list)})
-
-
 def take_over(estimator: BaseEstimator, X: Any) -> bool:
     """Adopt the fit that the estimator carries, if any; raise its error, if it failed."""
     trained: TrainedFit | None = estimator.__dict__.pop("_trained_fit", None)
     if trained is None:
         return False
-    wanted = _plain_parameters(estimator), _num_samples(X)
-    got = _plain_parameters(trained.estimator), trained.n_rows
+    # a clone's objects cannot be told apart
+    wanted = repr(plain_parameters(estimator)), _num_samples(X)
+    got = repr(plain_parameters(trained.estimator)), trained.n_rows
     if wanted != got:
         raise RuntimeError(f"the search asked for a fit of {wanted}, the stack trained {got}")
     if trained.outcome.error is not None:

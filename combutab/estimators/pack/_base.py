@@ -13,18 +13,21 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, Options
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from combutab._device import mind_forks
+from combutab._fitted_html import FittedHTML
 from combutab._model_files import Loadable, Saved
 from combutab._random import Purpose, derive
 from combutab._random_state import seed_from
 from combutab._seconds import parse_seconds
+from combutab._sklearn_callbacks import CallbackSupport, fit_task
 from combutab._suggestions import known_instead
 from combutab.estimators._base import BaseMLP
+from combutab.estimators.export import Exports, TableModule
 from combutab.estimators.fitted import float_dtype
 from combutab.estimators.fitting import Job, answering
 from combutab.estimators.pack._ensemble import choose, history, make_groups, member_table
@@ -51,7 +54,7 @@ _OF_THE_PACK = {  # parameters of members that are the pack's to set
 }
 
 
-class _Kept(Loadable, BaseEstimator):
+class _Kept(FittedHTML, CallbackSupport, Exports, Loadable):
     """What a fit keeps."""
 
     members_: pd.DataFrame
@@ -157,15 +160,21 @@ class BasePack(_Kept):
             self._check_room(len(folds))
         jobs, tracks = member_jobs(members, folds)
 
-        def tell(n_trained: int) -> None:
+        def say(n_trained: int) -> None:
             losses = [s.loss for track in tracks for s in track.snapshots()]
             best = f", best loss = {min(losses):.6f}" if np.isfinite(losses).any() else ""
             print(f"{n_trained} of {len(members)} members trained{best}")
 
-        interrupted = train_members(
-            jobs, tracks, deadline, self.n_jobs, tell if self.verbose else None
-        )
-        return self._keep(members, jobs, tracks, interrupted=interrupted)
+        with fit_task(self, X, y, sample_weight, n_parts=len(members)) as task:
+
+            def tell(n_trained: int) -> None:
+                if self.verbose:
+                    say(n_trained)
+                if task is not None:
+                    task.count("member", n_trained)
+
+            interrupted = train_members(jobs, tracks, deadline, self.n_jobs, tell)
+            return self._keep(members, jobs, tracks, interrupted=interrupted)
 
     def _draw(self, seed: int) -> list[BaseMLP]:
         """Make the members; a ValueError, before any work, if one of them cannot be made."""
@@ -302,6 +311,10 @@ class BasePack(_Kept):
         raw = torch.cat([group._outputs(table) for group in self._groups])
         return raw[self._picks].to(float_dtype(X))
 
+    def _exported(self, dtype: torch.dtype | None) -> TableModule:
+        networks = [group._built(dtype=dtype).unflatten() for group in self._groups]
+        return TableModule(self.encoder_, networks, self._groups[0]._answer(), self._picks)
+
     def _answering(self, X: Any) -> Any:
         """A plain estimator that answers with the ensemble's raw outputs for these rows."""
         raw = self._raw(X)
@@ -346,6 +359,19 @@ class BasePack(_Kept):
 
     def _restore(self, saved: Saved) -> None:
         restore(self, saved)
+
+    def _fit_facts(self) -> dict[str, str]:
+        chosen = self.members_[self.members_["weight"] > 0]
+        by_name = self.activation_weights_
+        weights = [f"{name} {weight:.2f}" for name, weight in by_name[by_name > 0].items()]
+        facts = {
+            "members": f"{len(self.members_)}, {len(chosen)} of them in the ensemble",
+            "weight by activation": ", ".join(weights),
+        }
+        if self.validation_loss_ is not None:
+            alone = f"best member alone {self.best_member_validation_loss_:.3g}"
+            facts["validation loss"] = f"{self.validation_loss_:.3g} ({alone})"
+        return facts
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_groups")

@@ -9,7 +9,8 @@ activations : sequence of str or callable
 max_time : float, str or None, default=None
     Seconds, or text such as ``"90s"``, ``"2min"`` or ``"1h"``, after which training ends with the
     epoch: the pack is made of what is found by then, and members that have not begun are left
-    out. Which these are depends on the machine, so that such a fit cannot be repeated exactly.
+    out; other machines go by their own clocks. Which these are depends on the machine, so that
+    such a fit cannot be repeated exactly.
 cv : int, splitter, iterable of (train, test) or None, default=None
     None sets ``validation_fraction`` of the rows aside, by which snapshots are chosen (of fewer
     than 50 rows none: all members count alike). A number splits the rows into so many folds;
@@ -36,8 +37,9 @@ device : str or torch.device, default="auto"
 verbose : bool or int, default=False
     Print a line whenever members have been trained.
 n_jobs : int or None, default=None
-    Stacks of members that train at the same time, in threads; None is as many as torch has
-    threads.
+    Stacks of members that train at the same time: in threads, or in the processes that joblib's
+    context names ("loky", "dask", "ray"), to the same pack. None is as many as torch has threads,
+    or all workers of a cluster. Within a task of a cluster they stay in its process.
 """
 
 ATTRIBUTES = """
@@ -63,6 +65,6 @@ n_outputs_ : int
     Output units, as scikit-learn counts them.
 n_features_in_ : int
     Columns seen in fit.
-feature_names_in_ : ndarray of shape (n_features_in_,)
+feature_names_in_ : ndarray of shape (`n_features_in_`,)
     Their names, when all are strings.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,11 +15,15 @@ from combutab.nn import ActivationSpec
 
 @dataclass(frozen=True)
 class Between:
-    """Numbers that are spread evenly from ``low`` to ``high``, or their logarithms are."""
+    """Numbers that are spread evenly from ``low`` to ``high``, or their logarithms are.
+
+    Those below ``least`` become it.
+    """
 
     low: float
     high: float
     log: bool = False
+    least: float = -math.inf
 
     def at(self, share: float) -> float:
         """Return the number below which so large a share lies.
@@ -28,7 +33,7 @@ class Between:
         """
         if self.log:
             return float(self.low * (self.high / self.low) ** share)
-        return float(self.low + (self.high - self.low) * share)
+        return max(self.least, float(self.low + (self.high - self.low) * share))
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ _BOTH = Recipe(
         "precision": "float32",
     },
     varied={
-        "dropout": Between(0.0, 0.3),
+        "dropout": Between(-0.15, 0.3, least=0.0),  # a third of the members drop nothing out
         "weight_decay": Between(1e-3, 1e-1, log=True),
         "learning_rate_init": Between(1e-3, 6e-3, log=True),
         "frequency_scale": Between(0.01, 10.0, log=True),

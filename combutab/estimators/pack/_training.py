@@ -7,15 +7,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from joblib import parallel_config
+from joblib.parallel import get_active_backend
 from torch import Tensor
 
+from combutab._clusters import on_worker
 from combutab.estimators._base import BaseMLP
-from combutab.estimators.fitting import Job, Prepared, first_states, train_jobs
+from combutab.estimators.fitting import Job, Prepared, StackWatch, first_states, train_jobs
 from combutab.nn import MLPSpec
-from combutab.training import Callback, EpochReport, Loss, MemberResult, Rows, TrainableNetwork
+from combutab.training import EpochReport, Loss, MemberResult, Rows, TrainableNetwork
 
 _PARTS = 8  # of the planned epochs: a snapshot is the best of its part
 _KEPT = 4  # snapshots a member, those of the smallest losses
@@ -91,6 +94,11 @@ class Track:
         best = sorted(self._parts.values(), key=lambda snapshot: snapshot.loss)[:_KEPT]
         return sorted(best, key=lambda snapshot: snapshot.epoch)
 
+    def __getstate__(self) -> dict[str, Any]:  # to and from other processes
+        best = [id(snapshot) for snapshot in self.snapshots()]
+        parts = {part: each for part, each in self._parts.items() if id(each) in best}
+        return self.__dict__ | {"_parts": parts}
+
     def result(self, snapshot: Snapshot, n_rows: int) -> MemberResult:
         """A snapshot as training would give it, had it ended there with these weights the best."""
         done = self.epochs[: snapshot.epoch]
@@ -110,11 +118,14 @@ class Track:
         )
 
 
-class _Recorder(Callback):
+class _Recorder(StackWatch):
     """Tells the tracks of one stack's members of its epochs, and ends it when the time is up."""
 
     def __init__(self, watch: _Watch, tracks: Sequence[Track]) -> None:
         self.watch, self.tracks = watch, tracks
+
+    def begins(self) -> bool:
+        return not (self.watch.late and self.watch.any_usable())
 
     def on_epoch_network(self, report: EpochReport, network: TrainableNetwork, data: Rows) -> None:
         with self.watch.lock:  # after an interrupt some stacks end their epoch later
@@ -126,22 +137,36 @@ class _Recorder(Callback):
     def on_epoch_end(self, report: EpochReport) -> bool:
         return self.watch.late
 
+    def take(self, other: StackWatch) -> None:
+        assert isinstance(other, _Recorder)
+        for track, copy in zip(self.tracks, other.tracks, strict=True):
+            track.__dict__.update(copy.__dict__)
+
 
 class _Watch:
-    """Gives each stack its recorder, and leaves out those that would begin too late."""
+    """All stacks' tracks and their time.
+
+    A copy in another process, maybe on another machine, knows the time alone, by its clock.
+    """
 
     def __init__(self, tracks: Sequence[Track], deadline: float) -> None:
         self.tracks, self.deadline = tracks, deadline
-        self.lock, self.closed = threading.Lock(), False
+        self.lock, self.closed, self.at_home = threading.Lock(), False, True
 
     @property
     def late(self) -> bool:
         return time.perf_counter() >= self.deadline
 
-    def __call__(self, members: Sequence[tuple[int, int]]) -> list[_Recorder] | None:
-        if self.late and any(track.usable for track in self.tracks):
-            return None
-        return [_Recorder(self, [self.tracks[job] for job, _ in members])]
+    def any_usable(self) -> bool:
+        """Tell whether a member has a snapshot, as another process takes for granted."""
+        return not self.at_home or any(track.usable for track in self.tracks)
+
+    def __getstate__(self) -> dict[str, float]:
+        return {"until": time.time() + self.deadline - time.perf_counter()}
+
+    def __setstate__(self, state: dict[str, float]) -> None:
+        self.__init__([], state["until"] - time.time() + time.perf_counter())  # type: ignore[misc]
+        self.at_home = False
 
 
 def member_jobs(
@@ -186,12 +211,17 @@ def train_members(
 ) -> bool:
     """Train one member a job until the deadline; what it learns is in its track.
 
+    Stacks train in threads, or wherever joblib's context sends them. Members know nothing of one
+    another, so that it makes no difference but to what is left out for want of time.
+
     Returns
     -------
     bool
         Whether Ctrl-C ended it. It ends the program as ever where no epoch is done.
     """
     watch, n_trained = _Watch(tracks, deadline), 0
+    backend, wanted = get_active_backend(prefer="threads")
+    spread = not getattr(backend, "supports_sharedmem", False) and not on_worker()
 
     def tell(results: Mapping[int, list[MemberResult]]) -> None:
         nonlocal n_trained
@@ -199,12 +229,24 @@ def train_members(
         if on_trained is not None:
             on_trained(n_trained)
 
-    try:
-        with parallel_config(backend="threading"):  # tracks belong to this process
-            results = train_jobs(
-                jobs, on_jobs=tell, n_jobs=n_jobs, keep_optimizers=False, watch=watch
-            )
+    def train(n_jobs: int | None) -> bool:
+        results = train_jobs(
+            jobs,
+            on_jobs=tell,
+            skip=[i for i, track in enumerate(tracks) if track.epochs],
+            n_jobs=n_jobs,
+            keep_optimizers=False,
+            watch=lambda members: _Recorder(watch, [tracks[job] for job, _ in members]),
+        )
         return any(result.reason == "interrupted" for found in results for result in found)
+
+    try:
+        if spread and (n_jobs or wanted) != 1:
+            interrupted = train(n_jobs or wanted)
+            if not watch.late or watch.any_usable():
+                return interrupted  # else all workers were too late: one epoch there is
+        with parallel_config(backend="threading"):
+            return train(n_jobs)
     except KeyboardInterrupt:
         if not any(track.usable for track in tracks):
             raise

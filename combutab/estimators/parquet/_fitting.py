@@ -6,7 +6,8 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Self
+from functools import partial
+from typing import Any, Self, overload
 
 import numpy as np
 import pandas as pd
@@ -14,21 +15,22 @@ import torch
 from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
+from combutab._bytes import parse_bytes
 from combutab._device import mind_forks
 from combutab._random import Purpose, derive
 from combutab._random_state import seed_from
+from combutab._ranks import sharing
 from combutab.estimators._base import BaseMLP
-from combutab.estimators.fitting import Prepared, train_streamed
-from combutab.estimators.parquet._memory import RowCosts, parse_bytes, plan_memory, rows_read
+from combutab.estimators.fitting import Prepared, epoch_tasks, train_shared_stream
+from combutab.estimators.parquet._memory import RowCosts, plan_memory, rows_read
+from combutab.estimators.parquet._predicting import PREDICT_ROWS, write_predictions
 from combutab.estimators.parquet._rows import ParquetRows, Source
 from combutab.estimators.parquet._targets import TargetLearner
-from combutab.preprocessing import ColumnKind, ParquetTable
-
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+from combutab.preprocessing import ColumnKind, ParquetTable, Paths
+from combutab.training import Rows
 
 _SAMPLE_ROWS = 100_000  # for quantiles
 _CATEGORY_BYTES = 500  # that a distinct category takes: counted, in the encoder, in an embedding
-_PREDICT_ROWS = 1 << 16
 
 
 class StreamedMLP(BaseMLP):
@@ -47,6 +49,7 @@ class StreamedMLP(BaseMLP):
         columns: Sequence[str] | None = None,
         sample_weight: str | None = None,
         memory_limit: int | str = "1GB",
+        filesystem: Any = None,
     ) -> Self:
         """Fit to Parquet files that need not fit in memory.
 
@@ -54,16 +57,19 @@ class StreamedMLP(BaseMLP):
         an epoch (and once for the validation rows). An epoch opens row groups in a random order,
         several at a time, fills a window with a few rows of each by turns, and trains on the
         window's rows in random order, so that rows are shuffled as far as the window reaches;
-        each is seen once an epoch. A table that fits in the window is read once and then trained
-        on as `fit` does. What is learned is what `fit` learns, but that the quantiles of
-        ``numeric_encoding="quantile"`` and ``"robust"`` and of bins are those of a sample of
-        100,000 rows (of fewer under a small limit), and that ``early_stopping`` holds out a random
-        share of the rows that is not stratified, at most as many as a sixteenth of the limit holds.
+        each is seen once an epoch. While it trains on a window, a thread fills the next. A table
+        that fits in the window is read once and then trained on as `fit` does. What is learned is
+        what `fit` learns, but that the quantiles of ``numeric_encoding="quantile"`` and
+        ``"robust"`` and of bins are those of a sample of 100,000 rows (of fewer under a small
+        limit), and that ``early_stopping`` holds out a random share of the rows that is not
+        stratified, at most as many as a sixteenth of the limit holds.
 
         Parameters
         ----------
         path : path, or sequence of paths
-            A Parquet file, a folder (all of its ``*.parquet``), or several files.
+            A Parquet file, a folder (all ``*.parquet`` in it and in its folders; those that are
+            named ``column=value`` are columns too), a pattern (``"sales/2024-*.parquet"``), a URI
+            (``"s3://bucket/folder"``), or several of these. All files have the same columns.
         target : str, or sequence of str
             The target's column; a regressor takes several.
         columns : sequence of str, optional
@@ -74,6 +80,8 @@ class StreamedMLP(BaseMLP):
             Memory that the fit may take beside what the process has already: bytes, or text such
             as ``"500MB"`` or ``"2GiB"``. Distinct categories and the network count, the input's
             size does not matter.
+        filesystem : FileSystem of pyarrow or fsspec, optional
+            What the paths are on, where a URI does not say it.
 
         Returns
         -------
@@ -84,10 +92,18 @@ class StreamedMLP(BaseMLP):
         ImportError
             Without pyarrow (``pip install 'combutab[parquet]'``).
         FileNotFoundError
-            If there is no such file.
+            If there is no such file, or none in the folder or of the pattern.
         ValueError
-            If the files or columns cannot be used, the target has missing values or one class, or
+            If a file cannot be read or has other columns than the first (it names the file), the
+            columns cannot be used, the target has missing values or one class, or
             the limit is too small; it says how much is needed.
+        RuntimeError
+            If processes share the fit, and another of them has ended it.
+
+        Notes
+        -----
+        In a process group of ``torch.distributed`` members or rows are shared out as by ``fit``:
+        each process reads all files, in memory of its own, and trains on its share.
 
         Examples
         --------
@@ -116,8 +132,19 @@ class StreamedMLP(BaseMLP):
                 f"bagging={self.bagging!r} needs each member to see rows of its own, and "
                 "fit_parquet reads the rows once for all members; set bagging=None"
             )
+        what = target, None if columns is None else list(columns), sample_weight, limit
+        with sharing(partial(self._words, what)):
+            return self._fit_files(ParquetTable(path, filesystem), *what)
+
+    def _fit_files(
+        self,
+        table: ParquetTable,
+        target: str | Sequence[str],
+        columns: Sequence[str] | None,
+        sample_weight: str | None,
+        limit: int,
+    ) -> Self:
         learner = self._target_learner()
-        table = ParquetTable(path)
         targets = [target] if isinstance(target, str) else list(target)
         features = _features(table, targets, sample_weight, columns)
         _check_targets(table, targets, learner, weighted=sample_weight is not None)
@@ -135,9 +162,20 @@ class StreamedMLP(BaseMLP):
         stream = ParquetRows(source, self, learner, n_train, n_read)
         val = torch.arange(n_val) if n_val else None
         job = self._build(Prepared(stream.validation(n_val), torch.arange(0), val, stream))
-        stream.plan = plan_memory(limit, replace(costs, encoded=stream.row_bytes), job, n_val)
-        results = train_streamed(job, stream, self._all_callbacks())
-        return self._keep(job, results)
+        costs = replace(costs, encoded=stream.row_bytes)
+        stream.plan = plan_memory(limit, costs, job, n_train, n_val)
+
+        def some() -> tuple[Rows, list[torch.Tensor]]:
+            arrays, _ = self.encoder_.to_state()
+            return stream.first(), [torch.from_numpy(array) for array in arrays.values()]
+
+        try:
+            found = partial(self._learned, job, fresh=True)
+            with epoch_tasks(self, job, found, streamed=True) as told:
+                results = train_shared_stream(job, stream, [*self._all_callbacks(), *told], some)
+                return self._keep(job, results)
+        finally:
+            stream.close()
 
     def _learn(
         self, source: Source, learner: TargetLearner, limit: int, n_read: int
@@ -177,20 +215,76 @@ class StreamedMLP(BaseMLP):
         learner.finish(source.targets)
         return int(n_rows[0]), int(n_rows[1])
 
-    def predict_parquet(self, path: Paths, method: str = "predict") -> np.ndarray:
+    @overload
+    def predict_parquet(
+        self, path: Paths, method: str = ..., *, out: None = ..., filesystem: Any = ...
+    ) -> np.ndarray: ...
+
+    @overload
+    def predict_parquet(
+        self,
+        path: Paths,
+        method: str = ...,
+        *,
+        out: str | os.PathLike[str],
+        keep: str | Sequence[str] = ...,
+        filesystem: Any = ...,
+    ) -> None: ...
+
+    def predict_parquet(
+        self,
+        path: Paths,
+        method: str = "predict",
+        *,
+        out: str | os.PathLike[str] | None = None,
+        keep: str | Sequence[str] = (),
+        filesystem: Any = None,
+    ) -> np.ndarray | None:
         """Predict for the rows of Parquet files, a part at a time.
 
         Parameters
         ----------
-        path : path, or sequence of paths
+        path, filesystem
             As in `fit_parquet`; columns beside the features are not read.
         method : str, default="predict"
             The method that predicts a part, ``"predict_proba"`` for example.
+        out : path, optional
+            A Parquet file for the predictions, or a URI (``"s3://bucket/predictions.parquet"``):
+            then memory holds a part at a time, and nothing is returned. Its columns are those to
+            keep, then ``prediction``, or ``prediction_0``, ... of several targets;
+            ``probability_<class>`` of ``"predict_proba"``, and the like of another method. It is
+            written beside its place and moved there when it is whole: after an error or Ctrl-C
+            nothing is left, and a file that was there is as it was.
+        keep : sequence of str, or "all", default=()
+            Columns of the table that the file has as well, as they are.
 
         Returns
         -------
-        ndarray of shape (n_samples, ...)
-            What the method returns, in the order of the files' rows.
+        ndarray of shape (n_samples, ...), or None
+            What the method returns, in the order of the files' rows; None with ``out``.
+
+        Raises
+        ------
+        FileNotFoundError, ValueError
+            As `fit_parquet` does of the files; and if a column is not there, or ``out`` is one of
+            the files that are read.
+        OSError
+            If ``out`` cannot be written: no such folder, a read-only one, a full disk.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import pandas as pd
+        >>> from combutab import MLPClassifier
+        >>> X = pd.DataFrame({"x": np.arange(300.0)})
+        >>> clf = MLPClassifier(max_iter=1, n_iter_no_change=float("inf"), random_state=0)
+        >>> clf = clf.fit(X, np.where(X["x"] < 150, "low", "high"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     X.assign(id=range(300)).to_parquet(f"{folder}/table.parquet")
+        ...     clf.predict_parquet(f"{folder}/table.parquet", "predict_proba",
+        ...                         out=f"{folder}/out.parquet", keep=["id"])
+        ...     list(pd.read_parquet(f"{folder}/out.parquet"))
+        ['id', 'probability_high', 'probability_low']
         """
         check_is_fitted(self)
         features = getattr(self, "feature_names_in_", None)
@@ -199,10 +293,15 @@ class StreamedMLP(BaseMLP):
                 "predict_parquet goes by the columns' names, but the estimator was fitted on a "
                 "table without names; fit it on a DataFrame or with fit_parquet"
             )
-        table = ParquetTable(path)
+        if out is None and len(keep):
+            raise ValueError(f"keep={keep!r} is of the file that is written; name it with out")
+        table = ParquetTable(path, filesystem)
         table.check_columns(list(features))
+        if out is not None:
+            write_predictions(self, table, list(features), method, out, keep)
+            return None
         predict = getattr(self, method)
-        parts = table.batches(list(features), _PREDICT_ROWS)
+        parts = table.batches(list(features), PREDICT_ROWS)
         return np.concatenate([predict(frame) for _, frame in parts])
 
 

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Any
 
 from combutab.estimators.fitting import Job
-
-_UNITS = {"": 1, **{p: 1000 ** (i + 1) for i, p in enumerate("kmgt")}}
-_UNITS |= {f"{p}i": 1024 ** (i + 1) for i, p in enumerate("kmgt")}
-_PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?|)b\s*", re.IGNORECASE)
 
 # Copies of the weights: themselves, gradients, two moments of Adam, the optimiser's scratch, the
 # best so far, and at the end the results with their optimiser.
@@ -22,24 +15,6 @@ _FEWEST = 1024  # rows that are read at a time, at least
 _MOST = 1 << 14  # and at most: more rows are no faster
 _LANES = 8
 _RESERVE = 32 << 20  # what allocators keep for themselves
-
-
-def parse_bytes(limit: Any) -> int:
-    """A number of bytes, or text such as "500MB" or "1.5 GiB", as bytes.
-
-    >>> parse_bytes("500MB"), parse_bytes("1.5 GiB"), parse_bytes(4096)
-    (500000000, 1610612736, 4096)
-    """
-    if isinstance(limit, str):
-        match = _PATTERN.fullmatch(limit)
-        if match is not None:
-            return int(float(match[1]) * _UNITS[match[2].lower()])
-    elif isinstance(limit, Integral) and not isinstance(limit, bool) and int(limit) > 0:
-        return int(limit)
-    raise ValueError(
-        "memory_limit must be a positive number of bytes or text such as '500MB', '2GB' or "
-        f"'1.5GiB', got {limit!r}"
-    )
 
 
 @dataclass(frozen=True)
@@ -77,7 +52,7 @@ def rows_read(limit: int, costs: RowCosts) -> int:
     return min(_MOST, max(_FEWEST, (limit - needed) // 4 // costs.read))
 
 
-def plan_memory(limit: int, costs: RowCosts, job: Job, n_val: int) -> MemoryPlan:
+def plan_memory(limit: int, costs: RowCosts, job: Job, n_train: int, n_val: int) -> MemoryPlan:
     """Share out what the network and the validation rows leave to the window and to reading.
 
     Raises ValueError if the limit is too small; it says how much is needed.
@@ -89,7 +64,8 @@ def plan_memory(limit: int, costs: RowCosts, job: Job, n_val: int) -> MemoryPlan
     units, peak = sum(spec.widths), spec.peak_units
     units += peak if peak > max(spec.widths) else 0  # what embeddings of numbers are made from
     fixed += n_members * itemsize * batch_size * units * _STEP_COPIES
-    row = costs.encoded + _ORDER_BYTES * n_members
+    order = _ORDER_BYTES * n_members
+    row = 2 * costs.encoded + order  # of a window, and of the next one
     read = costs.read + 2 * costs.encoded
     needed = fixed + costs.open_group + _FEWEST * read + 2 * batch_size * row
     if needed > limit:
@@ -98,6 +74,8 @@ def plan_memory(limit: int, costs: RowCosts, job: Job, n_val: int) -> MemoryPlan
     lanes = min(_LANES, max(1, rest // 4 // costs.open_group))
     n_read = min(_MOST, max(_FEWEST, rest // 8 // read))
     left = rest - lanes * costs.open_group - n_read * read
+    if n_train * (costs.encoded + order) <= left:  # one window holds all
+        return MemoryPlan(n_read, lanes, -(-n_train // batch_size) * batch_size)
     return MemoryPlan(n_read, lanes, max(2, left // row // batch_size) * batch_size)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from combutab._device import Precision, resolve_device
 from combutab._random import Purpose, derive, random_permutations, random_uniform
 from combutab.estimators.fitted import Fitted
 from combutab.estimators.fitting import check_weights, encoded_rows
+from combutab.estimators.parquet._ahead import OneAhead
 from combutab.estimators.parquet._memory import MemoryPlan
 from combutab.estimators.parquet._targets import TargetLearner
 from combutab.preprocessing import ParquetTable, RowGroup
@@ -83,33 +85,64 @@ class ParquetRows:
         self.n_rows, self.plan = n_rows, MemoryPlan(n_read, 1, n_rows)
         self.device = resolve_device(estimator.device)
         self.dtype = Precision(estimator.precision).dtype
-        self._buffer: Rows | None = None
+        self._places: list[Rows] = []
         self._whole: Rows | None = None
+        self._windows: Generator[Rows, None, None] | None = None
 
     def windows(self, epoch: int) -> Iterator[Rows]:
-        """Each training row once, in windows whose memory is used again."""
+        """Each training row once, in windows whose memory is used again.
+
+        While one is in use, a thread fills the next.
+        """
+        self.close()
+        self._windows = self._each_window(epoch)
+        return self._windows
+
+    def close(self) -> None:
+        """End the thread of an epoch that was left in the middle."""
+        if self._windows is not None:
+            self._windows.close()
+            self._windows = None
+
+    def _each_window(self, epoch: int) -> Generator[Rows, None, None]:
         if self._whole is not None:
             yield self._whole
             return
         size = min(self.plan.window, self.n_rows)
-        fits, filled = size == self.n_rows, 0
-        in_order = fits or not self.estimator.shuffle
-        parts = self._in_order() if in_order else self._by_turns(epoch)
+        if size == self.n_rows:
+            for rows, n in self._filled(self._in_order(), size, 1):
+                self.source.table.release()
+                self._whole = self._to_device(rows, n)
+                yield self._whole
+            return
+
+        def fill(stopped: Callable[[], bool]) -> Generator[tuple[Rows, int], None, None]:
+            parts = self._by_turns(epoch) if self.estimator.shuffle else self._in_order()
+            return self._filled(itertools.takewhile(lambda _: not stopped(), parts), size, 2)
+
+        with OneAhead(fill) as filled:
+            for rows, n in filled:
+                self.source.table.release()
+                yield self._to_device(rows, n)
+
+    def _filled(
+        self, parts: Iterator[Any], size: int, n_places: int
+    ) -> Generator[tuple[Rows, int], None, None]:
+        """Encoded rows, size at a time and the rest: the place that they fill, and how many."""
+        filled, turn = 0, 0
         for part in self._encoded(parts, validation=False):
             taken = 0
             while taken < len(part.dense):
-                self._buffer = self._buffer or _empty(part, size)
+                if len(self._places) <= turn:
+                    self._places.append(_empty(part, size))
                 n = min(len(part.dense) - taken, size - filled)
-                _copy(part, taken, self._buffer, filled, n)
+                _copy(part, taken, self._places[turn], filled, n)
                 taken, filled = taken + n, filled + n
                 if filled == size:
-                    self.source.table.release()
-                    window = self._to_device(self._buffer, size)
-                    self._whole = window if fits else None
-                    yield window
-                    filled = 0
-        if filled and self._buffer is not None:
-            yield self._to_device(self._buffer, filled)
+                    yield self._places[turn], size
+                    filled, turn = 0, (turn + 1) % n_places
+        if filled:
+            yield self._places[turn], filled
 
     @property
     def row_bytes(self) -> int:
@@ -117,6 +150,10 @@ class ParquetRows:
         encoder = self.estimator.encoder_
         n_numbers = encoder.n_dense_ + len(self.source.targets) + 1
         return self.dtype.itemsize * n_numbers + 8 * len(encoder.cardinalities_)
+
+    def first(self) -> Rows:
+        """A few training rows, the table's first."""
+        return next(self._encoded(self._in_order(), validation=False))
 
     def validation(self, n_rows: int) -> Rows:
         """The validation rows, in the table's order; none where there are none."""

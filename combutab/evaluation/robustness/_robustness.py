@@ -87,7 +87,7 @@ def robustness(
         The name of one of the estimators: adds mean corruption errors relative to it.
     perfect_score : float, optional
         What an estimator without errors scores, for ``baseline``. By default 0 for scorings that
-        begin with "neg_", and 1 for others by name, such as "accuracy" and "r2".
+        begin with ``"neg_"``, and 1 for others by name, such as "accuracy" and "r2".
     random_state : None, int or RandomState, default=0
         The same number makes the same tables, whichever corruptions and severities are asked for.
 

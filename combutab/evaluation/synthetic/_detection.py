@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from combutab._parallel import gathered
 from combutab._random_state import seed_from
 from combutab.evaluation.synthetic._alignment import align_tables
 from combutab.evaluation.synthetic.efficacy import (
@@ -96,8 +97,6 @@ def detection(
     0     copy  0.50
     1  shifted  0.98
     """
-    from joblib import Parallel, delayed
-
     if n_splits < 2:
         raise ValueError(f"n_splits must be at least 2, got {n_splits}")
     labelled = label_tables(synthetic)
@@ -112,9 +111,11 @@ def detection(
     models = make_learners(
         learners, "classification", n_rows=2 * len(aligned["real"]), random_state=seed
     )
-    results = Parallel(n_jobs=n_jobs)(
-        delayed(_detect)(aligned["real"], aligned[label], models, n_splits, seed)
-        for label in labelled
+    results = gathered(
+        _detect,
+        ((aligned["real"], aligned[label], models, n_splits, seed) for label in labelled),
+        n_jobs=n_jobs,
+        shared=[aligned["real"]],
     )
     rows = [
         {"learner": name, "metric": "roc_auc", "source": source, "table": label, "area": area}

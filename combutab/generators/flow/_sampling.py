@@ -1,4 +1,4 @@
-"""Rows of a cascaded flow: codes one after another in random order, then values along the flow."""
+"""Rows of a cascaded flow: codes one by one, each row in an order of its own, then values."""
 
 from __future__ import annotations
 
@@ -56,28 +56,31 @@ def _draw_codes(
     spans = steps.codes_alone
     n_members, n, n_spans = codes.shape
     u = uniforms(_keys(asked, Purpose.CODES), n, n_spans, device=codes.device)
-    rank = uniforms(_keys(asked, Purpose.ORDER), n_spans, device=codes.device)
+    rank = uniforms(_keys(asked, Purpose.ORDER), n, n_spans, device=codes.device)
     for span, allowed in asked.allowed.items():  # those of fewest codes first
-        rank[:, span] = -1 / (1 + len(allowed))
-    rank = rank.masked_fill((codes >= 0).all(1), 2)  # nothing to draw
-    order = rank.argsort(dim=1, stable=True)
-    n_free = int((rank < 2).sum(1).max()) if n_spans else 0
-    first = len(asked.allowed)
+        rank[..., span] = -1 / (1 + len(allowed))
+    rank = rank.masked_fill(codes >= 0, 2)  # nothing to draw
+    ranks, order = rank.sort(dim=2, stable=True)
+    n_free = int((ranks < 2).sum(2).max()) if n_spans else 0
+    first = min(len(asked.allowed), n_free)
+    at_once = -(-(n_free - first) // _PASSES)
+    ends = [*range(first), *range(first, n_free, max(1, at_once)), n_free]
     mass = torch.ones(n_members, n, dtype=torch.float64, device=codes.device)
-    at_once = -(-max(0, n_free - first) // _PASSES)
-    ends = [*range(min(first, n_free)), *range(first, n_free, max(1, at_once)), n_free]
-    x = torch.empty(n_members, n, spans.width, dtype=spans.dtype, device=codes.device)
+    x = torch.empty(n_members, n, steps.inputs.n_inputs, dtype=spans.dtype, device=codes.device)
     for start, stop in itertools.pairwise(ends):
         raw = network.codes(steps.inputs.write(x, codes)).to(spans.dtype)
+        now = torch.zeros_like(codes, dtype=torch.bool)
+        now.scatter_(2, order[..., start:stop], ranks[..., start:stop] < 2)
         for m in range(n_members):
-            for i in order[m, start:stop].tolist():
-                only = asked.allowed.get(i)
-                logits = spans.logits_of(i, raw[m])
-                kept = codes[m, :, i] >= 0
-                drawn, share = _draw_span(logits, u[m, :, i], only)
-                codes[m, :, i] = torch.where(kept, codes[m, :, i], drawn)
+            for i in range(n_spans):
+                rows = now[m, :, i].nonzero().squeeze(1)
+                if not len(rows):
+                    continue
+                logits = spans.logits_of(i, raw[m])[rows]
+                drawn, share = _draw_span(logits, u[m, rows, i], asked.allowed.get(i))
+                codes[m, rows, i] = drawn
                 if share is not None:
-                    mass[m] *= torch.where(kept, 1.0, share)
+                    mass[m, rows] *= share
         if start == 0:  # the same in all rows: what rows are compared by is the rest
             mass /= mass.max().clamp_min(1e-300)
     return codes, mass

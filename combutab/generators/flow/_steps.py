@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from combutab.generators._noise import normals, uniforms
 from combutab.generators._records import TableRows
 from combutab.nn import (
+    BlurredCrossEntropy,
     CodeInputs,
     RowSpans,
     StackedCascade,
@@ -65,8 +67,8 @@ def from_normal(x: Tensor) -> Tensor:
 class FlowSteps:
     """The losses of a stack's members, and their gradients.
 
-    Codes: the mean cross-entropy of the hidden ones, given the others. Values: the mean squared
-    error of the velocity from noise to them, given the codes and those that are known.
+    Codes: the mean cross-entropy of the hidden ones, given the others, blurred in part. Values: the
+    mean squared error of the velocity from noise to them, given the codes and those that are known.
     """
 
     def __init__(
@@ -78,6 +80,11 @@ class FlowSteps:
         self.network, self.spans, self.context = network, spans, context
         self.codes_alone = spans.without_values()
         self.inputs = CodeInputs(self.codes_alone)
+
+    @cached_property
+    def cross_entropy(self) -> BlurredCrossEntropy:
+        """Of codes; sampling needs none."""
+        return BlurredCrossEntropy(self.codes_alone)
 
     def gradients(
         self, rows: TableRows, drawn: FlowDraw, masks: Sequence[Tensor] | None = None
@@ -101,12 +108,12 @@ class FlowSteps:
         shape = rows.codes.shape[:2]
         code_masks, value_masks = _parts(masks)
         codes, dtype = rows.codes, self.spans.dtype
-        like = torch.empty(*shape, self.codes_alone.width, dtype=dtype, device=codes.device)
+        like = torch.empty(*shape, self.inputs.n_inputs, dtype=dtype, device=codes.device)
         x = self.inputs.write(like, codes.masked_fill(drawn.hidden, -1))
         with self.context():
             raw = network.codes(x, code_masks)
         weight = _weights(drawn.hidden, dtype)
-        losses = self.codes_alone.cross_entropy_all(raw.to(dtype), codes, weight).mean(1)
+        losses = self.cross_entropy(raw.to(dtype), codes, weight).mean(1)
         if network.values is None:
             return losses, torch.zeros_like(losses)
         like = like.new_empty(*shape, network.values.n_inputs)
@@ -132,7 +139,7 @@ class FlowSteps:
         self, into: Tensor, codes: Tensor, at: Tensor, known: Tensor, time: Tensor
     ) -> Tensor:
         """Write the inputs of the values' network: codes, values as they are, which are known."""
-        width, n_values = self.codes_alone.width, at.shape[-1]
+        width, n_values = self.inputs.n_inputs, at.shape[-1]
         self.inputs.write(into[..., :width], codes)
         into[..., width : width + n_values] = at
         into[..., width + n_values : width + 2 * n_values] = known

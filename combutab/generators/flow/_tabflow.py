@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, ClassVar
@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from combutab._device import Precision
 from combutab._model_files import loadable
 from combutab.generators._base import BaseGenerator
 from combutab.generators._constraints import (
@@ -21,6 +22,7 @@ from combutab.generators._constraints import (
 )
 from combutab.generators._records import GeneratorPlan, Rates, RowsAsked, RowsDrawn, TableRows
 from combutab.generators.flow._sampling import draw_rows
+from combutab.generators.flow._shares import code_shares
 from combutab.generators.flow._steps import FlowSteps
 from combutab.generators.flow._training import FlowShape, FlowTraining
 from combutab.generators.sampling import FREE, DirectSampler
@@ -50,7 +52,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
     Parameters
     ----------
     hidden_layer_sizes : sequence of int, default=(256, 256)
-        Widths of the residual blocks of both networks; what passes by them is as wide as the first.
+        Widths of the residual blocks of the network of codes, and twice those of that of values;
+        what passes by them is as wide as the first.
     n_bins : int, default=64
         Bins of a column of numbers, about; a bin has 20 rows at least.
     batch_size : int or "auto", default="auto"
@@ -91,7 +94,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
     ----------
     encoder_ : ModeEncoder
     history_ : DataFrame
-        One row a member and epoch: codes_loss, the mean cross-entropy of a hidden code;
+        One row a member and epoch: codes_loss, the mean cross-entropy of a hidden code,
+        in part of blurred bins;
         values_loss, the mean squared error of the flow's velocity, of tables with numbers; with
         early stopping validation_loss, their sum.
     loss_values : DataFrame
@@ -202,15 +206,40 @@ class TabFlow(BaseGenerator[StackedCascade]):
     ) -> tuple[np.ndarray, np.ndarray]:
         sampler, layout = self._sampler(), self.encoder_.layout_
         assert isinstance(sampler, DirectSampler)
-        allowed = {}
-        for i, missing in enumerate(missing_codes(self.encoder_).tolist()):
-            others = set(range(layout.sizes[i])) - {missing}
-            others -= {code for span, code in layout.never if span == i}
-            if missing >= 0 and others and not known[:, i].all():
-                allowed[i] = tuple(sorted(others))
+        allowed = {i: own for i, own in self._present().items() if not known[:, i].all()}
         given = np.full(values.shape, np.nan, dtype=np.float32)
         for i, span in enumerate(layout.spans):
             if span.value_index is not None:
                 own = known[:, i]
                 given[own, span.value_index] = values[own, span.value_index]
         return sampler.complete(np.where(known, codes, FREE), given, key, allowed)
+
+    def _present(self) -> dict[int, tuple[int, ...]]:
+        """The codes that a missing cell may get, of spans of which it may not get all."""
+        layout, found = self.encoder_.layout_, {}
+        for i, missing in enumerate(missing_codes(self.encoder_).tolist()):
+            others = set(range(layout.sizes[i])) - {missing}
+            others -= {code for span, code in layout.never if span == i}
+            if missing >= 0 and others:
+                found[i] = tuple(sorted(others))
+        return found
+
+    def _code_shares(
+        self, codes: np.ndarray, wanted: Sequence[int] | None = None
+    ) -> Iterator[tuple[slice, int, np.ndarray]]:
+        """How probable the codes of spans are (by default of all) beside the codes of rows.
+
+        They are as `flow._shares.code_shares` gives them; none of them is that of a missing value,
+        but of spans that have no other one.
+        """
+        sampler = self._sampler()
+        if sampler.network is None:  # all columns are constant
+            return iter(())
+        steps = FlowSteps(
+            sampler.network,
+            sampler.spans,
+            Precision(self._shape.precision).context(sampler.spans.device),
+        )
+        wanted = range(sampler.spans.n_spans) if wanted is None else wanted
+        given = (codes, wanted, self._present(), sampler.chunk)
+        return code_shares(steps, sampler.network, *given)

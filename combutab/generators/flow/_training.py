@@ -22,7 +22,7 @@ _PURPOSES = (Purpose.FLOW_HIDDEN, Purpose.FLOW_KNOWN, Purpose.FLOW_TIMES, Purpos
 _ADAMW = OptimizerConfig(solver="adamw", beta_2=0.99)
 _WARM_UP = 100  # steps in which the rate rises
 _AVERAGED = 10  # the average is of the last steps, a tenth of all about
-_DRAWS = 4000  # for rows held out, which are measured as often
+_DRAWS = 2000  # for rows held out, which are measured as often
 
 
 class FlowShape(SampledShape[StackedCascade]):
@@ -45,6 +45,7 @@ class FlowTraining(Training[StackedCascade]):
     """
 
     statistic = "validation_loss"
+    shares_rows = True
 
     def __init__(
         self,
@@ -62,7 +63,8 @@ class FlowTraining(Training[StackedCascade]):
         super().__init__(rows, spans, plans, networks, average, _ADAMW)
         self.steps = FlowSteps(self.network, spans, precision.context(spans.device))
         rates = [dropout] * len(plans)  # of the layers of both networks
-        self._masks = MaskMaker(2 * shape.widths, rates, device=spans.device, dtype=spans.dtype)
+        widths = [*shape.widths, *StackedCascade.value_widths(shape.widths)]
+        self._masks = MaskMaker(widths, rates, device=spans.device, dtype=spans.dtype)
         self.batch_size = min(batch_size, len(rows))
         self.n_steps = len(rows) // self.batch_size
         n_drawn = spans.n_spans + 2 * spans.n_values + 3
@@ -78,24 +80,31 @@ class FlowTraining(Training[StackedCascade]):
         for step in range(self.n_steps):
             index = order[:, step * self.batch_size : (step + 1) * self.batch_size]
             totals += torch.stack(self._step(number * self.n_steps + step, index))
+        if self.ranks is not None:
+            self.ranks.sum_(totals)
         codes, values = totals / self.n_steps
         return {"codes": codes, "values": values} if self.network.values else {"codes": codes}
 
     def _step(self, at: int, index: Tensor) -> tuple[Tensor, Tensor]:
+        n, own = index.shape[1], self.own(index.shape[1])
+        index = index[:, own]
         rows = TableRows(self.rows.values[index], self.rows.codes[index].long())
         masks = None
         if self._masks.active:
             keys = [derive(plan.member.seed, Purpose.FLOW_MASKS, at) for plan in self.plans]
-            masks = self._masks.draw(keys, self.batch_size)
-        losses = self.steps.gradients(rows, FlowDraw(*self._drawn(at)), masks)
+            masks = self._masks.draw(keys, index.shape[1], own.start)
+        drawn = FlowDraw(*(part[:, own] for part in self._drawn(at)))
+        codes, values = self.steps.gradients(rows, drawn, masks)
+        share = self.add_up(index.shape[1], n, "network")
+        losses = codes * share, values * share
         flat, rates = self.network.flat, [plan.rates["network"] for plan in self.plans]
-        share = min(1.0, (at + 1) / _WARM_UP)
+        warm = min(1.0, (at + 1) / _WARM_UP)
         assert flat.grads is not None
         self.optimizers["network"].step(
             flat.values,
             flat.grads,
             range(len(rates)),
-            [share * rate.lr for rate in rates],
+            [warm * rate.lr for rate in rates],
             [rate.decay for rate in rates],
         )
         weight = _AVERAGED / (at + _AVERAGED)

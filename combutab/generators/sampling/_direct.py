@@ -75,11 +75,16 @@ class DirectSampler(Sampler[NetworkT]):
     """A sampler whose network meets conditions by itself, but for the ends of ranges."""
 
     def draw(
-        self, n: int, wanted: Sequence[Wanted], key: int, max_tries: int
+        self,
+        n: int,
+        wanted: Sequence[Wanted],
+        key: int,
+        max_tries: int,
+        found: Found | None = None,
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """See `Sampler`."""
         asked = _ask(self.encoder, wanted)
-        found = Found(self.spans.n_values, self.spans.n_spans)
+        found = Found(self.spans.n_values, self.spans.n_spans) if found is None else found
         made = 0
         if any(not codes for codes in asked.allowed.values()):  # no bin reaches into a range
             return *found.first(n), made

@@ -47,17 +47,23 @@ class Sampler(Generic[NetworkT]):
         self.chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(1, width)))
 
     def draw(
-        self, n: int, wanted: Sequence[Wanted], key: int, max_tries: int
+        self,
+        n: int,
+        wanted: Sequence[Wanted],
+        key: int,
+        max_tries: int,
+        found: Found | None = None,
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """Values and codes of rows that all meet the same conditions, and how many were made.
 
-        They are n, or fewer where about max_tries times as many rows hold no more.
+        They are n, or fewer where about max_tries times as many rows hold no more. ``found`` is
+        what they are gathered in.
         """
         allowed = {each.span: each.codes for each in wanted if isinstance(each, Codes)}
         # those of most columns need not be decoded
         decoded = len(allowed) < len(wanted)
         near = any(isinstance(each, Points) for each in wanted)
-        found = Found(self.spans.n_values, self.spans.n_spans)
+        found = Found(self.spans.n_values, self.spans.n_spans) if found is None else found
         made = 0
         while len(found) < n and not self._given_up(made, n, found, max_tries):
             chunk = self.chunk if made else min(self.chunk, n * (NEAREST if near else 1))

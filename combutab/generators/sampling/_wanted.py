@@ -80,6 +80,13 @@ class Points:
 Wanted = Codes | Range | Points
 
 
+def write_points(table: Any, wanted: Sequence[Wanted]) -> None:
+    """Put the numbers that are asked for into rows that meet the same conditions."""
+    for each in wanted:
+        if isinstance(each, Points):
+            each.write(table)
+
+
 def write_each(table: Any, patterns: Sequence[Sequence[Wanted]], which: np.ndarray) -> None:
     """Put into rows of different conditions the numbers that each is asked for.
 

@@ -1,8 +1,12 @@
-"""CTGAN and TVAE as SDV's single-table synthesizers; needs the extra ``sdv``.
+"""TabFlow, CTGAN and TVAE as SDV's single-table synthesizers; needs the extra ``sdv``.
 
 Nothing of combutab imports it: whoever wants it loads SDV.
 """
 
-from combutab.generators.sdv._synthesizers import CTGANSynthesizer, TVAESynthesizer
+from combutab.generators.sdv._synthesizers import (
+    CTGANSynthesizer,
+    TabFlowSynthesizer,
+    TVAESynthesizer,
+)
 
-__all__ = ["CTGANSynthesizer", "TVAESynthesizer"]
+__all__ = ["CTGANSynthesizer", "TVAESynthesizer", "TabFlowSynthesizer"]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from combutab._random import Purpose, derive
 from combutab.generators._contract import Generator
-from combutab.generators.sampling import FREE
+from combutab.generators.sampling import FREE, DirectSampler
 
 _TRIES = 5000  # more rows than are asked for, to look for those that meet conditions
 
@@ -20,9 +20,9 @@ def rows_that_meet(
 ) -> pd.DataFrame:
     """Draw at most n_rows rows, those that a few tries give: SDV asks again for the rest.
 
-    Of ``codes``, by span, the network is asked for the rarest; the rows have all. No network can be
-    asked for ``numbers``, None for a missing one: the rows are the nearest ones, of which SDV keeps
-    those that are near enough.
+    Of ``codes``, by span, the network is asked for all if it draws beside given ones, else for the
+    rarest; the rows have all. None is asked for ``numbers``, None for a missing one: the rows are
+    the nearest ones, of which SDV keeps those that are near enough.
     """
     n_tries = n_rows + _TRIES
     if not numbers:
@@ -35,6 +35,11 @@ def _draw(
 ) -> pd.DataFrame:
     """Draw at most n_rows rows that have the codes, out of about n_tries."""
     sampler, key = model._sampler(), model._sample_key(None)
+    if isinstance(sampler, DirectSampler):
+        given = np.full((n_rows, sampler.spans.n_spans), FREE)
+        given[:, list(codes)] = list(codes.values())
+        no_values = np.full((n_rows, sampler.spans.n_values), np.nan, dtype=np.float32)
+        return model.encoder_.decode(*sampler.complete(given, no_values, key))
     counts = model.encoder_.category_counts_
     span, code = min(codes.items(), key=lambda item: counts[item[0]][item[1]], default=(FREE, FREE))
     values, found = [], []

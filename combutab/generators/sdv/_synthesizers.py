@@ -1,26 +1,26 @@
-"""SDV's CTGANSynthesizer and TVAESynthesizer with models of ours."""
+"""SDV's CTGANSynthesizer and TVAESynthesizer with models of ours, and one of TabFlow."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
-from inspect import signature
+from inspect import Signature, signature
 from typing import Any
 
 import pandas as pd
-import torch
 
 from combutab.generators._base import BaseGenerator
+from combutab.generators.flow import TabFlow
 from combutab.generators.gan import CTGAN
 from combutab.generators.sdv._rows import rows_that_meet
 from combutab.generators.vae import TVAE
-from combutab.nn import ActivationSpec
 from combutab.preprocessing import NumberColumn
 
 try:
     import sdv.single_table
     from rdt.transformers import FloatFormatter
     from sdv.single_table.base import BaseSingleTableSynthesizer
+    from sdv.single_table.ctgan import LossValuesMixin
     from sdv.single_table.utils import detect_discrete_columns
 
     from combutab.generators.sdv._dates import DateTransformer
@@ -35,26 +35,45 @@ class _Missing(Enum):
 
 
 class _Synthesizer(BaseSingleTableSynthesizer):
-    """Parts that both synthesizers put in the place of SDV's."""
+    """Parts that our synthesizers put in the place of SDV's."""
 
     _model_class: type[BaseGenerator[Any]]
-    _model_kwargs: dict[str, Any]
+
+    def __init_subclass__(
+        cls, *, model_class: type[BaseGenerator[Any]] | None = None, **options: Any
+    ) -> None:
+        """Give a synthesizer the parameters of SDV's, in their order, then the model's others."""
+        super().__init_subclass__(**options)
+        if model_class is None:  # a user's class of one of ours
+            return
+        cls._model_class = model_class
+        theirs = signature(super().__init__).parameters
+        models = signature(model_class).parameters
+        first = [models.get(name, each) for name, each in theirs.items()]
+        own = [each for name, each in models.items() if name not in theirs]
+        parameters = Signature([*first, *own])
+
+        def __init__(self: _Synthesizer, *args: Any, **kwargs: Any) -> None:
+            given = parameters.bind(self, *args, **kwargs)
+            given.apply_defaults()
+            self._begin(given.arguments)
+
+        __init__.__signature__ = parameters  # type: ignore[attr-defined]
+        cls.__init__ = __init__  # type: ignore[method-assign,assignment]
 
     def _begin(self, given: dict[str, Any]) -> None:
         """Give SDV's synthesizer its parameters, and keep ours as it keeps its own."""
         theirs = signature(super().__init__).parameters
-        super().__init__(**{name: given[name] for name in theirs if name in given})
-        names = signature(self._model_class).parameters
-        ours = {name: given[name] for name in names if name not in theirs}
-        self.__dict__.update(ours)
-        self._model_kwargs = {**self._model_kwargs, **ours}
+        super().__init__(**{name: given[name] for name in theirs})
+        self._model_kwargs = {name: given[name] for name in signature(self._model_class).parameters}
+        self.__dict__.update(self._model_kwargs)
 
     @property
     def _model_sdtype_transformers(self) -> dict[str, Any]:
         """SDV's, except that missing numbers and dates stay: the model learns where they are."""
         keep = {"missing_value_replacement": None, "missing_value_generation": None}
         return {
-            **super()._model_sdtype_transformers,
+            **dict.fromkeys(("categorical", "boolean", "ordinal")),
             "numerical": FloatFormatter(
                 learn_rounding_scheme=self.enforce_rounding,
                 enforce_min_max_values=self.enforce_min_max_values,
@@ -141,7 +160,7 @@ class _Synthesizer(BaseSingleTableSynthesizer):
         return figure
 
 
-class CTGANSynthesizer(_Synthesizer, sdv.single_table.CTGANSynthesizer):
+class CTGANSynthesizer(_Synthesizer, sdv.single_table.CTGANSynthesizer, model_class=CTGAN):
     """SDV's ``CTGANSynthesizer`` around `combutab.CTGAN`.
 
     It is used as SDV's, in its place. What differs: any activation; conditions on discrete columns
@@ -178,48 +197,8 @@ max_time, n_members, min_frequency, identifiers, random_state, device, precision
         rows = synthesizer.sample(100)["people"]
     """
 
-    _model_class = CTGAN
 
-    def __init__(
-        self,
-        metadata: Any,
-        enforce_min_max_values: bool = True,
-        enforce_rounding: bool = True,
-        locales: Sequence[str] | str = ("en_US",),
-        embedding_dim: int = 128,
-        generator_dim: Sequence[int] = (256, 256),
-        discriminator_dim: Sequence[int] = (256, 256),
-        generator_lr: float = 2e-4,
-        generator_decay: float = 1e-6,
-        discriminator_lr: float = 2e-4,
-        discriminator_decay: float = 1e-6,
-        batch_size: int = 500,
-        discriminator_steps: int = 1,
-        log_frequency: bool = True,
-        verbose: bool = False,
-        epochs: int = 300,
-        pac: int = 10,
-        enable_gpu: bool = True,
-        *,
-        activation: ActivationSpec = "combu",
-        normalization: str = "batch",
-        proxy_norm: bool = False,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: float = 50,
-        max_time: float | str | None = None,
-        n_members: int = 1,
-        min_frequency: float = 5,
-        identifiers: Any = "auto",
-        random_state: Any = None,
-        device: str | torch.device = "auto",
-        precision: str = "float32",
-        callbacks: Any = None,
-    ) -> None:
-        self._begin({**locals(), "locales": locales if isinstance(locales, str) else list(locales)})
-
-
-class TVAESynthesizer(_Synthesizer, sdv.single_table.TVAESynthesizer):
+class TVAESynthesizer(_Synthesizer, sdv.single_table.TVAESynthesizer, model_class=TVAE):
     """SDV's ``TVAESynthesizer`` around `combutab.TVAE`.
 
     It is used as SDV's, in its place; what differs is told of at `CTGANSynthesizer`. Conditions
@@ -245,38 +224,28 @@ precision, callbacks
         By ``fit``, if a parameter or the table cannot be used.
     """
 
-    _model_class = TVAE
 
-    def __init__(
-        self,
-        metadata: Any,
-        enforce_min_max_values: bool = True,
-        enforce_rounding: bool = True,
-        embedding_dim: int = 128,
-        compress_dims: Sequence[int] = (128, 128),
-        decompress_dims: Sequence[int] = (128, 128),
-        l2scale: float = 1e-5,
-        batch_size: int = 500,
-        verbose: bool = False,
-        epochs: int = 300,
-        loss_factor: float = 2,
-        enable_gpu: bool = True,
-        *,
-        activation: ActivationSpec = "combu",
-        normalization: str = "none",
-        proxy_norm: bool = False,
-        learning_rate: float = 1e-3,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: float = 20,
-        argmax: bool = True,
-        max_time: float | str | None = None,
-        n_members: int = 1,
-        min_frequency: float = 5,
-        identifiers: Any = "auto",
-        random_state: Any = None,
-        device: str | torch.device = "auto",
-        precision: str = "float32",
-        callbacks: Any = None,
-    ) -> None:
-        self._begin(locals())
+class TabFlowSynthesizer(_Synthesizer, LossValuesMixin, model_class=TabFlow):
+    """A synthesizer of SDV around `combutab.TabFlow`.
+
+    It is used as SDV's ``CTGANSynthesizer``; what differs is told of at ours. Conditions on
+    discrete columns are met by the model itself, whatever their number.
+
+    Parameters
+    ----------
+    metadata : sdv.metadata.Metadata
+    enforce_min_max_values, enforce_rounding : bool, default=True
+        As SDV's, which keeps and clips to the least and the greatest number themselves. The
+        generator's own bounds are as ``min_frequency`` has them.
+    locales : list of str or str, default=["en_US"]
+    hidden_layer_sizes, n_bins, batch_size, epochs, n_sampling_steps, enable_gpu, verbose, \
+activation, normalization, proxy_norm, learning_rate, weight_decay, dropout, early_stopping, \
+validation_fraction, n_iter_no_change, max_time, n_members, min_frequency, identifiers, \
+random_state, device, precision, callbacks
+        As of `combutab.TabFlow`. Sampling after a fit begins with a seed of SDV's.
+
+    Raises
+    ------
+    ValueError
+        By ``fit``, if a parameter or the table cannot be used.
+    """

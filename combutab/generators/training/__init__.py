@@ -4,5 +4,6 @@ Knows generators by their contract alone.
 """
 
 from combutab.generators.training._fitting import fit_generators, fit_stack
+from combutab.generators.training._parquet import ParquetSource
 
-__all__ = ["fit_generators", "fit_stack"]
+__all__ = ["ParquetSource", "fit_generators", "fit_stack"]

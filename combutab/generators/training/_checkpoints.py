@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
-import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from combutab._fields import check_fields, several, text, whole
-from combutab._model_files import (
-    check_state,
-    decode,
-    model_header,
-    read_model,
-    with_prefix,
-    write_model,
-)
+from combutab._checkpoint_files import CheckpointFile
+from combutab._fields import several, text, whole
+from combutab._model_files import check_state, with_prefix
 from combutab._safe_files import reading
-from combutab._whole_files import check_writable
 from combutab.generators._contract import Generator, Training
 from combutab.generators._records import Curves, State, TableRows
 from combutab.generators._validation import Validation
 
 # may differ between the fits of one training
 _FREE = ("epochs", "max_time", "verbose", "enable_gpu")
-_SECONDS = 30.0  # between two writings, at least
+_ROWS = 1 << 16
 _STOOD = {
     "epochs": whole(),
     "seed": whole(0, 2**64),
@@ -39,7 +29,7 @@ _STOOD = {
 }
 
 
-class Checkpoint:
+class Checkpoint(CheckpointFile):
     """A file that a training is written to now and then, and taken up from.
 
     All that is drawn is a function of seed and step, so a training that is taken up gives what it
@@ -50,46 +40,8 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str], model: Generator[Any], seed: int) -> None:
-        self.path, self.seed = Path(path), seed
-        folder = self.path.parent
-        if not folder.is_dir():
-            raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
-        try:  # not after half a minute of training
-            check_writable(folder)
-        except OSError as error:
-            raise OSError(f"no file can be written in {folder}: {error.strerror}") from error
-        self._header = model_header(model)
-        self._written = -np.inf  # after the first epoch it is written at once
-        self._noted: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None
-        self._found: dict[str, np.ndarray] | None = None
-        self._state: dict[str, Any] = {}
-        if not self.path.exists():
-            return
-        header, self._found = read_model(self.path)
-        if "checkpoint" not in header:
-            raise ValueError(f"{self.path} is a model, not a checkpoint; choose another file")
-        with reading(self.path, "checkpoint"):
-            check_fields(header["checkpoint"], _STOOD, "the checkpoint")
-            self._state = header["checkpoint"]
-            self._refuse_other(header)
-        self.seed = self._state["seed"]
-
-    def _refuse_other(self, header: dict[str, Any]) -> None:
-        for name in ("class", "version"):
-            if header[name] != self._header[name]:
-                raise ValueError(
-                    f"{self.path} is of {name} {header[name]!r}, this training is of "
-                    f"{self._header[name]!r}; remove the file to begin anew"
-                )
-        for name, value in self._header["params"].items():
-            there, here = decode(header["params"].get(name)), decode(value)
-            if isinstance(there, list | tuple) and isinstance(here, list | tuple):
-                there, here = list(there), list(here)
-            if name not in _FREE and there != here:
-                raise ValueError(
-                    f"{self.path} is of a training with {name}={there!r}, this one has "
-                    f"{name}={here!r}; remove the file to begin anew"
-                )
+        super().__init__(path, model, _STOOD, _FREE)
+        self.seed = self._state.get("seed", seed)
 
     def restore(self, training: Training[Any], validation: Validation | None) -> tuple[int, Curves]:
         """Put a training where the file's stood; returns its epochs, and its curves by epoch."""
@@ -172,23 +124,7 @@ class Checkpoint:
             "table": self._fingerprint,
             "losses": list(curves),  # in this order: the arrays of the file have none
         }
-        self._noted = stood, tensors
-        if time.monotonic() - self._written >= _SECONDS:
-            self.write()
-
-    def write(self) -> None:
-        """Write what was noted last, unless it is written; the file is whole at any time."""
-        if self._noted is None:
-            return
-        stood, tensors = self._noted
-        try:
-            write_model(self.path, {**self._header, "checkpoint": stood}, tensors)
-        except Exception as error:  # a full disk, say: the training itself is not lost
-            warnings.warn(
-                f"the training could not be written to {self.path}, and goes on: {error}",
-                stacklevel=2,
-            )
-        self._noted, self._written = None, time.monotonic()
+        self._note(stood, tensors)
 
 
 def _parts(
@@ -207,5 +143,6 @@ def _fingerprint(rows: TableRows) -> str:
     digest = hashlib.sha256()
     for tensor in (rows.values, rows.codes):
         digest.update(str(tuple(tensor.shape)).encode())
-        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        for part in tensor.split(_ROWS):  # no copy of all
+            digest.update(part.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

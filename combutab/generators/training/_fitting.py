@@ -6,7 +6,9 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,7 +18,9 @@ import torch
 from combutab._device import Precision, mind_forks
 from combutab._random import Purpose, derive, random_permutations
 from combutab._random_state import seed_from
+from combutab._ranks import agreed, plain_parameters, sharing
 from combutab._seconds import parse_seconds
+from combutab._sklearn_callbacks import FitTask
 from combutab.generators._contract import Generator, Training, find_generators
 from combutab.generators._errors import data_error
 from combutab.generators._records import (
@@ -29,14 +33,17 @@ from combutab.generators._records import (
 from combutab.generators._validation import MAX_ROWS, Validation
 from combutab.generators.training._checkpoints import Checkpoint
 from combutab.generators.training._loop import train
+from combutab.generators.training._parquet import ParquetSource
+from combutab.generators.training._shared import check_rows_shared, share
 from combutab.nn import Member, RowSpans
-from combutab.preprocessing import ModeEncoder
-from combutab.training import Callback, ProgressBar, uninterrupted
+from combutab.preprocessing import ModeEncoder, as_numpy
+from combutab.training import Callback, FitTasks, ProgressBar, uninterrupted
 
 _NUMBERS = 4  # a weight: itself, its gradient, and two moments of Adam's
 # what the members of one stack may differ in, beside the rates
 _OWN = {"activation", "n_members", "random_state"}
 G = TypeVar("G", bound=Generator[Any])
+Begin = Callable[..., AbstractContextManager[FitTask | None]]
 
 
 def fit_stack(models: Sequence[G], X: Any, discrete_columns: Any = "auto") -> list[G]:
@@ -132,12 +139,31 @@ def fit_generators(
     X: Any,
     discrete_columns: Any = "auto",
     checkpoint: str | os.PathLike[str] | None = None,
+    begin: Begin | None = None,
 ) -> bool:
     """Fit checked models that may be members of one stack; see ``BaseGenerator.fit``.
 
+    ``begin(n_parts=...)`` is the task that so many epochs are parts of.
+
     Returns whether Ctrl-C ended the training.
     """
-    started = time.perf_counter()
+    with sharing(lambda: _words(models)):
+        return _fit(models, X, discrete_columns, agreed(checkpoint), begin)
+
+
+def _words(models: Sequence[Generator[Any]]) -> str:
+    """What is fitted, in words that are the same in all processes that fit it."""
+    return f"{type(models[0]).__name__} {[plain_parameters(model) for model in models]}"
+
+
+def _fit(
+    models: Sequence[Generator[NetworkT]],
+    X: Any,
+    discrete_columns: Any,
+    checkpoint: str | os.PathLike[str] | None,
+    begin: Begin | None,
+) -> bool:
+    started, X = time.perf_counter(), as_numpy(X)
     mind_forks()
     first = models[0]
     for model in models:  # a fit that fails leaves no fitted estimator
@@ -148,40 +174,53 @@ def fit_generators(
 
     encoder = _fit_encoder(first, X, discrete_columns, seed)
     for told in encoder.describe_withheld():
-        warnings.warn(told, stacklevel=4)
+        warnings.warn(told, stacklevel=5)
     spans = make_spans(encoder.layout_, first._find_device(), Precision(first.precision))
     owners, plans = _plan(models, seed)
     _check_memory(first, encoder, spans, len(plans))
 
-    results = [GeneratorResult({}) for _ in plans]
+    rows = held_out = None
     if spans.width:  # all columns are constant otherwise: nothing to learn
-        table = TableRows.on(spans.device, encoder.encode(X), spans.dtype)
+        encoded = X.encode(encoder) if isinstance(X, ParquetSource) else encoder.encode(X)
+        table = TableRows.on(spans.device, encoded, spans.dtype)
         rows, held_out = _hold_out(first, table, seed)
-        training = first._training(rows, spans, plans)
-        validation = None if held_out is None else _validation(first, encoder, training, held_out)
-        n_epochs, callbacks = first._n_epochs(len(rows)), _callbacks(first)
-        left = parse_seconds(first.max_time) - (time.perf_counter() - started)
-        results = train(training, n_epochs, callbacks, validation, file, left)
+    n_epochs = 0 if rows is None else first._n_epochs(len(rows))
 
-    diverged = []
-    for i, model in enumerate(models):
-        own = [r for owner, r in zip(owners, results, strict=True) if owner == i]
-        if any(result.reason == "diverged" for result in own):
-            diverged.append(f"activation={model.activation!r}")
-        else:
-            with uninterrupted():
-                _keep(model, seed, encoder, own, len(X))
-    interrupted = any(result.reason == "interrupted" for result in results)
-    if interrupted:
-        warnings.warn(
-            f"Training interrupted by user after {results[0].n_epochs} epochs, which are kept.",
-            stacklevel=4,
-        )
-    if diverged:
-        raise DivergedError(
-            f"training diverged with {', '.join(diverged)}: a loss is not finite; lower the "
-            "learning rates, or look for values of extreme size in the table"
-        )
+    with nullcontext() if begin is None else begin(n_parts=n_epochs) as task:
+        results, callbacks = [GeneratorResult({}) for _ in plans], _callbacks(first, task)
+
+        def train_members(rows: TableRows, plans: Sequence[GeneratorPlan]) -> list[GeneratorResult]:
+            training = first._training(rows, spans, plans)
+            check_rows_shared(training, type(first).__name__)
+            validation = None
+            if held_out is not None:
+                validation = _validation(first, encoder, training, held_out)
+            left = parse_seconds(first.max_time) - (time.perf_counter() - started)
+            return train(training, n_epochs, callbacks, validation, file, left)
+
+        if rows is not None:
+            apart = not callbacks and file is None
+            results = share(partial(train_members, rows), rows, plans, apart=apart)
+
+        diverged = []
+        for i, model in enumerate(models):
+            own = [r for owner, r in zip(owners, results, strict=True) if owner == i]
+            if any(result.reason == "diverged" for result in own):
+                diverged.append(f"activation={model.activation!r}")
+            else:
+                with uninterrupted():
+                    _keep(model, seed, encoder, own, len(X))
+        interrupted = any(result.reason == "interrupted" for result in results)
+        if interrupted:
+            warnings.warn(
+                f"Training interrupted by user after {results[0].n_epochs} epochs, which are kept.",
+                stacklevel=5,
+            )
+        if diverged:
+            raise DivergedError(
+                f"training diverged with {', '.join(diverged)}: a loss is not finite; lower the "
+                "learning rates, or look for values of extreme size in the table"
+            )
     return interrupted
 
 
@@ -215,7 +254,7 @@ def memory_of(device: torch.device) -> int | None:
 def _fit_encoder(model: Generator[Any], X: Any, discrete_columns: Any, seed: int) -> ModeEncoder:
     encoder = model._make_encoder(discrete_columns, derive(seed, Purpose.ENCODER) >> 32)
     try:
-        return encoder.fit(X)
+        return X.fit(encoder) if isinstance(X, ParquetSource) else encoder.fit(X)
     except ValueError as error:
         raise data_error(error) from None
 
@@ -248,7 +287,8 @@ def _hold_out(
         )
     order = random_permutations([derive(seed, Purpose.HELD_OUT)], [len(rows)])[0]
     order = order.to(rows.codes.device)
-    return rows[order[n_held:].sort().values], rows[order[:n_held]]
+    held_out = rows[order[:n_held]]
+    return rows.keep(order[n_held:].sort().values), held_out
 
 
 def _validation(
@@ -265,9 +305,10 @@ def _validation(
     return Validation(training.statistic, measure, network, model.n_iter_no_change)
 
 
-def _callbacks(model: Generator[Any]) -> list[Callback]:
+def _callbacks(model: Generator[Any], task: FitTask | None) -> list[Callback]:
     shown = [ProgressBar(type(model).__name__)] if model.verbose else []
-    return [*shown, *(model.callbacks or ())]
+    told = [FitTasks(task)] if task is not None and task.watched else []
+    return [*shown, *(model.callbacks or ()), *told]
 
 
 def _keep(

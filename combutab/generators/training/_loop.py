@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from combutab._ranks import agreed, current, unshared
 from combutab.generators._contract import Training
 from combutab.generators._records import Curves, GeneratorResult, State
 from combutab.generators._validation import Validation
@@ -31,8 +32,11 @@ def train(
     what comes of it is what it was. Training goes on from a file, and is written to it. After an
     interrupt the results, one a member, are those of the last whole epoch; if there was none,
     KeyboardInterrupt is raised.
+
+    Of ranks that share the training the first tells the callbacks, and how long it takes.
     """
-    started = time.perf_counter()
+    started, ranks = time.perf_counter(), current()
+    callbacks = () if ranks is not None and ranks.number else callbacks
     n_members, network = len(training.plans), training.sampled
     rates = np.array([next(iter(plan.rates.values())).lr for plan in training.plans])
     done, curves = (0, {}) if file is None else file.restore(training, validation)
@@ -48,11 +52,20 @@ def train(
             if validation is not None and (validation.finished | diverged).all():
                 break
             gone = (time.perf_counter() - started) / max_seconds if max_seconds > 0 else 0.0
+            gone = gone if np.isinf(max_seconds) else agreed(gone)
+            with unshared():  # what a callback fits is rank 0's own
+                for callback in callbacks:
+                    callback.on_epoch_begin(number + 1)
             training.progress = min(1.0, max(number / n_epochs, gone))
             losses = {n: v.cpu().numpy() for n, v in training.epoch(number).items()}  # the one sync
             columns = dict(losses)
             if validation is not None:
                 columns[validation.name] = validation.measure()
+            if ranks is not None:  # processors may round differently
+                for of_training in training.networks.values():
+                    ranks.first_(of_training.flat.values)
+                columns = ranks.first(columns)
+                losses = {name: columns[name] for name in losses}
             with uninterrupted():
                 if validation is not None:
                     validation.observe(columns[validation.name])
@@ -75,15 +88,16 @@ def train(
                 losses,
                 max_seconds,
             )
-            stops = [callback.on_epoch_end(report) for callback in callbacks]
-            if any(stops):
-                reason = "callback"
-                break
+            with unshared():  # what a callback fits is rank 0's own
+                stops = [callback.on_epoch_end(report) for callback in callbacks]
+            stop = "callback" if any(stops) else ""
             if report.seconds >= max_seconds:
-                reason = "max_time"
+                stop = stop or "max_time"
+            if stop := agreed(stop):
+                reason = stop
                 break
     except KeyboardInterrupt:
-        if not curves:  # nothing has been learned
+        if ranks is not None or not curves:  # the others stand elsewhere; nothing is learned
             raise
         reason = "interrupted"
     finally:

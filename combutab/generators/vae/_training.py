@@ -45,6 +45,7 @@ class VAETraining(Training[StackedRowDecoder]):
     """The encoders and decoders of a stack of VAEs; parameters as in the estimator."""
 
     statistic = "validation_loss"
+    shares_rows = True
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class VAETraining(Training[StackedRowDecoder]):
         if precision.name != "bf16-mixed" and spans.device.type == "cpu":
             self._chain = ChainStep(rows, spans, encoder, decoder, loss_factor)
         self._compiled: CompiledGradients[Tensor] | None = None
-        how = compilation()
+        how = compilation() if self.ranks is None else None
         if how is not None and how.device == spans.device.type:
             self._compiled = CompiledGradients(how, self._total_and_loss, self._backward)
         self._noise = Blocks(len(plans) * batch_size * self.n_latent, self._draw_noise)
@@ -92,10 +93,21 @@ class VAETraining(Training[StackedRowDecoder]):
         total = torch.zeros(len(self.plans), dtype=torch.float64, device=self.spans.device)
         for step, index in enumerate(order.split(self.batch_size, dim=1)):
             total += self._step(number * self.n_steps + step, index) * index.shape[1]
+        if self.ranks is not None:
+            self.ranks.sum_(total)
         return {"loss": total / len(self.rows)}
 
     def _step(self, at: int, index: Tensor) -> Tensor:
-        noise = self._noise(at)[0][:, : index.shape[1]]
+        n, own = index.shape[1], self.own(index.shape[1])
+        noise, index = self._noise(at)[0][:, own], index[:, own]
+        loss = self._gradients(index, noise) if index.shape[1] else self._noise(at)[0].new_zeros(())
+        loss = loss * self.add_up(index.shape[1], n, "encoder", "decoder")
+        self.update("encoder")
+        self.update("decoder")
+        return loss
+
+    def _gradients(self, index: Tensor, noise: Tensor) -> Tensor:
+        """Set the gradients of both networks; returns the members' losses, (M,)."""
         loss = None
         if self._compiled is not None:
             loss = self._compiled(self.rows.values[index], self.rows.codes[index], noise)
@@ -105,8 +117,6 @@ class VAETraining(Training[StackedRowDecoder]):
             values, codes = self.rows.values[index], self.rows.codes[index]
             total, loss = self._total_and_loss(values, codes, noise)
             self._backward(total)
-        self.update("encoder")
-        self.update("decoder")
         return loss
 
     def _draw_noise(self, steps: range) -> list[Tensor]:  # (steps, M, batch, n_latent)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
+from combutab._parallel import on_cluster
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked
 from combutab.evaluation import compare_with_best
 from combutab.model_selection._scores import METRICS, grade
@@ -53,7 +54,8 @@ def run_comparison(
         with its share of the cores. Small networks do not fill several cores otherwise. A callable
         ``progress`` is then called from these threads, one at a time. Where a worker process of
         ``"loky"`` dies, a RuntimeWarning says so and what is left trains in this one;
-        ``"multiprocessing"`` would wait for ever.
+        ``"multiprocessing"`` would wait for ever. On a cluster (``"dask"``, ``"ray"``) None is all
+        its workers, and what a worker died with is trained by another.
     checkpoint : path, optional
         A file that scores are added to as stacks of networks are finished. If it is there, its
         scores are taken over and the other networks trained: what was interrupted or killed goes
@@ -66,6 +68,9 @@ def run_comparison(
         settings or versions.
     KeyboardInterrupt
         If the user interrupts: a comparison of half-trained networks says nothing.
+    RuntimeError
+        If a cluster's scheduler is gone, a stack's workers die each time, or a worker has another
+        version of the package or of torch.
     """
     journal = Journal(checkpoint, plan)
     with shown_progress(progress, plan.data, plan.n_networks + refit) as show:
@@ -175,7 +180,8 @@ def _train_and_score(
             estimator.__dict__.clear()  # let go: all networks' copies take memory
         journal.add(new)
 
-    callbacks, jobs = ([watch], None) if n_jobs in (None, 1) else ([], n_jobs)
+    one_by_one = n_jobs == 1 or (n_jobs is None and not on_cluster())
+    callbacks, jobs = ([watch], None) if one_by_one else ([], n_jobs)
     with warnings.catch_warnings():  # the results say which networks answer one thing ("constant")
         warnings.filterwarnings("ignore", "The classifier answers class", ConvergenceWarning)
         fit_stacked(

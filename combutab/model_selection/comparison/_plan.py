@@ -38,7 +38,9 @@ DEFAULT_ACTIVATIONS = (
     *("relu", "elu", "selu", "swish", "nlrelu", "gelu", "combu"),  # the CombU paper's
     *("pln-4", "la-silu", "la-hardsilu"),
 )
+"""What `compare_activations` compares where nothing else is asked for."""
 BASELINES = ("guess", "linear", "boosting")
+"""What `compare_activations` scores beside the networks, by name."""
 _BATCH = 500  # rows, of the paper's recipe
 _STEPS = 600  # of the optimiser, wanted of large tables
 _MIN_EPOCHS, _MAX_EPOCHS = 20, 80

@@ -3,7 +3,13 @@
 Made of nn's layers and of nn.engine; estimators and generators take them from nn.
 """
 
-from combutab.nn.networks._cascade import N_TIME, CodeInputs, StackedCascade, time_inputs
+from combutab.nn.networks._cascade import (
+    N_TIME,
+    BlurredCrossEntropy,
+    CodeInputs,
+    StackedCascade,
+    time_inputs,
+)
 from combutab.nn.networks._generative import (
     StackedCritic,
     StackedGenerator,
@@ -20,6 +26,7 @@ from combutab.nn.networks._tabm import StackedTabM, TabMSpec
 
 __all__ = [
     "N_TIME",
+    "BlurredCrossEntropy",
     "ChainNetwork",
     "CodeInputs",
     "MLPSpec",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import cast
+from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -101,7 +101,10 @@ class TableNetwork(StackedNetwork):
             part = self._for_all(dense[start : start + chunk])
             part_codes = None if codes is None else self._for_all(codes[start : start + chunk])
             outputs.append(outputs_of(part, part_codes))
-        raw = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
+        return self.by_head(outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1))
+
+    def by_head(self, raw: Tensor) -> Tensor:
+        """Outputs of ``forward``, (M, n * n_heads, n_outputs) -> (M * n_heads, n, n_outputs)."""
         if self.n_heads == 1:
             return raw
         return raw.unflatten(1, (-1, self.n_heads)).transpose(1, 2).flatten(0, 1)
@@ -239,6 +242,10 @@ class ChainNetwork(TableNetwork):
             self.flat if training else None,
         )
         return step if self.device.type == "cpu" or step.plain else None
+
+    def unflatten(self) -> Self:
+        self._step = None
+        return super().unflatten()
 
     def select(self, keep: Sequence[int]) -> None:
         """Drop all members but these (increasing positions)."""

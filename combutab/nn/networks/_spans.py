@@ -365,22 +365,24 @@ class RowSpans:
             x = x.masked_fill(place >= self.span_sizes[span].unsqueeze(1), -torch.inf)
         return -_wide(x).log_softmax(1).gather(1, code.unsqueeze(1)).squeeze(1)
 
-    def cross_entropy_all(self, raw: Tensor, codes: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The sum of the cross-entropies of all spans, each times its weight.
+    def cross_entropy_all(self, raw: Tensor, codes: Tensor) -> Tensor:
+        """The sum of the cross-entropies of all spans.
 
         Shape
         -----
-        raw : (..., width), codes : (..., n_spans) integer, weight : (..., n_spans) -> (...)
+        raw : (..., width), codes : (..., n_spans) integer -> (...)
         """
-        _, logits = self._split(raw)
-        total = logits.new_zeros(logits.shape[:-1])
-        for group, part in self._by_group(logits):
-            log_p = group.open(part).log_softmax(-1)
+        total = _wide(raw).new_zeros(raw.shape[:-1])
+        for group, log_p in self.log_probabilities(raw):
             picked = log_p.gather(-1, codes[..., group.spans].unsqueeze(-1).long()).squeeze(-1)
-            if weight is not None:
-                picked = picked * weight[..., group.spans]
             total = total - picked.sum(-1)
         return total
+
+    def log_probabilities(self, raw: Tensor) -> Iterator[tuple[Group, Tensor]]:
+        """Of each group's codes, (..., width) -> (..., spans, size) of each; -inf of padding."""
+        _, logits = self._split(raw)
+        for group, part in self._by_group(logits):
+            yield group, group.open(part).log_softmax(-1)
 
 
 def _runs(sizes: Sequence[int], factor: float) -> list[slice]:

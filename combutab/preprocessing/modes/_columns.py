@@ -214,10 +214,13 @@ class IdentifierColumn:
         """1 where a row's is missing, (n,) int32."""
         return (column.isna().to_numpy(dtype=bool) & self.missing).astype(np.int32)
 
-    def decode(self, codes: np.ndarray) -> pd.Series:
-        """New identifiers, no two of them equal, as the fitted column had its own."""
+    def decode(self, codes: np.ndarray, before: int = 0) -> pd.Series:
+        """New identifiers, no two of them equal, as the fitted column had its own.
+
+        They go on from so many that were made before.
+        """
         missing = codes == 1
-        made = self.made.make(len(codes) - int(missing.sum()))
+        made = self.made.make(len(codes) - int(missing.sum()), before)
         if self.made.kind == "integer":
             numbers = np.full(len(codes), self.made.start, np.uint64)
             numbers[~missing] = made

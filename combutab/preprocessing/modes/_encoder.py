@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from combutab._random_state import seed_from
 from combutab.preprocessing._categories import fewest_rows
+from combutab.preprocessing._parquet import ParquetTable
 from combutab.preprocessing.modes._bins import fit_bins
 from combutab.preprocessing.modes._columns import (
     CategoryColumn,
     Column,
+    IdentifierColumn,
     NumberColumn,
     fit_categories,
     fit_identifiers,
@@ -25,12 +28,14 @@ from combutab.preprocessing.modes._columns import (
 from combutab.preprocessing.modes._kinds import choose_formats, choose_identifiers
 from combutab.preprocessing.modes._layout import ModeTable, RowLayout, lay_out
 from combutab.preprocessing.modes._mixtures import Mixture, Sample, fit_mixtures, take_sample
+from combutab.preprocessing.modes._parquet import WholeColumns
 from combutab.preprocessing.modes._state import read_state, write_state
 from combutab.preprocessing.modes._tables import TableSchema, read_columns
+from combutab.preprocessing.modes._transforming import ModeTransformer
 from combutab.preprocessing.modes._withheld import describe_withheld, refuse_unknown
 
 
-class ModeEncoder(BaseEstimator):
+class ModeEncoder(ModeTransformer, BaseEstimator):
     """Encode a table for a generator of tables, and decode what the generator makes.
 
     A discrete column becomes the code of its value. A continuous one is a mixture of normal
@@ -90,7 +95,7 @@ class ModeEncoder(BaseEstimator):
         What is remembered of each column.
     schema_ : TableSchema
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only where all names are strings.
 
     References
@@ -109,6 +114,8 @@ class ModeEncoder(BaseEstimator):
     True
     >>> encoder.condition_code("city", "b")
     (1, 1)
+    >>> encoder.set_output(transform="pandas").transform(X).columns.tolist()
+    ['age_value', 'age_mode', 'city']
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -165,7 +172,24 @@ class ModeEncoder(BaseEstimator):
             `min_frequency`, or a column without a value that as many rows have.
         """
         schema, columns = read_columns(X)
-        fewest = fewest_rows(self.min_frequency, len(columns[0]))
+        return self._fit(schema, columns, len(columns[0]))
+
+    def fit_parquet(self, table: ParquetTable, columns: Sequence[str]) -> ModeEncoder:
+        """Learn columns of Parquet files as `fit` does of the DataFrame that pandas reads.
+
+        Memory holds one whole column at a time; each is read three times.
+
+        Raises
+        ------
+        ValueError
+            As `fit` does.
+        """
+        self._validate_params()
+        schema = TableSchema(pd.Index(list(columns)), None)
+        return self._fit(schema, WholeColumns(table, columns), table.n_rows)
+
+    def _fit(self, schema: TableSchema, columns: Sequence[pd.Series], n_rows: int) -> ModeEncoder:
+        fewest = fewest_rows(self.min_frequency, n_rows)
         made = choose_identifiers(self.identifiers, schema, columns, fewest)
         formats = choose_formats(self.discrete_columns, schema, columns, fewest, made)
         fitted: list[Column | None] = []
@@ -189,9 +213,9 @@ class ModeEncoder(BaseEstimator):
             format = formats[j]
             assert format is not None
             fitted[j] = NumberColumn(format, mixture, missing[j] > 0, 0 < missing[j] < fewest)
-        if len(columns[0]) < fewest:
+        if n_rows < fewest:
             raise ValueError(
-                f"n_samples={len(columns[0])} is less than min_frequency={self.min_frequency}: all "
+                f"n_samples={n_rows} is less than min_frequency={self.min_frequency}: all "
                 "values are rare; lower min_frequency (1 keeps all)"
             )
         known = [each for each in fitted if each is not None]
@@ -232,22 +256,58 @@ class ModeEncoder(BaseEstimator):
         """
         check_is_fitted(self)
         columns = self.schema_.match(X)
-        seed = seed_from(self.random_state if random_state is None else random_state)
-        layout = self.layout_
+        layout, draws = self.layout_, self._draws(random_state)
         values = np.empty((len(columns[0]), layout.n_values), dtype=np.float32)
         codes = np.empty((len(columns[0]), len(layout.spans)), dtype=np.int32)
-        for i, span in enumerate(layout.spans):
+        self._encode(columns, draws, values, codes)
+        return ModeTable(values, codes)
+
+    def encode_parquet(
+        self, table: ParquetTable, n_rows: int, values: np.ndarray, codes: np.ndarray
+    ) -> None:
+        """Encode the rows of Parquet files into arrays, at most n_rows at a time.
+
+        They become what `encode` gives for the DataFrame that pandas reads.
+
+        Parameters
+        ----------
+        table : ParquetTable
+        n_rows : int
+        values : ndarray of shape (n_rows of the table, n_values), float32
+        codes : ndarray of shape (n_rows of the table, n_spans), int32
+        """
+        check_is_fitted(self)
+        draws = self._draws(None)
+        for first, frame in table.frames(self.schema_.keys, n_rows):
+            rows = slice(first, first + len(frame))
+            self._encode(self.schema_.match(frame), draws, values[rows], codes[rows])
+
+    def _draws(self, random_state: Any) -> dict[int, np.random.Generator]:
+        """Random numbers for the modes of each column, by its span."""
+        seed = seed_from(self.random_state if random_state is None else random_state)
+        keys = self.schema_.keys
+        return {
+            i: _generator(seed, "encode", keys[span.column])
+            for i, span in enumerate(self.layout_.spans)
+        }
+
+    def _encode(
+        self,
+        columns: Sequence[pd.Series],
+        draws: Mapping[int, np.random.Generator],
+        values: np.ndarray,
+        codes: np.ndarray,
+    ) -> None:
+        for i, span in enumerate(self.layout_.spans):
             coder, label = self.columns_[span.column], self.schema_.label(span.column)
             if isinstance(coder, NumberColumn):
-                generator = _generator(seed, "encode", self.schema_.keys[span.column])
                 values[:, span.value_index], codes[:, i] = coder.encode(
-                    columns[span.column], label, generator
+                    columns[span.column], label, draws[i]
                 )
             else:
                 codes[:, i] = coder.encode(columns[span.column], label)
-        return ModeTable(values, codes)
 
-    def decode(self, values: Any, codes: Any) -> Any:
+    def decode(self, values: Any, codes: Any, *, made: dict[int, int] | None = None) -> Any:
         """The table of encoded rows: a DataFrame, or an array if the encoder was fitted on one.
 
         Parameters
@@ -255,6 +315,9 @@ class ModeEncoder(BaseEstimator):
         values : array of shape (n_rows, n_values)
             Beyond [-1, 1] they are clipped.
         codes : array of integers of shape (n_rows, n_spans)
+        made : dict, optional
+            Of rows that come part by part: how many identifiers were made before, by column; it
+            is counted on, and starts empty.
 
         Raises
         ------
@@ -271,10 +334,13 @@ class ModeEncoder(BaseEstimator):
             if isinstance(coder, NumberColumn):
                 i, span = spans[j]
                 column = coder.decode(values[:, span.value_index], codes[:, i])
-            elif j in spans:
-                column = coder.decode(codes[:, spans[j][0]])
             else:
-                column = coder.decode(np.zeros(n_rows, dtype=np.intp))
+                own = codes[:, spans[j][0]] if j in spans else np.zeros(n_rows, dtype=np.intp)
+                if made is not None and isinstance(coder, IdentifierColumn):
+                    column = coder.decode(own, made.get(j, 0))
+                    made[j] = made.get(j, 0) + int(column.notna().sum())
+                else:
+                    column = coder.decode(own)
             columns.append(column)
         return self.schema_.assemble(columns, n_rows)
 

@@ -59,9 +59,10 @@ class Identifiers:
     prefix: str = ""
     suffix: str = ""
 
-    def make(self, n: int) -> list[Any]:
-        """The first n."""
-        numbers = range(self.start, self.start + n)
+    def make(self, n: int, before: int = 0) -> list[Any]:
+        """N of them, after those that were made before."""
+        first = self.start + before
+        numbers = range(first, first + n)
         if self.kind == "integer":
             return list(numbers)
         digits = 12 if self.kind.startswith("uuid") else 6

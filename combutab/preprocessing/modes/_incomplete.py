@@ -9,7 +9,7 @@ import pandas as pd
 from pandas.api import types
 from sklearn.utils.validation import check_is_fitted
 
-from combutab.preprocessing._frames import as_pandas
+from combutab.preprocessing._frames import as_pandas, fill_polars, is_polars
 from combutab.preprocessing.modes._columns import CategoryColumn, NumberColumn, factorize
 from combutab.preprocessing.modes._encoder import ModeEncoder
 from combutab.preprocessing.modes._layout import ModeTable
@@ -58,6 +58,7 @@ class IncompleteTable:
     def __init__(self, encoder: ModeEncoder, X: Any) -> None:
         check_is_fitted(encoder)
         self.encoder = encoder
+        self._given = X
         X = as_pandas(X)
         self._columns = encoder.schema_.match(X)
         for j, column in enumerate(self._columns):
@@ -70,13 +71,15 @@ class IncompleteTable:
         self.missing = np.stack([c.isna().to_numpy(dtype=bool) for c in self._columns], axis=1)
         self.rows = np.flatnonzero(self.missing.any(axis=1))
 
-    def encode(self, seed: int) -> tuple[ModeTable, np.ndarray]:
-        """Encode the rows that miss a cell, as far as they are known.
+    def encode(self, seed: int, rows: np.ndarray | None = None) -> tuple[ModeTable, np.ndarray]:
+        """Encode rows as far as they are known.
 
         Parameters
         ----------
         seed : int
             Draws the modes of numbers.
+        rows : ndarray of int, optional
+            Their positions; by default of those that miss a cell.
 
         Returns
         -------
@@ -90,15 +93,16 @@ class IncompleteTable:
             If a column is of another kind than the fitted one (of text instead of numbers, say).
         """
         layout = self.encoder.layout_
-        values = np.zeros((len(self.rows), layout.n_values), dtype=np.float32)
-        codes = np.zeros((len(self.rows), len(layout.spans)), dtype=np.int64)
+        rows = self.rows if rows is None else rows
+        values = np.zeros((len(rows), layout.n_values), dtype=np.float32)
+        codes = np.zeros((len(rows), len(layout.spans)), dtype=np.int64)
         known = np.zeros(codes.shape, dtype=bool)
         for i, span in enumerate(layout.spans):
-            there = np.flatnonzero(~self.missing[self.rows, span.column])
+            there = np.flatnonzero(~self.missing[rows, span.column])
             if not len(there):
                 continue
             coder, label = self.encoder.columns_[span.column], self._label(span.column)
-            cells = self._columns[span.column].iloc[self.rows[there]].reset_index(drop=True)
+            cells = self._columns[span.column].iloc[rows[there]].reset_index(drop=True)
             if isinstance(coder, NumberColumn):
                 cells, held = _held_numbers(cells, coder, label)
                 there = there[held]
@@ -123,7 +127,7 @@ class IncompleteTable:
 
         Returns
         -------
-        DataFrame of pandas, or array
+        DataFrame, of pandas or polars as the table, or array
             A column keeps its dtype, unless that cannot hold the cells.
         """
         filled = self._table.copy()
@@ -141,7 +145,7 @@ class IncompleteTable:
             except (TypeError, ValueError):  # text in an array of numbers
                 filled = filled.astype(object)
                 filled[absent, j] = cells.to_numpy(object)
-        return filled
+        return fill_polars(self._given, filled) if is_polars(self._given) else filled
 
     def _label(self, j: int) -> str:
         return self.encoder.schema_.label(j)

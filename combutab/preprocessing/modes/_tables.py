@@ -12,6 +12,7 @@ import pandas as pd
 import scipy.sparse
 
 from combutab._suggestions import no_column
+from combutab.preprocessing._arrays import as_numpy
 from combutab.preprocessing._columns import raise_complex
 from combutab.preprocessing._frames import as_pandas
 
@@ -104,7 +105,7 @@ def read_columns(X: Any) -> tuple[TableSchema, list[pd.Series]]:
 
     Raises ValueError or TypeError if it is no table, is empty, or has duplicate names.
     """
-    X = as_pandas(X)
+    X = as_numpy(as_pandas(X))
     if isinstance(X, pd.DataFrame):
         twice = list(dict.fromkeys(X.columns[X.columns.duplicated()]))
         if twice:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from combutab._parallel import gathered
 from combutab._random_state import seed_from
 from combutab.evaluation.synthetic._alignment import AlignedTables, align_tables
 from combutab.evaluation.synthetic.efficacy._learners import Learners, Task, make_learners
@@ -122,8 +123,6 @@ def ml_efficacy(
     1      copy   1.0  0.0
     2  shuffled  -0.0  1.0
     """
-    from joblib import Parallel, delayed
-
     labelled = label_tables(synthetic)
     tables = {"real_train": real_train, "real_test": real_test}
     tables |= {label: table for label, (_, table) in labelled.items()}
@@ -135,9 +134,14 @@ def ml_efficacy(
         learners, problem.task, n_rows=n_rows, random_state=seed_from(random_state)
     )
     sources = {"real_train": REAL} | {label: source for label, (source, _) in labelled.items()}
-    results = Parallel(n_jobs=n_jobs)(
-        delayed(_score_table)(problem.side(aligned[label]), test, problem, models, label, resamples)
-        for label in sources
+    results = gathered(
+        _score_table,
+        (
+            (problem.side(aligned[label]), test, problem, models, label, resamples)
+            for label in sources
+        ),
+        n_jobs=n_jobs,
+        shared=[test],
     )
     rows = [
         {"source": source, **row}
