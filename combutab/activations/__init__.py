@@ -1,6 +1,7 @@
 """Activation functions, each usable alone in any torch model."""
 
 from combutab.activations._combu import CombU
+from combutab.activations._complex_combu import ComplexCombU
 from combutab.activations._dynamic import Derf, DyT
 from combutab.activations._elementwise import PELU, NLReLU, PReLU, Swish
 from combutab.activations._layeract import LAHardSiLU, LASiLU, LayerAct
@@ -16,6 +17,7 @@ __all__ = [
     "PLS",
     "Blend",
     "CombU",
+    "ComplexCombU",
     "Derf",
     "DyT",
     "LAHardSiLU",

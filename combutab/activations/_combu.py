@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 import torch
@@ -94,19 +94,17 @@ class CombU(Activation):
     ) -> None:
         super().__init__()
         ratios = dict(DEFAULT_RATIOS if ratios is None else ratios)
-        _check(width, ratios, assignment)
+        if width < 1:
+            raise ValueError(f"width must be at least 1, got {width=}")
+        if assignment not in ("contiguous", "random"):
+            raise ValueError(f"assignment must be 'contiguous' or 'random', got {assignment=}")
         self.width, self.ratios, self.assignment, self.dim = width, ratios, assignment, dim
-        spans, start = [], 0
-        for name, length in zip(ratios, _counts(ratios, width), strict=True):
-            if length:
-                spans.append((name, start, length))
-                start += length
-        self.spans: tuple[Span, ...] = tuple(spans)
+        self.spans: tuple[Span, ...] = part_spans(width, ratios, UNITWISE)
         # CombU Eq. (1)
-        self.parts = nn.ModuleList(UNITWISE[name](length) for name, _, length in spans)
+        self.parts = nn.ModuleList(UNITWISE[name](length) for name, _, length in self.spans)
         partition = None
         if assignment == "random":
-            lengths = torch.tensor([length for _, _, length in spans])
+            lengths = torch.tensor([length for _, _, length in self.spans])
             order = torch.randperm(width, generator=generator)
             partition = torch.repeat_interleave(lengths)[order]
         self.register_buffer("partition", partition)
@@ -160,7 +158,9 @@ class CombU(Activation):
 
 
 def _order(partition: Tensor) -> Tensor:
-    return torch.argsort(partition, dim=-1, stable=True)
+    # equal ones keep their order; a stable sort has no equivalent in ONNX
+    width = partition.shape[-1]
+    return torch.argsort(partition * width + torch.arange(width, device=partition.device), dim=-1)
 
 
 def _take(x: Tensor, index: Tensor) -> Tensor:
@@ -169,17 +169,20 @@ def _take(x: Tensor, index: Tensor) -> Tensor:
     return x.gather(-1, index.expand_as(x))  # a stack: one index a member
 
 
-def _check(width: int, ratios: Mapping[str, float], assignment: str) -> None:
-    if width < 1:
-        raise ValueError(f"width must be at least 1, got {width=}")
-    if assignment not in ("contiguous", "random"):
-        raise ValueError(f"assignment must be 'contiguous' or 'random', got {assignment=}")
+def part_spans(width: int, ratios: Mapping[str, float], parts: Collection[str]) -> tuple[Span, ...]:
+    """Where each part that has units lies; ratios that are none raise ValueError."""
     for name, ratio in ratios.items():
-        if name not in UNITWISE:
+        if name not in parts:
             raise ValueError(
-                f"CombU combines unit-wise activations, got {name!r}; known: {', '.join(UNITWISE)}"
+                f"ratios must name unit-wise activations, got {name!r}; known: {', '.join(parts)}"
             )
         if not ratio >= 0:
             raise ValueError(f"ratios must not be negative, got {name}={ratio!r}")
     if not ratios or abs(sum(ratios.values()) - 1) > 1e-6:
         raise ValueError(f"ratios must sum to 1, got {ratios}; divide each by their sum")
+    spans, start = [], 0
+    for name, length in zip(ratios, _counts(ratios, width), strict=True):
+        if length:
+            spans.append((name, start, length))
+            start += length
+    return tuple(spans)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import singledispatch
+from statistics import NormalDist
 
 import torch
 from torch import Tensor, nn
@@ -102,6 +103,9 @@ def _(activation: nn.SELU, mean: Tensor, std: Tensor) -> Moments:
 
 def gaussian_points(n: int, like: Tensor) -> Tensor:
     """The standard normal's quantiles at n points uniform in probability, symmetric about 0."""
+    if torch.compiler.is_exporting():  # the operator below has no equivalent in ONNX
+        values = [NormalDist().inv_cdf((i + 0.5) / n) for i in range(n)]
+        return torch.tensor(values, dtype=like.dtype, device=like.device)
     levels = (torch.arange(n, dtype=torch.float64, device=like.device) + 0.5) / n
     return torch.special.ndtri(levels).to(like.dtype)
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from combutab._suggestions import did_you_mean
 from combutab.activations._combu import CombU
+from combutab.activations._complex_combu import ComplexCombU
 from combutab.activations._layeract import LAHardSiLU, LASiLU
 from combutab.activations._parallel_norm import PLN, PLS
 from combutab.activations._trainable import Blend
@@ -29,6 +30,7 @@ ACTIVATIONS: dict[str, Factory] = {
     **UNITWISE,
     "combu": CombU,
     "combu-random": partial(CombU, assignment="random"),
+    "complex-combu": ComplexCombU,
     "pln": PLN,
     "pln-4": partial(PLN, norm_size=4),
     "pln-8": partial(PLN, norm_size=8),
@@ -37,7 +39,7 @@ ACTIVATIONS: dict[str, Factory] = {
     "la-silu": _layerwise(LASiLU),
     "la-hardsilu": _layerwise(LAHardSiLU),
 }
-"""Name -> factory(width, *, dim=-1) -> a fresh module."""
+"""Name -> ``factory(width, *, dim=-1)`` -> a fresh module."""
 
 _SIZED: dict[str, type[PLN] | type[PLS]] = {"pln": PLN, "pls": PLS}
 

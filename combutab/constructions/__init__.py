@@ -3,12 +3,14 @@
 from combutab.constructions._expression import expression_network
 from combutab.constructions._laws import (
     compose,
+    cos_network,
     exp_network,
     linear_combination,
     log_network,
     monomial_network,
     polynomial_network,
     product,
+    sin_network,
 )
 from combutab.constructions._lipschitz import lipschitz_network, relu_hard_function
 from combutab.constructions._network import ConstructedNetwork
@@ -16,6 +18,7 @@ from combutab.constructions._network import ConstructedNetwork
 __all__ = [
     "ConstructedNetwork",
     "compose",
+    "cos_network",
     "exp_network",
     "expression_network",
     "linear_combination",
@@ -25,4 +28,5 @@ __all__ = [
     "polynomial_network",
     "product",
     "relu_hard_function",
+    "sin_network",
 ]

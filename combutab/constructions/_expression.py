@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import pandas as pd
 from combutab.constructions import _plan
 from combutab.constructions._network import ConstructedNetwork
 from combutab.constructions._plan import Plan
-from combutab.constructions._ranges import as_domain, rounded_outward
+from combutab.constructions._ranges import as_domain, rounded_outward, widened
 from combutab.constructions._terms import Base, Terms, sum_of_products
 
 if TYPE_CHECKING:
@@ -26,10 +27,12 @@ _ROUNDINGS = (6, 12, 24)  # bits of a column's range that its ends are rounded t
 
 
 def expression_network(expression: str | sympy.Expr, domain: Domain) -> ConstructedNetwork:
-    """Network that equals a formula of sums, products, quotients, powers, exp and ln.
+    """Network that equals a formula of sums, products, quotients, powers and functions.
 
     Theorem 0.3 and the law of composition (theorem .7). Also built are abs (of two ReLU units)
-    and sinh, cosh and tanh (of exponentials). An exponential is exact to about ``2**-53`` of its
+    and sinh, cosh and tanh (of exponentials). With sin, cos, tan, arcsin, arccos or arctan the
+    layers are of complex numbers (``ComplexCombU``): exp(i x) consists of cosine and sine, and
+    ln(1 + i x) has the arctangent. An exponential is exact to about ``2**-53`` of its
     largest value, so that ``1 / (1 + exp(-x))`` needs a narrow domain; tanh is built so that it
     does not: write ``(1 + tanh(x/2)) / 2``.
 
@@ -52,10 +55,10 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
     ------
     ValueError
         If the text is no formula, a variable is not in the domain, a function has no such
-        network (sin, ...), a part has no value on the domain (ln or a root of what may be
-        negative, a pole), weights overflow, or rounding leaves no digit of the result. Parts are
-        bounded each alone (interval arithmetic), so that ``x - x*y`` may be thought negative
-        where it is not: write ``x*(1 - y)``, in which each variable stands once.
+        network, a part has no value on the domain (ln or a root of what may be negative, a pole,
+        arcsin of what may reach 1), weights overflow, or rounding leaves no digit of the result.
+        Parts are bounded each alone (interval arithmetic), so that ``x - x*y`` may be thought
+        negative where it is not: write ``x*(1 - y)``, in which each variable stands once.
     ImportError
         Without SymPy: ``pip install 'combutab[formulas]'``.
 
@@ -70,10 +73,9 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
     >>> x = torch.tensor([2.0, 1.0, 0.5], dtype=torch.float64)
     >>> print(f"{network(x).item():.12f}, {8 * math.exp(-1):.12f}")
     2.943035529372, 2.943035529372
-    >>> expression_network("sin(x)", {"x": (0, 1)})  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    ValueError: sin(x) cannot be built of ReLU, ELU and NLReLU units; ...
+    >>> wave = expression_network("x*sin(x)", {"x": (0, 9)})
+    >>> print(f"{wave(x[:1]).item():.12f}, {2 * math.sin(2):.12f}")
+    1.818594853651, 1.818594853651
     """
     if isinstance(domain, pd.DataFrame):
         numbers = domain.select_dtypes("number")
@@ -148,6 +150,16 @@ class _Builder:
             return _plan.absolute(self.value(node.args[0]))
         if isinstance(node, sympy.tanh):
             return _plan.hyperbolic_tangent(self.value(node.args[0]))
+        if isinstance(node, sympy.sin):
+            return _plan.sines(self.value(node.args[0]))
+        if isinstance(node, sympy.cos):
+            return _plan.cosines(self.value(node.args[0]))
+        if isinstance(node, sympy.tan):
+            return self.value(sympy.sin(node.args[0]) / sympy.cos(node.args[0]))
+        if isinstance(node, sympy.atan):
+            return _plan.arctangents(self.value(node.args[0]))
+        if isinstance(node, sympy.asin | sympy.acos):
+            return self._named(node, lambda: self._arcsine(node))
         if isinstance(node, sympy.sinh | sympy.cosh):
             return self.value(node.rewrite(sympy.exp))
         if node.is_Pow and not node.exp.is_number:  # b^e = exp(e ln b)
@@ -155,10 +167,27 @@ class _Builder:
         if node.is_Add or node.is_Mul or node.is_Pow:
             return self._sum(node)
         raise ValueError(
-            f"{node} cannot be built of ReLU, ELU and NLReLU units; what can: + - * / ** exp ln "
-            f"sqrt abs sinh cosh tanh. Compute {node.func.__name__} as a column of the table and "
-            "name that column in the expression"
+            f"{node} cannot be built of CombU's units; what can: + - * / ** exp ln sqrt abs sin "
+            f"cos tan arcsin arccos arctan sinh cosh tanh. Compute {node.func.__name__} as a "
+            "column of the table and name that column in the expression"
         )
+
+    def _arcsine(self, node: Any) -> Plan:
+        """arcsin(x) = arctan(x / sqrt(1 - x^2)), and arccos(x) = pi/2 - arcsin(x)."""
+        import sympy
+
+        x = node.args[0]
+        ends = self.value(x).ranges[0]
+        if not (ends[0] > -1 and ends[1] < 1):
+            raise ValueError(
+                f"its slope is infinite at -1 and 1, and {x} lies in ({ends[0]:.6g}, "
+                f"{ends[1]:.6g}) on the domain, by the bounds of its parts; narrow the domain"
+            )
+        plan = self.value(sympy.atan(x / sympy.sqrt(1 - x**2)))
+        plan = replace(plan, ranges=widened(np.arcsin(ends)[None]))
+        if isinstance(node, sympy.acos):
+            plan = _plan.affine(plan, -np.ones((1, 1)), np.array([np.pi / 2]))
+        return plan
 
     def _log(self, node: Any) -> Plan:
         import sympy

@@ -79,6 +79,53 @@ def log_network(domain: tuple[float, float]) -> ConstructedNetwork:
     return ConstructedNetwork(_plan.logarithm(_plan.identity(as_domain([domain]))), ["x0"])
 
 
+def sin_network(domain: tuple[float, float]) -> ConstructedNetwork:
+    """Network of sin(x): one hidden layer of one complex exponential, ``exp(i x)``.
+
+    Lemma 0.1 along the imaginary axis, by Euler's formula: the absolute rounding error is about
+    that of x, and the network equals sin(x) outside of the domain too.
+
+    Parameters
+    ----------
+    domain : (float, float)
+        Lowest and highest x.
+
+    Returns
+    -------
+    ConstructedNetwork, (..., 1) -> (..., 1)
+
+    Examples
+    --------
+    >>> import torch
+    >>> network = sin_network((-7, 7))
+    >>> network(torch.tensor([[torch.pi / 2], [7.0]], dtype=torch.float64)).flatten()
+    tensor([1.0000, 0.6570], dtype=torch.float64, grad_fn=<ViewBackward0>)
+    """
+    return ConstructedNetwork(_plan.sines(_plan.identity(as_domain([domain]))), ["x0"])
+
+
+def cos_network(domain: tuple[float, float]) -> ConstructedNetwork:
+    """Network of cos(x), the other part of ``sin_network``'s exponential.
+
+    Parameters
+    ----------
+    domain : (float, float)
+        Lowest and highest x.
+
+    Returns
+    -------
+    ConstructedNetwork, (..., 1) -> (..., 1)
+
+    Examples
+    --------
+    >>> import torch
+    >>> network = cos_network((-7, 7))
+    >>> network(torch.tensor([[0.0], [torch.pi]], dtype=torch.float64)).flatten()
+    tensor([ 1., -1.], dtype=torch.float64, grad_fn=<ViewBackward0>)
+    """
+    return ConstructedNetwork(_plan.cosines(_plan.identity(as_domain([domain]))), ["x0"])
+
+
 def monomial_network(
     powers: Sequence[float], domain: Sequence[tuple[float, float]]
 ) -> ConstructedNetwork:

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from combutab.activations import CombU
+from combutab.constructions._layers import as_modules, dense_layers
 from combutab.constructions._plan import (
-    KINDS,
     Affine,
     Plan,
     merged,
@@ -27,10 +26,10 @@ class ConstructedNetwork(nn.Module):
     """Linear layers and CombU layers whose weights were written down, not trained.
 
     Made by the functions of this package, in float64. ``layers`` is an ordinary
-    ``nn.Sequential`` of ``nn.Linear`` and ``CombU``; it can be trained, cast and moved, and it can
-    start an estimator, as parameter ``init``. Outside of its domain the network stays
-    defined, but no longer equals what it was made for: above it exponentials go on as constants,
-    below it logarithms do.
+    ``nn.Sequential`` of ``nn.Linear`` and ``CombU``, or ``ComplexCombU`` throughout where a part is
+    trigonometric; it can be trained, cast and moved, and it can start an estimator, as parameter
+    ``init``. Outside of its domain the network stays defined, but no longer equals what it was made
+    for: above it exponentials go on as constants, below it logarithms do.
 
     Parameters
     ----------
@@ -75,18 +74,12 @@ class ConstructedNetwork(nn.Module):
         self.inputs = tuple(inputs)
         self.domain = _pairs(plan.domain)
         self.output_range = _pairs(plan.ranges)
-        modules: list[nn.Module] = []
-        for layer in self._plan.hidden:
-            width = len(layer.kinds)
-            counts = np.bincount(layer.kinds, minlength=len(KINDS)).tolist()
-            ratios = {kind: n / width for kind, n in zip(KINDS, counts, strict=True)}
-            modules += [_linear(layer.affine), CombU(width, ratios)]
-        self.layers = nn.Sequential(*modules, _linear(self._plan.last))
+        self.layers = as_modules(dense_layers(self._plan))
         self.check_rounding()
 
     @property
     def hidden_layer_sizes(self) -> tuple[int, ...]:
-        return tuple(len(layer.kinds) for layer in self._plan.hidden)
+        return tuple(linear.out_features for linear in self._linears[:-1])
 
     @property
     def plan(self) -> Plan:
@@ -97,9 +90,7 @@ class ConstructedNetwork(nn.Module):
         ValueError
             If the weights are not those any more: the network was trained.
         """
-        linears = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
-        maps = [*(layer.affine for layer in self._plan.hidden), self._plan.last]
-        for linear, made in zip(linears, maps, strict=True):
+        for linear, made in zip(self._linears, dense_layers(self._plan), strict=True):
             for parameter, written in ((linear.weight, made.weight), (linear.bias, made.bias)):
                 if not torch.equal(parameter.cpu(), torch.from_numpy(written).to(parameter.dtype)):
                     raise ValueError(
@@ -196,6 +187,10 @@ class ConstructedNetwork(nn.Module):
                 )
 
     @property
+    def _linears(self) -> list[nn.Linear]:
+        return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+
+    @property
     def _dtype(self) -> torch.dtype:
         return next(self.parameters()).dtype
 
@@ -234,16 +229,6 @@ class ConstructedNetwork(nn.Module):
         return ", ".join(f"{name} in ({low:g}, {high:g})" for name, (low, high) in intervals)
 
 
-def _linear(made: Affine) -> nn.Linear:
-    n_out, n_in = made.weight.shape
-    # skip_init: nothing is drawn, the caller's random numbers stay as they are
-    linear = nn.utils.skip_init(nn.Linear, n_in, n_out, dtype=torch.float64)
-    with torch.no_grad():
-        linear.weight.copy_(torch.from_numpy(made.weight))
-        linear.bias.copy_(torch.from_numpy(made.bias))
-    return linear
-
-
 def _pairs(ranges: np.ndarray) -> tuple[tuple[float, float], ...]:
     return tuple((low, high) for low, high in ranges.tolist())
 
@@ -266,15 +251,19 @@ def _affine_error(made: Affine, h: Tensor, error: Tensor, unit: float) -> tuple[
 
 
 def _unit_error(kinds: np.ndarray, z: Tensor, error: Tensor, unit: float) -> tuple[Tensor, Tensor]:
-    """Result of ReLU, ELU and NLReLU units and its error: steepest slope near z, 4 roundings."""
+    """Result of units and its error: steepest slope near z, 8 roundings (cos - 1 has the most)."""
+    above, one = z.clamp_min(0), torch.ones_like(z)
+    of_kinds = (  # value and slope, in the order of KINDS
+        (above, (z + error > 0).double()),
+        (above + z.clamp_max(0).expm1(), (z + error).clamp_max(0).exp()),
+        (above.log1p(), 1 / (1 + (z - error).clamp_min(0))),
+        (-2 * (z / 2).sin().square(), one),
+        (z.sin(), one),
+        (z.atan(), one),
+    )
+    value, slope = torch.zeros_like(z), torch.zeros_like(z)
     kind = torch.from_numpy(kinds).to(z.device)
-    above = z.clamp_min(0)
-    value = torch.where(
-        kind == 0, above, torch.where(kind == 1, above + z.clamp_max(0).expm1(), above.log1p())
-    )
-    slope = torch.where(
-        kind == 0,
-        (z + error > 0).double(),
-        torch.where(kind == 1, (z + error).clamp_max(0).exp(), 1 / (1 + (z - error).clamp_min(0))),
-    )
-    return value, slope * error + 4 * unit * value.abs()
+    for number, (own, own_slope) in enumerate(of_kinds):
+        value = torch.where(kind == number, own, value)
+        slope = torch.where(kind == number, own_slope, slope)
+    return value, slope * error + 8 * unit * value.abs()

@@ -1,4 +1,4 @@
-"""Networks of ReLU, ELU and NLReLU units as arrays, and the laws that make one of others.
+"""Networks of CombU's and ComplexCombU's units as arrays, and the laws that make one of others.
 
 A plan is a network before it becomes a module: layers of units whose kinds are chosen freely, the
 range of each output, and how far its weights may be from what they stand for.
@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 from scipy.linalg import block_diag
 
-from combutab.constructions._ranges import Ranges, combination, widened
+from combutab.constructions._ranges import Ranges, combination, cosine, sine, widened
 
-KINDS = ("relu", "elu", "nlrelu")  # in the order of CombU's parts
+# in the order of CombU's parts; the last three of an imaginary number, in ComplexCombU: of i b
+# "elu" gives cos(b) - 1 and sin(b), "nlrelu" arctan(b)
+KINDS = ("relu", "elu", "nlrelu", "cosine", "sine", "arctangent")
+REAL = 3  # so many of them are of real numbers
 UNIT_ROUNDOFF = 2.0**-53
 LARGEST_EXPONENT = math.log(np.finfo(np.float64).max)  # 709.78...
 
@@ -210,6 +213,28 @@ def hyperbolic_tangent(plan: Plan) -> Plan:
         return affine(plan, np.zeros((1, 1)), np.zeros(1))
     total = affine(stack(halves), np.array([2 * s for s in signs]), np.array([-sum(signs)]))
     return replace(total, ranges=widened(np.tanh([[low, high]])))
+
+
+def sines(plan: Plan) -> Plan:
+    """sin of every output: the imaginary part of exp(i z)."""
+    return _imaginary(plan, "sine", 0.0, np.array([sine(r) for r in plan.ranges]))
+
+
+def cosines(plan: Plan) -> Plan:
+    """cos of every output: the real part of exp(i z)."""
+    return _imaginary(plan, "cosine", 1.0, np.array([cosine(r) for r in plan.ranges]))
+
+
+def arctangents(plan: Plan) -> Plan:
+    """arctan of every output: the imaginary part of ln(1 + i z)."""
+    return _imaginary(plan, "arctangent", 0.0, widened(np.arctan(plan.ranges)))
+
+
+def _imaginary(plan: Plan, kind: str, bias: float, ranges: Ranges) -> Plan:
+    n = len(plan.ranges)
+    plan = _layer(plan, np.eye(n), np.zeros(n), kind)
+    exact = Affine(np.eye(n), np.full(n, bias), np.zeros((n, n)), np.zeros(n))
+    return replace(plan, last=exact, ranges=ranges)
 
 
 def _layer(plan: Plan, weight: np.ndarray, bias: np.ndarray, kind: str) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -61,6 +61,27 @@ def power(range_: np.ndarray, exponent: float) -> np.ndarray:
     if exponent > 0 and range_[0] <= 0 <= range_[1]:
         ends.append(0.0)
     return np.array([min(ends), max(ends)])
+
+
+def sine(range_: np.ndarray) -> np.ndarray:
+    """Range of sin(x), (2,)."""
+    return _wave(range_, math.sin, math.pi / 2)
+
+
+def cosine(range_: np.ndarray) -> np.ndarray:
+    """Range of cos(x), (2,)."""
+    return _wave(range_, math.cos, 0.0)
+
+
+def _wave(range_: np.ndarray, wave: Callable[[float], float], top: float) -> np.ndarray:
+    """Range of a function of period 2 pi that is 1 at ``top`` and -1 half a period on."""
+    low, high = range_.tolist()
+    ends = [wave(low), wave(high)]
+    for place, value in ((top, 1.0), (top + math.pi, -1.0)):
+        first = place + 2 * math.pi * math.ceil((low - place) / (2 * math.pi))
+        if first <= high + 8 * _UNIT * max(abs(low), abs(high)):
+            ends.append(value)
+    return np.clip(widened(np.array([min(ends), max(ends)]), 1.0), -1.0, 1.0)
 
 
 def _end(x: float, exponent: float) -> float:

@@ -8,7 +8,7 @@ from torch.func import functional_call
 
 from combutab.activations import ACTIVATIONS, CombU
 
-UNIT_WISE = [n for n in ACTIVATIONS if not n.startswith(("pl", "la-", "combu"))]
+UNIT_WISE = [n for n in ACTIVATIONS if not n.startswith(("pl", "la-", "combu", "complex-"))]
 
 
 @settings(deadline=None)  # the first call may load kernels

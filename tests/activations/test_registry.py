@@ -21,7 +21,7 @@ def test_names_of_the_issue_are_there():
     names = (
         "relu leaky_relu prelu elu selu celu pelu silu swish gelu mish tanh sigmoid logistic "
         "hardsilu softplus nlrelu identity combu combu-random pln pls pln-4 pln-8 pls-2 "
-        "la-silu la-hardsilu dyt derf snake rational blend"
+        "complex-combu la-silu la-hardsilu dyt derf snake rational blend"
     )
     assert set(names.split()) == set(ACTIVATIONS)
 

@@ -14,6 +14,7 @@ from combutab.activations import (
     PELU,
     Blend,
     CombU,
+    ComplexCombU,
     Derf,
     DyT,
     NLReLU,
@@ -54,6 +55,16 @@ def np_combu(x):  # width 8
     )
 
 
+def np_complex_combu(x):  # width 8: 4 pairs
+    z = x[..., :4] + 1j * x[..., 4:]
+    positive = np.maximum(z.real, 0)
+    relu = positive + 1j * np.maximum(z.imag, 0)
+    elu = positive + np.exp(np.minimum(z.real, 0) + 1j * z.imag) - 1
+    nlrelu = np.log(1 + positive + 1j * z.imag)
+    out = np.concatenate([relu[..., :2], elu[..., 2:3], nlrelu[..., 3:]], -1)
+    return np.concatenate([out.real, out.imag], -1)
+
+
 REFERENCES = {
     "relu": lambda x: np.maximum(x, 0),
     "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x),
@@ -79,6 +90,7 @@ REFERENCES = {
     "rational": lambda x: 4.125 + 0.5 * x - 4.125 / (1 + (15 / 64 * x) ** 2),
     "blend": lambda x: np.maximum(x, 0),
     "combu": np_combu,
+    "complex-combu": np_complex_combu,
     "pln": lambda x: np_groups(x, 8, True),
     "pln-4": lambda x: np_groups(x, 4, True),
     "pln-8": lambda x: np_groups(x, 8, True),
@@ -108,6 +120,40 @@ def test_random_combu_against_numpy():
     expected[:, order] = np_combu(x[:, order])
     ours = module(torch.from_numpy(x)).numpy()
     np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_complex_combu_of_real_numbers_is_combu():
+    x = np.random.default_rng(0).normal(0, 3, (50, 16))
+    pairs = torch.from_numpy(np.concatenate([x, 0 * x], -1))
+    real, imaginary = ComplexCombU(32)(pairs).chunk(2, -1)
+    torch.testing.assert_close(real, CombU(16)(pairs[:, :16]), rtol=1e-15, atol=0)
+    assert not imaginary.any()
+
+
+def test_complex_combu_turns_by_any_angle():
+    b = torch.tensor([-500.0, -1e-9, 0.0, 1e-9, 2.0, 500.0], dtype=torch.float64).unsqueeze(1)
+    cosine, sine = ComplexCombU(2, {"elu": 1.0})(torch.cat([0 * b, b], 1)).chunk(2, 1)
+    torch.testing.assert_close(sine, b.sin(), rtol=1e-15, atol=0)
+    torch.testing.assert_close(cosine + 1, b.cos(), rtol=0, atol=3e-16)
+    _, arctangent = ComplexCombU(2, {"nlrelu": 1.0})(torch.cat([0 * b, b], 1)).chunk(2, 1)
+    torch.testing.assert_close(arctangent, b.atan(), rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((7,), r"even width.*got width=7; use 8"),
+        ((0,), "even width"),
+        ((8, {"tanh": 1.0}), "got 'tanh'; known: relu, elu, nlrelu$"),
+        ((8, {"relu": 0.5}), "must sum to 1"),
+        ((8, {"relu": 1.5, "elu": -0.5}), "must not be negative"),
+    ],
+)
+def test_complex_combu_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ComplexCombU(*arguments)
+    with pytest.raises(ValueError, match="was built for 8 features, got 6"):
+        ComplexCombU(8)(torch.zeros(2, 6))
 
 
 @pytest.mark.parametrize("beta", [0.5, 1.0, 3.0])

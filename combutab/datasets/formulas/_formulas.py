@@ -233,3 +233,4 @@ FORMULAS: dict[str, Formula] = {
     "ns": Formula("Navier-Stokes steady vortex", "u", _draw_ns, _evaluate_ns),
     "bs": Formula("Black-Scholes put price", "P", _draw_bs, _evaluate_bs),
 }
+"""Name -> formula: the four of the CombU paper."""
