@@ -6,6 +6,7 @@ from combutab.estimators._recipes import paper_recipe
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._tabm import TabMClassifier, TabMRegressor
 from combutab.estimators._together import FitTask, fit_stacked
+from combutab.estimators.export import TableModule
 from combutab.estimators.fitting import FitHandout, FitOutcome, TrainedFit
 from combutab.estimators.pack import PackClassifier, PackRegressor
 
@@ -20,6 +21,7 @@ __all__ = [
     "PackRegressor",
     "TabMClassifier",
     "TabMRegressor",
+    "TableModule",
     "TrainedFit",
     "fit_stacked",
     "paper_recipe",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from operator import itemgetter
 from typing import Any, ClassVar, Self
@@ -19,9 +22,11 @@ from sklearn.utils.validation import _num_samples
 
 from combutab._device import Precision, mind_forks, resolve_device
 from combutab._random import Purpose, derive
-from combutab._random_state import seed_from
+from combutab._random_state import holding, seed_from
+from combutab._ranks import agreed, plain_parameters, sharing
 from combutab.estimators.fitted import Fitted, held_out_outputs, learned, warn_unfinished
 from combutab.estimators.fitting import (
+    Checkpoint,
     Job,
     Prepared,
     answering,
@@ -32,15 +37,18 @@ from combutab.estimators.fitting import (
     check_weights,
     concatenated,
     encoded_rows,
+    epoch_tasks,
     initial_states,
     member_folds,
     output_scorer,
     split_rows,
     take_over,
     train_jobs,
+    train_shared,
     weighted_rows,
 )
 from combutab.nn import Member, MLPSpec, NetworkSpec
+from combutab.preprocessing import as_numpy
 from combutab.training import (
     PER_STEP,
     MemberPlan,
@@ -145,7 +153,14 @@ class BaseMLP(Fitted):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, X_val: Any = None, y_val: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_val: Any = None,
+        y_val: Any = None,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Fit to a table.
 
@@ -160,6 +175,11 @@ class BaseMLP(Fitted):
         X_val, y_val : as X and y, optional
             Your own validation set. Given one, training stops early on it, and the weights of the
             best epoch are kept, whatever ``early_stopping`` says.
+        checkpoint : path, optional
+            A file that the training is written to every half minute and at its end. If it is there,
+            training goes on where it stood, to the same result as in one go. It holds the
+            parameters, what the networks have learned (weights, edges of bins) with the
+            optimiser's moments, the curves, and a SHA-256 of the encoded table; no rows.
 
         Returns
         -------
@@ -168,16 +188,51 @@ class BaseMLP(Fitted):
         Raises
         ------
         ValueError
-            If the data cannot be used, or training produced weights that are not finite.
+            If the data cannot be used, training produced weights that are not finite, or the
+            checkpoint is of another fit.
+        RuntimeError
+            If processes share the fit, and another of them has ended it.
+
+        Notes
+        -----
+        In a process group of ``torch.distributed``, as ``torchrun`` starts one, all processes are
+        to call ``fit`` alike, with the whole table. They share the members out, or else the rows
+        of each batch, and all end with the same model, which is that of one process to rounding.
+        Callbacks, warnings and the checkpoint are those of rank 0; Ctrl-C ends it without a model.
+        ``combutab.training.unshared()`` fits for one process alone.
         """
         if take_over(self, X):
             return self
         fresh = not (self.warm_start and self.__sklearn_is_fitted__())
         self._validate(fresh=fresh)
-        prepared = self._encode(X, y, sample_weight, X_val, y_val, fresh=fresh)
-        job = self._build(prepared, fresh=fresh)
-        (results,) = train_jobs([job], self._all_callbacks())
-        return self._keep(job, results, fresh=fresh)
+        given = sample_weight is None, X_val is None, fresh
+        with sharing(partial(self._words, given)), self._file(agreed(checkpoint)) as file:
+            prepared = self._encode(X, y, sample_weight, X_val, y_val, fresh=fresh)
+            job = self._build(prepared, fresh=fresh)
+            found = partial(self._learned, job, fresh=fresh)
+            with epoch_tasks(self, job, found, X, y, sample_weight) as told:
+                results = train_shared(job, [*self._all_callbacks(), *told], file)
+                return self._keep(job, results, fresh=fresh)
+
+    def _words(self, given: tuple[Any, ...]) -> str:
+        """What is fitted, in words that are the same in all processes that fit it."""
+        return f"{type(self).__name__} {plain_parameters(self)} {given}"
+
+    @contextmanager
+    def _file(self, path: str | os.PathLike[str] | None) -> Iterator[Checkpoint | None]:
+        """The file of the fit that is done within, by whose seed all is drawn."""
+        if path is None:
+            yield None
+            return
+        if self.solver == "lbfgs" or self.warm_start:
+            which = "warm_start=True" if self.warm_start else "solver='lbfgs'"
+            raise ValueError(
+                f"{which} takes no checkpoint: a file is of one training from its beginning, by "
+                "'adam', 'adamw' or 'sgd'"
+            )
+        file = Checkpoint(path, self)
+        with holding(file.seed):
+            yield file
 
     def _validate(self, *, fresh: bool = True) -> None:
         """Check the parameters; a fit that fails from here on leaves no fitted estimator."""
@@ -201,6 +256,8 @@ class BaseMLP(Fitted):
     ) -> Prepared:
         """Check and encode the data; a fresh encoding is learned on the training rows alone."""
         mind_forks()
+        X, y, X_val, y_val = as_numpy(X), as_numpy(y, "y"), as_numpy(X_val), as_numpy(y_val, "y")
+        sample_weight = as_numpy(sample_weight, "sample_weight")
         X, X_val = check_given(X, y, X_val, y_val, solver=self.solver, name=type(self).__name__)
         bagged = split and self.bagging is not None
         if bagged and X_val is not None:
@@ -352,13 +409,9 @@ class BaseMLP(Fitted):
         converges: bool = True,
     ) -> Self:
         """Take over what training found; warn or raise where it did not go well."""
-        curve, scores = (
-            [] if fresh else getattr(self, name, None) or []
-            for name in ("loss_curve_", "validation_scores_")
-        )
         held_out, method = self._held_out_answer
         with uninterrupted():
-            found = learned(job, results, curve, scores)
+            found = self._learned(job, results, fresh=fresh)
             for name in ("loss_curve_", held_out):  # which lbfgs, or no bagging, has none of
                 self.__dict__.pop(name, None)
             self.__dict__.update(found)
@@ -372,6 +425,14 @@ class BaseMLP(Fitted):
             if converges:
                 self._check_answers(job, results)
         return self
+
+    def _learned(self, job: Job, results: Sequence[MemberResult], *, fresh: bool) -> dict[str, Any]:
+        """The attributes that training found."""
+        curve, scores = (
+            [] if fresh else getattr(self, name, None) or []
+            for name in ("loss_curve_", "validation_scores_")
+        )
+        return learned(job, results, curve, scores)
 
     def _check_answers(self, job: Job, results: Sequence[MemberResult]) -> None:
         """Warn of a network that has learned nothing, where that can be told."""

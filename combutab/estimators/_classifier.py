@@ -23,6 +23,7 @@ from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 from combutab._fields import kind
 from combutab._model_files import loadable
 from combutab.estimators._docs import document
+from combutab.estimators.export import ClassAnswer
 from combutab.estimators.fitted import warn_of_one_class
 from combutab.estimators.fitting import Job, answering, check_class_weight, weights_of_classes
 from combutab.estimators.parquet import LabelCounts, StreamedMLP, TargetLearner
@@ -188,6 +189,9 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
     def _n_raw_outputs(self) -> int:
         return self.n_outputs_
 
+    def _answer(self) -> ClassAnswer:
+        return ClassAnswer(self.out_activation_, len(self.classes_), multilabel=self._multilabel)
+
     def _target_learner(self) -> TargetLearner:
         return LabelCounts(self)
 
@@ -272,14 +276,8 @@ class MLPClassifier(ClassifierMixin, StreamedMLP):
             label.
         """
         raw = self._raw(X)
-        if self.out_activation_ == "softmax":
-            return torch.softmax(raw, -1).mean(0).numpy()
-        positive = torch.sigmoid(raw).mean(0).numpy()
-        if self._multilabel:
-            return positive
-        if len(self.classes_) == 1:
-            return np.ones_like(positive)
-        return np.hstack([1 - positive, positive])
+        probabilities: np.ndarray = self._answer()(raw).numpy()
+        return probabilities
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of ``predict_proba``, (n_samples, n_classes)."""

@@ -79,10 +79,10 @@ init : str or ConstructedNetwork, default="torch"
     pass, so that one learning rate suits all widths; ``"data"`` as well, and has each unit vary by
     1 over the training rows and its zero between some of them. A network of
     ``combutab.constructions``, in the units of the table and the target, is where the training
-    starts: a known law is fitted further, not learned anew. It needs ``dropout=0``, CombU, inputs
-    that are scaled alone (all as in ``paper_recipe``), and room in the hidden layers (``"auto"``:
-    as much as it takes); units left over start as usual, unread. Its outputs are the target
-    (classifier: the logits).
+    starts: a known law is fitted further, not learned anew. It needs ``dropout=0``, CombU (of a
+    trigonometric law ``activation="complex-combu"``), inputs that are scaled alone (all as in
+    ``paper_recipe``), and room in the hidden layers (``"auto"``: as much as it takes); units left
+    over start as usual, unread. Its outputs are the target (classifier: the logits).
 n_members : int, default=1
     Networks trained from different seeds as one stack, whose predictions are averaged.
 bagging : {"cv"} or None, default=None
@@ -129,7 +129,8 @@ track_metric : bool, default=False
     of the scaled target) on each epoch's training batches, as trained, dropout included.
 callbacks : list of combutab.training.Callback or None, default=None
     Told of every epoch; may stop the training. `combutab.evaluation.ActivationRecorder` records
-    what the units do.
+    what the units do. scikit-learn's own (1.9 and later) are given by ``set_callbacks``: a
+    ``sklearn.callback.ProgressBar`` of a search or a pipeline shows our epochs, too.
 """
 
 _ATTRIBUTES = """
@@ -160,7 +161,7 @@ out_activation_ : str
     Name of the output activation.
 n_features_in_ : int
     Columns seen in fit.
-feature_names_in_ : ndarray of shape (n_features_in_,)
+feature_names_in_ : ndarray of shape (`n_features_in_`,)
     Their names, when all are strings.
 history_ : DataFrame
     One row a member and epoch: train_loss, train_metric (with ``track_metric``),

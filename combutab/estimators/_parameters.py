@@ -17,6 +17,8 @@ from sklearn.metrics import check_scoring
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
 
 from combutab._device import PRECISIONS, Precision, resolve_device
+from combutab._fitted_html import FittedHTML
+from combutab._sklearn_callbacks import CallbackSupport
 from combutab.constructions import ConstructedNetwork
 from combutab.estimators._recipes import PAPER_BATCH, paper_hidden_layer_sizes
 from combutab.estimators.fitting import check_initial, initial_widths, settled
@@ -48,7 +50,7 @@ _RATE_FACTORS = {"bias": 0.1, "scale": 6.0}  # of "auto"; RealMLP's for these tw
 _AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
 
 
-class _Positional(BaseEstimator, metaclass=ABCMeta):
+class _Positional(FittedHTML, CallbackSupport, BaseEstimator, metaclass=ABCMeta):
     """Parameters that may be given by position, in an order that is each class's own."""
 
     hidden_layer_sizes: str | int | Sequence[int]

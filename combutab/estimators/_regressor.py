@@ -18,6 +18,7 @@ from sklearn.utils.validation import _check_y, column_or_1d
 from combutab._fields import kind, nullable, number, optional, pair, several, text
 from combutab._model_files import loadable
 from combutab.estimators._docs import document
+from combutab.estimators.export import RegressionAnswer
 from combutab.estimators.fitting import as_numbers
 from combutab.estimators.parquet import StreamedMLP, TargetLearner, TargetMoments
 from combutab.nn import ActivationSpec
@@ -248,6 +249,15 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
                 f"'absolute_error' or 'huber', got {self.loss!r}"
             )
         return self._y_mean, self._y_scale
+
+    def _answer(self) -> RegressionAnswer:
+        return RegressionAnswer(
+            make_regression_loss(*self._trained_loss),
+            self._y_mean,
+            self._y_scale,
+            self._y_range,
+            one_dimensional=self._one_dimensional,
+        )
 
     def predict(
         self, X: Any, quantiles: Sequence[float] | None = None, return_std: bool = False

@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
+from torch import Tensor, nn
 
 from combutab._device import Precision, mind_forks, resolve_device
 from combutab._fields import Field
 from combutab._model_files import Loadable, Saved
 from combutab.estimators._parameters import Parameters
+from combutab.estimators.export import Exports, TableModule
 from combutab.estimators.fitted._outcome import LazyNetwork
 from combutab.estimators.fitted._saving import parts_to_save, restore
 from combutab.estimators.fitting import FitHandout, TrainedFit
@@ -29,7 +30,7 @@ _MIN_ROWS = 16
 _PREDICT_UNITS = 1 << 20  # units of a layer computed at a time: a few MB, within the caches
 
 
-class Fitted(Parameters, Loadable):
+class Fitted(Parameters, Exports, Loadable):
     """A fitted estimator, and what it can do without its data."""
 
     encoder_: TableEncoder
@@ -60,16 +61,30 @@ class Fitted(Parameters, Loadable):
         device = resolve_device(self.device)
         net = self._net.network
         if net is None or net.device != device:
-            activations, precision = self._trained
-            net = self._spec.build(
-                [Member(0, activation) for activation in activations],
-                dtype=Precision(precision).dtype,
-                device=device,
-            )
-            for i, state in enumerate(self._states):
-                net.load_member(i, {n: torch.from_numpy(v) for n, v in state.items()})
-            self._net.network = net.eval()
+            net = self._net.network = self._built(device)
         return net
+
+    def _built(
+        self, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+    ) -> TableNetwork:
+        """The members as a new stack, of their saved states, for predictions."""
+        activations, precision = self._trained
+        net = self._spec.build(
+            [Member(0, activation) for activation in activations],
+            dtype=dtype or Precision(precision).dtype,
+            device=device,
+        )
+        for i, state in enumerate(self._states):
+            net.load_member(i, {n: torch.from_numpy(v) for n, v in state.items()})
+        return net.eval()
+
+    @abstractmethod
+    def _answer(self) -> nn.Module:
+        """What is made of raw outputs (n_networks, n, n_outputs)."""
+
+    def _exported(self, dtype: torch.dtype | None) -> TableModule:
+        net = self._built(dtype=dtype).unflatten()
+        return TableModule(self.encoder_, [net], self._answer())
 
     def _raw(self, X: Any) -> Tensor:
         """Raw outputs of every member and head: (n_networks, n_samples, n_outputs), on the CPU.
@@ -166,6 +181,11 @@ class Fitted(Parameters, Loadable):
             self._handout.equip(clone)
         return clone
 
+    def _fit_facts(self) -> dict[str, str]:
+        layers = " → ".join(map(str, self._spec.widths))
+        facts = {"networks": f"{len(self._states)}", "units": layers}
+        return facts if len(self.history_) else {**facts, "trained": f"{self.n_iter_} iterations"}
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_states")
 
@@ -182,7 +202,8 @@ class Fitted(Parameters, Loadable):
 def float_dtype(X: Any) -> torch.dtype:
     """The dtype of a table's numbers: float32 where all columns are, else float64."""
     dtypes = getattr(X, "dtypes", None)  # of a frame
-    names = {str(d).lower() for d in ([getattr(X, "dtype", None)] if dtypes is None else dtypes)}
+    dtypes = [getattr(X, "dtype", None)] if dtypes is None else dtypes
+    names = {str(dtype).lower().rpartition(".")[2] for dtype in dtypes}  # as in torch.float32
     return torch.float32 if names == {"float32"} else torch.float64
 
 

@@ -29,11 +29,6 @@ from combutab.preprocessing import TableEncoder
 if TYPE_CHECKING:
     from combutab.estimators.fitted._fitted import Fitted
 
-# kept elsewhere in the file, or not part of a model, or of single rows
-_NOT_IN_HEADER = {
-    *("_states", "_spec", "_net", "_progress", "encoder_", "history_"),
-    *("oof_decision_function_", "oof_prediction_"),
-}
 _COUNT, _LONG, _ANY = whole(), whole(0, 2**62), number(finite=False)
 _CURVE = several(_ANY)
 _PROGRESS = {
@@ -66,8 +61,8 @@ _FITTED = {
 
 def parts_to_save(model: Fitted) -> tuple[Iterable[str], dict[str, Any]]:
     """Name the fitted attributes of an estimator's file, and give what else its header has."""
-    parameters = model.get_params(deep=False)
-    names = [n for n in vars(model) if n not in _NOT_IN_HEADER and n not in parameters]
+    fields = {**_FITTED, **model._fitted_fields}
+    names = [name for name in vars(model) if name in fields]
     progress = [
         {name: encode(value, name) for name, value in member.items() if name != "optimizer"}
         for member in model._progress
