@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from combutab._version import __version__
-from combutab.cli._commands import compare, evaluate, impute, sample, synth
 from combutab.cli._console import USAGE_ERROR, UserError, complain, show_traceback
+from combutab.cli.commands import compare, evaluate, fit, impute, predict, sample, synth
 
 app = typer.Typer(
     add_completion=False,
@@ -63,5 +63,5 @@ def _combutab(
     """Neural networks for tables."""
 
 
-for _command in (compare, synth, sample, impute, evaluate):
+for _command in (compare, fit, predict, synth, sample, impute, evaluate):
     app.command()(_command)

@@ -10,10 +10,12 @@ from typing import Any
 
 import pandas as pd
 import typer
-from joblib import cpu_count
+from joblib import cpu_count, parallel_config
 from rich.console import Console
 
+from combutab._clusters import WorkerDied
 from combutab._device import resolve_device
+from combutab._parallel import BrokenBackend, OtherVersions
 from combutab._whole_files import whole_file, whole_files
 from combutab.cli._comparison_table import comparison_table
 from combutab.cli._console import (
@@ -79,12 +81,15 @@ def compare(
     device: str,
     seed: int,
     jobs: int | None,
+    cluster: str | None,
     out: Path,
     force: bool,
     report: Path | None,
 ) -> None:
     """Find the best activation for a table, and whether the difference is real."""
     with interruptible(), one_line_warnings():
+        if jobs is not None and cluster is not None:
+            raise UserError("--jobs counts threads of this machine: leave it out with --cluster")
         reading = Reading.of(sep, decimal, encoding)
         tables = _tables(data, target, task, metric, out, report, reading, drop or [])
         plans = [
@@ -111,10 +116,12 @@ def compare(
             _check_places(table, data)
         for table, plan in zip(tables, plans, strict=True):
             _check_holds_no_other(table.folder, plan, force)
-        for table, plan in zip(tables, plans, strict=True):
-            found = _run(plan, jobs or _default_jobs(plan), table.folder / JOURNAL, force)
-            _print(found)
-            _write(found, table.folder, table.report)
+        with _workers(cluster):
+            for table, plan in zip(tables, plans, strict=True):
+                n_jobs = jobs or (None if cluster else _default_jobs(plan))
+                found = _run(plan, n_jobs, table.folder / JOURNAL, force)
+                _print(found)
+                _write(found, table.folder, table.report)
 
 
 # ---- input -------------------------------------------------------------------------------------
@@ -175,6 +182,26 @@ def _default_jobs(plan: ComparisonPlan) -> int:
     return cpu_count() if resolve_device(plan.device).type == "cpu" else 1
 
 
+@contextmanager
+def _workers(cluster: str | None) -> Iterator[None]:
+    """Let a Dask cluster's workers train, if a scheduler's address is given."""
+    if cluster is None:
+        yield
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise UserError("--cluster needs Dask: pip install 'combutab[distributed]'") from None
+    try:
+        client = Client(cluster, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise UserError(f"--cluster {cluster}: no Dask scheduler answers ({error})") from error
+    with client, parallel_config(backend="dask", client=client):
+        workers = client.scheduler_info()["workers"]
+        say(f"on {len(workers)} workers of the Dask cluster at {cluster}", error=True)
+        yield
+
+
 def _widths(hidden: str) -> Any:
     parts = hidden.split(",")
     return [int(part) for part in parts] if all(p.strip().isdecimal() for p in parts) else hidden
@@ -227,7 +254,9 @@ def _announce(plan: ComparisonPlan) -> None:
         )
 
 
-def _run(plan: ComparisonPlan, n_jobs: int, journal: Path, force: bool) -> ActivationComparison:
+def _run(
+    plan: ComparisonPlan, n_jobs: int | None, journal: Path, force: bool
+) -> ActivationComparison:
     """Train and compare; what an interrupt leaves is told of."""
     try:
         _announce(plan)
@@ -247,6 +276,11 @@ def _run(plan: ComparisonPlan, n_jobs: int, journal: Path, force: bool) -> Activ
             error=True,
         )
         raise typer.Exit(INTERRUPTED) from None
+    except (BrokenBackend, OtherVersions, WorkerDied) as error:
+        raise UserError(
+            f"{error}; the scores of {_n_networks(journal)} of {plan.n_networks} networks are kept "
+            f"in {journal}: the same command goes on from them"
+        ) from error
 
 
 def _n_networks(journal: Path) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from combutab.evaluation import NemenyiResult
 from combutab.model_selection import ActivationComparison, shown_range
+from combutab.plotting._display import Display
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,8 +24,8 @@ _LABEL_ROW, _CHARACTER = 0.24, 0.085  # inches
 _FIRST_BAR, _BAR_ROW, _BRACKET, _TOP = 0.55, 0.45, -1.6, -2.7  # label rows
 
 
-def plot_comparison(comparison: ActivationComparison) -> Figure:
-    """Draw what `compare_activations` found: means with intervals, and the folds as dots.
+class ActivationComparisonDisplay(Display):
+    """What `compare_activations` found: means with intervals, and the folds as dots.
 
     The best activation is on top. Those not significantly different from it are filled
     blue circles, the others open vermilion diamonds: the shape says it without the colour.
@@ -34,6 +35,104 @@ def plot_comparison(comparison: ActivationComparison) -> Figure:
     Parameters
     ----------
     comparison : ActivationComparison
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+    axes_ : ndarray of matplotlib.axes.Axes
+        It alone.
+    figure_ : matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from combutab.model_selection import compare_activations
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = compare_activations(X, y, activations=["relu", "combu"], seeds=1, folds=2,
+    ...                             epochs=2, hidden=[8], refit=False)
+    >>> display = ActivationComparisonDisplay.from_results(found)
+    >>> [label.get_text() for label in display.ax_.get_yticklabels()] == [
+    ...     *found.summary["activation"], *found.baselines["baseline"]]
+    True
+    """
+
+    def __init__(self, *, comparison: ActivationComparison) -> None:
+        self.comparison = comparison
+
+    @classmethod
+    def from_results(cls, comparison: ActivationComparison, *, ax: Any = None) -> Self:
+        """Draw a comparison.
+
+        Parameters
+        ----------
+        comparison : ActivationComparison
+            As from `combutab.model_selection.compare_activations`.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default a figure of its own.
+
+        Returns
+        -------
+        ActivationComparisonDisplay
+        """
+        return cls(comparison=comparison).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw once more; ``ax`` as of ``from_results``."""
+        comparison = self.comparison
+        summary, baselines = comparison.summary, comparison.baselines
+        names = summary["activation"].tolist()
+        names += [] if baselines.empty else baselines["baseline"].tolist()
+        n_folds = int(summary["n_resamples"].iloc[0])
+        (axes,) = self._make_panels(ax, 1, 1, (7.2, 1.9 + _ROW * len(names)))
+        folds = comparison.results.groupby(["activation", "fold"])[comparison.metric].mean()
+        offsets = np.linspace(-_SPREAD, _SPREAD, n_folds)
+        for row, (_, line) in enumerate(summary.iterrows()):
+            apart = bool(line["distinguishable"])
+            color = _DIFFERENT if apart else _NOT_DIFFERENT
+            _draw_folds(axes, folds[line["activation"]].to_numpy(), row + offsets)
+            axes.hlines(row, line["low"], line["high"], color=color, linewidth=1.8, zorder=3)
+            axes.plot(
+                line["mean"],
+                row,
+                marker="D" if apart else "o",
+                markersize=6.5 if apart else 8,
+                color=color,
+                markerfacecolor="white" if apart else color,
+                markeredgewidth=1.6,
+                zorder=4,
+            )
+        axes.axvline(summary["mean"].iloc[0], color="0.45", linewidth=0.8, linestyle="--", zorder=1)
+        if not baselines.empty:
+            _draw_baselines(axes, comparison, offsets)
+        axes.set_yticks(range(len(names)), names, parse_math=False)
+        axes.set_ylim(len(names) - 0.5, -0.5)  # the best on top
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="x", color="0.92", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.set_xlabel(comparison.measure.description)
+        axes.set_ylabel("activation" if baselines.empty else "activation, baseline")
+        axes.set_title(
+            f"{comparison.data}: {comparison.design}",
+            loc="left",
+            fontsize=11,
+            parse_math=False,  # a data set may be called price_$
+        )
+        keys = [
+            _key(_NOT_DIFFERENT, "o", _NOT_DIFFERENT, "not significantly different from the best"),
+            _key(_DIFFERENT, "D", "white", "significantly different (p < 0.05)"),
+            _key("0.45", ".", "0.45", "one fold", linestyle=""),
+        ]
+        if not baselines.empty:
+            keys.append(_key(_BASELINE, "s", _BASELINE, "baseline"))
+        self._make_legend(keys, most=2)
+        return self
+
+
+def plot_comparison(comparison: ActivationComparison) -> Figure:
+    """Draw what `compare_activations` found: means with intervals, and the folds as dots.
+
+    It is the figure of `ActivationComparisonDisplay`.
 
     Returns
     -------
@@ -47,71 +146,15 @@ def plot_comparison(comparison: ActivationComparison) -> Figure:
     >>> X, y = load_iris(return_X_y=True)
     >>> found = compare_activations(X, y, activations=["relu", "combu"], seeds=1, folds=2,
     ...                             epochs=2, hidden=[8], refit=False)
-    >>> figure = plot_comparison(found)
-    >>> [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
-    ...     *found.summary["activation"], *found.baselines["baseline"]]
-    True
+    >>> plot_comparison(found).axes[0].get_xlabel()
+    'accuracy (higher is better)'
     """
-    from matplotlib.figure import Figure
-
-    summary, baselines = comparison.summary, comparison.baselines
-    names = summary["activation"].tolist()
-    names += [] if baselines.empty else baselines["baseline"].tolist()
-    n_folds = int(summary["n_resamples"].iloc[0])
-    figure = Figure(figsize=(7.2, 1.9 + _ROW * len(names)), layout="constrained")
-    axes = figure.add_subplot()
-    folds = comparison.results.groupby(["activation", "fold"])[comparison.metric].mean()
-    offsets = np.linspace(-_SPREAD, _SPREAD, n_folds)
-    for row, (_, line) in enumerate(summary.iterrows()):
-        apart = bool(line["distinguishable"])
-        color = _DIFFERENT if apart else _NOT_DIFFERENT
-        scores = folds[line["activation"]].to_numpy()
-        axes.scatter(
-            scores, row + offsets, s=20, color="0.45", edgecolors="white", linewidths=0.6, zorder=5
-        )
-        axes.hlines(row, line["low"], line["high"], color=color, linewidth=1.8, zorder=3)
-        axes.plot(
-            line["mean"],
-            row,
-            marker="D" if apart else "o",
-            markersize=6.5 if apart else 8,
-            color=color,
-            markerfacecolor="white" if apart else color,
-            markeredgewidth=1.6,
-            zorder=4,
-        )
-    axes.axvline(summary["mean"].iloc[0], color="0.45", linewidth=0.8, linestyle="--", zorder=1)
-    if not baselines.empty:
-        _draw_baselines(axes, comparison, offsets)
-    axes.set_yticks(range(len(names)), names, parse_math=False)
-    axes.set_ylim(len(names) - 0.5, -0.5)  # the best on top
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", color="0.92", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_xlabel(comparison.measure.description)
-    axes.set_ylabel("activation" if baselines.empty else "activation, baseline")
-    axes.set_title(
-        f"{comparison.data}: {comparison.design}",
-        loc="left",
-        fontsize=11,
-        parse_math=False,  # a data set may be called price_$
-    )
-    keys = [
-        _key(_NOT_DIFFERENT, "o", _NOT_DIFFERENT, "not significantly different from the best"),
-        _key(_DIFFERENT, "D", "white", "significantly different (p < 0.05)"),
-        _key("0.45", ".", "0.45", "one fold", linestyle=""),
-    ]
-    if not baselines.empty:
-        keys.append(_key(_BASELINE, "s", _BASELINE, "baseline"))
-    figure.legend(
-        handles=keys,
-        loc="outside lower center",
-        ncols=2,
-        frameon=False,
-        fontsize=9,
-    )
+    figure: Figure = ActivationComparisonDisplay.from_results(comparison).figure_
     return figure
+
+
+def _draw_folds(axes: Any, scores: np.ndarray, rows: np.ndarray) -> None:
+    axes.scatter(scores, rows, s=20, color="0.45", edgecolors="white", linewidths=0.6, zorder=5)
 
 
 def _draw_baselines(axes: Any, comparison: ActivationComparison, offsets: np.ndarray) -> None:
@@ -147,15 +190,7 @@ def _draw_baselines(axes: Any, comparison: ActivationComparison, offsets: np.nda
         axes.hlines(row, *ends, color=_BASELINE, linewidth=1.8, zorder=3)
         scores = folds[line["baseline"]]
         seen = (low <= scores) & (scores <= high)
-        axes.scatter(
-            scores[seen],
-            (row + offsets)[seen],
-            s=20,
-            color="0.45",
-            edgecolors="white",
-            linewidths=0.6,
-            zorder=5,
-        )
+        _draw_folds(axes, scores[seen], (row + offsets)[seen])
         axes.plot(line["mean"], row, marker="s", markersize=6.5, color=_BASELINE, zorder=4)
     axes.set_xlim(low - pad, high + pad)
 

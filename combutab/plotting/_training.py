@@ -3,48 +3,136 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from combutab._histories import LearningCurves, learning_curves
+from combutab.plotting._display import Display
 from combutab.plotting._layers import line_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEIGHT, _WIDTH = 2.4, 7.2  # inches of a panel
-_SCORES = {"r2": "R²"}
-_VALIDATION_LOSS = "validation loss"
+
+
+class LossCurveDisplay(Display):
+    """The training loss by epoch, and below it the score of the validation rows.
+
+    A generator of several losses has a panel for each. Members of an ensemble are thin lines, their
+    mean is a thick one, as far as all of them train; dots are the epochs whose weights are kept.
+    What ``early_stopping_scoring="loss"`` scores is drawn as the loss that it is.
+
+    Parameters
+    ----------
+    curves : mapping of name to LearningCurves
+        As ``from_estimator`` reads them.
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+        The panel of the training loss.
+    axes_ : ndarray of matplotlib.axes.Axes
+        A panel a loss, and that of the validation rows if there are scores of them.
+    figure_ : matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from combutab import MLPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = MLPClassifier(max_iter=5, early_stopping=True, n_members=3, random_state=0,
+    ...                     n_iter_no_change=float("inf"))
+    >>> display = LossCurveDisplay.from_estimator(clf.fit(X, y))
+    >>> [axes.get_ylabel() for axes in display.axes_]
+    ['training loss', 'validation loss']
+    """
+
+    def __init__(self, *, curves: Mapping[str, LearningCurves]) -> None:
+        self.curves = dict(curves)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
+        """Draw the curves of a fitted estimator, or of several.
+
+        Parameters
+        ----------
+        estimator : fitted estimator, sequence of them, or mapping of name to estimator
+            Of `combutab` (a pack or generator, too), or of scikit-learn with a ``loss_curve_``. Of
+            several ``fit`` calls with ``warm_start``, or of ``partial_fit``, all epochs of one
+            network are drawn, and of an ensemble those of the last call.
+        ax : matplotlib.axes.Axes, or sequence of them, optional
+            Where to draw: one, which is divided among the panels, or one a panel. By default a
+            figure of its own.
+
+        Returns
+        -------
+        LossCurveDisplay
+
+        Raises
+        ------
+        ValueError
+            There is nothing to draw, or an estimator has no epochs, as with ``solver="lbfgs"``.
+        sklearn.exceptions.NotFittedError
+            An estimator is not fitted.
+        """
+        curves = {name: _curves(name, each) for name, each in _named(estimator).items()}
+        return cls(curves=curves).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw once more; ``ax`` as of ``from_estimator``."""
+        from matplotlib.lines import Line2D
+
+        shown = list(self.curves.values())
+        words = {curves.validation for curves in shown if curves.scored}
+        labels = {column: label for curves in shown for column, label in curves.panels().items()}
+        if words:  # the last panel; scores of several kinds stay what they are
+            labels["validation_score"] = labels.pop("validation_score")
+            if len(words) > 1:
+                labels["validation_score"] = "validation score"
+        size = (_WIDTH, 0.7 + _HEIGHT * len(labels))
+        panels = self._make_panels(ax, len(labels), 1, size, sharex=True)
+        for i, curves in enumerate(shown):
+            for column, axes in zip(labels, panels, strict=True):
+                if column in curves.panels():
+                    table = curves.of_each(column, as_scores=len(words) > 1)
+                    _draw(axes, table, curves.best_epochs(), line_of(i))
+        for axes, label in zip(panels, labels.values(), strict=True):
+            axes.set_ylabel(label, parse_math=False)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(axis="y", color="0.92", linewidth=0.8)
+            axes.set_axisbelow(True)
+            axes.locator_params("x", integer=True)
+        panels[-1].set_xlabel("epoch")
+        for axes in panels[:-1]:
+            if axes.get_shared_x_axes().joined(axes, panels[-1]):
+                axes.tick_params(labelbottom=False)
+        self.figure_.align_ylabels(panels)
+        named = [name for name in self.curves if name]
+        handles = [Line2D([], [], label=n, **line_of(i)) for i, n in enumerate(named)]
+        if any(curves.table["member"].nunique() > 1 for curves in self.curves.values()):
+            thin = Line2D([], [], color="0.45", linewidth=0.7, alpha=0.6, label="a member")
+            handles += [thin, Line2D([], [], color="0.45", linewidth=2.0, label="mean of members")]
+        if any(curves.best_epochs() for curves in self.curves.values()):
+            kept = "epoch whose weights are kept"
+            handles.append(Line2D([], [], marker="o", color="0.45", linestyle="", label=kept))
+        self._make_legend(handles, top=True)
+        return self
 
 
 def plot_loss_curve(estimators: Any) -> Figure:
     """Draw the training loss by epoch, and below it the score of the validation rows.
 
-    Members of an ensemble are thin lines, their mean is a thick one, as far as all of them train;
-    dots are the epochs whose weights are kept. What ``early_stopping_scoring="loss"`` scores is
-    drawn as the loss that it is.
-
-    Parameters
-    ----------
-    estimators : fitted estimator, sequence of them, or mapping of name to estimator
-        Of `combutab`, or of scikit-learn with a ``loss_curve_``. Of several ``fit`` calls with
-        ``warm_start``, or of ``partial_fit``, all epochs of one network are drawn, and of an
-        ensemble those of the last call.
+    It is the figure of `LossCurveDisplay`, which takes estimators as this does, and raises the same
+    errors.
 
     Returns
     -------
     matplotlib.figure.Figure
         Not known to pyplot; ``figure.savefig(path)`` writes it, and ``figure.axes`` are the panels
         (``figure.axes[0].set_yscale("log")``, say).
-
-    Raises
-    ------
-    ValueError
-        There is nothing to draw, or an estimator has no epochs, as with ``solver="lbfgs"``.
-    sklearn.exceptions.NotFittedError
-        An estimator is not fitted.
 
     Examples
     --------
@@ -57,52 +145,7 @@ def plot_loss_curve(estimators: Any) -> Figure:
     >>> [axes.get_ylabel() for axes in figure.axes]
     ['training loss', 'validation accuracy']
     """
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
-    named = _named(estimators)
-    curves = {name: _curve(name, estimator) for name, estimator in named.items()}
-    labels = {
-        name: _score_label(named[name])
-        for name, curve in curves.items()
-        if curve["validation_score"].notna().any()
-    }
-    different = set(labels.values())
-    label = different.pop() if len(different) == 1 else "validation score"
-    panels = ["train_loss", "validation_score"] if labels else ["train_loss"]
-    figure = Figure(figsize=(_WIDTH, 0.7 + _HEIGHT * len(panels)), layout="constrained")
-    grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False).ravel()
-    for i, (name, curve) in enumerate(curves.items()):
-        best = _best_epochs(curve) if name in labels else {}
-        if label == _VALIDATION_LOSS:
-            curve = curve.assign(validation_score=-curve["validation_score"])
-        for column, axes in zip(panels, grid, strict=True):
-            _draw(axes, curve, column, best, line_of(i))
-    for axes in grid:
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color="0.92", linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.xaxis.get_major_locator().set_params(integer=True)
-    grid[0].set_ylabel("training loss")
-    grid[-1].set_xlabel("epoch")
-    if labels:
-        grid[1].set_ylabel(label, parse_math=False)
-    figure.align_ylabels(grid)
-    handles = [Line2D([], [], label=name, **line_of(i)) for i, name in enumerate(named) if name]
-    if any(curve["member"].nunique() > 1 for curve in curves.values()):
-        thin = Line2D([], [], color="0.45", linewidth=0.7, alpha=0.6, label="a member")
-        handles += [thin, Line2D([], [], color="0.45", linewidth=2.0, label="mean of members")]
-    if labels:
-        kept = "epoch whose weights are kept"
-        handles.append(Line2D([], [], marker="o", color="0.45", linestyle="", label=kept))
-    if handles:
-        figure.legend(
-            handles=handles,
-            loc="outside upper center",
-            ncols=min(len(handles), 4),
-            frameon=False,
-            fontsize=9,
-        )
+    figure: Figure = LossCurveDisplay.from_estimator(estimators).figure_
     return figure
 
 
@@ -118,45 +161,17 @@ def _named(estimators: Any) -> dict[str, Any]:
     return named
 
 
-def _curve(name: str, estimator: Any) -> pd.DataFrame:
-    """Columns member, epoch, train_loss and validation_score; what counts as better is larger."""
+def _curves(name: str, estimator: Any) -> LearningCurves:
     check_is_fitted(estimator)
-    history = getattr(estimator, "history_", None)
-    losses = getattr(estimator, "loss_curve_", None) or []
-    if history is None or (history["member"].nunique() == 1 and len(history) < len(losses)):
-        scores = getattr(estimator, "validation_scores_", None) or []
-        history = pd.DataFrame({"member": 0, "epoch": np.arange(len(losses)) + 1})
-        # of earlier calls there may be none
-        history["train_loss"] = np.asarray(losses, dtype=float)
-        history["validation_score"] = [np.nan] * (len(losses) - len(scores)) + list(scores)
-    if history.empty:
+    try:
+        return learning_curves(estimator)
+    except ValueError as error:
         of = f" of {name!r}" if name else ""
-        raise ValueError(
-            f"the {type(estimator).__name__}{of} has no epochs to draw; solver='lbfgs' has none"
-        )
-    return history
+        raise ValueError(f"the {type(estimator).__name__}{of} {error}") from None
 
 
-def _score_label(estimator: Any) -> str:
-    scoring = getattr(estimator, "early_stopping_scoring", None)
-    scoring = scoring or getattr(estimator, "_score_name", "score")
-    words = scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score")
-    return f"validation {_SCORES.get(words, words)}"
-
-
-def _best_epochs(curve: pd.DataFrame) -> dict[Any, int]:
-    """The epoch with the best score, by member; the first of equals, as training keeps it."""
-    scored = curve[curve["validation_score"].notna()]
-    places = scored.groupby("member")["validation_score"].idxmax()
-    rows = scored.loc[places]
-    return dict(zip(rows["member"].tolist(), rows["epoch"].tolist(), strict=True))
-
-
-def _draw(
-    axes: Any, curve: pd.DataFrame, column: str, best: Mapping[Any, int], line: Mapping[str, Any]
-) -> None:
-    """One estimator's lines in one panel."""
-    table = curve.pivot(index="epoch", columns="member", values=column)
+def _draw(axes: Any, table: pd.DataFrame, best: Mapping[Any, int], line: Mapping[str, Any]) -> None:
+    """One estimator's lines in one panel, a column a member."""
     several = table.shape[1] > 1
     marker = "." if len(table) == 1 else ""
     for member in table.columns.tolist():

@@ -62,7 +62,7 @@ def _is_discrete(column: pd.Series) -> bool:
     )
 
 
-def check_replaceable(save: Path) -> None:
+def check_replaceable(save: Path, option: str = "--save") -> None:
     """Let a model take the place of a model alone, not of a table or of a training's checkpoint."""
     if not save.exists() or save.stat().st_size == 0:
         return
@@ -73,7 +73,7 @@ def check_replaceable(save: Path) -> None:
     except (OSError, ValueError, KeyError):
         pass
     if what:
-        raise UserError(f"--save: {save} is there, and {what}; choose another file, or remove it")
+        raise UserError(f"{option}: {save} is there, and {what}; choose another file, or remove it")
 
 
 def check_savable(columns: ModeEncoder) -> None:

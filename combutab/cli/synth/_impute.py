@@ -42,7 +42,7 @@ def impute(
     model: str | None,
     model_file: Path | None,
     discrete: list[str] | None,
-    min_frequency: float,
+    min_frequency: float | None,
     identifiers: list[str] | None,
     drop: list[str] | None,
     sep: str | None,
@@ -65,6 +65,7 @@ def impute(
             training = {
                 "--model": model,
                 "--discrete": discrete,
+                "--min-frequency": min_frequency,
                 "--identifiers": identifiers,
                 "--epochs": epochs,
                 "--max-time": max_time,

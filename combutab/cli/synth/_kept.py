@@ -11,9 +11,10 @@ from combutab.cli._console import UserError
 from combutab.cli.tables._names import find_columns
 
 _NONE = "none"
+_FREQUENCY = 5
 
 MinFrequency = Annotated[
-    float,
+    float | None,
     typer.Option(
         help="Rows that must have a value (below 1: share of them) for it to be made, or kept in a "
         "file. 1 keeps all values, and the least and the greatest numbers, as they are.",
@@ -39,12 +40,14 @@ Identifiers = Annotated[
 ]
 
 
-def read_frequency(min_frequency: float) -> float:
-    """A number of rows as an integer, or a share of them.
+def read_frequency(min_frequency: float | None) -> float:
+    """A number of rows as an integer, or a share of them; 5 where none is given.
 
-    >>> read_frequency(5.0), read_frequency(0.01)
-    (5, 0.01)
+    >>> read_frequency(5.0), read_frequency(0.01), read_frequency(None)
+    (5, 0.01, 5)
     """
+    if min_frequency is None:
+        return _FREQUENCY
     least: float = int(min_frequency) if min_frequency.is_integer() else min_frequency
     if 0 < least < 1 or (isinstance(least, int) and least >= 1):
         return least
@@ -55,7 +58,7 @@ def read_frequency(min_frequency: float) -> float:
 
 
 def read_kept(
-    min_frequency: float, identifiers: list[str] | None, columns: Iterable[Any]
+    min_frequency: float | None, identifiers: list[str] | None, columns: Iterable[Any]
 ) -> dict[str, Any]:
     """The options as parameters of a generator.
 

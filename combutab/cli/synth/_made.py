@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from combutab._model_files import decode, load, read_model, write_model
-from combutab.cli._console import UserError
+from combutab.cli._model_header import model_header
 from combutab.cli.tables._forms import FileFormat
 from combutab.generators import find_generators
 
@@ -18,20 +18,9 @@ _KEY = "forms"  # of the header of a model's file
 @contextmanager
 def generator_header(path: Path) -> Iterator[dict[str, Any]]:
     """Give the header of a generator's file; what goes wrong with the file is a UserError."""
-    try:
-        header, _ = read_model(path, arrays=False)
-        names = find_generators()
-        if header["class"] not in names:
-            *others, last = sorted(names, key=str.lower)
-            raise UserError(
-                f"{path} holds a {header['class']}, which makes no rows; give a file of a "
-                f"{', '.join(others)} or {last}, such as `combutab synth --save` writes"
-            )
+    names, maker = find_generators(), "combutab synth --save"
+    with model_header(path, names, "makes no rows", maker) as header:
         yield header
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged: {error!r}") from error
-    except (OSError, ValueError) as error:
-        raise UserError(str(error)) from error
 
 
 def read_made(path: Path) -> dict[str, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,20 @@ from combutab.cli.synth._kept import read_kept
 from combutab.cli.synth._made import load_generator, save_generator
 from combutab.cli.synth._report import plan_report, set_aside, write_synth_report
 from combutab.cli.synth._training import Kept, make_generator, train_generator
-from combutab.cli.tables._forms import FileFormat, check_ending, ending, read_file, write_file
+from combutab.cli.tables._forms import (
+    FileFormat,
+    as_parquet,
+    check_ending,
+    ending,
+    read_file,
+    write_file,
+)
 from combutab.cli.tables._names import find_columns
-from combutab.cli.tables._outputs import check_file, write_whole
+from combutab.cli.tables._outputs import cannot_write, check_file, write_whole
 from combutab.cli.tables._reading import Reading, tell_of_odd_columns
 from combutab.generators import ShortfallError, check_conditions
-from combutab.preprocessing import ModeEncoder
+from combutab.generators.sampling import RowWriter, pour_rows
+from combutab.preprocessing import ModeEncoder, parquet_parts
 from combutab.training import ProgressBar
 
 _NUMBERS_A_CELL = 4  # that sampling holds at a time, about
@@ -47,7 +56,7 @@ def synth(
     activation: str | None,
     rows: int | None,
     discrete: list[str] | None,
-    min_frequency: float,
+    min_frequency: float | None,
     identifiers: list[str] | None,
     drop: list[str] | None,
     sep: str | None,
@@ -92,7 +101,9 @@ def synth(
         forms.guarded = guard_formulas
         tell_of_formulas(table, forms, out)
         n_rows = len(table) if rows is None else rows
-        _check_size(n_rows, table.shape[1])
+        poured = report is None and _is_poured(out, condition)
+        if not poured:
+            _check_size(n_rows, table.shape[1])
         protection = read_kept(min_frequency, identifiers, table.columns)
         columns = probe(table, listed, protection)
         conditions = _read_conditions(condition, columns, forms)
@@ -131,7 +142,10 @@ def synth(
                 kept.add("the generator", place)
                 say_on_terminal(f"Wrote the generator to {place}")
             place = kept.place(out)
-            made = _write_rows(generator, forms, n_rows, conditions, seed, place)
+            if poured:
+                _pour_rows(generator, forms, n_rows, seed, place)
+            else:
+                made = _write_rows(generator, forms, n_rows, conditions, seed, place)
             kept.add(f"{n_rows:,} rows", place)
             say_on_terminal(
                 f"Wrote {n_rows:,} rows to {place} ({time.perf_counter() - started:.1f} s)"
@@ -171,9 +185,12 @@ def sample(
         check_device(device)
         generator, forms = load_generator(model, device)
         forms.guarded |= guard_formulas
-        _check_size(rows, generator.n_features_in_)
-        conditions = _read_conditions(condition, generator.encoder_, forms)
-        _write_rows(generator, forms, rows, conditions, seed, out)
+        if _is_poured(out, condition):
+            _pour_rows(generator, forms, rows, seed, out)
+        else:
+            _check_size(rows, generator.n_features_in_)
+            conditions = _read_conditions(condition, generator.encoder_, forms)
+            _write_rows(generator, forms, rows, conditions, seed, out)
         say_on_terminal(f"Wrote {rows:,} rows to {out} ({time.perf_counter() - started:.1f} s)")
 
 
@@ -186,8 +203,8 @@ def _check_size(n_rows: int, n_columns: int) -> None:
         np.empty((n_rows, _NUMBERS_A_CELL * n_columns))
     except (MemoryError, ValueError) as error:  # the second: more than an array can count
         raise UserError(
-            f"{n_rows:,} rows are more than the memory holds; write several files, each with "
-            "another --seed"
+            f"{n_rows:,} rows are more than the memory holds; write them to a .parquet file, "
+            "without --condition and --report, or several files, each with another --seed"
         ) from error
 
 
@@ -226,6 +243,29 @@ def _warn_of_none(
 # ---- training and sampling ---------------------------------------------------------------------
 
 
+def _is_poured(out: Path, condition: list[str] | None) -> bool:
+    """Tell whether rows are written part by part, so that memory holds any number of them."""
+    return ending(out) == ".parquet" and not condition
+
+
+def _pour_rows(generator: Any, forms: FileFormat, n_rows: int, seed: int, out: Path) -> None:
+    with _shown(n_rows):
+        try:
+            with parquet_parts(out) as file:
+                change = partial(as_parquet, forms=forms)
+                writer = RowWriter(generator.encoder_, file, change)
+                pour_rows(generator, n_rows, seed, writer)
+        except OSError as error:
+            raise cannot_write(out, error) from error
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+
+def _shown(n_rows: int) -> AbstractContextManager[Any]:
+    console = Console(stderr=True)
+    return console.status(f"Making {n_rows:,} rows") if console.is_terminal else nullcontext()
+
+
 def _write_rows(
     generator: Any,
     forms: FileFormat,
@@ -234,9 +274,7 @@ def _write_rows(
     seed: int,
     out: Path,
 ) -> pd.DataFrame:
-    console = Console(stderr=True)
-    shown = console.status(f"Making {n_rows:,} rows") if console.is_terminal else nullcontext()
-    with shown:
+    with _shown(n_rows):
         missed = ""
         try:
             table: pd.DataFrame = generator.sample(n_rows, conditions=conditions, random_state=seed)

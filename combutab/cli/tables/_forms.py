@@ -211,8 +211,8 @@ def check_ending(path: Path) -> None:
 def write_file(table: pd.DataFrame, forms: FileFormat, path: Path, kind: str) -> None:
     """Write a table of the fitted columns; the same table gives the same bytes."""
     if kind == ".parquet":
-        rewritten = _rewrite(table, forms.dates, _to_dates)
-        rewritten.to_parquet(path)  # its index is a count; without it, names would become text
+        # its index is a count; without it, names would become text
+        as_parquet(table, forms).to_parquet(path)
         return
     rewritten = _rewrite(table, forms.dates, _to_text)
     rewritten = _rewrite(rewritten, forms.truth, _to_words)
@@ -226,6 +226,11 @@ def write_file(table: pd.DataFrame, forms: FileFormat, path: Path, kind: str) ->
         index=False,
         compression=gzip if kind.endswith(".gz") else None,
     )
+
+
+def as_parquet(table: pd.DataFrame, forms: FileFormat) -> pd.DataFrame:
+    """Rows as a Parquet file has them."""
+    return _rewrite(table, forms.dates, _to_dates)
 
 
 def find_formulas(table: pd.DataFrame) -> list[str]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ from combutab.reports.charts import least_rows
 from combutab.reports.synthetic._copies import count_copies, count_values
 from combutab.reports.synthetic._disclosure import judge_privacy
 from combutab.reports.synthetic._likeness import judge_likeness
-from combutab.reports.synthetic._usefulness import judge_usefulness
+from combutab.reports.synthetic._usefulness import best_learner, judge_usefulness
 from combutab.reports.synthetic._verdict import HELD_OUT, SYNTHETIC, Finding
 from combutab.reports.synthetic._yardsticks import measure_yardsticks, share_by_chance
 
@@ -33,6 +34,7 @@ _SET_ASIDE = 0.2  # of the real rows, for learners to be tested on where there a
 _OVERLAP = 0.05  # of the held-out rows; with more of them among the others, they are not held out
 _FOLDS = 5
 _RESAMPLES = 100  # of the rows that learners are tested on, for what chance may do
+_DRAWN_ANEW = 5  # times, of synthetic rows that teach little
 _MOST = 100_000  # rows whose distances are measured
 _DETECTION = ["learner", "metric", "source", "mean", "sd", "se", "fold_sd", "n_tables"]
 Task = Literal["classification", "regression"]
@@ -210,9 +212,28 @@ def evaluate_synthetic(
         goal = _task_of(efficacy)
         known = test[target].dropna()
         guess = 0.0 if goal == "regression" else float(known.value_counts(normalize=True).max())
-        usefulness = judge_usefulness(
-            efficacy, target=target, guess=guess, n_test=len(known), seen="test" not in given
+        judge = partial(
+            judge_usefulness,
+            efficacy,
+            target=target,
+            guess=guess,
+            n_test=len(known),
+            seen="test" not in given,
         )
+        usefulness = judge()
+        if usefulness.level == "poor":
+            best = best_learner(efficacy, guess=guess, n_test=len(known))
+            with clock("ml_efficacy", "training a learner on synthetic rows drawn anew"):
+                again = ml_efficacy(
+                    real_train=train,
+                    real_test=test,
+                    synthetic=_draw_anew(aligned["synthetic"], target, random_state),
+                    target=target,
+                    task=goal,
+                    learners={best: learners[best]} if isinstance(learners, Mapping) else best,
+                    **options,
+                )
+            usefulness = judge(again=again)
         if goal == "classification":
             aligned = _align(given, named, [*categorical, target])
 
@@ -298,7 +319,7 @@ class _Clock:
             self.progress(label)
         started = time.perf_counter()
         yield
-        self.seconds[name] = time.perf_counter() - started
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
 def _align(
@@ -347,6 +368,13 @@ def _unjudged(aligned: AlignedTables, target: Hashable | None) -> Finding | None
         why = f"Not known: {has} a value of {name}, and at least two are needed."
         return Finding("usefulness", "unknown", why)
     return None
+
+
+def _draw_anew(table: pd.DataFrame, target: Hashable, seed: int) -> dict[str, pd.DataFrame]:
+    """As many rows of a table as have the target, drawn with replacement, several times."""
+    table, rng = table[table[target].notna()], np.random.default_rng(seed)
+    drawn = [rng.integers(len(table), size=len(table)) for _ in range(_DRAWN_ANEW)]
+    return {f"anew {k}": table.iloc[rows].reset_index(drop=True) for k, rows in enumerate(drawn)}
 
 
 def _set_aside(

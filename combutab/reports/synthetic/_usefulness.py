@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from combutab.reports.synthetic._verdict import (
     points,
 )
 
+REAL = "real"  # a source of ml_efficacy
 _SOME = 0.1  # skill over guessing that is no longer next to nothing
 _ROUGH = 0.005  # two standard errors of the share that is kept, from where they are told
 # After training on the synthetic rows, on the real ones, and by guessing.
@@ -85,15 +86,24 @@ class _Skill:
 
 
 def judge_usefulness(
-    efficacy: pd.DataFrame, *, target: Hashable, guess: float, n_test: int, seen: bool
+    efficacy: pd.DataFrame,
+    *,
+    target: Hashable,
+    guess: float,
+    n_test: int,
+    seen: bool,
+    again: pd.DataFrame | None = None,
 ) -> Finding:
     """Say which share of what the real rows teach is in the synthetic ones.
 
     ``efficacy`` is of `ml_efficacy`, with the sources "real" and "synthetic", tested on ``n_test``
     rows; ``guess`` is the share of the most frequent class in these, 0 of a regression, and
-    ``seen`` says whether the generator may have learned from them.
+    ``seen`` says whether the generator may have learned from them. ``again`` is of `ml_efficacy`
+    too, with synthetic rows that were drawn anew from the synthetic ones, a source each.
     """
     skill = _best(efficacy, guess, n_test)
+    if again is not None:
+        skill = _with_chance(skill, again)
     rows = counted(n_test, "real row" if seen else "held-out real row")
     name, learner = repr(str(target)), LEARNERS.get(skill.learner, skill.learner)
     synthetic, real, guessing = _SENTENCES[skill.metric]
@@ -135,6 +145,23 @@ def judge_usefulness(
     return Finding("usefulness", level, sentence, tuple(notes))
 
 
+def best_learner(efficacy: pd.DataFrame, *, guess: float, n_test: int) -> str:
+    """The learner that is best after training on the real rows."""
+    return _best(efficacy, guess, n_test).learner
+
+
+def _with_chance(skill: _Skill, again: pd.DataFrame) -> _Skill:
+    """Add to a gap's error how far the score is from those after learning from rows drawn anew.
+
+    What learns from rows without a tie to the target still has some skill by chance, however many
+    rows it is tested on. What is worse than guessing counts as guessing: R² has no lower end.
+    """
+    own = again[(again["metric"] == skill.metric) & (again["learner"] == skill.learner)]
+    scores = own.loc[own["source"] != REAL, "mean"].clip(lower=skill.guess)
+    by_chance = float(np.sqrt(((scores - max(skill.synthetic, skill.guess)) ** 2).mean()))
+    return replace(skill, gap_error=math.hypot(skill.gap_error, by_chance))
+
+
 def _share(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
@@ -152,7 +179,7 @@ def _best(efficacy: pd.DataFrame, guess: float, n_test: int) -> _Skill:
 
 def _best_by(efficacy: pd.DataFrame, metric: str, guess: float, n: float) -> _Skill:
     table = efficacy[efficacy["metric"] == metric]
-    real = table[table["source"] == "real"]
+    real = table[table["source"] == REAL]
     best = real.iloc[int(real["mean"].fillna(-math.inf).argmax())]
     taught = table[(table["source"] == SYNTHETIC) & (table["learner"] == best["learner"])].iloc[0]
     score = float(best["mean"])

@@ -42,7 +42,8 @@ RULES = {
         f"Good from {KEPT_GOOD}, fair from {KEPT_FAIR}. Not known where the skill after training "
         f"on the real rows is below {LITTLE} or twice its standard error, with fewer than "
         f"{FEWEST} rows to test on, or where two standard errors of the share, which are told with "
-        "it, reach from poor to good."
+        "it, reach from poor to good. Of a poor share they hold also how far the learner is moved "
+        "by learning from synthetic rows drawn anew from these, with replacement."
     ),
     "likeness": (
         "A two-sample test: gradient boosting learns to tell synthetic rows from real ones, and is "

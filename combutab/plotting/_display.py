@@ -1,0 +1,92 @@
+"""What the displays share: panels in a figure of their own or in the user's, and a picture."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class Display:
+    """A drawing as scikit-learn's displays are: made by a ``from_`` method, drawn by ``plot``.
+
+    A figure of its own is not known to pyplot: ``display.figure_.savefig(path)`` writes it, and a
+    notebook shows it.
+    """
+
+    figure_: Any  # a Figure, or a SubFigure of the user's
+    ax_: Axes
+    axes_: np.ndarray
+    _own = False  # whether it made the figure
+
+    def _repr_png_(self) -> bytes | None:
+        """The picture, for a notebook; None where the figure is the user's, who shows it."""
+        if not self._own:
+            return None
+        file = io.BytesIO()
+        self.figure_.savefig(file, format="png", dpi=100)
+        return file.getvalue()
+
+    def _make_panels(
+        self, ax: Any, n_rows: int, n_columns: int, figsize: tuple[float, float], **shared: Any
+    ) -> list[Axes]:
+        """Set the attributes, and return the panels: in a new figure, or where ``ax`` says."""
+        from matplotlib.axes import Axes
+        from matplotlib.figure import Figure
+        from matplotlib.gridspec import GridSpecFromSubplotSpec
+
+        self._own = ax is None
+        n_panels = n_rows * n_columns
+        if ax is None:
+            figure = Figure(figsize=figsize, layout="constrained")
+            panels = figure.subplots(n_rows, n_columns, squeeze=False, **shared).ravel().tolist()
+        elif isinstance(ax, Axes) and n_panels == 1:
+            panels = [ax]
+        elif isinstance(ax, Axes):
+            place = ax.get_subplotspec()
+            if place is None:
+                raise ValueError(
+                    f"ax has no place in a grid, which {n_panels} panels could share; make it with "
+                    f"subplots, or give {n_panels} axes"
+                )
+            ax.set_axis_off()
+            grid = GridSpecFromSubplotSpec(n_rows, n_columns, subplot_spec=place)
+            panels = []
+            for cell in range(n_panels):
+                first = panels[0] if panels else None
+                panels.append(ax.figure.add_subplot(grid[cell], **dict.fromkeys(shared, first)))
+        else:
+            panels = _given(ax, n_panels)
+        self.axes_, self.ax_ = np.array(panels), panels[0]
+        self.figure_ = panels[0].figure
+        return panels
+
+    def _make_legend(self, handles: list[Any], *, top: bool = False, most: int = 4) -> None:
+        """Above or below the panels of an own figure; of others above the first, or in it."""
+        if not handles:
+            return
+        if not self._own:
+            look: dict[str, Any] = {"fontsize": 9, "framealpha": 0.8, "edgecolor": "none"}
+            if top:
+                look |= {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
+            self.ax_.legend(handles=handles, **look)
+            return
+        place: Any = f"outside {'upper' if top else 'lower'} center"
+        columns = min(len(handles), most)
+        self.figure_.legend(handles=handles, loc=place, ncols=columns, frameon=False, fontsize=9)
+
+
+def _given(ax: Any, n_panels: int) -> list[Any]:
+    from matplotlib.axes import Axes
+
+    given = list(np.ravel(np.asarray(ax, dtype=object))) if isinstance(ax, Iterable) else [ax]
+    if len(given) != n_panels or not all(isinstance(each, Axes) for each in given):
+        raise ValueError(
+            f"ax must be an Axes of matplotlib, or {n_panels} of them, a panel each; got {ax!r}"
+        )
+    return given
