@@ -77,7 +77,7 @@ def measure(
     """Train one model and judge its rows in this process."""
     warnings.filterwarnings("ignore")
     torch.set_num_threads(n_threads)
-    table, target, classify = _table(data, data_home)
+    table, target, classify = read_rows(data, data_home)
     order = np.random.default_rng(split).permutation(len(table))
     test, train = np.split(order, [len(table) // 5])
     train = train[:most]
@@ -137,7 +137,7 @@ def judge(task: Task, held: pd.DataFrame, rows: pd.DataFrame) -> dict[str, float
     return {n: float(v) for n, v in (found | {"closest": near["share_closer_to_train"]}).items()}
 
 
-def _table(data: str, data_home: str | None) -> tuple[pd.DataFrame, str, bool]:
+def read_rows(data: str, data_home: str | None) -> tuple[pd.DataFrame, str, bool]:
     """Features and target, numbers and categories alone, under names that every package takes."""
     X, y, classify = load(data, data_home)
     X = X.set_axis(list(map(str, X)), axis=1)

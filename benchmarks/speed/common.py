@@ -24,6 +24,7 @@ T = TypeVar("T")
 DATA_HOME = {"help": "folder with the CSV files; else OpenML"}
 THREADS = {"type": int, "help": "torch threads; default: as they are"}
 PROCESS = Path("/proc/self")
+PAGE = 2**12 / 2**20  # MiB: the least that a process takes of a system
 
 
 def parse(doc: str, quick: str, **options: Any) -> argparse.Namespace:

@@ -7,9 +7,13 @@ what a fit costs at any size no longer rules: 1 is linear. The steepest slope be
 points stands beside them.
 
     python -m benchmarks.speed.scaling [--quick] [--dimensions rows ...]
-        [--out benchmarks/speed/results]
+        [--most-rows 100000000] [--memory-limit 1GB] [--out benchmarks/speed/results]
 
-Points of dimensions that are not measured stay in the file.
+Points of dimensions that are not measured stay in the file. "streamed" is `fit_parquet` of rows
+that are made when they are read (which takes a part of the seconds), none of them stored; its
+options are the size to go up to and the memory that a fit may take. That there is nothing lost by
+it is shown by the loss on other rows beside those of two fits in memory to a sample, of as many
+steps; the two differ in their seed alone.
 """
 
 from __future__ import annotations
@@ -23,7 +27,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.outputs import write_figure
-from benchmarks.speed.common import begin, block, call_apart, forget_peak, memory, wall, write
+from benchmarks.speed.common import (
+    PAGE,
+    begin,
+    block,
+    call_apart,
+    forget_peak,
+    memory,
+    wall,
+    write,
+)
+from benchmarks.speed.streamed import measure_streamed
 from combutab import MLPClassifier, MLPRegressor, paper_recipe
 
 SIZES = {
@@ -31,16 +45,18 @@ SIZES = {
     "columns": (10, 30, 100, 300, 1_000, 3_000, 10_000),
     "categories": (10, 100, 1_000, 10_000, 100_000, 300_000, 1_000_000),
     "members": (1, 4, 16, 32, 64, 128, 256, 512),
+    "streamed": (300_000, 1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000),
 }
 QUICK = {"rows": (500, 1_000), "columns": (5, 10), "categories": (5, 50), "members": (1, 2)}
+QUICK |= {"streamed": (1_000, 2_000)}
 WHAT = {
     "rows": "rows of 20 float32 columns, one epoch",
     "columns": "columns of 2,000 float32 rows, three epochs",
     "categories": "categories of one text column, each at least twice in 2,000,000 rows, one epoch",
     "members": "members of one estimator, 5,000 rows of 10 columns, three epochs",
+    "streamed": "rows of 20 float32 columns from Parquet files, made when they are read, one epoch",
 }
 LONG_ENOUGH = 1.0  # seconds: a shorter fit is repeated
-PAGE = 2**12 / 2**20  # MiB: the least that a fit takes of a system
 MEASURES = {"seconds": ("seconds of a fit", "#0072B2"), "megabytes": ("peak memory, MB", "#D55E00")}
 
 
@@ -62,7 +78,7 @@ def make(dimension: str, size: int, quick: bool) -> tuple[Any, np.ndarray, dict[
     return X, X[:, 0] * X[:, 1], parameters
 
 
-def measure(dimension: str, size: int, quick: bool) -> dict[str, float]:
+def measure(dimension: str, size: int, quick: bool, limit: str) -> dict[str, float]:
     """One point, in this process: seconds of a fit and its peak memory in MB."""
     warnings.filterwarnings("ignore", category=UserWarning)
     settings = {"n_iter_no_change": np.inf, "device": "cpu", "random_state": 0}
@@ -74,6 +90,10 @@ def measure(dimension: str, size: int, quick: bool) -> dict[str, float]:
         MLPClassifier(**paper_recipe("classification", **warm_up)),
     ):
         net.fit(small, small["x"] > 300)
+    if dimension == "streamed":
+        measure_streamed(600, limit, {**settings, "hidden_layer_sizes": (8,)}, compared=False)
+        parameters = {"hidden_layer_sizes": (16,), "early_stopping": False, **settings}
+        return measure_streamed(size, limit, paper_recipe("regression", **parameters), True)
     before = memory("VmRSS")
     X, y, parameters = make(dimension, size, quick)
     forget_peak()
@@ -127,12 +147,15 @@ def plot(points: pd.DataFrame, slopes: pd.DataFrame) -> Figure:
 
 def main() -> None:
     dimensions = {"nargs": "+", "choices": list(SIZES), "default": list(SIZES)}
-    arguments = begin(__doc__, "two small sizes a dimension", dimensions=dimensions)
+    options = {"dimensions": dimensions, "most_rows": SIZES["streamed"][-1], "memory_limit": "1GB"}
+    arguments = begin(__doc__, "two small sizes a dimension", **options)
     quick = arguments.quick
     rows = []
     for dimension in arguments.dimensions:
         for size in (QUICK if quick else SIZES)[dimension]:
-            point = call_apart(measure, dimension, size, quick, here=quick)
+            if dimension == "streamed" and size > arguments.most_rows:
+                continue
+            point = call_apart(measure, dimension, size, quick, arguments.memory_limit, here=quick)
             rows.append({"dimension": dimension, "size": size, **point})
             print(f"{dimension} {size}: {point['seconds']:.4g} s, {point['megabytes']:.4g} MB")
     points = pd.DataFrame(rows)
@@ -140,15 +163,15 @@ def main() -> None:
     if arguments.out and file.exists():
         earlier = pd.read_csv(file)
         points = pd.concat([earlier[~earlier["dimension"].isin(arguments.dimensions)], points])
-    parts = {name: points[points["dimension"] == name].sort_values("size") for name in SIZES}
-    parts = {name: part for name, part in parts.items() if len(part)}
-    points = pd.concat(parts.values())
+    order = {name: i for i, name in enumerate(SIZES)}
+    points = points.sort_values("size", ignore_index=True)
+    points = points.sort_values("dimension", key=lambda names: names.map(order), kind="stable")
     slopes = exponents(points)
     pages = ["## Exponents\n\nSlope over the upper half of the range; 1 is linear.\n"]
     pages.append(block(slopes.round(2)))
     for name in slopes.index:
         pages.append(f"## {name}\n\n{WHAT[name]}\n")
-        part = parts[name].drop(columns="dimension")
+        part = points[points["dimension"] == name].drop(columns="dimension").dropna(axis=1)
         pages.append(block(part, index=False, float_format=lambda value: f"{value:.4g}"))
     write(arguments.out, "scaling", points, *pages, index=False)
     if arguments.out:

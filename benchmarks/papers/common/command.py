@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
@@ -86,15 +86,23 @@ class Experiment:
             if missing and self.prepare:
                 self.prepare(arguments, journal.has)
             started = time.monotonic()
-            run = Parallel(
-                n_jobs=arguments.jobs if self.parallel else 1, return_as="generator_unordered"
-            )
-            ended = run(delayed(_run)(number, job) for number, job in enumerate(missing))
-            for count, (number, found) in enumerate(ended, 1):
+            tasks = [(number, job, self.packages) for number, job in enumerate(missing)]
+            if vars(arguments).get("cluster"):
+                ended = _on_dask(arguments.cluster, tasks)
+            else:
+                n_jobs = arguments.jobs if self.parallel else 1
+                run = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+                ended = run(delayed(_run)(*task) for task in tasks)
+            for count, (number, made_with, found) in enumerate(ended, 1):
+                if made_with["combutab"] != combutab.__version__:
+                    raise RuntimeError(
+                        f"a worker has combutab {made_with['combutab']}, and was sent a job by "
+                        f"combutab {combutab.__version__}: install the same version on all workers"
+                    )
                 job = missing[number]
                 journal.add(
                     [
-                        settings | versions(*self.packages) | result
+                        settings | made_with | result
                         for settings, result in zip(job.wanted, found, strict=True)
                     ]
                 )
@@ -103,8 +111,24 @@ class Experiment:
         return store.read()
 
 
-def _run(number: int, job: Job) -> tuple[int, Sequence[Row]]:
-    return number, job.run()
+Ended = tuple[int, Row, Sequence[Row]]  # a job's number, the versions it was run with, its rows
+
+
+def _run(number: int, job: Job, packages: Sequence[str]) -> Ended:
+    return number, versions(*packages), job.run()
+
+
+def _on_dask(address: str, tasks: Iterable[tuple[int, Job, Sequence[str]]]) -> Iterator[Ended]:
+    """Run jobs on a Dask cluster's workers; what is left is cancelled when this ends."""
+    from distributed import CancelledError, Client, KilledWorker, as_completed
+
+    with Client(address, set_as_default=False) as client:
+        futures = [client.submit(_run, *task, pure=False) for task in tasks]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except (CancelledError, KilledWorker) as error:
+            raise RuntimeError(f"{error}; run the same command to go on") from error
 
 
 @dataclass(frozen=True)
@@ -137,6 +161,9 @@ class Study:
         parser.add_argument("--quick", action="store_true", help="small data, few steps")
         parser.add_argument("--out", type=Path, default=default, help="folder (%(default)s)")
         parser.add_argument("--report", action="store_true", help="train nothing, only report")
+        parser.add_argument(
+            "--cluster", help="Dask scheduler whose workers run the jobs, tcp://..."
+        )
         self.add_arguments(parser)
         arguments = parser.parse_args(argv)
         if arguments.quick and arguments.out == default:
@@ -174,7 +201,7 @@ class Study:
         return " ".join(words)
 
 
-HERE = ("out", "report", "jobs", "data_home")  # the options that change no row
+HERE = ("out", "report", "jobs", "cluster", "data_home")  # the options that change no row
 VERSIONED = {"sklearn": "scikit-learn"}  # packages that are installed under another name
 
 

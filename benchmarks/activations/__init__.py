@@ -1,0 +1,1 @@
+"""Which activation, asked again: in strong recipes, and learned instead of chosen."""
