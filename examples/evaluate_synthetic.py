@@ -1,4 +1,9 @@
-"""Can a synthetic table be given away? Two of them judged: one made, one learned by heart.
+"""Can a synthetic table be given away?
+====================================
+
+Two of them judged: one made, one learned by heart.
+
+::
 
     python examples/evaluate_synthetic.py [--out FOLDER]
 

@@ -1,4 +1,9 @@
-"""Fit and predict on a DataFrame as it is: numbers, text, categories, dates and missing values.
+"""Fit a DataFrame as it is
+========================
+
+Fit and predict on numbers, text, categories, dates and missing values.
+
+::
 
     python examples/fit_a_dataframe.py [--out FOLDER]
 

@@ -1,4 +1,9 @@
-"""One network or a pack of many: what does an ensemble gain, and which activations does it choose?
+"""One network or a pack of many
+=============================
+
+What does an ensemble gain, and which activations does it choose?
+
+::
 
     python examples/pack_of_networks.py [--out FOLDER]
 
@@ -15,7 +20,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import train_test_split
 
 from combutab import MLPRegressor, PackRegressor
-from combutab.plotting import plot_pack
+from combutab.plotting import PackDisplay
 
 
 def main() -> None:
@@ -43,7 +48,8 @@ def main() -> None:
     columns = ["activation", "depth", "dropout", "validation_loss", "weight"]
     print(chosen[columns].round(3).to_string(index=False))
     print(f"weight by activation: {pack.activation_weights_.round(2).to_dict()}")
-    plot_pack(pack).savefig(out / "pack_of_networks.png", dpi=110)
+    display = PackDisplay.from_estimator(pack)
+    display.figure_.savefig(out / "pack_of_networks.png", dpi=110)
 
 
 if __name__ == "__main__":

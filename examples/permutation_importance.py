@@ -1,4 +1,9 @@
-"""Which columns does a fitted network use? scikit-learn's permutation importance answers.
+"""Which columns does a network use?
+=================================
+
+scikit-learn's permutation importance answers.
+
+::
 
     python examples/permutation_importance.py [--out FOLDER]
 

@@ -1,4 +1,9 @@
-"""A law that is known but for its constants: start from a guess, fit on, read the constants.
+"""A law that is known but for its constants
+=========================================
+
+Start from a guess, fit on, read the constants.
+
+::
 
     python examples/physical_law.py [--out FOLDER]
 

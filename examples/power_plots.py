@@ -1,4 +1,9 @@
-"""A deep network learns nothing: its layers say why, and what helps.
+"""A deep network learns nothing
+=============================
+
+Its layers say why, and what helps.
+
+::
 
     python examples/power_plots.py [--out FOLDER]
 

@@ -1,4 +1,9 @@
-"""Predict intervals: quantiles, or a mean and a standard deviation.
+"""How sure is a prediction?
+=========================
+
+Predict intervals: quantiles, or a mean and a standard deviation.
+
+::
 
     python examples/quantiles_and_uncertainty.py [--out FOLDER]
 

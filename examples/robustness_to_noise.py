@@ -1,4 +1,9 @@
-"""How wrong may the rows be before the predictions are? And what helps?
+"""Robustness to noise
+===================
+
+How wrong may the rows be before the predictions are? And what helps?
+
+::
 
     python examples/robustness_to_noise.py [--out FOLDER]
 

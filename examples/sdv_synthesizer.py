@@ -1,4 +1,9 @@
-"""In SDV: its metadata, constraints and conditions, our CTGAN, and missing values that it learns.
+"""A synthesizer in SDV
+====================
+
+SDV's metadata, constraints and conditions, our CTGAN, and missing values that it learns.
+
+::
 
     python examples/sdv_synthesizer.py [--out FOLDER]
 

@@ -1,4 +1,9 @@
-"""Search over activations: in a pipeline with GridSearchCV, and as stacks.
+"""Search over activations
+=======================
+
+In a pipeline with GridSearchCV, and as stacks.
+
+::
 
     python examples/search_activations.py [--out FOLDER]
 

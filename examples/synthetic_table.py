@@ -1,4 +1,9 @@
-"""A synthetic table, rows to order, and a report on how good and how safe they are.
+"""A synthetic table, to order
+===========================
+
+A synthetic table, rows that meet conditions, and a report on how good and how safe they are.
+
+::
 
     python examples/synthetic_table.py [--out FOLDER]
 

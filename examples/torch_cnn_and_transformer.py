@@ -1,4 +1,9 @@
-"""Our activations in networks of plain torch: a small CNN and a small Transformer encoder.
+"""Our activations in networks of plain torch
+==========================================
+
+A small CNN and a small Transformer encoder.
+
+::
 
     python examples/torch_cnn_and_transformer.py [--out FOLDER]
 

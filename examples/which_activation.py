@@ -1,4 +1,9 @@
-"""Which activation is best for my table, and is the difference real?
+"""Which activation is best for my table?
+======================================
+
+And is the difference real?
+
+::
 
     python examples/which_activation.py [--out FOLDER]
 
@@ -13,7 +18,7 @@ from pathlib import Path
 
 from combutab.datasets import make_formula
 from combutab.model_selection import compare_activations
-from combutab.plotting import plot_comparison
+from combutab.plotting import ActivationComparisonDisplay
 
 
 def main() -> None:
@@ -37,7 +42,8 @@ def main() -> None:
     print(found.summary[["activation", "mean", "low", "high", "p"]].round(3).to_string(index=False))
     print(found.sentences)
     found.results.to_csv(out / "which_activation.csv", index=False)
-    plot_comparison(found).savefig(out / "which_activation.png", dpi=100)
+    display = ActivationComparisonDisplay.from_results(found)
+    display.figure_.savefig(out / "which_activation.png", dpi=100)
 
     # the best one, fitted to all rows
     print(found.best_estimator.predict(X.head(3)).round(3).tolist(), y.head(3).round(3).tolist())
