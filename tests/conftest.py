@@ -8,6 +8,8 @@ import os
 
 import pytest
 
+from tests import short
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; subprocesses inherit it
 
 
@@ -57,4 +59,25 @@ def paper_defaults():
 
     with pytest.MonkeyPatch.context() as patch:
         _set_defaults(patch, lambda task, name, now: paper_recipe(task).get(name, now))
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_trees():
+    """For tests of what is done with a learner's scores, and not of how well it learns."""
+    with short.few_trees():
+        yield
+
+
+@pytest.fixture(scope="module")
+def short_reports():
+    """For tests of what a report holds and shows, and not of how it judges."""
+    with short.short_reports():
+        yield
+
+
+@pytest.fixture
+def short_report():
+    """As `short_reports`, for one test among those that judge."""
+    with short.short_reports():
         yield

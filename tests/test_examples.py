@@ -15,6 +15,8 @@ import matplotlib.image
 import pytest
 import torch
 
+from tests.short import short_reports
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 WRITES = {  # beside a picture of the example's name
     "evaluate_synthetic": set(),
@@ -29,17 +31,23 @@ WRITES = {  # beside a picture of the example's name
     "search_activations": set(),
     "synthetic_table": {"generator.safetensors", "report.html", "synthetic.csv"},
     "torch_cnn_and_transformer": set(),
+    "watch_training": set(),
     "which_activation": {"which_activation.csv"},
 }
-NEEDS = {"physical_law": ("sympy", "formulas"), "sdv_synthesizer": ("sdv", "sdv")}
+NEEDS = {
+    "physical_law": ("sympy", "the extra formulas"),
+    "sdv_synthesizer": ("sdv", "the extra sdv"),
+    "watch_training": ("sklearn.callback", "scikit-learn 1.9"),
+}
 APART = "fit_a_dataframe"
+SHORT = {"evaluate_synthetic", "synthetic_table"}  # their reports: all else is as in a user's run
 
 
 def run(name, folder):
     """What an example prints, run in this process: in one of its own, imports take most time."""
     if name in NEEDS:
-        module, extra = NEEDS[name]
-        pytest.importorskip(module, reason=f"needs the extra {extra}")
+        module, what = NEEDS[name]
+        pytest.importorskip(module, reason=f"needs {what}")
     output, errors = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", [f"{name}.py"]),
@@ -48,6 +56,7 @@ def run(name, folder):
         contextlib.redirect_stderr(errors),
         warnings.catch_warnings(),
         torch.random.fork_rng(),
+        short_reports() if name in SHORT else contextlib.nullcontext(),
     ):
         warnings.simplefilter("error")
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
@@ -116,6 +125,15 @@ def test_fit_a_dataframe_learns(outputs, tmp_path):
     assert score > 0.8
     known, missing = numbers(r"error where the area is \w+: (\d+)", first)
     assert known < missing / 2
+
+
+def test_a_monitor_sees_the_network_learn(outputs, tmp_path):
+    text = printed(outputs, "watch_training", tmp_path)
+    scores = [numbers(r"([\d.]+)", line) for line in re.findall(r"accuracy \[(.+)\]", text)]
+    assert [len(each) for each in scores] == [12, 12, 12]
+    assert all(each[-1] > each[0] for each in scores)
+    bars = text.split("best:")[0]
+    assert bars.count("| MLPClassifier - fit") == 2 * 2 + 1
 
 
 def test_a_pack_names_what_it_chose(outputs, tmp_path):

@@ -72,7 +72,7 @@ def loaded():
     return {{name.split('.')[0] for name in sys.modules}}
 import combutab
 combutab.cli.main
-from combutab.cli._commands import generator_names
+from combutab.cli.commands._options import generator_names
 before = generator_names()
 assert "torch" not in loaded()
 from combutab import CombU
@@ -130,17 +130,18 @@ except ModuleNotFoundError as error:
 
 
 def test_the_command_takes_what_its_modules_take():
-    from combutab.cli import _commands, _compare, _evaluate
+    from combutab.cli import _compare, _evaluate, commands
+    from combutab.cli.estimators import _fit, _predict
     from combutab.cli.synth import _impute, _synth
     from combutab.model_selection import BASELINES, DEFAULT_ACTIVATIONS
 
     modules = {"compare": _compare, "synth": _synth, "sample": _synth, "evaluate": _evaluate}
-    modules["impute"] = _impute
+    modules |= {"impute": _impute, "fit": _fit, "predict": _predict}
     for name, module in modules.items():
-        told = inspect.signature(getattr(_commands, name)).parameters
+        told = inspect.signature(getattr(commands, name)).parameters
         assert list(told) == list(inspect.signature(getattr(module, name)).parameters)
-    assert ",".join(DEFAULT_ACTIVATIONS) == _commands._ACTIVATIONS
-    assert ",".join(BASELINES) == _commands._BASELINES
+    assert ",".join(DEFAULT_ACTIVATIONS) == commands._compare._ACTIVATIONS
+    assert ",".join(BASELINES) == commands._compare._BASELINES
 
 
 def test_import_loads_no_optional_library_and_leaves_global_state_alone():

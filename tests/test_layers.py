@@ -15,7 +15,7 @@ PACKAGE = Path(combutab.__file__).parent
 ROOT = Path(__file__).parents[1]
 
 # Every arrow that may be drawn, from a module or package directly below combutab to the others.
-_BASE = {"_random", "_random_state", "_suggestions", "_device"}
+_BASE = {"_random", "_random_state", "_suggestions", "_device", "_ranks", "_sklearn_callbacks"}
 _NETS = {
     "activations",
     "constructions",
@@ -26,17 +26,29 @@ _NETS = {
     "_safe_files",
     "_fields",
     "_whole_files",
+    "_checkpoint_files",
     "_seconds",
+    "_bytes",
+    "_fitted_html",
     *_BASE,
     "_version",
+    "_parallel",
+    "_clusters",
 }
 ALLOWED = {
     "_version": set(),
+    "_clusters": set(),
+    "_parallel": {"_clusters", "_version"},
     "_random": set(),
-    "_random_state": set(),
+    "_ranks": set(),
+    "_random_state": {"_ranks"},
+    "_sklearn_callbacks": {"_ranks"},
+    "_histories": set(),
+    "_fitted_html": {"_histories"},
     "_suggestions": set(),
     "_device": set(),
     "_seconds": set(),
+    "_bytes": set(),
     "_seeded_draws": set(),
     "_interrupts": set(),
     "_whole_files": {"_interrupts"},
@@ -50,14 +62,25 @@ ALLOWED = {
         *("activations", "constructions"),
         *("_whole_files", "_safe_files", "_fields", "_version", "_device"),
     },
-    "preprocessing": {"_random_state", "_suggestions", "_fields"},
+    "mlflow": {"_model_files", "_version"},
+    "_checkpoint_files": {
+        *("_fields", "_model_files", "_ranks", "_safe_files", "_whole_files"),
+    },
+    "preprocessing": {
+        *("_random_state", "_ranks", "_suggestions", "_fields", "_whole_files", "_interrupts"),
+        "_sklearn_callbacks",
+    },
     "nn": {"activations", "_fields", "_seeded_draws", *_BASE},
     "training": {"_bars", "_interrupts", *_BASE},
     "estimators": _NETS,
     "evaluation": {"estimators", *_NETS},  # ml_efficacy trains our networks
     "generators": _NETS,
     "model_selection": {"estimators", "evaluation", "_whole_files", "_bars", *_NETS},
-    "plotting": {"model_selection", "estimators", "generators", "evaluation", "datasets", *_NETS},
+    "plotting": {
+        *("model_selection", "estimators", "generators", "evaluation", "datasets"),
+        "_histories",
+        *_NETS,
+    },
     "reports": {
         "plotting",
         "model_selection",

@@ -11,15 +11,15 @@ NAMES = """
 combutab: ACTIVATIONS CTGAN CombU LAHardSiLU LASiLU LayerAct MLPClassifier MLPRegressor NLReLU
     PELU PLN PLS PackClassifier PackRegressor ProxyNorm StackedGridSearchCV TVAE TabFlow
     TabFlowImputer TabMClassifier TabMRegressor __version__ load paper_recipe
-combutab.activations: ACTIVATIONS Blend CombU Derf DyT LAHardSiLU LASiLU LayerAct NLReLU PELU PLN
-    PLS PReLU ProxyNorm Rational Snake Swish make_activation
-combutab.constructions: ConstructedNetwork compose exp_network expression_network
-    linear_combination lipschitz_network log_network monomial_network polynomial_network product
-    relu_hard_function
+combutab.activations: ACTIVATIONS Blend CombU ComplexCombU Derf DyT LAHardSiLU LASiLU LayerAct
+    NLReLU PELU PLN PLS PReLU ProxyNorm Rational Snake Swish make_activation
+combutab.constructions: ConstructedNetwork compose cos_network exp_network
+    expression_network linear_combination lipschitz_network log_network monomial_network
+    polynomial_network product relu_hard_function sin_network
 combutab.datasets: Dataset FORMULAS TableError list_feynman list_openml load_feynman load_openml
     make_formula parse_formula read_cells read_table split_target
 combutab.estimators: BaseMLP FitHandout FitOutcome FitTask MLPClassifier MLPRegressor PackClassifier
-    PackRegressor TabMClassifier TabMRegressor TrainedFit fit_stacked paper_recipe
+    PackRegressor TabMClassifier TabMRegressor TableModule TrainedFit fit_stacked paper_recipe
 combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTIONS Corruption
     DetectionScorer EfficacyScorer FidelityScorer Interval NemenyiResult Robustness Significance
     activation_stats align_tables bootstrap_interval channelwise_linearity compare_pairs
@@ -28,29 +28,34 @@ combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTION
     privacy robustness summarise summarise_nemenyi summarise_pairs t_interval wilcoxon
 combutab.generators: CTGAN ShortfallError TVAE TabFlow TabFlowImputer check_conditions
     find_generators fit_stack patch_ctgan
-combutab.generators.sdv: CTGANSynthesizer TVAESynthesizer
+combutab.generators.sdv: CTGANSynthesizer TVAESynthesizer TabFlowSynthesizer
+combutab.mlflow: load_model log_model save_model
 combutab.model_selection: ActivationComparison BASELINES ComparisonError ComparisonPlan
     DEFAULT_ACTIVATIONS GUESSES METRICS StackedGridSearchCV checkpoint_differences
     compare_activations plan_comparison run_comparison score_classifier score_regressor
     shown_range
-combutab.nn: ActivationSpec Chain ChainNetwork CodeInputs INITIALISATIONS MLPSpec MaskMaker Member
-    NORMALIZATIONS NTK NUMERIC_EMBEDDINGS N_TIME NetworkSpec PenaltyPass ROLES RowSpans Scratch
-    SpanColumns StackedActivation StackedCascade StackedCritic StackedEmbedding StackedGenerator
-    StackedInputs StackedLinear StackedMLP StackedNetwork StackedNorm StackedRowDecoder
-    StackedRowEncoder StackedTabM TabMSpec TableNetwork build_activation check_activation
-    check_proxy_norm fill_gradients frozen gradient_penalty time_inputs
-combutab.plotting: plot_activation_means plot_comparison plot_critical_difference plot_fluctuation
-    plot_loss_curve plot_pack plot_power plot_robustness
+combutab.nn: ActivationSpec BlurredCrossEntropy Chain ChainNetwork CodeInputs INITIALISATIONS
+    MLPSpec MaskMaker Member NORMALIZATIONS NTK NUMERIC_EMBEDDINGS N_TIME NetworkSpec
+    PenaltyPass ROLES RowSpans Scratch SpanColumns StackedActivation StackedCascade
+    StackedCritic StackedEmbedding StackedGenerator StackedInputs StackedLinear StackedMLP
+    StackedNetwork StackedNorm StackedRowDecoder StackedRowEncoder StackedTabM TabMSpec
+    TableNetwork build_activation check_activation check_proxy_norm fill_gradients frozen
+    gradient_penalty time_inputs
+combutab.plotting: ActivationComparisonDisplay LossCurveDisplay PackDisplay plot_activation_means
+    plot_comparison plot_critical_difference plot_fluctuation plot_loss_curve plot_pack plot_power
+    plot_robustness
 combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn Identifiers
-    IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetTable RowGroup
-    RowLayout RowSpan RunningMoments Span TableEncoder append_cells as_pandas binary_unit
-    column_kind find_identifiers infer_task missing_codes odd_columns
+    IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetParts ParquetTable
+    Paths RowGroup RowLayout RowSpan RunningMoments Span TableEncoder append_cells as_numpy
+    as_pandas binary_unit column_kind find_identifiers infer_task is_polars missing_codes
+    odd_columns parquet_parts polars_cells
 combutab.reports: Finding SyntheticEvaluation evaluate_synthetic render_report write_report
 combutab.training: BinaryCrossEntropy Callback CompiledGradients ConditionSampler Conditions
-    CrossEntropy EpochReport GaussianNLL Loss MemberPlan MemberResult MemberStart OptimizerConfig
-    PER_STEP Pinball ProgressBar RowOptimizer RowStream Rows SCHEDULES SOLVERS TimeLimit
-    TrainConfig TrainableNetwork VerboseLines clip_gradients compilation compiled
-    is_per_step make_regression_loss schedule_factor train_lbfgs train_stack uninterrupted
+    CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MemberPlan MemberResult MemberStart
+    OptimizerConfig PER_STEP Pinball ProgressBar RowOptimizer RowStream Rows SCHEDULES SOLVERS
+    StackFile TimeLimit TrainConfig TrainableNetwork VerboseLines clip_gradients compilation
+    compiled is_per_step make_regression_loss schedule_factor train_lbfgs train_stack uninterrupted
+    unshared
 """
 
 

@@ -2,31 +2,17 @@
 
 import inspect
 import re
-import runpy
-import shlex
-import sys
-import tomllib
-from pathlib import Path
 
 import pytest
 import sklearn.neural_network
-import typer.main
 
 import combutab
-from combutab import ACTIVATIONS, MLPClassifier, MLPRegressor, cli
+from combutab import ACTIVATIONS, MLPClassifier, MLPRegressor
+from tests.code_blocks import PYPROJECT, ROOT, blocks, check_command, commands, run_python
 
-ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text("utf-8")
-PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PAGE = ROOT / "README.md"
+README = PAGE.read_text("utf-8")
 CONSTRAINTS = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
-
-
-def blocks(language):
-    """(line number, text) of the README's fenced blocks in a language."""
-    return [
-        (README[: match.start(1)].count("\n"), match[1])
-        for match in re.finditer(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-    ]
 
 
 def section(title):
@@ -35,23 +21,13 @@ def section(title):
     )[1]
 
 
-def commands():
-    """Each command of the shell blocks, as a list of words."""
-    lines = [line for _, text in blocks("sh") for line in text.splitlines()]
-    return [shlex.split(part) for line in lines for part in line.split("&&")]
-
-
 def test_python_blocks_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    namespace = {}
-    found = blocks("python")
-    assert len(found) >= 7
-    for line, text in found:
-        code = compile("\n" * line + text, str(ROOT / "README.md"), "exec")
-        exec(code, namespace)
+    assert len(blocks(PAGE, "python")) >= 7
+    namespace = run_python(PAGE)
     assert {path.name for path in tmp_path.iterdir()} == {
         *("comparison.png", "ranks.png", "rent.safetensors", "flats.safetensors", "report.html"),
-        *("flats.parquet", "losses.png", "pack.png"),
+        *("flats.parquet", "rents.parquet", "losses.png", "pack.png"),
     }
     assert "torch.Size([5, 10])" in capsys.readouterr().out
     # the quick start's models have learned something
@@ -67,39 +43,18 @@ def test_python_blocks_run(tmp_path, monkeypatch, capsys):
 
 
 def test_shell_commands_exist(monkeypatch, capsys):
-    typer_command = typer.main.get_command(cli.app)
-    seen = set()
-    for name, *arguments in commands():
-        seen.add(name)
-        if name == "combutab":
-            assert PYPROJECT["project"]["scripts"]["combutab"] == "combutab.cli:main"
-            command, *options = arguments
-            known = typer_command.commands[command]
-            if options != ["--help"]:  # parsed, not run: unknown options are errors
-                known.make_context(command, options)
-        elif name == "python" and arguments[1].startswith("benchmarks."):
-            monkeypatch.setattr(sys, "argv", [arguments[1], "--help"])
-            monkeypatch.delitem(sys.modules, arguments[1], raising=False)  # as if it were new
-            with pytest.raises(SystemExit):
-                runpy.run_module(arguments[1], run_name="__main__")
-            known = capsys.readouterr().out
-            options = {word for word in arguments if word.startswith("--")}
-            assert options <= set(re.findall(r"--[a-z-]+", known))
-        elif name == "python":
-            assert arguments[:5] == ["-m", "pip", "install", "-c", "constraints.txt"]
-            (target,) = arguments[5:]
-            extras = re.fullmatch(r"\.(?:\[([\w,]+)\])?", target)[1]
-            for extra in (extras or "").split(",") if extras else ():
-                assert extra in PYPROJECT["project"]["optional-dependencies"]
-        else:
-            assert name == "pytest"
-            assert not arguments
-    assert seen == {"python", "combutab", "pytest"}
+    found = commands(PAGE)
+    for words in found:
+        check_command(words, monkeypatch, capsys)
+    assert {words[0] for words in found} == {"python", "combutab", "pytest"}
 
 
 def test_ci_runs_the_readmes_test_command():
     (line,) = [
-        line for _, text in blocks("sh") for line in text.splitlines() if line.endswith("pytest")
+        line
+        for _, text in blocks(PAGE, "sh")
+        for line in text.splitlines()
+        if line.endswith("pytest")
     ]
     assert f"({line})" in (ROOT / ".ci" / "run").read_text("utf-8")
 
@@ -185,7 +140,7 @@ def test_constraints_pin_what_the_test_install_asks_for():
     normal = [re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in CONSTRAINTS]
     extras = PYPROJECT["project"]["optional-dependencies"]
     wanted = [*PYPROJECT["project"]["dependencies"], *extras["test"]]
-    for extra in ("formulas", "parquet", "sdv", "openml"):
+    for extra in ("formulas", "parquet", "sdv", "openml", "onnx", "distributed", "docs"):
         wanted += extras[extra]
     for requirement in wanted:
         name = re.match(r"[\w.-]+", requirement)[0].lower()

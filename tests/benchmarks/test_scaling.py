@@ -37,8 +37,11 @@ def test_quick_form(tmp_path):
     run_quick("speed.scaling", tmp_path)
     points = pd.read_csv(tmp_path / "scaling.csv")
     assert points.groupby("dimension").size().to_dict() == dict.fromkeys(
-        ["categories", "columns", "members", "rows"], 2
+        ["categories", "columns", "members", "rows", "streamed"], 2
     )
+    streamed = points[points["dimension"] == "streamed"]
+    assert (streamed[["loss", "loss in memory"]] > 0.01).all(axis=None), "the noise's variance"
+    assert points.loc[points["dimension"] != "streamed", "loss"].isna().all()
     assert (points["seconds"] > 0).all()
     text = (tmp_path / "scaling.md").read_text()
     assert "Exponents" in text
@@ -52,10 +55,10 @@ def test_quick_form(tmp_path):
 
 
 def test_a_point_is_measured_in_a_process_of_its_own(monkeypatch):
-    point = common.call_apart(scaling.measure, "members", 2, True)
+    point = common.call_apart(scaling.measure, "members", 2, True, "1GB")
     assert point.keys() == {"seconds", "megabytes"}
     assert 0 < point["seconds"] < 60
     assert 0 < point["megabytes"] < 1000
     with pytest.raises(subprocess.CalledProcessError) as failed:
-        common.call_apart(scaling.measure, "nonsense", 2, True)
+        common.call_apart(scaling.measure, "nonsense", 2, True, "1GB")
     assert "KeyError: 'nonsense'" in failed.value.stderr

@@ -41,6 +41,8 @@ def test_help(capsys, arguments, code):
             "device save checkpoint",
         ),
         ("sample", "out rows condition seed device"),
+        ("fit", "target out model task activation members epochs discrete drop seed device"),
+        ("predict", "out proba keep sep decimal encoding device"),
         ("impute", "out n-draws model model-file discrete drop epochs max-time seed device save"),
     ],
 )

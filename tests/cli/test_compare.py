@@ -14,6 +14,8 @@ from combutab.cli import _compare, main
 from combutab.cli._compare import FILES, JOURNAL
 from combutab.cli.tables import _outputs
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 SMALL = ["--seeds", "1", "--folds", "3", "--epochs", "2", "--hidden", "8"]
 SMALL += ["--activations", "relu,combu,pln-4"]

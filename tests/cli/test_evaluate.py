@@ -15,6 +15,8 @@ import combutab.reports
 from combutab.cli import main
 from tests.cli.people import people
 
+pytestmark = pytest.mark.usefixtures("short_reports")
+
 QUICK = ["--learners", "linear"]
 TRAIN = ["--model", "ctgan", "--epochs", "1", "--batch-size", "20", "--device", "cpu"]
 

@@ -32,7 +32,7 @@ from sklearn.multioutput import MultiOutputClassifier, RegressorChain
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from combutab import MLPClassifier, MLPRegressor
+from combutab import MLPClassifier, MLPRegressor, PackClassifier
 
 INF = float("inf")
 X, Y = load_iris(return_X_y=True)
@@ -181,8 +181,20 @@ def test_sample_weights_are_routed_through_a_pipeline(classifier):
         assert max(with_val[-1].validation_scores_) == with_val[-1].best_validation_score_
         assert with_val[-1].best_loss_ is None
         assert with_val.score(X, Y) > 0.9
+        # which a pipeline brings to the scale of the others
+        scaled = make_pipeline(
+            StandardScaler(),
+            MLPClassifier(**LEARN).set_fit_request(X_val=True, y_val=True),
+            transform_input=["X_val"],
+        ).fit(X, Y, X_val=X, y_val=Y)
+        alone = MLPClassifier(**LEARN)
+        own = StandardScaler().fit_transform(X)
+        alone.fit(own, Y, X_val=own, y_val=Y)
+        assert scaled[-1].validation_scores_ == alone.validation_scores_
         request = MLPRegressor().set_predict_request(return_std=True)
         assert request.get_metadata_routing().predict.requests["return_std"] is True
+        pack = PackClassifier().set_fit_request(sample_weight=True, X_val=True, y_val=True)
+        assert pack.get_metadata_routing().fit.requests["X_val"] is True
 
 
 def test_deep_copies_are_independent(classifier):

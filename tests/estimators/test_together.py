@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 
 from combutab import MLPClassifier
 from combutab.estimators import FitTask, fit_stacked
-from combutab.estimators.fitting import _jobs
+from combutab.estimators.fitting import _jobs, _stacks
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
 
@@ -29,14 +29,14 @@ def tasks(epochs=3):
             ), X, Y, data_key=0,
         )
         for activation in ACTIVATIONS
-        for seed in range(3)
+        for seed in range(2)
     ]  # fmt: skip
 
 
 @pytest.fixture
 def two_threads(monkeypatch):
     """Torch has two threads, and a stack holds a network or two."""
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
+    monkeypatch.setitem(_stacks._STACK_UNITS, "cpu", 1000)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -47,13 +47,17 @@ def weights(wanted):
     return [np.concatenate([w.ravel() for w in task.estimator.coefs_]) for task in wanted]
 
 
-@pytest.mark.parametrize(
-    ("backend", "n_jobs"), [(None, None), (None, 1), (None, 2), (None, 3), ("loky", 2)]
-)
-def test_threads_and_processes_give_the_same_networks(n_jobs, backend, two_threads):
-    alone = tasks()
-    for task in alone:
+@pytest.fixture(scope="module")
+def alone():
+    """The weights of all networks, each fitted by itself."""
+    wanted = tasks()
+    for task in wanted:
         task.estimator.fit(X, Y)
+    return weights(wanted)
+
+
+@pytest.mark.parametrize(("backend", "n_jobs"), [(None, None), (None, 3), ("loky", 2)])
+def test_threads_and_processes_give_the_same_networks(n_jobs, backend, alone, two_threads):
     together, done = tasks(), []
     if backend is None:
         fit_stacked(together, n_jobs=n_jobs, on_progress=done.append)
@@ -62,7 +66,7 @@ def test_threads_and_processes_give_the_same_networks(n_jobs, backend, two_threa
             fit_stacked(together, n_jobs=n_jobs, on_progress=done.append)
     assert done[-1] == len(together)
     assert done == sorted(done)
-    np.testing.assert_allclose(weights(together), weights(alone), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(weights(together), alone, rtol=1e-4, atol=1e-5)
     assert torch.get_num_threads() == 2
 
 
@@ -79,17 +83,17 @@ def test_threads_leave_torchs_generator_and_thread_count_alone(two_threads):
 
 def test_an_interrupt_ends_the_threads_too(two_threads, monkeypatch):
     ended = []
-    original = _jobs._train
+    original = _jobs.train_one_stack
 
-    def train(jobs, stack, callbacks):
-        results = original(jobs, stack, callbacks)
+    def train(*arguments):
+        results = original(*arguments)
         ended.append({result.reason for result in results})
         return results
 
     def interrupt(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_jobs, "_train", train)
+    monkeypatch.setattr(_jobs, "train_one_stack", train)
     slow = tasks(epochs=100_000)
     slow[0].estimator.max_iter = 1  # a stack of its own, whose end brings the interrupt
     with pytest.raises(KeyboardInterrupt):

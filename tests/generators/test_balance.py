@@ -128,9 +128,9 @@ def test_seed_data_gives_some_columns(model):
     [
         ({}, "n must be a whole number of rows, got None; give it, or seed_data"),
         ({"n": 3}, "n=3 does not fit seed_data, which has 2 rows; leave n out"),
-        ({"conditions": {"kind": "a"}}, "seed_data is given with conditions or balance"),
-        ({"balance": "kind"}, "seed_data is given with conditions or balance"),
-        ({"condition_column": "kind"}, "seed_data is given with conditions or balance"),
+        ({"conditions": {"kind": "a"}}, "seed_data is given with conditions, balance or out"),
+        ({"balance": "kind"}, "seed_data is given with conditions, balance or out"),
+        ({"condition_column": "kind"}, "seed_data is given with conditions, balance or out"),
     ],
 )
 def test_seed_data_says_all_that_is_asked(params, error, model):

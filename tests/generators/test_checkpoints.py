@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from combutab import CTGAN, TVAE, TabFlow
-from combutab.generators.training import _checkpoints
+from combutab import CTGAN, TVAE, TabFlow, _checkpoint_files
 from combutab.training import Callback, TimeLimit
+from tests.trust.forked import Forked, needs_fork
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"x": RNG.normal(size=120), "kind": RNG.choice(["a", "b"], 120)})
@@ -33,7 +31,7 @@ class InterruptAt(Callback):
 
 @pytest.fixture(autouse=True)
 def every_epoch(monkeypatch):
-    monkeypatch.setattr(_checkpoints, "_SECONDS", 0.0)
+    monkeypatch.setattr(_checkpoint_files, "SECONDS", 0.0)
 
 
 def assert_same(model, other):
@@ -84,32 +82,22 @@ def test_without_a_seed_it_is_the_files(tmp_path):
     assert_same(TVAE(**params).fit(TABLE, checkpoint=tmp_path / "training"), first)
 
 
-DRIVER = """
-import sys
-import numpy as np, pandas as pd
-from combutab import CTGAN
-from combutab.generators.training import _checkpoints
-_checkpoints._SECONDS = 0.0
-rng = np.random.default_rng(0)
-table = pd.DataFrame({"x": rng.normal(size=120), "kind": rng.choice(["a", "b"], 120)})
-CTGAN(
-    epochs=60, batch_size=40, embedding_dim=8, random_state=0, generator_dim=(16,),
-    discriminator_dim=(16,),
-).fit(table, checkpoint=sys.argv[1])
-"""
-
-
+@needs_fork
 def test_killed_at_any_moment(tmp_path):
     path = tmp_path / "training"
-    process = subprocess.Popen([sys.executable, "-c", DRIVER, str(path)])
+    params = {**QUICK, "epochs": 60, "generator_dim": (16,), "discriminator_dim": (16,)}
+
+    def train():
+        CTGAN(**params).fit(TABLE, checkpoint=path)
+
+    process = Forked(train, tmp_path)
     while process.poll() is None:
         time.sleep(0.005)
         if path.exists():
             time.sleep(0.05)
             process.send_signal(signal.SIGKILL)
-            process.wait()
+            process.communicate()
     assert process.returncode in (-signal.SIGKILL, 0)
-    params = {**QUICK, "epochs": 60, "generator_dim": (16,), "discriminator_dim": (16,)}
     resumed = CTGAN(**params).fit(TABLE, checkpoint=path)
     assert_same(resumed, CTGAN(**params).fit(TABLE))
 
@@ -142,7 +130,7 @@ def test_a_callback_that_stops_leaves_a_file_to_go_on_from(tmp_path):
 
 
 def test_the_first_epoch_is_written_and_widths_may_be_lists(tmp_path, monkeypatch):
-    monkeypatch.setattr(_checkpoints, "_SECONDS", 1e9)
+    monkeypatch.setattr(_checkpoint_files, "SECONDS", 1e9)
     path = tmp_path / "training"
     params = {**QUICK, "compress_dims": [8], "decompress_dims": [8]}
     with pytest.warns(UserWarning, match="interrupted"):
@@ -159,7 +147,7 @@ def test_a_file_that_cannot_be_written_does_not_end_the_training(tmp_path, monke
     path = tmp_path / "training"
     TVAE(**QUICK).fit(TABLE, checkpoint=path)
     before = path.read_bytes()
-    monkeypatch.setattr(_checkpoints, "write_model", full)
+    monkeypatch.setattr(_checkpoint_files, "write_model", full)
     longer = {**QUICK, "epochs": 8}
     with pytest.warns(UserWarning, match="could not be written to .*No space left"):
         model = TVAE(**longer).fit(TABLE, checkpoint=path)
@@ -171,6 +159,6 @@ def test_a_folder_that_takes_no_file_is_found_before_any_work(tmp_path, monkeypa
     def refuse(*args, **kwargs):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(_checkpoints, "check_writable", refuse)
+    monkeypatch.setattr(_checkpoint_files, "check_writable", refuse)
     with pytest.raises(OSError, match=f"no file can be written in {tmp_path}: Permission denied"):
         TVAE(**QUICK).fit(object(), checkpoint=tmp_path / "training")

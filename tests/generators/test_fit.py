@@ -141,8 +141,13 @@ def test_sampling_does_not_change_the_model(fitted):
             np.testing.assert_array_equal(value, old[name])
 
 
-@BOTH
-@pytest.mark.parametrize("activation", ["original", "combu", "pln-4", "la-silu", "prelu"])
+@pytest.mark.parametrize(
+    ("cls", "activation"),
+    [
+        *[(CTGAN, "original"), (CTGAN, "combu"), (CTGAN, "prelu"), (TVAE, "original")],
+        *[(TVAE, "pln-4"), (TVAE, "prelu"), (TabFlow, "original"), (TabFlow, "la-silu")],
+    ],
+)
 def test_every_member_of_a_stack_is_trained_as_alone(cls, activation):
     params = {"activation": activation, "precision": "float64"}
     stack = make(cls, n_members=3, **params).fit(TABLE)

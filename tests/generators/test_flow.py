@@ -64,7 +64,7 @@ def test_losses_worked_by_hand():
     velocity = ends - drawn.noise
     at = (1 - drawn.time) * drawn.noise + drawn.time * ends
     (x, _), out = seen["values"]
-    assert_allclose(x[..., 9:11], torch.where(drawn.known, ends, at))
+    assert_allclose(x[..., 11:13], torch.where(drawn.known, ends, at))
     counted = ~drawn.known & (batch.values != 0)
     assert drawn.known.any()
     expected = ((out - velocity).square() * counted).sum((1, 2)) / (20 * 2)
@@ -121,7 +121,7 @@ class Known(torch.nn.Module):
         return torch.cat(marginals, -1).log().nan_to_num(neginf=-99.0)
 
     class values(torch.nn.Module):
-        n_inputs = 9 + 2 * 2 + 7
+        n_inputs = 9 + 2 + 2 * 2 + 7
 
 
 def asked(n, keys=(5,), allowed=None, **given):
@@ -143,7 +143,7 @@ def frequencies(codes, weights=None):
 
 def test_rows_have_the_joint_distribution_whatever_the_order(monkeypatch):
     drawn = sample(4000, monkeypatch, keys=(5, 6, 7))
-    for codes in drawn.codes:  # each in an order of its own
+    for codes in drawn.codes:
         assert_allclose(frequencies(codes), JOINT, atol=0.03)
     assert (drawn.mass == 1).all()
     assert not torch.equal(drawn.codes[0], drawn.codes[1])
@@ -161,6 +161,11 @@ def test_given_codes_stay_and_the_rest_is_as_beside_them(monkeypatch):
     expected = JOINT[:, 2] / JOINT[:, 2].sum()
     both = frequencies(found[2000:])[:, 2]
     assert_allclose(both, expected, atol=0.04)
+
+
+def test_rows_without_a_frequent_code_cost_no_more_than_others(monkeypatch):
+    drawn = sample(500, monkeypatch, allowed={2: (1, 2, 3)})  # all but one, however frequent
+    assert_allclose(drawn.mass, 1)
 
 
 def test_allowed_codes_and_how_probable_they_were(monkeypatch):
@@ -188,10 +193,10 @@ def test_values_that_are_asked_for(monkeypatch):
 
 def test_the_flow_is_followed_by_heuns_method():
     class Linear(torch.nn.Module):
-        n_inputs = 9 + 2 * 2 + 7
+        n_inputs = 9 + 2 + 2 * 2 + 7
 
         def forward(self, x):  # dy/dt = y + t
-            return x[..., 9:11] + x[..., 13:14]
+            return x[..., 11:13] + x[..., 15:16]
 
     net = StackedCascade(SPANS, (4,), MEMBERS[:1])
     net.values = Linear()

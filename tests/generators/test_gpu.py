@@ -10,7 +10,8 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from combutab import CTGAN, TVAE, load
+from combutab import CTGAN, TVAE, TabFlow, TabFlowImputer, load
+from combutab.generators.flow import _training as _flow
 from combutab.generators.gan import _training as _gan
 from combutab.generators.vae import _training as _vae
 from combutab.training import compiled
@@ -30,15 +31,24 @@ TABLE = pd.DataFrame(
     }
 )
 TABLE.loc[::9, "x"] = np.nan
-QUICK = {"epochs": 3, "batch_size": 60, "embedding_dim": 8, "random_state": 0}
-BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
+QUICK = {"epochs": 3, "batch_size": 60, "random_state": 0}
+OWN = {
+    CTGAN: {"embedding_dim": 8},
+    TVAE: {"embedding_dim": 8},
+    TabFlow: {"hidden_layer_sizes": (32, 32), "early_stopping": False},
+}
+ALL = pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
 
 
-def losses(model: CTGAN | TVAE) -> np.ndarray:
+def make(cls, **parameters):
+    return cls(**{**QUICK, **OWN[cls], **parameters})
+
+
+def losses(model: CTGAN | TVAE | TabFlow) -> np.ndarray:
     return model.history_.select_dtypes("number").to_numpy(float)
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -52,10 +62,12 @@ def losses(model: CTGAN | TVAE) -> np.ndarray:
     ids=str,
 )
 def test_a_gpu_trains_what_a_cpu_trains(cls, parameters):
-    exact = {**QUICK, **parameters, "precision": "float64"}
-    cpu, gpu = (cls(**exact, device=device).fit(TABLE) for device in ("cpu", DEVICE))
+    if cls is TabFlow and parameters.get("proxy_norm"):
+        pytest.skip("TabFlow has none")
+    exact = {**parameters, "precision": "float64"}
+    cpu, gpu = (make(cls, **exact, device=device).fit(TABLE) for device in ("cpu", DEVICE))
     assert_allclose(losses(gpu), losses(cpu), rtol=1e-6, atol=1e-8)
-    single = cls(**{**QUICK, **parameters}, device=DEVICE).fit(TABLE)
+    single = make(cls, **parameters, device=DEVICE).fit(TABLE)
     assert_allclose(losses(single), losses(cpu), rtol=5e-2, atol=5e-2)
     expected, got = (model.sample(200, random_state=1) for model in (cpu, gpu))
     assert list(got) == list(expected)
@@ -64,26 +76,30 @@ def test_a_gpu_trains_what_a_cpu_trains(cls, parameters):
 
 
 def test_compiled_steps_give_the_same_fit():
-    model = TVAE(**QUICK, n_members=2, device=DEVICE)
+    model = make(TVAE, n_members=2, device=DEVICE)
     expected = losses(model.fit(TABLE))
     with compiled():
         assert_allclose(losses(model.fit(TABLE)), expected, rtol=1e-3, atol=1e-3)
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize(("there", "here"), [(DEVICE, "cpu"), ("cpu", DEVICE)])
 def test_models_move_between_devices(cls, there, here, tmp_path):
-    cls(**QUICK, device=there).fit(TABLE).save(tmp_path / "model")
+    make(cls, device=there).fit(TABLE).save(tmp_path / "model")
     wanted = pd.DataFrame({"kind": ["a"] * 5})
     moved = load(tmp_path / "model", device=here)
     assert len(moved.sample(50, random_state=0)) == 50
     assert len(moved.sample_from(wanted, random_state=0)) == 5
 
 
-@BOTH
+@ALL
 def test_steps_do_not_wait_for_the_host(cls, monkeypatch):
     """An epoch of four times the steps synchronises as often as a short one."""
-    training = {CTGAN: _gan.GANTraining, TVAE: _vae.VAETraining}[cls]
+    training = {
+        CTGAN: _gan.GANTraining,
+        TVAE: _vae.VAETraining,
+        TabFlow: _flow.FlowTraining,
+    }[cls]
     epoch = training.epoch
     counts: list[int] = []
 
@@ -101,13 +117,38 @@ def test_steps_do_not_wait_for_the_host(cls, monkeypatch):
     monkeypatch.setattr(training, "epoch", watched)
     last = []
     for n_rows in (60, 240):
-        cls(**QUICK, device=DEVICE).fit(TABLE[:n_rows])
+        make(cls, device=DEVICE).fit(TABLE[:n_rows])
         last.append(counts[-1])
     assert last[0] == last[1]
 
 
-@BOTH
+@ALL
 def test_global_state_is_left_alone(cls):
     before = torch.cuda.get_rng_state()
-    cls(**QUICK, device=DEVICE).fit(TABLE).sample(20)
+    make(cls, device=DEVICE).fit(TABLE).sample(20)
     assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
+def test_tabflow_learns_in_bfloat16():
+    exact, rough = (
+        make(TabFlow, epochs=20, precision=precision, device=DEVICE).fit(TABLE)
+        for precision in ("float32", "bf16-mixed")
+    )
+    assert_allclose(losses(rough), losses(exact), rtol=0.1, atol=0.1)
+    assert set(rough.sample(200, random_state=0)["kind"]) == {"a", "b", "c"}
+
+
+def test_conditions_and_missing_cells_on_a_gpu():
+    model = make(TabFlow, n_members=2, device=DEVICE).fit(TABLE)
+    made = model.sample(60, conditions={"kind": "b", "x": (0.0, 8.0)}, random_state=0)
+    assert (made["kind"] == "b").all()
+    assert made["x"].between(0.0, 8.0).all()
+    holes = TABLE.mask(np.random.default_rng(1).random(TABLE.shape) < 0.2)
+    assert not model.impute(holes, random_state=0).isna().any(axis=None)
+    here, there = (
+        TabFlowImputer(make(TabFlow, precision="float64", device=device), random_state=0)
+        for device in ("cpu", DEVICE)
+    )
+    expected, found = here.fit_transform(holes), there.fit_transform(holes)
+    assert_allclose(found["x"], expected["x"], rtol=1e-3, atol=1e-3)
+    assert (found["kind"] == expected["kind"]).mean() > 0.99

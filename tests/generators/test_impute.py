@@ -129,9 +129,48 @@ def test_a_table_in_another_order_and_of_polars(model):
     table = pl.DataFrame({"x": np.arange(60) % 7 + 0.5, "kind": ["a", "b"] * 30})
     fitted = tiny().fit(table)
     filled = fitted.impute(pl.DataFrame({"x": [1.5, None], "kind": [None, "b"]}))
+    assert isinstance(filled, pl.DataFrame)
     assert filled["x"][0] == 1.5
     assert filled["kind"][1] == "b"
-    assert not filled.isna().any(axis=None)
+    assert not any(filled.null_count().row(0))
+
+
+def test_columns_of_polars_keep_their_dtypes():
+    pl = pytest.importorskip("polars")
+    days = pl.datetime_range(pl.datetime(2024, 1, 1), pl.datetime(2024, 3, 29), "1d", eager=True)
+    n = len(days)
+    rng = np.random.default_rng(0)
+    table = pl.DataFrame(
+        {
+            "int": pl.Series(rng.integers(0, 9, n), dtype=pl.Int16),
+            "float32": pl.Series(rng.normal(size=n), dtype=pl.Float32),
+            "nan": rng.normal(size=n),
+            "bool": rng.random(n) < 0.5,
+            "enum": pl.Series(rng.choice(["u", "v"], n), dtype=pl.Enum(["v", "u"])),
+            "text": rng.choice(["x", "y"], n),
+            "date": days.cast(pl.Date),
+            "zoned": days.dt.replace_time_zone("Europe/Berlin"),
+            "duration": days - days[0],
+            "decimal": pl.Series(rng.integers(0, 9, n)).cast(pl.Decimal(8, 2)),
+            "none": pl.Series([None] * n),
+        }
+    )
+    lost = rng.random(table.shape) < 0.3
+    missing = [np.nan if name == "nan" else None for name in table.columns]
+    holes = table.with_columns(
+        pl.when(pl.Series(lost[:, j])).then(pl.lit(missing[j])).otherwise(pl.col(name)).alias(name)
+        for j, name in enumerate(table.columns)
+    ).cast(table.schema)
+    filled = tiny().fit(holes).impute(holes, random_state=0)
+    assert filled.schema == table.schema
+    for j, name in enumerate(table.columns):
+        assert (
+            filled[name]
+            .filter(pl.Series(~lost[:, j]))
+            .equals(table[name].filter(pl.Series(~lost[:, j])))
+        )
+        assert filled[name].null_count() == (n if name == "none" else 0)
+    assert not filled["nan"].is_nan().any()
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, object])

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
 
 from combutab.nn import (
     N_TIME,
+    BlurredCrossEntropy,
     CodeInputs,
     Member,
     RowSpans,
@@ -29,21 +31,39 @@ def by_hand(row):
     for i, (size, code) in enumerate(zip(SIZES, row, strict=True)):
         places = np.arange(size)
         parts.append(places == code if i in SPANS.categories else places <= code)
+    for i in (1, 3):  # the ordered ones' places
+        parts.append([norm.ppf((row[i] + 0.5) / SIZES[i]) if row[i] >= 0 else 0])
     return np.concatenate(parts)
 
 
 def test_inputs_are_one_hot_or_cumulative():
     codes = draw_codes(3, 40, lowest=-1)
     inputs = CodeInputs(SPANS)
-    into = torch.full((3, 40, sum(SIZES)), torch.nan)
+    width = sum(SIZES) + 2
+    assert inputs.n_inputs == width
+    into = torch.full((3, 40, width), torch.nan, dtype=torch.float64)
     found = inputs.write(into, codes)
     assert found is into
     expected = [[by_hand(row) for row in rows] for rows in codes.tolist()]
-    assert_array_equal(found.numpy(), np.array(expected, dtype=np.float32))
-    wider = torch.full((3, 40, sum(SIZES) + 4), torch.nan)
-    inputs.write(wider[..., : sum(SIZES)], codes)  # in a part of wider rows
-    assert_array_equal(wider[..., : sum(SIZES)].numpy(), found.numpy())
-    assert wider[..., sum(SIZES) :].isnan().all()
+    assert_allclose(found.numpy(), np.array(expected), atol=1e-15)
+    wider = torch.full((3, 40, width + 4), torch.nan, dtype=torch.float64)
+    inputs.write(wider[..., :width], codes)  # in a part of wider rows
+    assert_array_equal(wider[..., :width].numpy(), found.numpy())
+    assert wider[..., width:].isnan().all()
+
+
+def test_an_ordered_spans_outputs_bend_by_its_places():
+    part = StackedCascade(SPANS, (6,), [Member(1, "relu")]).codes
+    last, x = part.linears[-1], torch.zeros(1, 1, sum(SIZES) + 2, dtype=torch.float64)
+    with torch.no_grad():
+        last.weight.zero_()
+        last.bias.zero_()
+        last.bias[..., sum(SIZES) :] = torch.tensor([1.0, 2.0, 3.0, -4.0])  # two a span
+    raw = part(x)[0, 0].detach().split(SIZES)
+    for i, (a, b) in {1: (1, 2), 3: (3, -4)}.items():
+        z = norm.ppf((np.arange(SIZES[i]) + 0.5) / SIZES[i])
+        assert_allclose(raw[i], a * z + b * z**2, atol=1e-12)
+    assert not any(raw[i].any() for i in SPANS.categories)
 
 
 def test_times_become_waves():
@@ -54,20 +74,41 @@ def test_times_become_waves():
     assert_allclose(found.numpy(), np.hstack([t.numpy(), np.cos(angles), np.sin(angles)]))
 
 
-def test_weighted_cross_entropies_and_their_derivative():
-    codes_alone = SPANS.without_values()
-    raw = torch.randn(30, sum(SIZES), generator=GENERATOR, dtype=torch.float64)
-    codes = draw_codes(30)
-    weight = torch.rand(30, len(SIZES), generator=GENERATOR, dtype=torch.float64)
+def test_ordered_codes_cost_less_the_nearer_they_are():
+    sizes, categories = [2, 30, 40, 40], [0, 2]  # two that share a group among them
+    raw = torch.randn(30, sum(sizes), generator=GENERATOR, dtype=torch.float64)
+    codes = torch.stack([torch.randint(s, (30,), generator=GENERATOR) for s in sizes], -1)
+    weight = torch.rand(30, 4, generator=GENERATOR, dtype=torch.float64)
     raw.requires_grad_()
-    found = codes_alone.cross_entropy_all(raw, codes, weight)
-    log_p = [part.log_softmax(-1) for part in raw.split(SIZES, -1)]
-    each = [p.gather(-1, codes[:, i : i + 1])[:, 0] for i, p in enumerate(log_p)]
-    expected = -(torch.stack(each, -1) * weight).sum(-1)
+    entropy = BlurredCrossEntropy(RowSpans(0, sizes, categories, dtype=torch.float64))
+    found = entropy(raw, codes, weight)
+    expected = 0
+    for i, (size, logits) in enumerate(zip(sizes, raw.split(sizes, -1), strict=True)):
+        p = logits.softmax(-1)
+        own = -p[torch.arange(30), codes[:, i]].log()
+        if i not in categories:
+            z = torch.arange(size, dtype=torch.float64) / (size / 32)
+            kernel = torch.exp(-((z[:, None] - z) ** 2) / 2)
+            kernel /= kernel.sum(1, keepdim=True)
+            near = -(kernel[codes[:, i]] * (p @ kernel).clamp_min(1e-300).log()).sum(-1)
+            own = 0.3 * own + 0.7 * near
+        expected = expected + own * weight[:, i]
     assert_allclose(found.detach(), expected.detach())
-    assert_allclose(
-        codes_alone.cross_entropy_all(raw, codes).detach(), -sum(each).detach()
-    )  # of 1 by default
+    assert torch.autograd.gradcheck(lambda x: entropy(x, codes, weight).sum(), raw)
+
+
+def test_the_true_probabilities_cost_least():
+    size = 40  # the kernel has neighbours of weight
+    entropy = BlurredCrossEntropy(RowSpans(0, [size], [], dtype=torch.float64))
+    true = torch.from_numpy(np.random.default_rng(0).dirichlet(np.ones(size)))
+    raw = torch.zeros(1, size, dtype=torch.float64, requires_grad=True)
+    with torch.no_grad():
+        raw += true.log()
+    every = torch.arange(size).unsqueeze(1)
+    ones = torch.ones(size, 1, dtype=torch.float64)
+    loss = (entropy(raw.expand(size, -1), every, ones) * true).sum()
+    (slope,) = torch.autograd.grad(loss, raw)
+    assert_allclose(slope, 0, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_values", [0, 2])
@@ -85,7 +126,7 @@ def test_a_member_is_the_same_alone(n_values):
         assert {n: tuple(v.shape) for n, v in state.items() if n in shapes} == shapes
         other = StackedCascade(spans, (6, 6), [Member(9, member.activation)])
         other.load_member(0, state)
-        x = torch.randn(1, 5, sum(SIZES), generator=GENERATOR)
+        x = torch.randn(1, 5, sum(SIZES) + 2, generator=GENERATOR)
         assert_array_equal(other.eval().codes(x).detach(), alone.eval().codes(x).detach())
     # the two networks start from weights of their own
     if n_values:

@@ -128,7 +128,8 @@ def both_losses(critic, real, fake, mix, masks, n):
     ("activation", "widths", "normalization"),
     [
         *[(activation, (8, 12), "none") for activation in EVERY],
-        *[(activation, (8, 9, 10), "layer") for activation in EVERY],
+        *[(activation, (8, 9, 10), "layer") for activation in EVERY if "complex" not in activation],
+        ("complex-combu", (8, 10), "layer"),  # of pairs
         *[
             (activation, widths, normalization)
             for widths in ((8,), ())

@@ -8,10 +8,15 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from combutab.evaluation import compare_with_best, nemenyi
 from combutab.model_selection import METRICS, ActivationComparison
-from combutab.plotting import plot_comparison, plot_critical_difference
+from combutab.plotting import (
+    ActivationComparisonDisplay,
+    plot_comparison,
+    plot_critical_difference,
+)
 
 SCORES = {
     "relu": [0.80, 0.82, 0.81, 0.79],
@@ -244,3 +249,14 @@ def test_nothing_overlaps_and_nothing_is_cut_off(name, tmp_path):
     lowest_bar = max((row for *_, row in bars(axes)), default=0)
     assert all(text.xy[1] > lowest_bar for text in axes.texts if hasattr(text, "xy"))
     assert_all_inside(figure)
+
+
+def test_a_display_draws_in_the_users_axes(comparison):
+    left, right = Figure(layout="constrained").subplots(1, 2)
+    display = ActivationComparisonDisplay.from_results(comparison, ax=right)
+    assert display.ax_ is right
+    assert [mark.x for mark in marks(right)] == comparison.summary["mean"].tolist()
+    assert len(right.get_legend().get_texts()) == 3
+    assert not left.lines
+    with pytest.raises(ValueError, match="an Axes of matplotlib"):
+        ActivationComparisonDisplay.from_results(comparison, ax=1)

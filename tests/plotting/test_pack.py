@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from sklearn.datasets import load_iris
+from sklearn.linear_model import LinearRegression
 
 from combutab import PackClassifier
-from combutab.plotting import plot_pack
+from combutab.plotting import PackDisplay, plot_pack
 
 X, Y = load_iris(return_X_y=True)
 QUICK = {"n_members": 5, "max_iter": 3, "activations": ("relu", "$x_1$"), "random_state": 0}
@@ -50,3 +52,13 @@ def test_a_pack_that_chose_by_no_rows_has_no_lines():
 def test_a_pack_must_be_fitted():
     with pytest.raises(ValueError, match="not fitted"):
         plot_pack(PackClassifier())
+
+
+def test_a_display_of_a_pack_draws_in_the_users_axes(pack):
+    axes = Figure().subplots(1, 2, sharey=True)
+    display = PackDisplay.from_estimator(pack, ax=axes)
+    assert display.axes_.tolist() == axes.tolist()
+    assert display.ax_.get_xlabel() == "weight in the ensemble"
+    assert len(axes[0].patches) == len(pack.members_)
+    with pytest.raises(TypeError, match="got LinearRegression; use LossCurveDisplay"):
+        PackDisplay.from_estimator(LinearRegression().fit(X, Y))

@@ -4,13 +4,14 @@ import sys
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.neural_network import MLPClassifier as TheirClassifier
 
-from combutab import MLPClassifier, MLPRegressor
-from combutab.plotting import plot_loss_curve
+from combutab import MLPClassifier, MLPRegressor, PackClassifier, TabFlow
+from combutab.plotting import LossCurveDisplay, plot_loss_curve
 
 X, Y = load_iris(return_X_y=True)
 SMALL = {
@@ -146,3 +147,56 @@ def test_nothing_is_cut_off_and_pyplot_is_left_alone(several, tmp_path):
     boxes += [each.get_window_extent() for each in figure.legends]
     for i, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[i + 1 :])
+
+
+# ---- the display ----------------------------------------
+
+
+def test_a_display_draws_where_it_is_told(several):
+    from matplotlib.figure import Figure
+
+    display = LossCurveDisplay.from_estimator(several)
+    assert display.ax_ is display.figure_.axes[0]
+    assert display.axes_.tolist() == display.figure_.axes
+    assert display._repr_png_().startswith(b"\x89PNG")
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    again = display.plot(ax=left)
+    assert again is display
+    assert display.figure_ is figure
+    assert display._repr_png_() is None
+    assert not figure.legends
+    legend = display.ax_.get_legend()
+    assert len(legend.get_texts()) == 3
+    assert legend.get_window_extent().y0 >= display.ax_.bbox.y1
+    first, second = display.axes_
+    assert first.get_position().y0 > second.get_position().y1
+    assert second.get_position().x1 < right.get_position().x0
+    first.set_xlim(0, 3)
+    assert second.get_xlim() == (0, 3)
+    own = figure.subplots(2, 1)
+    assert LossCurveDisplay.from_estimator(several, ax=own).axes_.tolist() == own.tolist()
+    for wrong in (figure, own[:1], [figure, figure]):
+        with pytest.raises(ValueError, match="an Axes of matplotlib, or 2 of them"):
+            LossCurveDisplay.from_estimator(several, ax=wrong)
+    with pytest.raises(ValueError, match="ax has no place in a grid"):
+        LossCurveDisplay.from_estimator(several, ax=figure.add_axes((0, 0, 1, 1)))
+
+
+def test_packs_and_generators_have_their_losses_drawn():
+    small = {"hidden_layer_sizes": (4,)}
+    settings = {"n_members": 2, "max_iter": 3, "member_params": small, "random_state": 0}
+    pack = PackClassifier(activations=["relu"], **settings).fit(X, Y)
+    display = LossCurveDisplay.from_estimator(pack)
+    assert [axes.get_ylabel() for axes in display.axes_] == ["training loss", "validation loss"]
+    drawn = lines(display.axes_[1])[0].get_ydata()
+    history = pack.history_[pack.history_["member"] == 0]
+    np.testing.assert_allclose(drawn, history["validation_loss"])
+    assert not dots(display.axes_[1])
+    table = pd.DataFrame(X).assign(kind=Y.astype(str))
+    flow = TabFlow(epochs=2, hidden_layer_sizes=(8,), random_state=0).fit(table)
+    net = MLPClassifier(**SMALL).fit(X, Y)
+    display = LossCurveDisplay.from_estimator({"flow": flow, "net": net})
+    labels = [axes.get_ylabel() for axes in display.axes_]
+    assert labels == ["codes loss", "values loss", "training loss"]
+    assert [len(axes.lines) for axes in display.axes_] == [1, 1, 1]

@@ -108,7 +108,7 @@ CODES = torch.arange(N).remainder(4).unsqueeze(1)
 # and a way to train know nothing of each other: each has its turn, not each pair.
 CASES = {
     "unlike activations": (
-        ("combu", "relu", "relu", "pln-4", "pls-4", "la-silu", "la-hardsilu", "prelu"),
+        ("combu", "relu", "relu", "pln-4", "la-silu", "prelu"),
         MLPSpec(5, (16, 8), 1),
         {"optimizer": OptimizerConfig("adamw"), "max_grad_norm": 0.5},
         Rows(X, Y, None, WEIGHT),
@@ -158,9 +158,7 @@ def test_half_precision(count):
     assert count.ran
 
 
-@pytest.mark.parametrize(
-    ("lengths", "n_compiled"), [((200, 200, 200), 3), ((200, 256, 215), 3), ((40, 40, 40), 1)]
-)
+@pytest.mark.parametrize(("lengths", "n_compiled"), [((200, 256, 215), 3), ((40, 40, 40), 1)])
 def test_small_and_ragged_batches_take_the_usual_step(lengths, n_compiled, count):
     members, plans = stack(lengths)
     ordinary = train(CONFIG, members, plans)

@@ -13,6 +13,8 @@ from combutab.cli import main
 from combutab.model_selection import compare_activations
 from combutab.reports import evaluate_synthetic, render_report
 
+pytestmark = pytest.mark.usefixtures("short_reports")
+
 N = 120
 # one row of each table has such values
 CANARIES = {

@@ -16,6 +16,8 @@ from combutab.cli._console import printable
 from combutab.datasets import read_table
 from tests.trust.forked import Forked, needs_fork, on_terminal
 
+pytestmark = pytest.mark.usefixtures("short_reports")
+
 LONG = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1")) > 1
 # clear the screen; set the title; C1's CSI; a bell and a backspace; the other reading order; a new
 # line that looks like one of ours; markup of rich
@@ -118,12 +120,12 @@ def test_no_control_character_reaches_the_reader(tmp_path, on_a_terminal):
 def test_warnings_and_unexpected_errors_are_escaped_too(tmp_path):
     program = f"""
 import sys, warnings
-from combutab.cli import _commands, _console, main
+from combutab.cli import _console, commands, main
 def fail(module, name, options):
     with _console.one_line_warnings():
         warnings.warn({EVIL!r})
     raise RuntimeError({EVIL!r})
-_commands._run = fail
+commands._compare.run = fail
 sys.argv = ["combutab", "compare"]
 main()
 """

@@ -13,6 +13,8 @@ from combutab.cli import main
 from combutab.datasets import TableError, make_formula, read_table
 from combutab.preprocessing import odd_columns
 
+pytestmark = pytest.mark.usefixtures("short_reports")
+
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 N = 120
 RNG = np.random.default_rng(0)

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
 
 from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, paper_recipe
-from combutab.estimators.fitting import _jobs
+from combutab.estimators.fitting import _stacks
 from combutab.training import TimeLimit
 
 RNG = np.random.default_rng(0)
@@ -71,7 +71,7 @@ REFITS = {
 @pytest.fixture(autouse=True)
 def small_stacks(monkeypatch):
     """More stacks than one, so that there is something to share out."""
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
+    monkeypatch.setitem(_stacks._STACK_UNITS, "cpu", 1000)
 
 
 def agree(ours, theirs):
@@ -124,25 +124,6 @@ def test_every_backend_finds_what_grid_search_finds(backend, n_jobs, own, expect
         winners.add(search.best_index_)
     assert min(winners) == 0
     assert max(winners) > 1
-
-
-@pytest.mark.parametrize("backend", ["dask", "ray"])
-def test_dask_and_ray_where_they_are(backend, expected):
-    pytest.importorskip("dask.distributed" if backend == "dask" else "ray")
-    if backend == "dask":
-        from dask.distributed import Client
-
-        client = Client(processes=False, n_workers=2, dashboard_address=None)
-    else:
-        from ray.util.joblib import register_ray
-
-        register_ray()
-    search = StackedGridSearchCV(NET, GRIDS["last"], cv=3)
-    with joblib.parallel_config(backend=backend, n_jobs=2):
-        search.fit(X, Y)
-    agree(search, expected["last", "best"])
-    if backend == "dask":
-        client.close()
 
 
 def test_failed_candidates_fail_everywhere_alike():

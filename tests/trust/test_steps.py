@@ -22,7 +22,7 @@ from combutab.nn import (
 
 BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
 UNITWISE = sorted(
-    set(ACTIVATIONS) - {n for n in ACTIVATIONS if n.startswith(("pln", "pls", "la-"))}
+    set(ACTIVATIONS) - {n for n in ACTIVATIONS if n.startswith(("pln", "pls", "la-", "complex-"))}
 )
 
 
@@ -39,6 +39,8 @@ def _random_network(seed):
     multiple = 8 if normalization in ("group", "pln") else 1  # PLN has no group of one
     hidden = tuple(multiple * int(rng.integers(2, 6)) for _ in range(rng.integers(0, 4)))
     kinds = [_choose(rng, names) for _ in range(rng.integers(1, 4))]
+    if "complex-combu" in kinds:  # of pairs
+        hidden = tuple(width + width % 2 for width in hidden)
     members = [
         Member(derive(seed, Purpose.MEMBER, i), kind, float(_choose(rng, [0.0, 0.3])))
         for i, kind in enumerate(kind for kind in kinds for _ in range(rng.integers(1, 3)))
@@ -124,6 +126,8 @@ def _random_block(seed):
     multiple = 8 if normalization in ("group", "pln") else 1
     widths = tuple(multiple * int(w) for w in rng.integers(2, 5, rng.integers(1, 4)))
     members = [Member(derive(seed, Purpose.MEMBER, i), _choose(rng, names)) for i in range(2)]
+    if any(m.activation == "complex-combu" for m in members):  # of pairs
+        widths = tuple(width + width % 2 for width in widths)
     settings = {"normalization": normalization, "proxy_norm": proxy_norm, "dtype": torch.float64}
     return rng, widths, sorted(members, key=lambda m: m.activation), settings
 

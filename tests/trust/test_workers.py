@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from combutab import MLPClassifier, StackedGridSearchCV
 from combutab.estimators import FitTask, fit_stacked
-from combutab.estimators.fitting import _jobs
+from combutab.estimators.fitting import _stacks
 from combutab.model_selection import compare_activations
 
 X = np.random.default_rng(0).normal(size=(60, 3))
@@ -47,7 +47,7 @@ def _deadly(mark, home):
 
 @pytest.fixture(autouse=True)
 def small_stacks(monkeypatch):
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
+    monkeypatch.setitem(_stacks._STACK_UNITS, "cpu", 1000)
 
 
 def compare(activations, **options):
@@ -110,15 +110,15 @@ def test_a_search_whose_worker_is_killed_says_so_too():
 
 
 def test_a_stack_that_fails_though_each_fit_succeeds_is_said(monkeypatch):
-    original = _jobs._train_together
+    original = _stacks._train_together
 
-    def train(jobs, stack, callbacks):
+    def train(jobs, stack, *rest):
         if len(stack) > 1:
             raise MemoryError("no room for a stack")
-        return original(jobs, stack, callbacks)
+        return original(jobs, stack, *rest)
 
-    monkeypatch.setattr(_jobs, "_train_together", train)
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1 << 19)
+    monkeypatch.setattr(_stacks, "_train_together", train)
+    monkeypatch.setitem(_stacks._STACK_UNITS, "cpu", 1 << 19)
     done = []
     tasks = [
         FitTask(MLPClassifier(hidden_layer_sizes=(8,), max_iter=2, n_iter_no_change=np.inf,

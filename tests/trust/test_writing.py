@@ -305,11 +305,14 @@ TO_A_PLACE = {  # that whole_file or whole_files gave, by who writes to it
     "combutab/_safe_files.py": 1,
     "combutab/cli/_compare.py": 4,
     "combutab/cli/tables/_forms.py": 2,  # what write_whole calls
+    "combutab/estimators/export/_exports.py": 1,
     "combutab/model_selection/comparison/_journal.py": 2,  # one is the journal
+    "combutab/plotting/_display.py": 1,  # to memory
     "combutab/reports/_write.py": 1,
     "combutab/reports/comparison/_picture.py": 1,  # to memory
     "benchmarks/outputs.py": 4,
     "benchmarks/papers/common/results.py": 1,
+    "benchmarks/speed/scale_out.py": 1,  # what a process says to the one that began it
     "benchmarks/speed/common.py": 1,  # this is no file: the peak of memory begins anew
 }
 

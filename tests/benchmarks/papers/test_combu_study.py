@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from argparse import Namespace
 from contextlib import closing
 from dataclasses import replace
@@ -28,6 +27,7 @@ from benchmarks.papers.combu import (
 from benchmarks.papers.common.results import Store
 from combutab import MLPClassifier, MLPRegressor
 from combutab.datasets import make_formula
+from tests.trust.forked import Forked, needs_fork
 
 ROOT = Path(__file__).parents[3]
 DATA_HOME = ROOT.parent / "shared" / "data"
@@ -136,54 +136,43 @@ def test_finished_rows_are_not_trained_again(finished, tmp_path, monkeypatch):
     assert len(pd.read_csv(path)) == 16
 
 
-DRIVER = """
-import sys
-from argparse import Namespace
-from pathlib import Path
-from benchmarks.papers.combu import study
-from benchmarks.papers.combu.sources import Source
-study.CHUNK_OPERATIONS = {"cpu": 1}  # each network alone
-recipe = study.Recipe(hidden=(32,), epochs=60, batch_size=40)
-fits = study.make_fits([Source("formula", "gs", "regression", 200)],
-                       [study.Protocol("two", 2, 2)], ["relu", "combu", "elu"], recipe)
-for path in map(Path, sys.argv[1:]):
-    study.experiment(path.stem, lambda _: study.fit_jobs(fits)).complete(
-        Namespace(out=path.parent, jobs=1))
-"""
+def drive(*paths):
+    """Twelve networks, long enough to be stopped."""
+    recipe = replace(RECIPE, hidden=(32,), epochs=30)
+    for path in paths:
+        run_study(path, ["relu", "combu", "elu"], recipe, [replace(GS, n_samples=200)])
 
 
-def start(path):
-    command = [sys.executable, "-c", DRIVER, str(path)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+def stop(path, finished, how):
+    """Drive in a process of its own, until a signal when so many more networks are finished."""
+    ours, theirs = os.pipe()
+    process = Forked(lambda: drive(path), path.parent, [theirs, theirs])
+    os.close(theirs)
+    with open(ours) as shown:
+        reports = (line for line in shown if line.startswith("["))
+        for _, _ in zip(range(finished), reports, strict=False):
+            pass
+        process.send_signal(how)
+        process.communicate()
+    return process
 
 
-def stop(process, finished, how):
-    """Send a signal when so many more networks are finished."""
-    reports = (line for line in process.stdout if line.startswith("["))
-    for _, _ in zip(range(finished), reports, strict=False):
-        pass
-    process.send_signal(how)
-    process.communicate(timeout=60)
-
-
+@needs_fork
 def test_killed_or_interrupted_it_goes_on_where_it_stood(tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "CHUNK_OPERATIONS", {"cpu": 1})  # each network alone
     whole, path = tmp_path / "whole.csv", tmp_path / "killed.csv"
-    process = start(path)
-    stop(process, 3, signal.SIGKILL)
+    process = stop(path, 3, signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL, "it was too fast to be killed"
     with closing(sqlite3.connect(path.with_suffix(".journal"))) as connection:
         killed = connection.execute("SELECT row FROM rows ORDER BY rowid").fetchall()
     killed = [json.loads(row) for (row,) in killed]
     assert 3 <= len(killed) < 12
-    process = start(path)
-    stop(process, 2, signal.SIGINT)
+    process = stop(path, 2, signal.SIGINT)
     assert process.returncode != 0
     assert [file.name for file in tmp_path.iterdir()] == ["killed.csv"]
     stopped = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
     assert len(killed) + 2 <= len(stopped) < 12
-    monkeypatch.setattr(study, "CHUNK_OPERATIONS", {})  # what it was comes back
-    monkeypatch.setattr(sys, "argv", ["driver", str(path), str(whole)])
-    exec(DRIVER, {})
+    drive(path, whole)
     assert lines_without_seconds(path) == lines_without_seconds(whole)
     assert {file.name for file in tmp_path.iterdir()} == {"whole.csv", "killed.csv"}
     ended = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")

@@ -183,6 +183,10 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(folder, calls, complai
         (["--drop", "ages"], "--drop: there is no column 'ages'; did you mean 'age'?"),
         (["--device", "abacus"], "device must be 'auto', 'cpu', 'cuda'"),
         (["--model-file", "t.csv", "--epochs", "2"], "--epochs is for a training, but t.csv has"),
+        (
+            ["--model-file", "t.csv", "--min-frequency", "5"],
+            "--min-frequency is for a training, but t.csv has",
+        ),
         (["--model-file", "t.csv", "--model", "tvae"], "--model is for a training, but t.csv has"),
         (["--model-file", "nothing"], "nothing"),
         (["--model-file", "t.csv"], "t.csv"),

@@ -11,6 +11,8 @@ from combutab.cli import main
 from combutab.generators import CTGAN
 from tests.cli.people import people
 
+pytestmark = pytest.mark.usefixtures("short_reports")
+
 TRAIN = ["--model", "ctgan", "--epochs", "1", "--batch-size", "20", "--device", "cpu"]
 
 

@@ -31,6 +31,12 @@ def test_each_range_is_covered_evenly(seed):
     assert Counter(m["hidden_layer_sizes"] for m in members) == {(8,): 4, (8, 8): 4}
 
 
+def test_a_third_of_the_members_drop_nothing_out():
+    dropouts = sorted(m["dropout"] for m in draw_members(CLASSIFIER, 12, NAMES, 0))
+    assert dropouts[:4] == [0, 0, 0, 0]
+    assert 0 < dropouts[4] < dropouts[-1] <= 0.3
+
+
 def test_activations_take_turns_and_the_first_are_those_given():
     members = draw_members(RECIPE, 8, NAMES, 0)
     assert [m["activation"] for m in members[:3]] == list(NAMES)

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from combutab import PackClassifier, PackRegressor, StackedGridSearchCV
-from combutab.estimators.fitting import _jobs
+from combutab.estimators.fitting import _stacks
 from combutab.estimators.pack import _base, _training
 from combutab.nn import Member
 
@@ -194,7 +194,7 @@ def test_folds_part_the_rows_and_no_member_sees_its_own(jobs, cv):
     assert sorted(functools.reduce(operator.iadd, held_out.values(), [])) == list(everything)
     assert pack.members_["fold"].tolist() == [0, 1, 2] * 2
     np.testing.assert_allclose(pack.members_.groupby("fold")["weight"].sum(), 1 / 3)
-    assert len(_jobs.plan_stacks(jobs)) == 1  # folds of other sizes and scales, one shape
+    assert len(_stacks.plan_stacks(jobs)) == 1  # folds of other sizes and scales, one shape
     assert pack.validation_loss_ <= pack.best_member_validation_loss_
 
 
@@ -237,7 +237,7 @@ def test_rare_classes_are_no_obstacle_to_a_hold_out():
 @pytest.fixture
 def small_stacks(monkeypatch):
     """A stack holds a network or two; operations have one thread, for others to have theirs."""
-    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
+    monkeypatch.setitem(_stacks._STACK_UNITS, "cpu", 1000)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -14,9 +14,10 @@ import pandas as pd
 import pytest
 
 from combutab import MLPClassifier, MLPRegressor
+from combutab._bytes import parse_bytes
 from combutab.datasets import load_openml
 from combutab.estimators.parquet import _fitting as _streaming
-from combutab.estimators.parquet._memory import MemoryPlan, parse_bytes
+from combutab.estimators.parquet._memory import MemoryPlan
 from combutab.estimators.parquet._rows import ParquetRows
 from combutab.training import Callback
 

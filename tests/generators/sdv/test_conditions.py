@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import combutab
-from combutab.generators.sampling._sampling import FREE, Sampler
+from combutab.generators.sampling import FREE, DirectSampler, Sampler
 
 pytestmark = pytest.mark.filterwarnings("ignore:We strongly recommend saving the metadata")
 RNG = np.random.default_rng(0)
@@ -43,6 +43,7 @@ SDTYPES = {
 TINY = {
     "CTGANSynthesizer": {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5},
     "TVAESynthesizer": {"compress_dims": (16,), "decompress_dims": (16,)},
+    "TabFlowSynthesizer": {"hidden_layer_sizes": (16,), "early_stopping": False},
 }
 
 
@@ -59,7 +60,7 @@ def imported():
     from combutab.generators.sdv._rows import nearest
 
 
-@pytest.fixture(scope="module", params=["CTGAN", "TVAE"])
+@pytest.fixture(scope="module", params=["CTGAN", "TVAE", "TabFlow"])
 def cls(request, imported):
     return getattr(combutab.generators.sdv, f"{request.param}Synthesizer")
 
@@ -68,7 +69,9 @@ def make(cls, sdtypes=SDTYPES, **params):
     columns = {name: {"sdtype": sdtype} for name, sdtype in sdtypes.items()}
     key = {"primary_key": "key"} if "key" in sdtypes else {}
     about = Metadata.load_from_dict({"tables": {"t": {"columns": columns, **key}}})
-    defaults = {"epochs": 2, "batch_size": 50, "embedding_dim": 8, "random_state": 0}
+    defaults = {"epochs": 2, "batch_size": 50, "random_state": 0}
+    if cls.__name__ != "TabFlowSynthesizer":
+        defaults["embedding_dim"] = 8
     return cls(about, **{**defaults, **TINY[cls.__name__], **params})
 
 
@@ -81,15 +84,21 @@ def fitted(cls):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What is asked of the network: (rows, span, code) of each call."""
+    """What is asked of the network: (rows, spans, codes) of each call."""
     calls = []
-    generate = Sampler.generate
+    generate, fill = Sampler.generate, DirectSampler.fill
 
     def spy(self, n, span, code, key):
         calls.append((n, set(span), set(code)))
         return generate(self, n, span, code, key)
 
+    def spy_on_fill(self, codes, *others):
+        given = np.flatnonzero((codes != FREE).any(axis=0))
+        calls.append((len(codes), set(given) or {FREE}, set(codes[:, given].ravel())))
+        return fill(self, codes, *others)
+
     monkeypatch.setattr(Sampler, "generate", spy)
+    monkeypatch.setattr(DirectSampler, "fill", spy_on_fill)
     return calls
 
 
@@ -124,17 +133,28 @@ def test_missing_values_are_conditions_too(fitted, column):
     assert rows["flag"].all()
 
 
-def test_the_network_is_asked_for_the_rarest(fitted, asked):
+def test_the_network_is_asked_for_the_rarest_or_for_all(fitted, asked):
     condition = {"code": 2, "kind": "c", "amount": 0.1}
     fitted.sample_from_conditions([Condition(condition, num_rows=5)])
     encoder = fitted._model.encoder_
-    span, code = encoder.condition_code("kind", "c")
+    wanted = [encoder.condition_code("kind", "c")]
+    if isinstance(fitted._model, combutab.TabFlow):
+        wanted.append(encoder.condition_code("code", 2))
+    spans, codes = map(set, zip(*wanted, strict=True))
     assert asked
-    assert all(call[1:] == ({span}, {code}) for call in asked)
+    assert all(call[1:] == (spans, codes) for call in asked)
     asked.clear()
     fitted.sample_from_conditions([Condition({"amount": 0.1}, num_rows=5)])
     fitted.sample(5)
     assert all(call[1] == {FREE} for call in asked)
+
+
+def test_tabflow_makes_no_row_in_vain(asked):
+    synthesizer = make(combutab.generators.sdv.TabFlowSynthesizer)
+    synthesizer.fit({"t": TABLE})
+    condition = Condition({"kind": "c", "code": 2, "flag": True}, num_rows=30)
+    assert len(synthesizer.sample_from_conditions([condition])["t"]) == 30
+    assert sum(call[0] for call in asked) == 30
 
 
 def test_a_condition_is_not_only_chosen_by_rejection(asked):

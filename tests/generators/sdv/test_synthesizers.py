@@ -20,6 +20,7 @@ pytestmark = pytest.mark.filterwarnings(
 TINY = {
     "CTGANSynthesizer": {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5},
     "TVAESynthesizer": {"compress_dims": (16,), "decompress_dims": (16,)},
+    "TabFlowSynthesizer": {"hidden_layer_sizes": (16,), "early_stopping": False},
 }
 RNG = np.random.default_rng(0)
 N = 200
@@ -68,7 +69,7 @@ def imported():
     from combutab.generators.sdv import CTGANSynthesizer, TVAESynthesizer
 
 
-@pytest.fixture(scope="module", params=["CTGAN", "TVAE"])
+@pytest.fixture(scope="module", params=["CTGAN", "TVAE", "TabFlow"])
 def cls(request, imported):
     return getattr(combutab.generators.sdv, f"{request.param}Synthesizer")
 
@@ -82,7 +83,9 @@ def metadata(sdtypes=SDTYPES, **options):
 
 
 def make(cls, about=None, **params):
-    defaults = {"epochs": 2, "batch_size": 50, "embedding_dim": 8, "random_state": 0}
+    defaults = {"epochs": 2, "batch_size": 50, "random_state": 0}
+    if cls.__name__ != "TabFlowSynthesizer":
+        defaults["embedding_dim"] = 8
     return cls(about or metadata(), **{**defaults, **TINY[cls.__name__], **params})
 
 
@@ -170,6 +173,26 @@ def test_integer_column_names():
 
 
 # ---- parameters ---------------------------------------------------------------------------------
+
+
+def test_the_signature_of_a_model_that_sdv_has_not_is_sdvs_and_the_models():
+    ours = inspect.signature(combutab.generators.sdv.TabFlowSynthesizer).parameters
+    model = inspect.signature(combutab.TabFlow).parameters
+    first = ["metadata", "enforce_min_max_values", "enforce_rounding", "locales"]
+    assert list(ours) == [*first, *model]
+    assert {name: ours[name] for name in model} == dict(model)
+    about = metadata()
+    assert combutab.generators.sdv.TabFlowSynthesizer(about, False).enforce_min_max_values is False
+    with pytest.raises(TypeError, match="epoch"):
+        combutab.generators.sdv.TabFlowSynthesizer(about, epoch=3)
+
+
+def test_a_synthesizer_can_be_a_base():
+    class Short(combutab.generators.sdv.TabFlowSynthesizer):
+        def __init__(self, metadata, **parameters):
+            super().__init__(metadata, epochs=3, **parameters)
+
+    assert Short(metadata(), n_bins=8)._model_kwargs["epochs"] == 3
 
 
 @pytest.mark.parametrize("name", ["CTGAN", "TVAE"])
@@ -288,8 +311,11 @@ def test_many_categories_are_no_cause_for_alarm(capsys):
 
 def test_losses_and_their_plot(fitted):
     losses = fitted.get_loss_values()
-    names = ["Generator Loss", "Discriminator Loss"]
-    names = names if isinstance(fitted, CTGANSynthesizer) else ["Loss"]
+    names = {
+        "CTGANSynthesizer": ["Generator Loss", "Discriminator Loss"],
+        "TVAESynthesizer": ["Loss"],
+        "TabFlowSynthesizer": ["Codes Loss", "Values Loss"],
+    }[type(fitted).__name__]
     assert losses.columns.tolist() == ["Epoch", *names]
     figure = fitted.get_loss_values_plot("As it went")
     assert [line.name for line in figure.data] == names
@@ -314,7 +340,7 @@ def test_a_new_process_loads_a_synthesizer(fitted, tmp_path):
     again = load_synthesizer(tmp_path / "synthesizer.pkl")
     again.reset_sampling()
     pd.testing.assert_frame_equal(again.sample(20)["t"], expected)
-    if isinstance(fitted, TVAESynthesizer):
+    if not isinstance(fitted, CTGANSynthesizer):
         return  # a process takes seconds: one is enough
     code = f"""
 from sdv.utils import load_synthesizer

@@ -23,6 +23,8 @@ from combutab.model_selection import (
     plan_comparison,
 )
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 SMALL = {"activations": ["relu", "combu"], "seeds": 2, "folds": 3, "epochs": 3, "hidden": [8]}
 KEYS = ["data", "activation", "fold", "seed", "n_train", "n_test"]
 

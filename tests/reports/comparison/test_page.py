@@ -15,6 +15,8 @@ from combutab.model_selection import compare_activations
 from combutab.reports import render_report, write_report
 from combutab.reports.charts import text_width
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 SMALL = {"seeds": 2, "folds": 4, "hidden": [16], "refit": False}
 SMALL["estimator_params"] = {"learning_rate_init": 0.01}
 

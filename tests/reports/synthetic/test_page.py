@@ -8,6 +8,8 @@ import pytest
 
 from combutab.reports import evaluate_synthetic, render_report, write_report
 
+pytestmark = pytest.mark.usefixtures("short_reports")
+
 VOID = {"meta", "rect", "path", "br", "img", "input", "link"}
 HOSTILE = "<script>alert('x')</script>"
 

@@ -178,3 +178,27 @@ def test_the_rules_name_the_thresholds():
     assert all(
         number in RULES["privacy"] for number in ("3 standard errors", "0.001", "0.55", "0.7")
     )
+
+
+def test_skill_by_chance_is_within_what_is_told():
+    """A learner of noise has 0.1 of 0.4 by chance; of other draws it has less, or none."""
+    table = efficacy(gap_se=0.01, accuracy=(0.9, 0.6), roc_auc=(0.95, 0.7))
+    alone = usefulness(table)
+    assert "keep 25 % of what the real rows teach about 'income', give or take 7" in alone.sentence
+    again = pd.concat(
+        [
+            efficacy(accuracy=(0.9, made), roc_auc=(0.95, 0.5)).replace("synthetic", f"anew {k}")
+            for k, made in enumerate((0.44, 0.5, 0.55, 0.66))
+        ]
+    )
+    found = judge_usefulness(
+        table, target="income", guess=0.5, n_test=4000, seen=False, again=again
+    )
+    by_chance = math.sqrt((0.1**2 + 0.1**2 + 0.05**2 + 0.06**2) / 4)
+    error = math.sqrt(0.9 * 0.1 / 4000)  # of the share of the real rows' skill
+    off = 200 * (math.hypot(0.01, by_chance) + 0.75 * error) / 0.4
+    assert (
+        f"keep 25 % of what the real rows teach about 'income', give or take {off:.0f} points"
+        in (found.sentence)
+    )
+    assert found.level == "poor"

@@ -1,0 +1,162 @@
+"""``combutab fit`` and ``combutab predict``: a model of a table in a file, and what it says."""
+
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import combutab
+from combutab import MLPClassifier, MLPRegressor
+from combutab.cli import main
+from tests.cli.people import people
+
+COLUMNS = ["age", "city", "zip", "since", "floor"]
+
+
+def table(n, seed):
+    """People with a post code that begins with zeros, and a day in the German form."""
+    rng = np.random.default_rng(seed)
+    zips, days = rng.choice(["00501", "00502", "10115"], n), rng.integers(0, 400, n)
+    since = pd.Timestamp("2023-12-01") + pd.to_timedelta(days, unit="D")
+    return people(n, seed).assign(zip=zips, since=since, floor=rng.choice([0, 1], n))
+
+
+def write(frame, path):
+    frame.assign(since=frame["since"].dt.strftime("%d.%m.%Y")).to_csv(path, index=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fit")
+    write(table(40, 0), folder / "people.csv")
+    options = ["--epochs", "2", "--discrete", "floor", "--drop", "price", "--activation", "relu"]
+    model = ["--target", "dear", "-o", str(folder / "model.safetensors")]
+    assert main(["fit", str(folder / "people.csv"), *model, *options]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_the_file_is_the_estimator_of_these_options(here):
+    clf = combutab.load("model.safetensors")
+    assert type(clf) is MLPClassifier
+    assert (clf.max_iter, clf.activation, clf.random_state) == (2, "relu", 0)
+    assert clf.feature_names_in_.tolist() == COLUMNS
+    assert clf.encoder_.kinds_ == ("number", *["category"] * 2, "datetime", "category")
+    rows = table(40, 0)
+    X = rows[COLUMNS].astype({"floor": "category"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        again = MLPClassifier(**clf.get_params()).fit(X, rows["dear"])
+    np.testing.assert_array_equal(clf.predict_proba(X), again.predict_proba(X))
+
+
+def test_new_rows_are_read_as_those_of_the_fit(here, capsys):
+    new = table(12, 1).iloc[:, ::-1].assign(id=np.arange(12))
+    new["zip"] = ["00501"] * 6 + ["00502"] * 6  # which alone would be numbers
+    new["since"] = pd.Timestamp("2024-02-01")  # or the second of January
+    write(new.drop(columns="dear"), here / "new.csv")
+    out = ["--proba", "--keep", "id,zip"]
+    assert main(["predict", "model.safetensors", "new.csv", "-o", "out.csv", *out]) == 0
+    assert capsys.readouterr() == ("", "")
+    clf = combutab.load("model.safetensors")
+    X = new[COLUMNS]
+    found = pd.read_csv("out.csv", dtype={"zip": str})
+    expected = pd.DataFrame({"id": new["id"], "zip": new["zip"], "predicted_dear": clf.predict(X)})
+    probabilities = pd.DataFrame(clf.predict_proba(X), columns=["no", "yes"])
+    expected = expected.join(probabilities.add_prefix("probability_"))
+    pd.testing.assert_frame_equal(found, expected)
+    assert main(["predict", "model.safetensors", "new.csv", "-o", "out.parquet"]) == 0
+    pd.testing.assert_frame_equal(pd.read_parquet("out.parquet"), expected[["predicted_dear"]])
+
+
+def test_a_pack_of_numbers_and_what_is_said_of_it(here, capsys):
+    options = [
+        "--model",
+        "pack",
+        "--members",
+        "2",
+        "--epochs",
+        "1",
+        "--drop",
+        "dear,since,zip,floor",
+    ]
+    write(table(60, 2), here / "more.csv")
+    assert main(["fit", "more.csv", "--target", "price", "-o", "p.safetensors", *options]) == 0
+    pack = combutab.load("p.safetensors")
+    said = f"loss {pack.validation_loss_:.4g} on rows that were set aside, 1 epoch\n"
+    assert capsys.readouterr().out == f"PackRegressor of 'price': {said}"
+    assert len(pack.members_) == 2
+    new = table(5, 3)[["city", "age"]]
+    new.to_csv("few.csv", index=False)
+    assert main(["predict", "p.safetensors", "few.csv", "-o", "few-out.csv"]) == 0
+    found = pd.read_csv("few-out.csv")["predicted_price"]
+    np.testing.assert_allclose(found, pack.predict(new[["age", "city"]]))
+
+
+def test_a_model_of_columns_without_names(here):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    reg = MLPRegressor("quantile", (2,), max_iter=1, n_iter_no_change=np.inf).fit(X, X)
+    reg.save("plain.safetensors")
+    pd.DataFrame(X, columns=["a", "b"]).to_csv("plain.csv", index=False)
+    assert main(["predict", "plain.safetensors", "plain.csv", "-o", "plain-out.csv"]) == 0
+    np.testing.assert_allclose(pd.read_csv("plain-out.csv"), reg.predict(X))
+    assert pd.read_csv("plain-out.csv").columns.tolist() == ["predicted_0", "predicted_1"]
+
+
+FIT = ("fit", "people.csv", "-o", "new.safetensors", "--target")
+PREDICT = ("predict", "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((*FIT, "deer"), "did you mean 'dear'"),
+        ((*FIT, "dear", "--drop", "dear"), "--drop leaves out 'dear'"),
+        ((*FIT, "dear", "--model", "forest"), "'mlp', 'pack', 'tabm'"),
+        ((*FIT, "dear", "--task", "regression"), "needs numbers, and 'dear' has"),
+        ((*FIT, "dear", "--task", "guess"), "--task guess is not one of"),
+        ((*FIT, "since"), "'since' cannot be predicted"),
+        ((*FIT, "dear", "--activation", "rleu"), "did you mean 'relu'"),
+        (("fit", "people.csv", "--target", "dear", "-o", "people.csv"), "that is DATA as well"),
+        (("fit", "people.csv", "--target", "dear", "-o", "note"), "is no file of a model"),
+        ((*PREDICT, "bad.csv", "-o", "o.csv"), "no column 'zip'; .* fitted with it"),
+        ((*PREDICT, "odd.csv", "-o", "o.csv"), "'since' does not hold dates .* 31.12.2024"),
+        ((*PREDICT, "typed.parquet", "-o", "o.csv"), "'zip' holds numbers; .* with text"),
+        ((*PREDICT, "people.csv", "-o", "o.txt"), "known endings"),
+        ((*PREDICT, "people.csv", "-o", "people.csv"), "that is DATA as well"),
+        (("predict", "people.csv", "people.csv", "-o", "o.csv"), "not a safetensors file"),
+        (("predict", "tvae", "people.csv", "-o", "o.csv"), "holds a TVAE, which predicts nothing"),
+    ],
+)
+def test_what_cannot_be_done_is_said(here, complaint, arguments, said):
+    rows = table(3, 5)
+    (here / "note").write_text("kept")
+    write(rows.drop(columns="zip"), here / "bad.csv")
+    rows.assign(since="2024-01-31").to_csv("odd.csv", index=False)
+    rows.assign(zip=[501, 502, 10115]).to_parquet("typed.parquet")
+    if "tvae" in arguments:
+        from combutab import TVAE
+
+        generator = TVAE(epochs=1, batch_size=20, compress_dims=(2,), decompress_dims=(2,))
+        generator.fit(np.zeros((20, 1))).save("tvae")
+    line = complaint(*arguments)
+    assert re.search(said, line), line
+
+
+def test_an_interrupt_leaves_nothing(here, monkeypatch, capsys, files):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MLPClassifier, "fit", stop)
+    before = files(here)
+    assert main([*FIT, "dear"]) == 130
+    assert capsys.readouterr().err == "combutab: interrupted; nothing is kept\n"
+    assert files(here) == before

@@ -1,0 +1,67 @@
+"""Fenced blocks of Markdown: found, run, and commands held against the programs they name."""
+
+import re
+import runpy
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from combutab import cli
+
+ROOT = Path(__file__).parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def blocks(path, language):
+    """(line number, text) of a file's fenced blocks in a language."""
+    text = path.read_text("utf-8")
+    return [
+        (text[: match.start(1)].count("\n"), match[1])
+        for match in re.finditer(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    ]
+
+
+def run_python(path):
+    """Run a page's Python, one block after the other; returns the names that are left."""
+    namespace = {}
+    for line, text in blocks(path, "python"):
+        exec(compile("\n" * line + text, str(path), "exec"), namespace)
+    return namespace
+
+
+def commands(path):
+    """Each command of a page's shell blocks, as a list of words."""
+    lines = [line for _, text in blocks(path, "sh") for line in text.splitlines()]
+    return [shlex.split(part, comments=True) for line in lines for part in line.split("&&")]
+
+
+def check_command(words, monkeypatch, capsys):
+    """Hold a command against the program that it names; nothing is run but a benchmark's help."""
+    name, *arguments = words
+    if name == "combutab":
+        assert PYPROJECT["project"]["scripts"]["combutab"] == "combutab.cli:main"
+        command, *options = arguments
+        known = typer.main.get_command(cli.app).commands[command]
+        if options != ["--help"]:  # parsed, not run: unknown options are errors
+            known.make_context(command, options)
+    elif name == "python" and arguments[1].startswith("benchmarks."):
+        monkeypatch.setattr(sys, "argv", [arguments[1], "--help"])
+        monkeypatch.delitem(sys.modules, arguments[1], raising=False)  # as if it were new
+        with pytest.raises(SystemExit):
+            runpy.run_module(arguments[1], run_name="__main__")
+        known = capsys.readouterr().out
+        options = {word for word in arguments if word.startswith("--")}
+        assert options <= set(re.findall(r"--[a-z-]+", known))
+    elif name == "python":
+        assert arguments[:5] == ["-m", "pip", "install", "-c", "constraints.txt"]
+        *editable, target = arguments[5:]
+        assert editable in ([], ["-e"])
+        extras = re.fullmatch(r"\.(?:\[([\w,]+)\])?", target)[1]
+        for extra in (extras or "").split(",") if extras else ():
+            assert extra in PYPROJECT["project"]["optional-dependencies"]
+    else:
+        assert words == ["pytest"]

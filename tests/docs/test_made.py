@@ -1,0 +1,202 @@
+"""What the site makes from the code and from the repository, without building it."""
+
+import ast
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import combutab
+from combutab import ACTIVATIONS
+from tests.code_blocks import PYPROJECT, ROOT
+from tests.test_public_names import listed
+
+DOCS = ROOT / "docs"
+sys.path.append(str(DOCS / "_ext"))  # as docs/conf.py does
+sys.path.append(str(DOCS))
+
+import activation_pages  # noqa: E402
+import architecture  # noqa: E402
+import check_site  # noqa: E402
+import command_pages  # noqa: E402
+import reference  # noqa: E402
+import repository_pages  # noqa: E402
+
+
+def test_every_public_name_has_a_page(tmp_path):
+    reference.write(tmp_path, {"combutab.CombU": ["Equation and shape", "-" * 18]})
+    found = reference.names()
+    assert set(found) == set(listed())
+    for package, names in listed().items():
+        of = {name.name: name for name in found[package]}
+        assert sorted(of) == sorted(names)
+        overview = (tmp_path / f"{package}.rst").read_text("utf-8")
+        for name in of.values():
+            text = (tmp_path / f"{name.full}.rst").read_text("utf-8")
+            assert f":: {name.full}\n" in text
+            assert f"</{name.page}>`" in overview
+            assert name.name == "__version__" or reference.sentence(name), name.full
+    assert "Equation and shape" in (tmp_path / "combutab.CombU.rst").read_text("utf-8")
+    # what a class has of its own, and what it has of its bases, but nothing of scikit-learn's
+    methods = (tmp_path / "combutab.MLPClassifier.rst").read_text("utf-8")
+    for name in ("fit", "predict_proba", "save", "fit_parquet"):
+        assert f"automethod:: combutab.MLPClassifier.{name}\n" in methods
+    assert "get_params" not in methods
+
+
+def test_every_activation_has_an_equation_and_a_plot():
+    assert set(activation_pages.EQUATIONS) == set(ACTIVATIONS)
+    with activation_pages.repeatable_svg():
+        axes = activation_pages.draw("combu").axes
+    assert [one.get_xlabel() for one in axes] == [
+        f"x, a unit of {part}" for part in ("relu", "elu", "nlrelu")
+    ]
+    assert all(len(one.get_lines()) == 5 for one in axes)  # three curves and the zero lines
+
+
+@pytest.mark.parametrize("name", ["tanh", "dyt"])
+def test_the_derivatives_that_are_drawn(name):
+    x, y, first, second = (np.asarray(curve) for curve in activation_pages.curves(name))
+    a = {"tanh": 1.0, "dyt": 0.5}[name]
+    t = np.tanh(a * x)
+    np.testing.assert_allclose(y, t, atol=1e-12)
+    np.testing.assert_allclose(first, a * (1 - t**2), atol=1e-12)
+    np.testing.assert_allclose(second, -2 * a**2 * t * (1 - t**2), atol=1e-12)
+
+
+def test_an_activation_that_looks_aside_is_drawn_beside_the_same_units():
+    x, y, *_ = (np.asarray(curve) for curve in activation_pages.curves("pls"))
+    others = activation_pages.others().numpy()[1:]
+    np.testing.assert_allclose(y, x / np.sqrt((x**2 + (others**2).sum()) / 8 + 1e-5), atol=1e-12)
+
+
+# ---- the packages ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def packages(tmp_path):
+    """low <- middle <- high, and high -> low too."""
+    sources = {
+        "low": "",
+        "middle": "from toy.low import x",
+        "high": "def f():\n    import toy.middle\n    from toy import low",
+    }
+    for name, text in sources.items():
+        folder = tmp_path / "toy" / name
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text(f'"""{name.title()} <things>.\n\nMore."""\n')
+        (folder / "_code.py").write_text(text)
+    return tmp_path / "toy"
+
+
+def test_imports_are_read_and_drawn(packages):
+    arrows = architecture.imports(packages)
+    assert arrows == {"low": set(), "middle": {"low"}, "high": {"low", "middle"}}
+    assert architecture.levels(arrows) == {"low": 0, "middle": 1, "high": 2}
+    assert architecture.direct(arrows) == {"low": set(), "middle": {"low"}, "high": {"middle"}}
+    drawn = architecture.svg(packages)
+    assert drawn.count('class="arrow"') == 2
+    assert "<title>High &lt;things&gt;.</title>" in drawn
+    height = {n: int(y) for y, n in re.findall(r'<text[^>]* y="(\d+)"[^>]*>(\w+)<', drawn)}
+    assert height["high"] < height["middle"] < height["low"]
+    assert "| `high` | High <things>. | `low`, `middle` |" in architecture.table(packages)
+    with pytest.raises(ValueError, match="in a circle"):
+        architecture.levels({"low": {"high"}, "high": {"low"}})
+
+
+# ---- texts of the repository -------------------------------------------------------------------
+
+
+def test_links_lead_to_pages_or_files():
+    source = ROOT / "benchmarks" / "STUDIES.md"
+    rows = "papers/combu/results/table3_formulas"
+    text = f"[a]({rows}.md) [b]({rows}.csv) [c](PAPERS.md) [d](https://x.org) [e](papers) `[f](g)`"
+    anew = repository_pages.relink(text, source, "papers/studies", ROOT)
+    assert anew == (
+        "[a](<project:../results/table3_formulas.md>) "
+        f"[b](../../benchmarks/{rows}.csv) [c](<project:index.md>) [d](https://x.org) e `f`"
+    )
+
+
+def test_every_paper_has_its_rows_and_pictures():
+    for paper in repository_pages.PAPERS:
+        page = repository_pages.paper_page(paper, ROOT)
+        assert "| verdict |" in page
+        assert page.count("{figure}") >= 2
+    titles = repository_pages.sections((ROOT / "benchmarks" / "PAPERS.md").read_text("utf-8"))
+    assert set(titles) - {""} == {paper.title for paper in repository_pages.PAPERS}
+
+
+def test_excerpts_say_the_machine():
+    for name, text in repository_pages.excerpts(ROOT).items():
+        assert "torch 2" in text, name
+        assert re.search(r"\d\.\d", text), name
+
+
+def test_the_glossary_is_that_of_the_contributors():
+    glossary = repository_pages.glossary(ROOT)
+    assert "   stack\n      M members of one shape as one batched program\n" in glossary
+    assert "   synthetic\n   real\n      the table" in glossary
+
+
+def test_every_example_begins_with_a_title_for_the_gallery():
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        title, line, empty, *_ = ast.get_docstring(ast.parse(path.read_text("utf-8"))).splitlines()
+        assert line == "=" * len(title), f"{path.name}: underline its first line, which is a title"
+        assert not empty
+
+
+# ---- the rest ----------------------------------------------------------------------------------
+
+
+def test_every_command_is_shown():
+    helps = command_pages.helps()
+    assert {"compare", "synth", "evaluate"} <= set(helps)
+    assert max(len(line) for text in helps.values() for line in text.splitlines()) <= 88
+    assert "--target" in helps["compare"]
+
+
+def test_this_version_is_among_those_to_switch_to():
+    versions = json.loads((DOCS / "versions.json").read_text("utf-8"))
+    assert combutab.__version__ in [entry["version"] for entry in versions]
+    assert all(set(entry) == {"name", "version", "folder"} for entry in versions)
+
+
+def test_one_command_builds_and_ci_runs_it():
+    command = "python -m sphinx -W --keep-going docs docs/_build/html"
+    check = "python docs/check_site.py docs/_build/html"
+    for path in (".ci/run", "CONTRIBUTING.md"):
+        text = (ROOT / path).read_text("utf-8")
+        assert command in text, path
+        assert check in text, path
+    asked = " ".join(PYPROJECT["project"]["optional-dependencies"]["docs"])
+    wanted = ("sphinx", "numpydoc", "pydata-sphinx-theme", "sphinx-gallery", "myst-parser")
+    assert all(name in asked for name in wanted)
+
+
+PAGE = """<!DOCTYPE html><html lang="en"><head><title>t</title>
+<link rel="stylesheet" href="_static/a.css"></head><body><a href="#main-content">Skip</a>
+<h1 id="main-content">t</h1>{}</body></html>"""
+
+
+def test_faults_of_a_site_are_found(tmp_path):
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "_static" / "a.css").write_text("")
+    (tmp_path / "b.html").write_text(PAGE.format('<p id="here"></p><a href="https://x.org">x</a>'))
+    (tmp_path / "a.html").write_text(PAGE.format('<a href="b.html#here">b</a><a href="#">top</a>'))
+    assert check_site.faults(tmp_path) == []
+    assert check_site.main(str(tmp_path)) == 0
+    bad = {
+        '<a href="none.html">x</a>': "a link to nothing: none.html",
+        '<a href="b.html#there">x</a>': "a link to no such place: b.html#there",
+        '<img src="_static/a.css">': "a picture without a text: _static/a.css",
+        '<script src="https://x.org/a.js"></script>': "loads from another host: https://x.org/a.js",
+        '<iframe src="b.html"></iframe>': "a frame without a title: b.html",
+        "<h1>again</h1>": "it has not one heading of the first level",
+    }
+    for html, fault in bad.items():
+        (tmp_path / "a.html").write_text(PAGE.format(html))
+        assert check_site.faults(tmp_path) == [f"a.html: {fault}"]
+    assert check_site.main(str(tmp_path)) == 1

@@ -1,0 +1,177 @@
+"""Generators learn from Parquet files what they learn from the table in memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from combutab import CTGAN, TVAE, TabFlow
+from combutab.generators.training import _parquet
+from combutab.training import Callback
+
+pytest.importorskip("pyarrow.parquet")
+pytestmark = pytest.mark.filterwarnings("ignore:.*identifiers")
+
+TINY = {
+    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "pac": 1, "embedding_dim": 4},
+    TVAE: {"compress_dims": (8,), "decompress_dims": (8,), "embedding_dim": 4},
+    TabFlow: {"hidden_layer_sizes": (8,), "n_sampling_steps": 1},
+}
+EVERY = pytest.mark.parametrize("cls", TINY, ids=lambda cls: cls.__name__)
+
+
+def make(cls, **params):
+    common = {"epochs": 2, "batch_size": 50, "random_state": 0, "device": "cpu"}
+    return cls(**common | TINY[cls] | params)
+
+
+def table(n: int = 240) -> pd.DataFrame:
+    """Columns of every kind; the first rows are not as the last ones."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=n), "count": rng.integers(0, 60, n)})
+    frame["late"] = np.where(np.arange(n) < n // 2, np.nan, rng.integers(0, 50, n))
+    frame["gaps"] = rng.integers(0, 50, n)  # whole numbers with gaps, as floats
+    frame["kind"] = pd.Categorical(rng.choice(["a", "b"], n), ["b", "a"], ordered=True)
+    frame["text"] = [None] * (n // 2) + rng.choice(["u", "v"], n - n // 2).tolist()
+    frame["some"] = pd.array(rng.integers(0, 9, n), dtype="Int64")
+    frame.loc[rng.random(n) < 0.2, ["some"]] = None
+    frame["maybe"] = rng.choice([True, False, None], n)
+    frame["flag"] = rng.random(n) < 0.5
+    frame["when"] = pd.date_range("2024-01-01", periods=n, freq="h", tz="Europe/Rome")
+    frame["mail"] = [f"user{i}@mail.org" for i in range(n)]
+    frame["row"] = np.arange(n)
+    frame["one"] = "always"
+    return frame
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("parquet") / "table.parquet"
+    frame = table()
+    frame["gaps"] = frame["gaps"].where(frame.index > 200).astype("float").astype("Int64")
+    frame.to_parquet(path, row_group_size=70)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_parts():
+    with mock.patch.object(_parquet, "_ROWS", 33):
+        yield
+
+
+def check_same(found, expected):
+    pd.testing.assert_frame_equal(found.loss_values, expected.loss_values, check_exact=True)
+    pd.testing.assert_frame_equal(
+        found.sample(30, random_state=1), expected.sample(30, random_state=1), check_exact=True
+    )
+    assert repr(found) == repr(expected)
+
+
+@EVERY
+@pytest.mark.parametrize("limit", ["1GB", "1kB"], ids=["memory", "file"])
+def test_what_is_learned_is_what_fit_learns(cls, path, limit):
+    parameters = {"early_stopping": True, "n_iter_no_change": 5}
+    expected = make(cls, **parameters).fit(pd.read_parquet(path))
+    found = make(cls, **parameters).fit_parquet(path, memory_limit=limit)
+    check_same(found, expected)
+
+
+def test_rows_beyond_the_limit_are_in_a_file(path):
+    for limit, kind in (("1GB", np.ndarray), (5, np.memmap)):
+        source = _parquet.ParquetSource(path, ["x", "kind"], limit, None)
+        encoded = source.encode(source.fit(make(TVAE)._make_encoder("auto", 0)))
+        assert type(encoded.values) is type(encoded.codes) is kind
+
+
+def test_columns_files_and_discrete_columns(path, tmp_path):
+    frame = pd.read_parquet(path)
+    frame[["x", "flag", "some"]].to_parquet(tmp_path / "t", partition_cols=["flag"])
+    rows = pd.concat([frame[~frame["flag"]], frame[frame["flag"]]], ignore_index=True)
+    rows["flag"] = rows["flag"].map({False: "false", True: "true"})  # as the folders' names have it
+    expected = make(TVAE).fit(rows[["flag", "x", "some"]], discrete_columns=["flag", "some"])
+    found = make(TVAE).fit_parquet(
+        tmp_path / "t" / "**" / "*.parquet",
+        columns=["flag", "x", "some"],
+        discrete_columns=["flag", "some"],
+    )
+    check_same(found, expected)
+    assert found.feature_names_in_.tolist() == ["flag", "x", "some"]
+
+
+def test_a_training_is_taken_up(path, tmp_path):
+    whole = make(TVAE, epochs=3).fit_parquet(path)
+    checkpoint = tmp_path / "checkpoint"
+    make(TVAE, epochs=1).fit_parquet(path, checkpoint=checkpoint)
+    found = make(TVAE, epochs=3).fit(pd.read_parquet(path), checkpoint=checkpoint)
+    check_same(found, whole)
+
+
+def test_ctrl_c_keeps_the_epochs_that_are_done(path):
+    class Interrupt(Callback):
+        def on_epoch_end(self, report):
+            if report.epoch == 1:
+                raise KeyboardInterrupt
+            return False
+
+    model = make(TVAE, epochs=5, callbacks=[Interrupt()])
+    with pytest.warns(UserWarning, match="interrupted"):
+        model.fit_parquet(path, memory_limit=1)
+    assert model.n_iter_ == 1
+
+
+# ---- errors ------------------------------------------------------------------------------------
+
+
+@EVERY
+def test_a_file_that_is_cut_off_is_named(cls, path, tmp_path):
+    (tmp_path / "a.parquet").write_bytes(path.read_bytes())
+    (tmp_path / "b.parquet").write_bytes(path.read_bytes()[:-9])
+    model = make(cls)
+    with (
+        mock.patch.object(cls, "_make_encoder", side_effect=AssertionError("work")),
+        pytest.raises(ValueError, match=r"cannot read \S*b\.parquet as Parquet"),
+    ):
+        model.fit_parquet(tmp_path)
+    assert not model.__sklearn_is_fitted__()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"columns": ["none"]}, "there is no column 'none'"),
+        ({"columns": ["x", "x"]}, "columns must be names of different columns"),
+        ({"columns": []}, "columns must be names of different columns"),
+        ({"memory_limit": "much"}, "memory_limit must be a positive number of bytes"),
+        ({"discrete_columns": ["none"]}, "no column"),
+    ],
+)
+def test_what_cannot_be_learned_is_refused(path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make(TVAE).fit_parquet(path, **arguments)
+
+
+def test_columns_and_values_that_cannot_be_used(tmp_path):
+    pd.DataFrame({"x": [[1.0], [2.0]] * 30}).to_parquet(tmp_path / "list.parquet")
+    with pytest.raises(ValueError, match=r"column 'x' is of type list<"):
+        make(TVAE).fit_parquet(tmp_path / "list.parquet")
+    pd.DataFrame({"x": [1.0, np.inf] * 30}).to_parquet(tmp_path / "inf.parquet")
+    with pytest.raises(ValueError, match="column 'x' has infinite values"):
+        make(TVAE).fit_parquet(tmp_path / "inf.parquet")
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system does not tell")
+def test_a_disk_without_room_for_the_encoded_rows(path):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    model = make(TVAE)
+    with (
+        mock.patch.object(os, "posix_fallocate", side_effect=full),
+        pytest.raises(OSError, match="raise memory_limit, or set TMPDIR") as caught,
+    ):
+        model.fit_parquet(path, memory_limit=1)
+    assert caught.value.errno == errno.ENOSPC
+    assert not model.__sklearn_is_fitted__()

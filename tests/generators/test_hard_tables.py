@@ -1,0 +1,139 @@
+"""Tables at the edge: each is learned, or refused before any training."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from combutab import CTGAN, TVAE, TabFlow
+from combutab.preprocessing import ModeEncoder
+
+QUICK = {
+    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "pac": 5, "embedding_dim": 4},
+    TVAE: {"compress_dims": (8,), "decompress_dims": (8,), "embedding_dim": 4},
+    TabFlow: {"hidden_layer_sizes": (8,)},
+}
+ALL = pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
+RNG = np.random.default_rng(0)
+
+
+def make(cls, **params):
+    return cls(**{"epochs": 2, "batch_size": 50, "random_state": 0, **QUICK[cls], **params})
+
+
+@ALL
+@pytest.mark.parametrize(
+    "column",
+    [
+        RNG.normal(size=50),
+        RNG.choice(["a", "b"], 50),
+        np.full(50, np.nan),
+        np.full(50, None),
+        pd.array([None] * 50, dtype="Int64"),
+        np.full(50, np.datetime64("NaT", "ns")),
+    ],
+    ids=["numbers", "texts", "NaN", "None", "NA", "NaT"],
+)
+def test_fifty_rows_of_one_column(cls, column):
+    table = pd.DataFrame({"only": column})
+    made = make(cls).fit(table).sample(20)
+    assert made.shape == (20, 1)
+    assert made.dtypes.equals(table.dtypes)
+    if table["only"].isna().all():
+        assert made["only"].isna().all()
+    else:
+        assert made["only"].notna().all()
+
+
+@ALL
+def test_columns_without_a_value_beside_others(cls):
+    table = pd.DataFrame({"x": RNG.normal(size=50), "none": np.nan, "nothing": None})
+    made = make(cls).fit(table).sample(20)
+    assert made["x"].notna().all()
+    assert made[["none", "nothing"]].isna().all(axis=None)
+    empty = make(cls).fit(table[["none", "nothing"]])
+    assert empty.sample(3).isna().all(axis=None)
+    assert empty.impute(table[["none", "nothing"]]).isna().all(axis=None)
+
+
+@ALL
+def test_objects_of_all_sorts_are_categories(cls):
+    values = [1, "1", 2.5, (1, 2), None, b"x", True, pd.Timestamp("2024-01-01")]
+    column = pd.Series([values[i % 8] for i in range(96)], dtype=object)
+    table = pd.DataFrame({"mixed": column, "x": RNG.normal(size=96)})
+    made = make(cls).fit(table).sample(200)
+    # True is 1 to Python
+    assert set(made["mixed"].dropna()) <= {1, "1", 2.5, (1, 2), b"x", pd.Timestamp("2024-01-01")}
+    assert made["mixed"].isna().any() or cls is TVAE
+
+
+@ALL
+@pytest.mark.parametrize(
+    ("column", "error", "says"),
+    [
+        ([1.0, np.inf] * 25, ValueError, "'bad' has infinite values"),
+        ([1.0, -np.inf, np.nan] * 17, ValueError, "'bad' has infinite values"),
+        (["a", np.inf] * 25, ValueError, "'bad' has infinite values"),
+        ([[1], [2]] * 25, TypeError, "'bad' holds values that are not hashable"),
+        ([1 + 2j, 3.0] * 25, ValueError, "'bad' .*complex"),
+    ],
+    ids=["infinite", "infinite and missing", "infinite among texts", "lists", "complex"],
+)
+def test_what_cannot_be_learned_is_refused_before_training(cls, column, error, says, monkeypatch):
+    monkeypatch.setattr(cls, "_training", None)
+    table = pd.DataFrame({"bad": pd.Series(column), "x": np.arange(len(column))})
+    model = make(cls)
+    with pytest.raises(error, match=says):
+        model.fit(table)
+    assert not hasattr(model, "encoder_")
+
+
+# ---- many categories ---------------------------------------------------------------------------
+
+
+class Largest(TorchDispatchMode):
+    """Numbers in the largest tensor that an operation gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        for each in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(each, torch.Tensor):
+                self.found = max(self.found, each.untyped_storage().nbytes() // each.itemsize)
+        return made
+
+
+@pytest.mark.parametrize("cls", [TVAE, TabFlow])  # CTGAN has weights of pairs of categories
+def test_no_array_has_rows_times_categories(cls):
+    n, n_categories = 2000, 1000
+    table = pd.DataFrame({"id": [f"u{i % n_categories}" for i in range(n)]})
+    table["x"] = RNG.normal(size=n)
+    model = make(cls, epochs=1, early_stopping=False, min_frequency=1, identifiers=None)
+    with Largest() as largest:
+        made = model.fit(table).sample(100)
+    assert set(made["id"]) <= set(table["id"])
+    assert largest.found < n * n_categories / 5
+
+
+def test_a_hundred_thousand_categories_are_encoded_in_linear_memory():
+    n = 100_000
+    table = pd.DataFrame({"id": [f"user{i}" for i in range(n)]})
+    tracemalloc.start()
+    try:
+        encoder = ModeEncoder(min_frequency=1, identifiers=None, random_state=0)
+        encoded = encoder.fit(table).encode(table)
+        again = encoder.decode(encoded.values, encoded.codes)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert encoder.layout_.sizes == (n,)
+    pd.testing.assert_frame_equal(again, table)
+    assert peak < 1000 * n

@@ -1,0 +1,258 @@
+"""What each rank does under torchrun; test_ranks.py starts it, and looks at what it has written."""
+
+import faulthandler
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+import warnings
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from combutab import (
+    CTGAN,
+    TVAE,
+    MLPClassifier,
+    MLPRegressor,
+    TabFlow,
+    TabMRegressor,
+    _checkpoint_files,
+)
+from combutab.estimators.parquet import _fitting
+from combutab.estimators.parquet._memory import MemoryPlan
+from combutab.preprocessing import TableEncoder
+from combutab.training import Callback, unshared
+
+HOME, RANK = Path(sys.argv[-1]), int(os.environ.get("RANK", "-1"))
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame(
+    {
+        "x": RNG.normal(size=211),
+        "z": RNG.normal(size=211),
+        "kind": RNG.choice(list("abcdefghijkl"), 211),
+        "side": RNG.choice(["left", "right"], 211),
+    }
+)
+Y = (TABLE["x"] * TABLE["z"] + (TABLE["kind"] < "e")).to_numpy()
+WEIGHT = RNG.uniform(0.5, 2.0, 211)
+ROWS = TABLE[["x", "z", "side"]]
+QUICK = {
+    "hidden_layer_sizes": (12, 12),
+    "max_iter": 4,
+    "batch_size": 64,
+    "random_state": 0,
+    "n_iter_no_change": np.inf,
+    "precision": "float64",
+}
+DRAWN = {"epochs": 2, "batch_size": 50, "random_state": 0, "precision": "float64"}
+
+
+class Told(Callback):
+    """Notes the epochs that it is told of, encodes a table of its own, and stops at one."""
+
+    def __init__(self, last=10**9):
+        self.epochs, self.last = [], last
+
+    def on_epoch_end(self, report):
+        self.epochs.append(report.epoch)
+        TableEncoder(numeric="quantile").fit_encode(ROWS, owner=MLPRegressor())
+        return report.epoch >= self.last
+
+
+class KillOnce(Callback):
+    """Kills rank 1 in the middle of the first attempt."""
+
+    def on_epoch_end(self, report):
+        if report.epoch == 3 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            os.kill(int((HOME / "rank 1").read_text()), signal.SIGKILL)
+
+
+ESTIMATORS = {
+    "rows: weights, penalty, dropout, clipping, embeddings": (
+        MLPRegressor(
+            **{**QUICK, "max_onehot": 4, "dropout": 0.2, "max_grad_norm": 0.5, "alpha": 0.1}
+        ),
+        Y,
+        WEIGHT,
+    ),
+    "rows: members of unequal folds, calibration": (
+        MLPClassifier(
+            **{**QUICK, "batch_size": 50, "label_smoothing": 0.1, "callbacks": [Told()]},
+            n_members=3,
+            bagging="cv",
+            calibration="temperature",
+        ),
+        Y > 0,
+        None,
+    ),
+    "rows: own scoring, quantiles": (
+        MLPClassifier(
+            **QUICK,
+            early_stopping_scoring="roc_auc",
+            solver="sgd",
+            numeric_encoding="quantile",
+            numeric_embedding="piecewise-linear",
+        ),
+        Y > 0,
+        WEIGHT,
+    ),
+    "rows: heads": (TabMRegressor(**QUICK, n_heads=3), Y, None),
+    "rows: fewer than ranks": (
+        MLPRegressor(**{**QUICK, "batch_size": 1, "max_iter": 1, "early_stopping": False}),
+        Y,
+        None,
+    ),
+    "members: one more than ranks": (MLPRegressor(**QUICK, n_members=3), Y, None),
+    "members: batch normalisation": (
+        MLPRegressor(**QUICK, n_members=2, normalization="batch"),
+        Y,
+        None,
+    ),
+    "members: lbfgs": (
+        MLPRegressor(**{**QUICK, "solver": "lbfgs", "max_iter": 3}, n_members=2),
+        Y,
+        None,
+    ),
+}
+STREAMED = {  # window by window, of each rank's own copy of the files
+    "rows: Parquet files": MLPRegressor(
+        **{**QUICK, "batch_size": 48, "max_onehot": 4, "dropout": 0.2}, early_stopping=True
+    ),
+    "members: Parquet files": MLPRegressor(**{**QUICK, "max_iter": 2}, n_members=3),
+}
+GENERATORS = {
+    "rows: TVAE": TVAE(**DRAWN, embedding_dim=4, compress_dims=(8,), decompress_dims=(8,)),
+    "rows: TabFlow": TabFlow(**DRAWN, hidden_layer_sizes=(12,), early_stopping=True, dropout=0.1),
+    "members: CTGAN": CTGAN(
+        **DRAWN, embedding_dim=4, generator_dim=(8,), discriminator_dim=(8,), n_members=2
+    ),
+}
+
+
+def digest(model):
+    """A digest of all numbers that a model has learned."""
+    found = hashlib.sha256()
+    for state in model._states:
+        for name in sorted(state):
+            found.update(name.encode() + state[name].tobytes())
+    found.update(model.history_.to_csv().encode())
+    return found.hexdigest()
+
+
+def farthest(model, other):
+    """The largest difference of two models' weights and curves."""
+    pairs = [
+        (state[name], expected[name])
+        for state, expected in zip(model._states, other._states, strict=True)
+        for name in expected
+    ]
+    curves = [m.history_.select_dtypes("number").fillna(0.0).to_numpy() for m in (model, other)]
+    assert curves[0].shape == curves[1].shape, (curves[0].shape, curves[1].shape)
+    return max(float(np.abs(a - b).max(initial=0.0)) for a, b in [*pairs, tuple(curves)])
+
+
+def compare(fit):
+    shared = fit()
+    with unshared():
+        alone = fit()
+    return {"far": farthest(shared, alone), "digest": digest(shared)}
+
+
+def told():
+    """Rank 0 alone is told of epochs, and stops them all."""
+    callback = Told(last=2)
+    model = MLPRegressor(**QUICK, callbacks=[callback]).fit(ROWS, Y)
+    return {"epochs": callback.epochs, "n_iter": model.n_iter_, "digest": digest(model)}
+
+
+def seedless():
+    return {"digest": digest(MLPRegressor(**{**QUICK, "random_state": None}).fit(ROWS, Y))}
+
+
+def error_of(call):
+    started = time.monotonic()
+    try:
+        call()
+    except Exception as error:
+        return {
+            "error": f"{type(error).__name__}: {error}",
+            "seconds": time.monotonic() - started,
+        }
+    return {"error": None}
+
+
+def broken():
+    Y_HERE = Y.copy()
+    Y_HERE[3] = np.nan if RANK == 1 else Y[3]
+    MLPRegressor(**QUICK).fit(ROWS, Y_HERE)
+
+
+def streamed(model, rows=slice(None), limit="100MB"):
+    path = HOME / f"{RANK} {rows.start}.parquet"
+    table = TABLE.assign(y=Y, weight=WEIGHT)[rows]
+    if not path.exists():
+        table.to_parquet(path, row_group_size=40)
+    with mock.patch.object(_fitting, "plan_memory", return_value=MemoryPlan(30, 2, 96)):
+        return clone(model).fit_parquet(path, "y", sample_weight="weight", memory_limit=limit)
+
+
+REFUSED = {
+    "refused: batch normalisation": lambda: MLPRegressor(**QUICK, normalization="batch").fit(
+        ROWS, Y
+    ),
+    "refused: lbfgs": lambda: MLPRegressor(**{**QUICK, "solver": "lbfgs"}).fit(ROWS, Y),
+    "refused: CTGAN": lambda: CTGAN(**DRAWN).fit(ROWS),
+    "refused: another table": lambda: MLPRegressor(**QUICK).fit(ROWS[RANK:], Y[RANK:]),
+    "refused: other parameters": lambda: MLPRegressor(
+        **{**QUICK, "learning_rate_init": 0.001 * (RANK + 1)}
+    ).fit(ROWS, Y),
+    "refused: another file": lambda: streamed(MLPRegressor(**QUICK), slice(RANK, None)),
+    "refused: another limit": lambda: streamed(MLPRegressor(**QUICK), limit=10**8 + RANK),
+    "an error of one rank": broken,
+}
+
+
+def main():
+    warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", message=r"lbfgs failed|Stochastic Optimizer|.*kept though")
+    found = {}
+    for name, call in REFUSED.items():  # and what follows is shared all the same
+        found[name] = error_of(call)
+    for name, (model, y, weight) in ESTIMATORS.items():
+        X = TABLE if "embeddings" in name else ROWS
+        if "fewer" in name:
+            X, y = X[:30], y[:30]
+        found[name] = compare(lambda m=model, X=X, y=y, w=weight: clone(m).fit(X, y, w))
+    for name, model in STREAMED.items():
+        found[name] = compare(partial(streamed, model))
+    for name, model in GENERATORS.items():
+        found[name] = compare(lambda m=model: clone(m).fit(ROWS))
+    found["told"], found["seedless"] = told(), seedless()
+    (HOME / f"found {RANK}.json").write_text(json.dumps(found))
+
+
+def taken_up():
+    """A fit of which rank 1 is killed, and all ranks are started once more."""
+    _checkpoint_files.SECONDS = 0.0
+    attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    model = MLPRegressor(**{**QUICK, "max_iter": 6}, callbacks=[KillOnce()])
+    shared = clone(model).fit(ROWS, Y, checkpoint=HOME / "training")
+    with unshared():
+        alone = clone(model).fit(ROWS, Y)
+    found = {"far": farthest(shared, alone), "digest": digest(shared)}
+    (HOME / f"attempt {attempt} of {RANK}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    faulthandler.dump_traceback_later(300, exit=True)  # a rank that waits for ever says where
+    (HOME / f"rank {RANK}").write_text(str(os.getpid()))
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        main()
+    taken_up()

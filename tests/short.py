@@ -1,0 +1,31 @@
+"""Long work made short, for tests to which its length does not matter."""
+
+from contextlib import contextmanager
+
+import pytest
+
+
+@contextmanager
+def few_trees():
+    """Let scikit-learn's forests and boosting have 10 trees for 100."""
+    from sklearn import ensemble
+
+    with pytest.MonkeyPatch.context() as patch:
+        for task in ("Classifier", "Regressor"):
+            boosting = getattr(ensemble, f"HistGradientBoosting{task}")
+            patch.setitem(boosting.__init__.__kwdefaults__, "max_iter", 10)
+            forest = getattr(ensemble, f"RandomForest{task}")
+            patch.setattr(forest.__init__, "__defaults__", (10,))
+        yield
+
+
+@contextmanager
+def short_reports():
+    """Let the report of a synthetic table draw chance a few times, not often, with few trees."""
+    from combutab.reports.synthetic import _report, _yardsticks
+
+    with few_trees(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_report, "_FOLDS", 2)
+        patch.setattr(_yardsticks, "_DRAWS", (3, 3))
+        patch.setattr(_yardsticks, "_SPLITS", 3)
+        yield
