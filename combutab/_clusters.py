@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -85,10 +86,20 @@ class _Dask(_Backend):
         super().start_call()
 
     async def _to_func_args(self, func: Any) -> Any:
-        sent = await super()._to_func_args(func)
-        if self._aborted:  # while the table went to a worker
-            raise asyncio.CancelledError
-        return sent
+        end = time.monotonic() + (self.wait_for_workers_timeout or 0)
+        while not self._aborted:
+            try:
+                sent = await super()._to_func_args(func)
+            except Exception as error:  # the worker that a table went to is gone, or there is none
+                if time.monotonic() > end:
+                    func.tell(error)
+                    raise
+                self.call_data_futures.clear()  # which would fail again
+                await asyncio.sleep(0.1)
+            else:
+                if not self._aborted:  # while the table went to a worker
+                    return sent
+        raise asyncio.CancelledError
 
     def submit(self, func: Any, callback: Any = None) -> Any:
         """Tell joblib of a task that has no result, for which it would wait for ever."""
@@ -99,6 +110,7 @@ class _Dask(_Backend):
             if error is not None:
                 callback(_died(func, error) if isinstance(error, KilledWorker) else error)
 
+        func.tell = callback
         sent = super().submit(func, callback)
         sent.add_done_callback(tell)
         return sent

@@ -266,6 +266,34 @@ def test_what_all_workers_have_lost_is_sent_again(on_dask, tmp_path):
     same_as_here(wanted, *activations, data=(X, Y))
 
 
+def test_a_table_goes_to_the_next_worker_where_the_one_it_was_sent_to_is_gone(
+    on_dask, monkeypatch
+):
+    """joblib alone would wait for ever."""
+    failures = [TimeoutError("No valid workers found"), OSError("the worker is gone")]
+    original = distributed.Client.scatter
+
+    def scatter(self, *arguments, **options):
+        async def fail(error):
+            raise error
+
+        return fail(failures.pop()) if failures else original(self, *arguments, **options)
+
+    monkeypatch.setattr(distributed.Client, "scatter", scatter)
+    wanted = tasks("tanh", "relu", data=(X, Y))
+    fit_stacked(wanted)
+    assert not failures
+    same_as_here(wanted, "tanh", "relu", data=(X, Y))
+
+    failures = [TimeoutError("No valid workers found")] * 10_000
+    with joblib.parallel_config(backend="dask", wait_for_workers_timeout=0.2):
+        with (
+            pytest.warns(RuntimeWarning, match="No valid workers found; .* sent again"),
+            pytest.raises(BrokenExecutor, match="No valid workers found"),
+        ):
+            fit_stacked(tasks("tanh", "relu", data=(X, Y)))
+
+
 def test_a_fit_that_kills_each_of_its_workers_has_an_error_and_the_others_none(on_dask, tmp_path):
     """joblib alone would wait for ever."""
     scheduler, before = on_dask.scheduler, on_dask.scheduler.allowed_failures
