@@ -286,12 +286,12 @@ def test_a_table_goes_to_the_next_worker_where_the_one_it_was_sent_to_is_gone(
     same_as_here(wanted, "tanh", "relu", data=(X, Y))
 
     failures = [TimeoutError("No valid workers found")] * 10_000
-    with joblib.parallel_config(backend="dask", wait_for_workers_timeout=0.2):
-        with (
-            pytest.warns(RuntimeWarning, match="No valid workers found; .* sent again"),
-            pytest.raises(BrokenExecutor, match="No valid workers found"),
-        ):
-            fit_stacked(tasks("tanh", "relu", data=(X, Y)))
+    with (
+        joblib.parallel_config(backend="dask", wait_for_workers_timeout=0.2),
+        pytest.warns(RuntimeWarning, match="No valid workers found; .* sent again"),
+        pytest.raises(BrokenExecutor, match="No valid workers found"),
+    ):
+        fit_stacked(tasks("tanh", "relu", data=(X, Y)))
 
 
 def test_a_fit_that_kills_each_of_its_workers_has_an_error_and_the_others_none(on_dask, tmp_path):
