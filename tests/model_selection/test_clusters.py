@@ -266,9 +266,7 @@ def test_what_all_workers_have_lost_is_sent_again(on_dask, tmp_path):
     same_as_here(wanted, *activations, data=(X, Y))
 
 
-def test_a_table_goes_to_the_next_worker_where_the_one_it_was_sent_to_is_gone(
-    on_dask, monkeypatch
-):
+def test_a_table_goes_to_the_next_worker_where_the_one_it_was_sent_to_is_gone(on_dask, monkeypatch):
     """joblib alone would wait for ever."""
     failures = [TimeoutError("No valid workers found"), OSError("the worker is gone")]
     original = distributed.Client.scatter
