@@ -9,6 +9,7 @@ import numpy as np
 
 _FURTHER = 3  # times as far as the outermost rows reach, the last may lie beyond them
 _PARTS = 20  # of the spread: a bound is rounded to one of them at least
+_ULPS = 128  # of a float: multiples of less might be the float itself
 
 
 def find_bounds(x: np.ndarray, fewest: int) -> tuple[Any, Any]:
@@ -53,13 +54,15 @@ def _below(value: Any, part: float) -> Any:
     """The next lower multiple of a round number as large as a part; above zero if the value is."""
     if value == 0:
         return value
-    digit, power = _round(part)
     whole = isinstance(value, int)
-    if power >= 0 or whole:
-        unit: Any = digit * 10 ** max(power, 0) if whole else digit * 10.0**power
-        rounded = (math.ceil(value / unit) - 1) * unit if not whole else (value - 1) // unit * unit
-    else:  # divided by a power of ten, which is exact, the decimals are the nearest ones
-        rounded = (math.ceil(value * 10.0**-power / digit) - 1) * digit / 10.0**-power
+    digit, power = _round(part if whole else max(part, _ULPS * math.ulp(value)))
+    if whole:
+        unit = digit * 10 ** max(power, 0)
+        rounded: Any = (value - 1) // unit * unit
+    else:
+        n = math.ceil(_parts(value, digit, power)) - 1
+        n -= _multiple(n, digit, power) >= value  # by a rounding
+        rounded = _multiple(n, digit, power)
     if value > 0 and rounded <= 0:
         digit, power = _round(value)
         if digit * 10**power == value:
@@ -67,6 +70,16 @@ def _below(value: Any, part: float) -> Any:
         positive = max(1, int(digit * 10.0**power)) if whole else digit * 10.0**power
         rounded = positive if positive <= value else 0.0  # among the smallest floats there is none
     return rounded
+
+
+def _parts(value: float, digit: int, power: int) -> float:
+    """How many times a round number it is."""
+    return value / (digit * 10.0**power) if power >= 0 else value * 10.0**-power / digit
+
+
+def _multiple(n: int, digit: int, power: int) -> float:
+    """n times a round number; divided by a power of ten, which is exact, it is the nearest one."""
+    return n * (digit * 10.0**power) if power >= 0 else n * digit / 10.0**-power
 
 
 def _round(part: float) -> tuple[int, int]:

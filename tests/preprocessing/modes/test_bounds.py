@@ -12,6 +12,7 @@ from combutab.preprocessing.modes._bounds import find_bounds
 
 @settings(max_examples=300, deadline=None)
 @example([0, 0, 0, 2, -8])  # an outlier that lies on a round number
+@example([0.0, 0.0, *[9.99999999999998e299] * 2, 9.999999999999989e299])  # no round one is between
 @given(
     st.one_of(
         st.lists(st.integers(-(2**63), 2**63 - 1), min_size=5, max_size=60),
