@@ -183,6 +183,7 @@ def make_spans(layout: RowLayout, device: torch.device, precision: Precision) ->
         layout.n_values,
         layout.sizes,
         categories,
+        missing=[i for i, span in enumerate(layout.spans) if span.missing],
         never=layout.never,
         device=device,
         dtype=precision.dtype,

@@ -17,7 +17,8 @@ from combutab.nn import (
 )
 
 SIZES = [2, 3, 3, 5]
-SPANS = RowSpans(2, SIZES, categories=[0, 2], dtype=torch.float64)
+SPANS = RowSpans(2, SIZES, categories=[0, 2], missing=[3], dtype=torch.float64)
+BINS = {1: 3, 3: 4}  # of the ordered ones; the last code of the last one is a missing value's
 GENERATOR = torch.Generator().manual_seed(0)
 
 
@@ -30,9 +31,10 @@ def by_hand(row):
     parts = []
     for i, (size, code) in enumerate(zip(SIZES, row, strict=True)):
         places = np.arange(size)
-        parts.append(places == code if i in SPANS.categories else places <= code)
-    for i in (1, 3):  # the ordered ones' places
-        parts.append([norm.ppf((row[i] + 0.5) / SIZES[i]) if row[i] >= 0 else 0])
+        alone = code == BINS.get(i, code)
+        parts.append(places == code if alone else (places <= code) & (places < BINS[i]))
+    for i, n in BINS.items():  # their places
+        parts.append([norm.ppf((row[i] + 0.5) / n) if 0 <= row[i] < n else 0])
     return np.concatenate(parts)
 
 
@@ -61,7 +63,8 @@ def test_an_ordered_spans_outputs_bend_by_its_places():
         last.bias[..., sum(SIZES) :] = torch.tensor([1.0, 2.0, 3.0, -4.0])  # two a span
     raw = part(x)[0, 0].detach().split(SIZES)
     for i, (a, b) in {1: (1, 2), 3: (3, -4)}.items():
-        z = norm.ppf((np.arange(SIZES[i]) + 0.5) / SIZES[i])
+        z = np.zeros(SIZES[i])
+        z[: BINS[i]] = norm.ppf((np.arange(BINS[i]) + 0.5) / BINS[i])
         assert_allclose(raw[i], a * z + b * z**2, atol=1e-12)
     assert not any(raw[i].any() for i in SPANS.categories)
 
@@ -76,19 +79,24 @@ def test_times_become_waves():
 
 def test_ordered_codes_cost_less_the_nearer_they_are():
     sizes, categories = [2, 30, 40, 40], [0, 2]  # two that share a group among them
+    missing = 3  # has it last
     raw = torch.randn(30, sum(sizes), generator=GENERATOR, dtype=torch.float64)
     codes = torch.stack([torch.randint(s, (30,), generator=GENERATOR) for s in sizes], -1)
     weight = torch.rand(30, 4, generator=GENERATOR, dtype=torch.float64)
     raw.requires_grad_()
-    entropy = BlurredCrossEntropy(RowSpans(0, sizes, categories, dtype=torch.float64))
+    entropy = BlurredCrossEntropy(
+        RowSpans(0, sizes, categories, missing=[missing], dtype=torch.float64)
+    )
     found = entropy(raw, codes, weight)
     expected = 0
     for i, (size, logits) in enumerate(zip(sizes, raw.split(sizes, -1), strict=True)):
         p = logits.softmax(-1)
         own = -p[torch.arange(30), codes[:, i]].log()
         if i not in categories:
-            z = torch.arange(size, dtype=torch.float64) / (size / 32)
-            kernel = torch.exp(-((z[:, None] - z) ** 2) / 2)
+            n = size - (i == missing)
+            z = torch.arange(n, dtype=torch.float64) / (n / 32)
+            kernel = torch.eye(size, dtype=torch.float64)
+            kernel[:n, :n] = torch.exp(-((z[:, None] - z) ** 2) / 2)
             kernel /= kernel.sum(1, keepdim=True)
             near = -(kernel[codes[:, i]] * (p @ kernel).clamp_min(1e-300).log()).sum(-1)
             own = 0.3 * own + 0.7 * near

@@ -195,7 +195,8 @@ class CodeInputs:
     """Known codes as inputs of a network: categories one-hot, ordered bins cumulative.
 
     An ordered code is 1 at its place and at all below, so that near bins look alike; behind all of
-    these is the place of each, a normal quantile. A code that is not known, -1, is 0 throughout.
+    these is the place of each, a normal quantile. A missing value's is 1 at its own place alone. A
+    code that is not known, -1, is 0 throughout.
 
     Examples
     --------
@@ -211,7 +212,8 @@ class CodeInputs:
         self._n_codes = spans.width - spans.n_values
         ordered = sorted(set(range(spans.n_spans)) - set(spans.categories))
         self._ordered = [
-            (i, start, z) for i, (start, z) in zip(ordered, ordered_places(spans), strict=True)
+            (i, start, z, _n_bins(spans, i))
+            for i, (start, z) in zip(ordered, ordered_places(spans), strict=True)
         ]
         self._numbers = torch.arange(max(spans.sizes, default=0), device=spans.device)
 
@@ -219,22 +221,34 @@ class CodeInputs:
         """Write the inputs of codes, (..., n_spans) int64, into (..., n_inputs), and return it."""
         known = codes >= 0
         into.zero_().scatter_(-1, codes.clamp_min(0) + self._starts, known.to(into.dtype))
-        for k, (i, start, z) in enumerate(self._ordered):
+        for k, (i, start, z, n) in enumerate(self._ordered):
             code = codes[..., i]
-            into[..., start : start + len(z)] = code.unsqueeze(-1) >= self._numbers[: len(z)]
+            below = code.unsqueeze(-1) >= self._numbers[:n]
+            if n < len(z):
+                below &= code.unsqueeze(-1) < n
+            into[..., start : start + n] = below
             into[..., self._n_codes + k] = torch.where(known[..., i], z[code.clamp_min(0)], 0)
         return into
 
 
 def ordered_places(spans: RowSpans) -> list[tuple[int, Tensor]]:
-    """Of each ordered span the first of its columns, and its codes' normal quantiles, (size,)."""
+    """Of each ordered span the first of its columns, and its codes' normal quantiles, (size,).
+
+    That of a missing value, which has no place among the others, is 0.
+    """
     starts = (spans.starts - spans.n_values).tolist()
     places = []
     for i in sorted(set(range(spans.n_spans)) - set(spans.categories)):
-        share = (torch.arange(spans.sizes[i], dtype=torch.float64) + 0.5) / spans.sizes[i]
-        z = math.sqrt(2) * torch.erfinv(2 * share - 1)
+        n, z = _n_bins(spans, i), torch.zeros(spans.sizes[i], dtype=torch.float64)
+        share = (torch.arange(n, dtype=torch.float64) + 0.5) / n
+        z[:n] = math.sqrt(2) * torch.erfinv(2 * share - 1)
         places.append((starts[i], z.to(spans.device, spans.dtype)))
     return places
+
+
+def _n_bins(spans: RowSpans, i: int) -> int:
+    """The codes of an ordered span but for that of a missing value."""
+    return spans.sizes[i] - (i in spans.missing)
 
 
 class BlurredCrossEntropy:
@@ -243,7 +257,7 @@ class BlurredCrossEntropy:
     Of an ordered span a share is the cross-entropy itself, the rest that of blurred probabilities
     to the blurred code: both are least where the probabilities are the true ones, but what is
     learned by heart of a single bin lowers the second one little. The blur is a normal density
-    whose standard deviation is a share of the span's bins.
+    whose standard deviation is a share of the span's bins; that of a missing value is near none.
 
     Examples
     --------
@@ -268,9 +282,11 @@ class BlurredCrossEntropy:
                 continue
             kernels = torch.zeros(len(own), group.size, group.size, dtype=torch.float64)
             for kernel, i in zip(kernels, own, strict=True):
-                size = spans.sizes[i]
-                z = torch.arange(size, dtype=torch.float64) / (size * self.deviation)
-                kernel[:size, :size] = (-0.5 * (z - z.unsqueeze(1)).square()).softmax(1)
+                n = _n_bins(spans, i)
+                z = torch.arange(n, dtype=torch.float64) / (n * self.deviation)
+                kernel[:n, :n] = (-0.5 * (z - z.unsqueeze(1)).square()).softmax(1)
+                if i in spans.missing:
+                    kernel[n, n] = 1
             index = None
             if len(own) < group.spans.stop - group.spans.start:
                 index = torch.tensor(own, device=spans.device) - group.spans.start

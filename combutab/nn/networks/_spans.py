@@ -75,6 +75,8 @@ class RowSpans:
         Of the spans, at least 1 each, sorted (in either direction).
     categories : sequence of int, optional
         Which spans may be conditions, increasing; all by default.
+    missing : sequence of int, optional
+        Which of the other spans have the code of a missing value as their last one.
     never : sequence of (int, int), optional
         Span and code of what ``sample`` never gives, in no span all there is.
     device : torch.device or str
@@ -112,6 +114,7 @@ class RowSpans:
         sizes: Sequence[int],
         categories: Sequence[int] | None = None,
         *,
+        missing: Sequence[int] = (),
         never: Sequence[tuple[int, int]] = (),
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
@@ -134,7 +137,7 @@ class RowSpans:
         self.width = starts[-1]
         self.starts = self._indices(starts[:-1])
         self.span_sizes = self._indices(self.sizes)
-        self.never = tuple(never)
+        self.missing, self.never = tuple(missing), tuple(never)
         self._never = self._indices([starts[span] - n_values + code for span, code in never])
         # a span that is no category has a start that no code brings back into a condition
         first, self.n_condition = [-(1 << 62)] * self.n_spans, 0
@@ -152,7 +155,13 @@ class RowSpans:
     def without_values(self) -> RowSpans:
         """The spans alone, of rows that have no values."""
         return RowSpans(
-            0, self.sizes, self.categories, never=self.never, device=self.device, dtype=self.dtype
+            0,
+            self.sizes,
+            self.categories,
+            missing=self.missing,
+            never=self.never,
+            device=self.device,
+            dtype=self.dtype,
         )
 
     def _make_groups(self) -> list[Group]:

@@ -23,11 +23,14 @@ class RowSpan:
         Which value a discrete column has, or in which mode a continuous one lies.
     value_index : int or None
         Which of the row's values lies within that mode; None for categories.
+    missing : bool
+        Whether the last mode is that of missing values.
     """
 
     column: int
     kind: Literal["category", "mode"]
     value_index: int | None = None
+    missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def lay_out(columns: Sequence[Column]) -> RowLayout:
     n_values = 0
     for j, column in enumerate(columns):
         if isinstance(column, NumberColumn):
-            spans.append((column.size, RowSpan(j, "mode", n_values)))
+            spans.append((column.size, RowSpan(j, "mode", n_values, column.missing)))
             n_values += 1
         elif column.size > 1:
             spans.append((column.size, RowSpan(j, "category")))
