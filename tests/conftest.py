@@ -6,11 +6,16 @@ Threads that wait for each other spin, which on a busy machine makes a run ten t
 import gc
 import os
 
+import hypothesis
 import pytest
 
 from tests import short
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; subprocesses inherit it
+# a run tries what the last one tried; longer ones try something else each time
+hypothesis.settings.register_profile("same", derandomize=True)
+if os.environ.get("COMBUTAB_TRUST_BUDGET", "1") == "1":
+    hypothesis.settings.load_profile("same")
 
 
 @pytest.hookimpl(wrapper=True)
