@@ -91,7 +91,7 @@ class _Dask(_Backend):
             try:
                 sent = await super()._to_func_args(func)
             except Exception as error:  # the worker that a table went to is gone, or there is none
-                if time.monotonic() > end:
+                if time.monotonic() > end or self.client.status != "running":
                     func.tell(error)
                     raise
                 self.call_data_futures.clear()  # which would fail again
