@@ -74,6 +74,22 @@ RULES = {
 }
 
 
+_SHORT = {
+    ("usefulness", "good"): "A model learns nearly as much from it as from the real rows.",
+    ("usefulness", "fair"): "A model learns somewhat less from it than from the real rows.",
+    ("usefulness", "poor"): "Much of what the real rows teach a model is lost.",
+    ("usefulness", "unknown"): "How much a model learns from it is not known.",
+    ("likeness", "good"): "Its rows look like real ones.",
+    ("likeness", "fair"): "Its rows look somewhat different from real ones.",
+    ("likeness", "poor"): "Its rows look clearly different from real ones.",
+    ("likeness", "unknown"): "Whether its rows look like real ones is not known.",
+    ("privacy", "good"): "No sign that it gives real rows away.",
+    ("privacy", "fair"): "Real rows show through a little.",
+    ("privacy", "poor"): "It gives parts of the real table away.",
+    ("privacy", "unknown"): "Whether it gives real rows away is not known.",
+}
+
+
 @dataclass(frozen=True)
 class Finding:
     """One of the three things that a reader is told first.
@@ -93,6 +109,11 @@ class Finding:
     level: str
     sentence: str
     notes: tuple[str, ...] = ()
+
+    @property
+    def short(self) -> str:
+        """What the level says, in a few words and without numbers."""
+        return _SHORT[self.subject, self.level]
 
 
 def level_of(value: float, good: float, fair: float) -> str:
