@@ -116,7 +116,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-alone = ("index", "choose", "inside", "changelog", "glossary", "project/*", "search", "genindex")
+alone = ("index", "choose", "reports", "inside", "changelog", "glossary", "project/*", "search", "genindex")
 html_sidebars = {page: [] for page in alone}  # they are in no section to navigate
 toc_object_entries_show_parents = "hide"
 
