@@ -96,10 +96,13 @@ def show_traceback(kind: Any, error: BaseException, trace: Any) -> None:
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Print the warnings of all that is called in here as one line each."""
+    """Print the warnings of all that is called in here as one line each, and each once."""
+    shown: set[str] = set()
 
     def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        warn(str(message))
+        if str(message) not in shown:  # networks of all folds may say the same
+            warn(str(message))
+        shown.add(str(message))
 
     with warnings.catch_warnings():
         warnings.showwarning = show

@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 import combutab
-from combutab.cli import main
+from combutab.cli import app, main
 
 
 def test_a_process_ends_with_code_2_and_one_line(tmp_path, files):
@@ -29,6 +30,24 @@ def test_help(capsys, arguments, code):
     assert main(arguments) == code
     out, err = capsys.readouterr()
     assert ("compare" in out + err) or err.startswith("combutab: error: ")
+
+
+def help_of(name, width):
+    """What ``combutab NAME --help`` prints in so many columns; "" is the command alone."""
+    command = typer.main.get_command(app)
+    command = command.commands[name] if name else command
+    context = command.context_class(
+        command, info_name=f"combutab {name}", terminal_width=width, max_content_width=width
+    )
+    return command.get_help(context)
+
+
+@pytest.mark.parametrize("name", ["", *typer.main.get_command(app).commands])
+def test_help_fits_a_terminal_and_breaks_no_word(name):
+    lines = help_of(name, 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(lines).split() == help_of(name, 10_000).split()
+    assert not any(line.endswith("...") for line in lines if "[ARGS]" not in line)
 
 
 @pytest.mark.parametrize(
