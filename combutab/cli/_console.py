@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 import unicodedata
@@ -62,7 +63,7 @@ def _wrapped(line: str, stream: TextIO, indent: int) -> list[str]:
     from rich.console import Console
 
     width = Console(file=stream).width - indent
-    first, *words = line.split(" ")
+    first, *words = re.split(" (?!%)", line)  # a number and its sign stay together
     lines = [first]
     for word in words:
         if cell_len(f"{lines[-1]} {word}") > width:

@@ -9,6 +9,7 @@ import typer
 
 import combutab
 from combutab.cli import app, main
+from combutab.cli._console import say
 
 
 def test_a_process_ends_with_code_2_and_one_line(tmp_path, files):
@@ -70,3 +71,8 @@ def test_every_option_is_explained(capsys, command, options):
     out = capsys.readouterr().out
     for option in options.split():
         assert re.search(rf"--{option} [<\w|> ]+? +\S", out), option
+
+
+def test_a_number_and_its_percent_sign_are_on_one_line(capsys):
+    say(f"{'word ' * 15}93.4 %; and so on", wrap=True)
+    assert capsys.readouterr().out == f"{'word ' * 15}".rstrip() + "\n93.4 %; and so on\n"

@@ -132,6 +132,15 @@ def test_every_paper_has_its_rows_and_pictures():
     assert set(titles) - {""} == {paper.title for paper in repository_pages.PAPERS}
 
 
+def test_every_page_of_results_has_a_title_for_readers():
+    stems = {path.stem: path.read_text("utf-8") for path in repository_pages.result_files(ROOT)}
+    for stem, text in stems.items():
+        title = repository_pages.titled(text, stem).splitlines()[0]
+        assert title.startswith("# ")
+        assert " " in title[2:], stem
+    assert set(repository_pages.TITLES) <= set(stems)
+
+
 def test_excerpts_say_the_machine():
     for name, text in repository_pages.excerpts(ROOT).items():
         assert "torch 2" in text, name
