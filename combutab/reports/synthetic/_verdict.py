@@ -57,7 +57,7 @@ RULES = {
         f"two real columns are associated by more than {UNTIED}, or the rows are too few to show "
         "so weak a tie. If a part is not known, the whole is not, unless the other is poor. The "
         "scores of columns stand beside and decide nothing: columns drawn each for itself match "
-        "as well."
+        "as well. Columns that name rows are left out: new names are to differ."
     ),
     "privacy": (
         "Four signs count: the share of synthetic rows nearer to a row learned from than to any "
