@@ -170,9 +170,8 @@ def evaluate_synthetic(
     classifier two-sample test (`detection`) by gradient boosting; and on copies, distances to the
     closest record beside a holdout's, and membership inference (`privacy`). Shares and areas are
     told with two standard errors. Columns that name rows, such as running numbers, are left out of
-    the second: new names are to differ. Lost associations of columns can lower the second; scores of
-    single columns and of a linear classifier, which columns drawn each for itself satisfy, decide
-    nothing.
+    the second: new names are to differ. Lost associations of columns can lower it; scores of single
+    columns and of a linear classifier, which columns drawn each for itself satisfy, decide nothing.
 
     Examples
     --------
