@@ -14,11 +14,11 @@ from combutab.model_selection import GUESSES, ActivationComparison
 _NAMED = 3  # names in a sentence before the others are counted
 # What a score says of a model, and the score by itself
 _PHRASES = {
-    "accuracy": ("names the right class for {} of unseen rows", "{:.1%}"),
-    "r2": ("explains {} of the variation in unseen rows", "{:.1%}"),
-    "f1": ("has a macro F1 of {} on unseen rows (1 is perfect)", "{:.3g}"),
-    "roc_auc": ("has a ROC AUC of {} on unseen rows (0.5 is chance, 1 perfect)", "{:.3g}"),
-    "log_loss": ("has a log loss of {} on unseen rows (0 is perfect)", "{:.3g}"),
+    "accuracy": ("names the right class for {} of new rows", "{:.1%}"),
+    "r2": ("explains {} of the variation in new rows", "{:.1%}"),
+    "f1": ("has a macro F1 of {} on new rows (1 is perfect)", "{:.3g}"),
+    "roc_auc": ("has a ROC AUC of {} on new rows (0.5 is chance, 1 perfect)", "{:.3g}"),
+    "log_loss": ("has a log loss of {} on new rows (0 is perfect)", "{:.3g}"),
     "mae": ("is off by {} standard deviations of the target, on average", "{:.3g}"),
     "mse": ("has a mean squared error of {} variances of the target", "{:.3g}"),
 }
@@ -49,7 +49,7 @@ def _score(found: ActivationComparison, value: float) -> str:
 
 def _told(found: ActivationComparison, value: float) -> str:
     if found.metric == "r2" and value < 0.0005:  # 0.0 %
-        return f"explains nothing of the variation in unseen rows (R2 {value:.2g})"
+        return f"explains nothing of the variation in new rows (R2 {value:.2g})"
     return _PHRASES[found.metric][0].format(_score(found, value))
 
 

@@ -343,10 +343,9 @@ def test_cards_say_what_the_tests_found(found, levels, says):
 
 def test_cards_have_scores_that_people_say():
     _, guess, learners = verdict_cards(scored([0.3, 0.2], learners=[("linear", 0.953, 0.5)]))
-    assert guess.short == "relu names the right class for 90.0 % of unseen rows."
+    assert guess.short == "relu names the right class for 90.0 % of new rows."
     assert guess.sentences == (
-        "The guess (always the most frequent class) names the right class for 50.0 % of unseen "
-        "rows.",
+        "The guess (always the most frequent class) names the right class for 50.0 % of new rows.",
         "For other rows of the same kind: about 85.0 % to 95.0 %.",
     )
     assert learners.sentences == ("Accuracy: relu 90.0 %, linear 95.3 %.",)
