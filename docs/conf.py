@@ -116,8 +116,9 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-alone = ("index", "choose", "inside", "changelog", "glossary", "project/*", "search", "genindex")
-html_sidebars = {page: [] for page in alone}  # they are in no section to navigate
+# They are in no section to navigate
+alone = ("index", "choose", "reports", "inside", "changelog", "glossary", "project/*")
+html_sidebars = {page: [] for page in (*alone, "search", "genindex")}
 toc_object_entries_show_parents = "hide"
 
 ogp_site_url = html_baseurl

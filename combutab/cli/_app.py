@@ -63,5 +63,14 @@ def _combutab(
     """Neural networks for tables."""
 
 
-for _command in (compare, fit, predict, synth, sample, impute, evaluate):
-    app.command()(_command)
+# Each has a line of its own in the list of commands, which is no wider than a terminal
+for _command, _line in (
+    (compare, "Find the best activation for a table."),
+    (fit, "Fit a model that predicts one column of a table."),
+    (predict, "Write what a model predicts for each row of a table."),
+    (synth, "Write a synthetic table like a real one."),
+    (sample, "Write rows of a generator that `combutab synth` has trained."),
+    (impute, "Fill the missing cells of a table."),
+    (evaluate, "Say how useful, how alike and how safe synthetic rows are."),
+):
+    app.command(short_help=_line)(_command)

@@ -25,9 +25,11 @@ from combutab.cli._console import (
     one_line_warnings,
     say,
 )
+from combutab.cli.estimators._files import save_estimator
+from combutab.cli.tables._forms import FileFormat, read_file
 from combutab.cli.tables._names import find_columns
 from combutab.cli.tables._outputs import cannot_write, check_file_with_folder, check_folder
-from combutab.cli.tables._reading import Reading, lost_zeros, tell_of_odd_columns
+from combutab.cli.tables._reading import Reading, tell_of_odd_columns
 from combutab.datasets import make_formula, split_target
 from combutab.model_selection import (
     ActivationComparison,
@@ -58,6 +60,7 @@ class _Data:
     metric: str | None
     folder: Path
     report: Path | None
+    forms: FileFormat
 
 
 def compare(
@@ -121,7 +124,7 @@ def compare(
                 n_jobs = jobs or (None if cluster else _default_jobs(plan))
                 found = _run(plan, n_jobs, table.folder / JOURNAL, force)
                 _print(found)
-                _write(found, table.folder, table.report)
+                _write(found, table)
 
 
 # ---- input -------------------------------------------------------------------------------------
@@ -146,8 +149,7 @@ def _tables(
         return _default_tables(out, report)
     if target is None:
         raise ComparisonError(f"name the column of {data} to predict: --target COLUMN")
-    table = reading.table(data)
-    zeros = lost_zeros(table, data, reading)
+    table, forms = read_file(data, reading)
     dropped = find_columns("--drop", drop, table.columns)
     if target in map(str, dropped):
         raise UserError(f"--drop leaves out {target!r}, the column to predict")
@@ -155,8 +157,8 @@ def _tables(
     # a Parquet file's columns may have names that are no text
     names = {str(column): column for column in table.columns}
     X, y = split_target(table, names.get(target, target))
-    tell_of_odd_columns(table, reading, zeros={k: v for k, v in zeros.items() if k in table})
-    return [_Data(data.name.split(".")[0], X, y, metric, out, report)]
+    tell_of_odd_columns(table, reading)
+    return [_Data(data.name.split(".")[0], X, y, metric, out, report, forms)]
 
 
 def _default_tables(out: Path, report: Path | None) -> list[_Data]:
@@ -172,9 +174,9 @@ def _default_tables(out: Path, report: Path | None) -> list[_Data]:
         return report.with_name(f"{report.stem}-{name}{report.suffix}")
 
     return [
-        _Data("wdbc", wdbc.data, labels, None, out / "wdbc", place("wdbc")),
+        _Data("wdbc", wdbc.data, labels, None, out / "wdbc", place("wdbc"), FileFormat()),
         # AR's target is heavy-tailed: one row decides a fold's R2 or squared error
-        _Data("ar", *ar, "mae", out / "ar", place("ar")),
+        _Data("ar", *ar, "mae", out / "ar", place("ar"), FileFormat()),
     ]
 
 
@@ -317,8 +319,9 @@ def _check_places(table: _Data, data: Path | None) -> None:
         check_file_with_folder(table.report, **others)
 
 
-def _write(found: ActivationComparison, folder: Path, report: Path | None) -> None:
+def _write(found: ActivationComparison, data: _Data) -> None:
     """Write all files together; what cannot be written is on the screen by now."""
+    folder, report = data.folder, data.report
     assert found.best_estimator is not None
     summary = found.summary.copy()
     summary.insert(0, "data", found.data)
@@ -331,7 +334,7 @@ def _write(found: ActivationComparison, folder: Path, report: Path | None) -> No
             summary.to_csv(stage / table, index=False)
             found.baseline_results.to_csv(stage / baselines, index=False)
             plot_comparison(found).savefig(stage / picture, dpi=150)
-            found.best_estimator.save(stage / model)
+            save_estimator(found.best_estimator, data.forms, str(data.y.name), stage / model)
     except OSError as error:
         raise cannot_write(Path(error.filename or folder), error) from error
     say(f"Wrote {', '.join(FILES)} to {folder}", wrap=True)

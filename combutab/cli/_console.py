@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 import unicodedata
@@ -62,7 +63,7 @@ def _wrapped(line: str, stream: TextIO, indent: int) -> list[str]:
     from rich.console import Console
 
     width = Console(file=stream).width - indent
-    first, *words = line.split(" ")
+    first, *words = re.split(" (?!%)", line)  # a number and its sign stay together
     lines = [first]
     for word in words:
         if cell_len(f"{lines[-1]} {word}") > width:
@@ -96,10 +97,13 @@ def show_traceback(kind: Any, error: BaseException, trace: Any) -> None:
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Print the warnings of all that is called in here as one line each."""
+    """Print the warnings of all that is called in here as one line each, and each once."""
+    shown: set[str] = set()
 
     def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        warn(str(message))
+        if str(message) not in shown:  # networks of all folds may say the same
+            warn(str(message))
+        shown.add(str(message))
 
     with warnings.catch_warnings():
         warnings.showwarning = show

@@ -70,7 +70,7 @@ def evaluate(
         tables = _read(paths, reading)
         tables = _leave_out(tables, drop or [])
         columns = tables["real"].columns
-        tell_of_odd_columns(tables["real"], reading, dates=True, identifiers=False)
+        tell_of_odd_columns(tables["real"], reading, identifiers=False)
         found = run_evaluation(
             {
                 "real_train": tables["real"],
@@ -214,8 +214,9 @@ def write_page(found: SyntheticEvaluation, path: Path) -> None:
 
 
 def tell(found: SyntheticEvaluation) -> None:
-    """Print the findings, each with its notes below it."""
+    """Print the findings, each in a few words, with its numbers and notes below it."""
     for finding in found.findings:
-        say(f"{finding.subject}: {finding.level}. {finding.sentence}")
-        for note in finding.notes:
-            say(note, indent=2)
+        level = "not known" if finding.level == "unknown" else finding.level
+        say(f"{finding.subject}: {level}. {finding.short}")
+        for line in (finding.sentence, *finding.notes):
+            say(line, indent=2)

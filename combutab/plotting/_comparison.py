@@ -163,7 +163,8 @@ def _draw_baselines(axes: Any, comparison: ActivationComparison, offsets: np.nda
     rows = comparison.baseline_results.sort_values("fold").groupby("baseline")[metric]
     folds = {name: scores.to_numpy() for name, scores in rows}
     low, high = shown_range(comparison.results, comparison.summary, metric, baselines)
-    pad, first = 0.04 * (high - low), len(comparison.summary)
+    pad = 0.04 * ((high - low) or abs(low) or 1.0)
+    first = len(comparison.summary)
     axes.axhline(first - 0.5, color="0.8", linewidth=0.8, zorder=1)
     for row, (_, line) in enumerate(baselines.iterrows(), first):
         if not low <= line["mean"] <= high:

@@ -34,6 +34,22 @@ BESIDE = {
     "formulas/README.md": "formulas",
 }
 
+# Of pages that are called by their file, which says little to a reader
+TITLES = {
+    "quality_generators": "Synthetic tables: useful, alike and private?",
+    "quality_imputation": "Missing cells: errors beside other imputers",
+    "quality_predictions": "Predictions: errors, seconds and memory beside peers",
+    "scale": "A billion rows and 64 hosts, calculated",
+    "scale_out": "Many rows and many processes, measured",
+    "scaling": "Growth with rows, columns, categories and members",
+    "speed_clusters": "Seconds on clusters",
+    "speed_fit": "Seconds of a fit beside scikit-learn and skorch",
+    "speed_generators": "Seconds of generators beside ctgan",
+    "speed_generators_growth": "Seconds of generators by rows and categories",
+    "speed_predict": "Seconds of predictions",
+    "speed_step": "Seconds of one step of the training",
+}
+
 WIDE = ("---", "html_theme.sidebar_secondary.remove: true", "---", "")  # room for tables
 
 
@@ -107,6 +123,11 @@ def whole_page(source: Path, page: str, root: Path) -> str:
     return relink(source.read_text("utf-8"), source, page, root)
 
 
+def titled(text: str, stem: str) -> str:
+    """A page of results under a title for readers."""
+    return re.sub(rf"\A# {stem}\n", f"# {TITLES.get(stem, stem)}\n", text)
+
+
 def result_files(root: Path) -> list[Path]:
     return sorted((root / "benchmarks").rglob("results/*.md"))
 
@@ -168,10 +189,9 @@ def write(docs: Path) -> None:
         put(docs / "papers" / f"{page}.md", text)
     files = result_files(root)
     for path in files:
-        text = whole_page(path, result_page(path), root)
+        text = titled(whole_page(path, result_page(path), root), path.stem)
         put(docs / f"{result_page(path)}.md", "\n".join(WIDE) + "\n" + text)
-    rows = [f"| [{path.stem}](<project:{path.stem}.md>) | `{path.relative_to(root).parent}` |"
-            for path in files]  # fmt: skip
+    rows = [f"| [](<project:{path.stem}.md>) | `{path.relative_to(root)}` |" for path in files]
     tree = ["```{toctree}", ":hidden:", ":glob:", "", "*", "```", ""]
     put(
         docs / "results" / "index.md",
@@ -182,7 +202,7 @@ def write(docs: Path) -> None:
                 "Every page that a benchmark or a study has written, with its command, machine and "
                 "versions. The files of rows lie beside them in the repository.",
                 "",
-                *["| page | folder |", "|---|---|", *rows, "", *tree],
+                *["| page | file |", "|---|---|", *rows, "", *tree],
             ]
         ),
     )

@@ -5,9 +5,11 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 import combutab
-from combutab.cli import main
+from combutab.cli import app, main
+from combutab.cli._console import say
 
 
 def test_a_process_ends_with_code_2_and_one_line(tmp_path, files):
@@ -31,6 +33,24 @@ def test_help(capsys, arguments, code):
     assert ("compare" in out + err) or err.startswith("combutab: error: ")
 
 
+def help_of(name, width):
+    """What ``combutab NAME --help`` prints in so many columns; "" is the command alone."""
+    command = typer.main.get_command(app)
+    command = command.commands[name] if name else command
+    context = command.context_class(
+        command, info_name=f"combutab {name}", terminal_width=width, max_content_width=width
+    )
+    return command.get_help(context)
+
+
+@pytest.mark.parametrize("name", ["", *typer.main.get_command(app).commands])
+def test_help_fits_a_terminal_and_breaks_no_word(name):
+    lines = help_of(name, 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(lines).split() == help_of(name, 10_000).split()
+    assert not any(line.endswith("...") for line in lines if "[ARGS]" not in line)
+
+
 @pytest.mark.parametrize(
     ("command", "options"),
     [
@@ -51,3 +71,8 @@ def test_every_option_is_explained(capsys, command, options):
     out = capsys.readouterr().out
     for option in options.split():
         assert re.search(rf"--{option} [<\w|> ]+? +\S", out), option
+
+
+def test_a_number_and_its_percent_sign_are_on_one_line(capsys):
+    say(f"{'word ' * 15}93.4 %; and so on", wrap=True)
+    assert capsys.readouterr().out == f"{'word ' * 15}".rstrip() + "\n93.4 %; and so on\n"

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.datasets import load_iris
 import combutab
 from combutab.cli import _compare, main
 from combutab.cli._compare import FILES, JOURNAL
+from combutab.cli._console import one_line_warnings
 from combutab.cli.tables import _outputs
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -189,6 +191,27 @@ def test_warnings_are_one_line(folder, capsys, iris):
     err = capsys.readouterr().err.splitlines()
     assert len(err) == 2
     assert err[0].startswith("combutab: warning: class 'virginica' has fewer rows than there are")
+
+
+def test_dates_and_zeros_of_a_csv_are_read_as_for_fit(folder, capsys, iris):
+    days = pd.Timestamp("2024-01-31") + pd.to_timedelta(range(len(iris)), unit="D")
+    zips = ["00501", "10115"] * 75
+    iris.assign(day=days.strftime("%d.%m.%Y"), zip=zips).to_csv("days.csv", index=False)
+    assert main(["compare", "days.csv", "--target", "kind", *QUICK]) == 0
+    assert "day" not in capsys.readouterr().err.replace("days:", "")
+    model = "combutab-compare/best_model.safetensors"
+    assert combutab.load(model).encoder_.kinds_ == (*["number"] * 4, "datetime", "category")
+    assert main(["predict", model, "days.csv", "-o", "out.csv"]) == 0
+    assert pd.read_csv("out.csv").columns.tolist() == ["predicted_kind"]
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_warning_that_all_networks_give_is_printed_once(capsys):
+    with one_line_warnings():
+        for said in ("one", "two", "one"):
+            warnings.warn(said, UserWarning, stacklevel=1)
+    warned = [f"combutab: warning: {said}" for said in ("one", "two")]
+    assert capsys.readouterr().err.splitlines() == warned
 
 
 @pytest.mark.filterwarnings("ignore:The classifier answers class")  # of a few units

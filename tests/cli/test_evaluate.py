@@ -70,7 +70,8 @@ def test_without_a_place_nothing_is_written(folder, capsys, files):
     out, err = capsys.readouterr()
     assert err == ""
     assert "in 30 real rows" in out  # a fifth of 150
-    assert "privacy: unknown. Not known beyond copies" in out
+    assert "privacy: not known. Whether it gives real rows away is not known." in out
+    assert "\n  Not known beyond copies" in out
     assert files(folder) == before
 
 

@@ -4,12 +4,14 @@ import ast
 import json
 import re
 import sys
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
 import combutab
 from combutab import ACTIVATIONS
+from combutab.reports import Finding, SyntheticEvaluation
 from tests.code_blocks import PYPROJECT, ROOT
 from tests.test_public_names import listed
 
@@ -23,6 +25,7 @@ import check_site  # noqa: E402
 import command_pages  # noqa: E402
 import reference  # noqa: E402
 import repository_pages  # noqa: E402
+import shown  # noqa: E402
 
 
 def test_every_public_name_has_a_page(tmp_path):
@@ -129,6 +132,15 @@ def test_every_paper_has_its_rows_and_pictures():
     assert set(titles) - {""} == {paper.title for paper in repository_pages.PAPERS}
 
 
+def test_every_page_of_results_has_a_title_for_readers():
+    stems = {path.stem: path.read_text("utf-8") for path in repository_pages.result_files(ROOT)}
+    for stem, text in stems.items():
+        title = repository_pages.titled(text, stem).splitlines()[0]
+        assert title.startswith("# ")
+        assert " " in title[2:], stem
+    assert set(repository_pages.TITLES) <= set(stems)
+
+
 def test_excerpts_say_the_machine():
     for name, text in repository_pages.excerpts(ROOT).items():
         assert "torch 2" in text, name
@@ -146,6 +158,30 @@ def test_every_example_begins_with_a_title_for_the_gallery():
         title, line, empty, *_ = ast.get_docstring(ast.parse(path.read_text("utf-8"))).splitlines()
         assert line == "=" * len(title), f"{path.name}: underline its first line, which is a title"
         assert not empty
+
+
+# ---- reports -----------------------------------------------------------------------------------
+
+
+def test_the_reports_that_are_shown_are_those_that_are_made():
+    page = (DOCS / "reports.md").read_text("utf-8")
+    frames = re.findall(r'<iframe class="report" src="reports/(\w+)\.html"', page)
+    assert sorted(frames) == sorted([*shown.REPORTS, *shown.BY_EXAMPLES])
+    assert re.findall(r"made/told_(\w+)\.md", page) == [
+        name for name in frames if name in shown.REPORTS
+    ]
+    examples = [path.stem for path in (ROOT / "examples").glob("*.py")]
+    assert set(shown.BY_EXAMPLES) <= set(examples)
+
+
+def test_what_a_report_says_in_short():
+    names = [field.name for field in fields(SyntheticEvaluation)]
+    findings = (Finding("usefulness", "fair", "Long."), Finding("privacy", "poor", "Long."))
+    found = SyntheticEvaluation(**dict.fromkeys(names) | {"findings": findings})
+    assert shown.told(found) == (
+        "Usefulness, fair: A model learns somewhat less from it than from the real rows. "
+        "Privacy, poor: It gives parts of the real table away."
+    )
 
 
 # ---- the rest ----------------------------------------------------------------------------------

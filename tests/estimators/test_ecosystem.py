@@ -1,6 +1,7 @@
 """In scikit-learn's company: searches, pipelines, wrappers, routing."""
 
 import copy
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -32,7 +33,7 @@ from sklearn.multioutput import MultiOutputClassifier, RegressorChain
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from combutab import MLPClassifier, MLPRegressor, PackClassifier
+from combutab import MLPClassifier, MLPRegressor, PackClassifier, TabMRegressor
 
 INF = float("inf")
 X, Y = load_iris(return_X_y=True)
@@ -205,3 +206,28 @@ def test_deep_copies_are_independent(classifier):
     classifier.partial_fit(X, Y)
     assert_array_equal(twin.predict_proba(X), before)
     assert (classifier.predict_proba(X) != before).any()
+
+
+# ---- files of others -------------------------------------------------------------------------
+
+
+def test_the_state_holds_no_frame_and_comes_back_whole():
+    clf = MLPClassifier(hidden_layer_sizes=(4,), max_iter=3, random_state=0).fit(X, Y)
+    kinds = {type(value).__module__.split(".")[0] for value in clf.__getstate__().values()}
+    assert "pandas" not in kinds
+    again = pickle.loads(pickle.dumps(clf))
+    pd.testing.assert_frame_equal(again.history_, clf.history_)
+    assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
+    assert isinstance(copy.deepcopy(clf).history_, pd.DataFrame)
+
+
+@pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor, TabMRegressor])
+def test_skops_keeps_a_fitted_estimator(cls):
+    skops = pytest.importorskip("skops.io", reason="needs skops")
+    model = cls(hidden_layer_sizes=(4,), max_iter=3, random_state=0).fit(X, Y)
+    data = skops.dumps(model)
+    unknown = skops.get_untrusted_types(data=data)
+    assert all(name.startswith("combutab.") for name in unknown)  # to be trusted, ours alone
+    again = skops.loads(data, trusted=unknown)
+    assert_array_equal(again.predict(X), model.predict(X))
+    pd.testing.assert_frame_equal(again.history_, model.history_)

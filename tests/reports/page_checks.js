@@ -46,6 +46,18 @@ function structure() {
   return wrong;
 }
 
+// What is said of a picture: in its caption, or below its section's heading
+function sentenceOf(picture) {
+  const caption = picture.closest("figure")?.querySelector("figcaption");
+  if (caption) return caption.textContent.trim();
+  let part = picture.closest("main > *");
+  while (part && part.localName !== "h2") {
+    if (part.matches(".says")) return part.textContent.trim();
+    part = part.previousElementSibling;
+  }
+  return "";
+}
+
 function figures() {
   const wrong = [];
   const pictures = all("svg[role=img]");
@@ -59,6 +71,7 @@ function figures() {
     if (!name) wrong.push(`${called} has no title`);
     if (!picture.querySelector(":scope > desc")?.textContent.trim())
       wrong.push(`${called} has no description`);
+    if (!sentenceOf(picture)) wrong.push(`${called} has no sentence beside it`);
     const frame = picture.getBoundingClientRect();
     if (!seen(picture) || frame.width < 40 || frame.height < 20)
       wrong.push(`${called} is not seen: ${frame.width} x ${frame.height}`);
@@ -235,9 +248,11 @@ function scrolling() {
 
 // ---- paper ----
 
+// But for what is folded, and what a page leaves out on paper and says so
 function cutOnPaper(width, height) {
   const wrong = [];
   for (const each of all("svg, table")) {
+    if (each.closest("details:not([open]), .unprinted")) continue;
     const box = each.getBoundingClientRect();
     if (!seen(each) || !box.width) wrong.push(`${nameOf(each)} is not printed`);
     if (box.right > width + 1 || box.left < -1) wrong.push(`${nameOf(each)} leaves the paper`);

@@ -9,6 +9,7 @@ from pathlib import Path
 SCRIPTS = Path(__file__).with_name("page_checks.js").read_text("utf-8")
 WIDTHS = (1280, 800, 360)
 _PAPER = {"width": 718, "height": 1047}  # A4 within Chromium's margins, in CSS pixels
+_SHEETS = 2
 _CONTRAST, _MARKS = 4.5, 3.0  # of text, and of marks, to what is behind: WCAG 2.2, level AA
 
 
@@ -37,7 +38,7 @@ def structure(browser, page):
 
 
 def figures(browser, page):
-    """Every picture is seen, named and described, and nothing in it is cut off or overlaps."""
+    """Every picture is seen, named and told of, and nothing in it is cut off or overlaps."""
     wrong = []
     for width in WIDTHS:
         browser.open(page, width=width)
@@ -124,14 +125,21 @@ def keyboard(browser, page):
 
 
 def printing(browser, page):
-    """On paper all figures and tables are there, in whole."""
-    browser.open(page, media="print", **_PAPER)
-    wrong = look(browser, "cutOnPaper", _PAPER["width"], _PAPER["height"])
+    """On two sheets of paper all figures and tables are there, in whole, but for what is folded.
+
+    What a reader has opened is printed as well.
+    """
+    wrong = []
+    for opened in (False, True):
+        browser.open(page, media="print", **_PAPER)
+        if opened:
+            look(browser, "openAll")
+        wrong += look(browser, "cutOnPaper", _PAPER["width"], _PAPER["height"])
     browser.open(page)
     pdf = browser.pdf()
     n_pages = len(re.findall(rb"/Type\s*/Page\b", pdf))
-    if not pdf.startswith(b"%PDF") or not n_pages:
-        wrong.append(f"no PDF of pages: {pdf[:20]!r}, {n_pages} pages")
+    if not pdf.startswith(b"%PDF") or not 1 <= n_pages <= _SHEETS:
+        wrong.append(f"no PDF of {_SHEETS} sheets at most: {pdf[:20]!r}, {n_pages} sheets")
     return wrong
 
 

@@ -166,6 +166,7 @@ def _put(text):
         ("structure", 'id="made"', 'id="other"', "twice"),
         ("figures", 'class="fixed"', 'style="display:none"', "is not seen"),
         ("figures", 'class="fixed"', 'style="opacity:0"', "is not seen"),
+        ("figures", 'class="says"', 'class="soft"', "no sentence"),
         ("figures", "<desc>", "<metadata>", "no description"),
         ("figures", 'role="img"', "", "neither"),
         ("figures", 'viewBox="-', 'viewBox="9', "cuts off"),
@@ -195,10 +196,11 @@ def _put(text):
         ("keyboard", 'href="#content"', 'href="#scores"', "the skip link leads"),
         ("keyboard", ":focus-visible { outline: 3px", ":focus-visible { outline: 0", "no outline"),
         ("keyboard", 'tabindex="0"', 'tabindex="-1"', "never comes to"),
-        ("printing", 'class="fixed"', 'style="min-width:50rem"', "leaves the paper"),
-        ("printing", 'class="fixed"', 'style="min-height:90rem"', "higher than a sheet"),
+        ("printing", 'class="fixed"', 'style="min-width:1000px"', "leaves the paper"),
+        ("printing", 'class="fixed"', 'style="min-height:1500px"', "higher than a sheet"),
         ("printing", ".scroll { overflow: visible; }", ".scroll { width: 9rem; }", "is cut by"),
-        ("printing", "details::details-content", "details::none", "is not printed"),
+        ("printing", "details:not([open])", "details", "is not printed"),
+        ("printing", "html { font-size: 10.5px; }", "html { font-size: 40px; }", "sheets"),
     ],
 )
 def test_what_is_broken_is_found(browser, page, tmp_path, monkeypatch, check, old, new, says):

@@ -393,7 +393,7 @@ def test_tables_and_sentences_fit(compared, capsys, monkeypatch, columns):
     # words are whole: what is printed is the page's sentences
     page = (compared / "r.html").read_text("utf-8")
     words = " ".join(out.split())
-    sentence = re.search(r'<p class="sentence">(.*?)</p>', page)[1].replace("&#39;", "'")
+    sentence = re.search(r'class="small told">\s*<li>(.*?)</li>', page)[1].replace("&#39;", "'")
     assert sentence in words
 
 

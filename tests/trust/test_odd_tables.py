@@ -199,13 +199,10 @@ def test_each_kind_is_told_of_in_one_line(folder, capsys, command):
     told = notes(capsys.readouterr().err)
     assert all(line.startswith("combutab: ") for line in told)
     kinds = set(ODD) - {"text numbers"}
-    if command == "compare":
-        kinds |= {"zeros"}
-        assert "'zip' is taken for numbers, without the zeros" in told[-1]
-        assert told[-1].endswith("; --drop zip leaves it out")
-    else:
-        kinds -= {"identifier", "dates"}  # told of elsewhere; read as dates
-        told = [line for line in told if "though they are dates (" not in line]
+    kinds -= {"dates"}  # read as such
+    told = [line for line in told if "though they are dates (" not in line]
+    if command != "compare":
+        kinds -= {"identifier"}  # told of elsewhere
     assert len(told) == len(kinds), told
     (comma,) = [line for line in told if "decimal comma" in line]
     assert "'comma', 'with points', 'with a mark' are taken for categories" in comma

@@ -15,8 +15,10 @@ from benchmarks.papers.combu.report_text import activation_label
 from benchmarks.papers.common.looks import Line, Look, plot
 from benchmarks.papers.common.page import Page
 
-# Okabe and Ito's colours, which the colour-blind can distinguish; markers and dashes say it again
+# Okabe and Ito's colours, which the colour-blind can distinguish, three of Tol's and a grey, for
+# more than the paper's seven; markers and dashes say it again
 _COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00")
+_COLOURS += ("#882255", "#999933", "#332288", "#7F7F7F")
 _MARKERS = "os^vPXDh<>*pd8"
 _DASHES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), "-")
 
@@ -33,7 +35,7 @@ CURVES = {
 def styles(activations: Iterable[str]) -> dict[str, Look]:
     """Colour, marker and dashes of each activation; the paper's seven always have the same."""
     names = enumerate(dict.fromkeys([*ACTIVATIONS, *activations]))
-    return {name: (_COLOURS[i % 7], _MARKERS[i % 14], _DASHES[i % 7]) for i, name in names}
+    return {name: (_COLOURS[i % 11], _MARKERS[i % 14], _DASHES[i % 7]) for i, name in names}
 
 
 def normalised(cells: pd.DataFrame, labels: Mapping[str, str]) -> pd.DataFrame:

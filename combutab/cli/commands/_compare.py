@@ -38,7 +38,11 @@ def compare(
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
     activations: Annotated[
-        str, typer.Option(help="Names, separated by commas; also pln-N and pls-N.")
+        str,
+        typer.Option(
+            help="Names, separated by commas; also pln-N and pls-N.",
+            show_default=_ACTIVATIONS.replace(",", ", "),
+        ),
     ] = _ACTIVATIONS,
     seeds: Annotated[int, typer.Option(help="Networks a fold and activation.")] = 5,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,

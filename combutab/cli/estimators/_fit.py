@@ -66,7 +66,7 @@ def fit(
         X, y = split_target(table.drop(columns=dropped), target)
         for name in find_columns("--discrete", discrete or [], X.columns):
             X[name] = X[name].astype("category")
-        tell_of_odd_columns(X, reading, dates=True)
+        tell_of_odd_columns(X, reading)
         kind = _task(task, y)
         estimator = _estimator(model, kind, activation, members, epochs, seed, device)
         say_on_terminal(

@@ -85,7 +85,7 @@ def impute(
         table, forms = read_file(data, reading)
         table = leave_out(table, find_columns("--drop", drop or [], table.columns))
         listed = find_columns("--discrete", discrete or [], table.columns)
-        tell_of_odd_columns(table, reading, dates=True, identifiers=False)
+        tell_of_odd_columns(table, reading, identifiers=False)
         forms.guarded = guard_formulas
         tell_of_formulas(table, forms, out)
         n_missing = int(table.isna().to_numpy().sum())

@@ -97,7 +97,7 @@ def synth(
         table, forms = read_file(data, reading)
         table = leave_out(table, find_columns("--drop", drop or [], table.columns))
         listed = find_columns("--discrete", discrete or [], table.columns)
-        tell_of_odd_columns(table, reading, dates=True, identifiers=False)
+        tell_of_odd_columns(table, reading, identifiers=False)
         forms.guarded = guard_formulas
         tell_of_formulas(table, forms, out)
         n_rows = len(table) if rows is None else rows

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
-from pandas.api import types
 
 from combutab.cli._console import note
 from combutab.datasets import TableError, read_cells, read_table
@@ -58,19 +55,10 @@ class Reading:
         return read_cells(path, columns, sep=self.sep, encoding=self.encoding)
 
 
-def tell_of_odd_columns(
-    table: pd.DataFrame,
-    reading: Reading,
-    *,
-    dates: bool = False,
-    identifiers: bool = True,
-    zeros: Mapping[Any, str] | None = None,
-) -> None:
+def tell_of_odd_columns(table: pd.DataFrame, reading: Reading, *, identifiers: bool = True) -> None:
     """Say of columns that may not be what they seem what they are taken for, a line a kind.
 
-    ``dates`` says whether dates would be read as such if they were written in one form, and
-    ``identifiers`` whether to tell of those too; ``zeros`` has columns of numbers whose leading
-    zeros are lost, with an example of each.
+    ``identifiers`` says whether to tell of those too.
     """
     by_kind: dict[tuple[str, str], list[OddColumn]] = {}
     for odd in odd_columns(table):
@@ -78,29 +66,12 @@ def tell_of_odd_columns(
             by_kind.setdefault((odd.kind, odd.taken), []).append(odd)
     for (kind, taken), found in by_kind.items():
         names = [str(odd.column) for odd in found]
-        remedy = _remedy(kind, names, reading, dates)
+        remedy = _remedy(kind, names, reading)
         example = found[0].example
         if example and len(names) > 1:
             example = f"{names[0]!r}: {example}"
         shown = f"{found[0].why} ({example})" if example else found[0].why
         note(f"{_named(names)} taken for {taken}, {shown}; {remedy}")
-    if zeros:
-        names = [str(name) for name in zeros]
-        why = f"without the zeros that they begin with ({next(iter(zeros.values()))!r})"
-        note(f"{_named(names)} taken for numbers, {why}; {_drop(names)}")
-
-
-def lost_zeros(table: pd.DataFrame, path: Path, reading: Reading) -> dict[Any, str]:
-    """Columns of numbers that a text file writes with leading zeros, with an example of each."""
-    whole = [j for j in range(table.shape[1]) if types.is_integer_dtype(table.iloc[:, j].dtype)]
-    if not whole or not path.name.lower().endswith((".csv", ".tsv", ".csv.gz", ".tsv.gz")):
-        return {}
-    found = {}
-    for name, cells in reading.cells(path, whole).items():
-        zeros = cells[cells.str.contains(ZERO_FIRST, regex=True, na=False)]
-        if len(zeros):
-            found[name] = str(zeros.iloc[0])
-    return found
 
 
 def _named(names: list[str]) -> str:
@@ -109,12 +80,10 @@ def _named(names: list[str]) -> str:
     return f"{shown}{more} {'is' if len(names) == 1 else 'are'}"
 
 
-def _remedy(kind: str, names: list[str], reading: Reading, dates: bool) -> str:
+def _remedy(kind: str, names: list[str], reading: Reading) -> str:
     if kind == "decimal comma":
         read = reading.decimal == "."
         return "--decimal , reads them" if read else "write them without signs between thousands"
-    if kind.endswith("dates") and not dates:
-        return f"give them as dates in a Parquet file, or {_drop(names)}"
     if kind in ("header", "missing code"):
         return _REMEDIES[kind]
     return f"{_REMEDIES[kind]}, or {_drop(names)}" if kind in _REMEDIES else _drop(names)

@@ -55,6 +55,18 @@ class Fitted(Parameters, Exports, Loadable):
     def _check_loaded(self) -> dict[str, tuple[object, object]]:
         """Return what must be equal in a loaded estimator of this class, by name."""
 
+    # skops.io takes arrays and our own types, and no frame of pandas
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**super().__getstate__()}
+        if isinstance(state.get("history_"), pd.DataFrame):
+            state["history_"] = {name: c.to_numpy() for name, c in state["history_"].items()}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(state.get("history_"), dict):
+            state = {**state, "history_": pd.DataFrame(state["history_"])}
+        super().__setstate__(state)
+
     @torch.inference_mode(False)  # weights that predict has built can be differentiated, too
     def _network(self) -> TableNetwork:
         """The members as one stack, built from their saved states when first needed."""

@@ -11,7 +11,8 @@ import pandas as pd
 from combutab._version import __version__
 from combutab.evaluation import interval_words
 from combutab.model_selection import GUESSES, METRICS, ActivationComparison
-from combutab.reports._page import render, versions
+from combutab.reports._page import number, render, versions
+from combutab.reports.comparison._cards import verdict_cards
 from combutab.reports.comparison._picture import dot_plot
 
 _MEANINGS = {
@@ -27,6 +28,7 @@ _MEANINGS = {
     "mse": "The mean squared error of the predictions; large errors weigh most.",
 }
 _TESTS = {"corrected-t": "corrected resampled t-test", "wilcoxon": "Wilcoxon's signed-rank test"}
+_NARROW = 0.01  # of the largest mean: an interval that three digits would not show
 _VERDICTS = {True: "significantly different", False: "not significantly different"}
 _SETTINGS = {
     "recipe": "Recipe of the networks",
@@ -54,6 +56,8 @@ def comparison_page(found: ActivationComparison) -> str:
         ],
         found=found,
         measure=found.measure,
+        cards=verdict_cards(found),
+        chart=_chart(found),
         sentences=found.sentences.splitlines(),
         facts=_facts(found),
         summary=_summary(found),
@@ -81,11 +85,26 @@ def _facts(found: ActivationComparison) -> list[tuple[str, str]]:
     ]
 
 
+def _chart(found: ActivationComparison) -> str:
+    """Say in a sentence what the chart shows."""
+    best, rest = found.summary.iloc[0], found.summary.iloc[1:]
+    way = "right" if found.measure.greater_is_better else "left"
+    said = f"The further to the {way}, the better: {found.best} is at "
+    said += f"{number(best['mean'])} on average over the folds"
+    if len(rest):
+        last = rest.iloc[-1]
+        said += f", and {last['activation']}, the last, at {number(last['mean'])}"
+    n = int(rest["distinguishable"].sum())
+    told = {0: "none is", 1: "one is"}.get(n, f"{n} are")
+    of_others = f" Of {len(rest)} others, {told} behind by more than chance explains."
+    return f"{said}.{of_others * bool(len(rest))}"
+
+
 def _summary(found: ActivationComparison) -> list[dict[str, Any]]:
     """A row an activation, the best first; ``verdict`` says what the test found."""
     rows = []
     summary = found.summary
-    digits = _decimals(summary["mean"])
+    digits = _digits(found)
     for place, (_, line) in enumerate(summary.iterrows()):
         differs = _VERDICTS[bool(line["distinguishable"])]
         best = "the best" if found.winner else "the best, no winner"
@@ -108,7 +127,7 @@ def _mean(line: pd.Series, digits: int) -> dict[str, str]:
 
 
 def _baselines(found: ActivationComparison) -> list[dict[str, str]]:
-    digits = _decimals(found.summary["mean"])
+    digits = _digits(found)
     return [
         {
             "name": str(line["baseline"]),
@@ -126,7 +145,7 @@ def _folds(found: ActivationComparison) -> dict[str, Any]:
     wide = wide.loc[found.summary["activation"]]
     return {
         "names": [str(int(fold) + 1) for fold in wide.columns],
-        "rows": _cells(wide, [_decimals(found.summary["mean"])] * wide.shape[1]),
+        "rows": _cells(wide, [_digits(found)] * wide.shape[1]),
     }
 
 
@@ -135,7 +154,7 @@ def _other(found: ActivationComparison) -> dict[str, Any]:
     known = METRICS[found.task]
     metrics = [found.metric, *(name for name in known if name != found.metric)]
     means = found.results.groupby("activation")[metrics].mean().loc[found.summary["activation"]]
-    digits = [_decimals(means[name]) for name in metrics]
+    digits = [_decimals(means[name]) + 1 for name in metrics]  # small ones beside large
     rows = _cells(means, digits)
     if not found.baselines.empty:
         means = found.baseline_results.groupby("baseline")[metrics].mean()
@@ -158,14 +177,21 @@ def _made(found: ActivationComparison) -> list[tuple[str, str]]:
         shown["baselines"] = ", ".join(shown["baselines"]) or "none"
     return [
         *((_SETTINGS.get(name, name), str(value)) for name, value in shown.items()),
-        ("Versions", ", ".join(f"{name} {number}" for name, number in versions().items())),
+        ("Versions", ", ".join(f"{name} {each}" for name, each in versions().items())),
     ]
 
 
+def _digits(found: ActivationComparison) -> int:
+    """Decimals of the scores: one more where an interval is narrow."""
+    summary = found.summary
+    narrow = (summary["high"] - summary["low"]).min() < _NARROW * summary["mean"].abs().max()
+    return _decimals(summary["mean"]) + bool(narrow)
+
+
 def _decimals(values: pd.Series) -> int:
-    """Decimals that give the largest value four digits."""
+    """Decimals that give the largest value three digits."""
     largest = float(values.abs().max())
-    return int(np.clip(3 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 4
+    return int(np.clip(2 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 3
 
 
 def _fixed(value: float, decimals: int) -> str:
@@ -173,4 +199,11 @@ def _fixed(value: float, decimals: int) -> str:
 
 
 def _p(p: float) -> str:
-    return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
+    """A probability in percent, with two digits or so.
+
+    >>> _p(1.0), _p(0.6332), _p(0.0312), _p(0.00029), _p(1e-7)
+    ('100 %', '63 %', '3.1 %', '0.03 %', '< 0.01 %')
+    """
+    if p < 1e-4:
+        return "< 0.01 %"
+    return f"{100 * p:.{0 if p >= 0.1 else 1 if p >= 0.01 else 2}f} %"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -47,12 +48,14 @@ def judge_likeness(
     n_train: int,
     n_made: int,
     n_test: int = 0,
+    left_out: Sequence[Hashable] = (),
 ) -> Finding:
     """Say how well rows are told apart, and how alike pairs of columns and columns are.
 
     ``alike`` and ``detection`` are of `fidelity` and `detection`, with the source `SYNTHETIC` and
     perhaps `HELD_OUT`; the latter may be empty. There are ``n_train`` rows in the real table,
-    ``n_made`` in the synthetic one and ``n_test`` in the held-out real one.
+    ``n_made`` in the synthetic one and ``n_test`` in the held-out real one; columns ``left_out``
+    name rows, and are in none of the tables.
     """
     if column_losses(alike, SYNTHETIC).empty:
         why = "Not known: the real table has no values to compare with."
@@ -75,6 +78,9 @@ def judge_likeness(
             "Held-out real rows are told from those learned from as well: the two real tables "
             "differ."
         )
+    if left_out:
+        names = ", ".join(repr(str(name)) for name in left_out)
+        notes.append(f"Left out, as identifiers, which are not to be alike: {names}.")
     return Finding("likeness", level, f"{sentence}.", tuple(notes))
 
 

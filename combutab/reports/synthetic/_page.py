@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from combutab._version import __version__
-from combutab.reports._page import render
+from combutab.reports._page import number, render
 from combutab.reports.charts import (
     Bars,
     Histogram,
@@ -21,11 +21,19 @@ from combutab.reports.charts import (
 )
 from combutab.reports.synthetic._associations import associations
 from combutab.reports.synthetic._report import SyntheticEvaluation
-from combutab.reports.synthetic._verdict import C2ST, HELD_OUT, LEARNERS, RULES, SYNTHETIC
+from combutab.reports.synthetic._verdict import (
+    C2ST,
+    HELD_OUT,
+    LEARNERS,
+    RULES,
+    SYNTHETIC,
+    percent,
+)
 
 _FIRST = 12  # columns that are drawn before the fold
 _MAPPED = 25  # columns of a heat map
 _PAIRS = 10  # pairs in the table of the worst
+_ALIKE = 0.1  # association by which maps may differ and look the same
 _NAMES = 130  # units that names may take beside a heat map
 
 _METRICS = {
@@ -38,14 +46,15 @@ _METRICS = {
     "mae": "mean absolute error, in standard deviations",
     "mse": "mean squared error, in standard deviations",
 }
+_SHARES = {"share_closer_to_train", "membership_auc"}
 _PRIVACY = {
     "share_closer_to_train": (
         "Synthetic rows nearer to a row learned from than to any held-out row",
-        "0.5 means that neither is nearer. Above it, rows learned from show through.",
+        "50 % means that neither is nearer. Above it, rows learned from show through.",
     ),
     "membership_auc": (
         "How well an attacker tells who was learned from, by distance",
-        "0.5 is a coin toss, 1 is certainty (area under the ROC curve).",
+        "50 % is a coin toss, 100 % is certainty (area under the ROC curve).",
     ),
     "copies": (
         "Synthetic rows equal to a row learned from",
@@ -53,7 +62,7 @@ _PRIVACY = {
     ),
     "dcr_median": (
         "Distance to the closest row learned from, median",
-        "Beside the distance to the closest held-out row. Far below it is of concern.",
+        "From 0, the same row, to 1. Far below that to the closest held-out row is of concern.",
     ),
     "dcr_p05": (
         "Distance to the closest row learned from, 5th percentile",
@@ -75,9 +84,7 @@ class _Column:
     """One column's part of the page."""
 
     name: str
-    measure: str
-    score: float
-    held_out: float
+    said: str  # what the chart shows
     chart: Histogram | Bars | None
     is_number: bool
     why: str  # there is no chart
@@ -96,6 +103,7 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
         version=__version__,
         sections=sections,
         found=found,
+        findings=_findings(found),
         facts=_facts(found),
         efficacy=_efficacy(found),
         columns=columns[:_FIRST],
@@ -109,6 +117,20 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
         rules=RULES,
         least=found.least_rows,
     )
+
+
+def _findings(found: SyntheticEvaluation) -> list[dict[str, Any]]:
+    return [
+        {
+            "subject": each.subject.capitalize(),
+            "level": each.level,
+            "word": "not known" if each.level == "unknown" else each.level,
+            "short": each.short,
+            "sentences": [each.sentence],
+            "notes": each.notes,
+        }
+        for each in found.findings
+    ]
 
 
 def _facts(found: SyntheticEvaluation) -> list[tuple[str, str]]:
@@ -172,6 +194,7 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
     notes = list(dict.fromkeys(note for note in found.efficacy["note"] if note))
     return {
         "main": _METRICS[main],
+        "said": _learning_told(found, shown),
         "shown": shown,
         "bars": bars,
         "words": words,
@@ -179,6 +202,18 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
         "all": scores,
         "notes": notes,
     }
+
+
+def _learning_told(found: SyntheticEvaluation, shown: Sequence[dict[str, Any]]) -> str:
+    """Say in a sentence what the chart shows, of the learner that is best on the real rows."""
+    best = max(shown, key=lambda row: np.nan_to_num(row["real"], nan=-np.inf))
+    if found.task == "regression":
+        said = "R² of the {learner}: {real:.2f} after the real rows, {synthetic:.2f} after the "
+        said += "synthetic ones; 1 is perfect, and 0 is guessing."
+    else:
+        said = "Right answers of the {learner}: {real:.1%} after the real rows, {synthetic:.1%} "
+        said += f"after the synthetic ones; guessing, {found.guess:.1%}."
+    return said.format(**best).replace("%", " %")
 
 
 # ---- likeness ----------------------------------------------------------------------------------
@@ -201,11 +236,17 @@ def _columns(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> l
     columns = []
     for row in _values(found, "ks", "tv"):
         chart, why = _chart(found, row["column"], identifiers)
-        measure = "Kolmogorov–Smirnov" if row["measure"] == "ks" else "total variation"
-        scores = row["mean"], row["held_out"]
         is_number = found.kinds[row["column"]] != "category"
-        columns.append(_Column(str(row["column"]), measure, *scores, chart, is_number, why))
+        said = _agreement_told(row["mean"], row["held_out"])
+        columns.append(_Column(str(row["column"]), said, chart, is_number, why))
     return columns
+
+
+def _agreement_told(score: float, held_out: float) -> str:
+    if np.isnan(score):
+        return "There is nothing to compare."
+    beside = "" if np.isnan(held_out) else f" (held-out real rows: {percent(held_out)})"
+    return f"Synthetic and real rows agree to {percent(score)}{beside}."
 
 
 def _chart(
@@ -259,6 +300,7 @@ def _heat(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> dict
         "room": 12 + round(max(map(text_width, labels))),  # beside the maps, in SVG units
         "real": _cells(maps[0]),
         "synthetic": _cells(maps[1]),
+        "said": _difference_told(maps[0], maps[1], names),
         "real_words": _strongest(maps[0], names),
         "synthetic_words": _strongest(maps[1], names),
         "left_out": max(left_out, 0),
@@ -291,6 +333,20 @@ def _strongest(values: np.ndarray, names: Sequence[str]) -> str:
     )
 
 
+def _difference_told(real: np.ndarray, synthetic: np.ndarray, names: Sequence[str]) -> str:
+    """Say in a sentence where the two maps differ most."""
+    i, j = np.tril_indices(len(names), -1)
+    differences = np.nan_to_num(np.abs(real[i, j] - synthetic[i, j]))
+    k = int(differences.argmax())
+    if differences[k] < _ALIKE:
+        return f"The pictures agree: no pair of columns differs by more than {_ALIKE:g}."
+    a, b = (np.nan_to_num(each[i[k], j[k]]) for each in (real, synthetic))
+    return (
+        f"They differ most in {names[j[k]]} and {names[i[k]]}: {a:.2f} real, {b:.2f} synthetic "
+        "(0 is unrelated, 1 goes fully together)."
+    )
+
+
 def _worst_pairs(
     found: SyntheticEvaluation, identifiers: Collection[Hashable]
 ) -> list[dict[Hashable, Any]]:
@@ -305,7 +361,7 @@ def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     table = found.detection
     areas = table.set_index(["learner", "source"])[["mean", "se"]]
     for learner in sorted(table["learner"].unique(), key=lambda name: name != C2ST):
-        words = "0.5 is chance, 1 always (area under the ROC curve, cross-validated); "
+        words = "50 is chance, 100 always (area under the ROC curve, cross-validated); "
         words += "the verdict goes by it" if learner == C2ST else "blind to what is between columns"
         row: dict[str, Any] = {
             "name": f"Told from real rows by {LEARNERS[learner]}",
@@ -316,17 +372,23 @@ def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
             ("error", "se", SYNTHETIC),
             ("held_out", "mean", HELD_OUT),
         ):
-            row[key] = areas[column].get((learner, source), np.nan)
+            share = 100 * areas[column].get((learner, source), np.nan)
+            row[key] = "–" if np.isnan(share) else f"{share:.1f}{' of 100' * (key != 'error')}"
         rows.append(row)
     for measure, name, words in (
-        ("alpha_precision", "Alpha-precision", "1 if synthetic rows lie where real ones do"),
-        ("beta_recall", "Beta-recall", "1 if they lie wherever real ones do"),
-        ("missing_pattern", "Missing values", "1 if the same columns are missing together"),
+        ("alpha_precision", "Alpha-precision", "100 % if synthetic rows lie where real ones do"),
+        ("beta_recall", "Beta-recall", "100 % if they lie wherever real ones do"),
+        ("missing_pattern", "Missing values", "100 % if the same columns are missing together"),
     ):
         for each in _values(found, measure):
-            row = {"name": name, "words": words, "value": each["mean"], "error": np.nan}
-            rows.append(row | {"held_out": each["held_out"]})
+            value, held_out = (_percent(each[key]) for key in ("mean", "held_out"))
+            row = {"name": name, "words": words, "value": value, "error": "–"}
+            rows.append(row | {"held_out": held_out})
     return rows
+
+
+def _percent(share: float) -> str:
+    return "–" if np.isnan(share) else f"{100 * share:.1f} %"
 
 
 # ---- privacy -----------------------------------------------------------------------------------
@@ -340,8 +402,11 @@ def _privacy(found: SyntheticEvaluation) -> list[dict[str, Any]] | None:
         {
             "name": name,
             "words": words,
-            "value": values[measure]["mean"],
-            "reference": values[measure]["reference"],
+            **{
+                key: _percent(of[column]) if measure in _SHARES else number(of[column])
+                for key, column in (("value", "mean"), ("reference", "reference"))
+            },
         }
         for measure, (name, words) in _PRIVACY.items()
+        for of in [values[measure]]
     ]

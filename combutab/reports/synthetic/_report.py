@@ -21,7 +21,7 @@ from combutab.evaluation import (
     privacy,
 )
 from combutab.reports._page import versions
-from combutab.reports.charts import least_rows
+from combutab.reports.charts import is_identifier, least_rows
 from combutab.reports.synthetic._copies import count_copies, count_values
 from combutab.reports.synthetic._disclosure import judge_privacy
 from combutab.reports.synthetic._likeness import judge_likeness
@@ -169,9 +169,9 @@ def evaluate_synthetic(
     the real rows' utility that is kept is told, by the learner that is best on them; on a
     classifier two-sample test (`detection`) by gradient boosting; and on copies, distances to the
     closest record beside a holdout's, and membership inference (`privacy`). Shares and areas are
-    told with two standard errors. Lost associations of columns can lower the second; scores of
-    single columns and of a linear classifier, which columns drawn each for itself satisfy, decide
-    nothing.
+    told with two standard errors. Columns that name rows, such as running numbers, are left out of
+    the second: new names are to differ. Lost associations of columns can lower it; scores of single
+    columns and of a linear classifier, which columns drawn each for itself satisfy, decide nothing.
 
     Examples
     --------
@@ -240,15 +240,24 @@ def evaluate_synthetic(
     train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
     sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
     categories = aligned.columns("category")
+    # new names of rows differ from the real ones, as they should: by them alone rows are told apart
+    names_rows = [name for name in train if name != target and is_identifier(train[name])]
+    if len(names_rows) == train.shape[1]:
+        names_rows = []
+    judged, *others = (each.drop(columns=names_rows) for each in (train, *sources.values()))
+    judged_sources = dict(zip(sources, others, strict=True))
     with clock("fidelity", "comparing columns and pairs of columns"):
         alike = fidelity(
             real=train, synthetic=sources, categorical=categories, random_state=random_state
         )
         yardsticks = measure_yardsticks(
-            train, n_rows=len(rows), kinds=aligned.kinds, random_state=random_state
+            judged,
+            n_rows=len(rows),
+            kinds={name: aligned.kinds[name] for name in judged},
+            random_state=random_state,
         )
     with clock("detection", "telling synthetic rows from real ones"):
-        detected = _detect(train, sources, options)
+        detected = _detect(judged, judged_sources, options)
     near, share_error, n_compared = None, 0.0, 0
     if test is not None:
         n_compared = min(len(train), len(test), _MOST)
@@ -280,12 +289,13 @@ def evaluate_synthetic(
         findings=(
             usefulness,
             judge_likeness(
-                alike,
+                alike[~alike[["column", "other_column"]].isin(names_rows).any(axis=1)],
                 detected,
                 yardsticks,
                 n_train=len(train),
                 n_made=len(rows),
                 n_test=0 if test is None else len(test),
+                left_out=names_rows,
             ),
             judge_privacy(
                 near,

@@ -57,7 +57,7 @@ RULES = {
         f"two real columns are associated by more than {UNTIED}, or the rows are too few to show "
         "so weak a tie. If a part is not known, the whole is not, unless the other is poor. The "
         "scores of columns stand beside and decide nothing: columns drawn each for itself match "
-        "as well."
+        "as well. Columns that name rows are left out: new names are to differ."
     ),
     "privacy": (
         "Four signs count: the share of synthetic rows nearer to a row learned from than to any "
@@ -71,6 +71,22 @@ RULES = {
         "known without held-out rows, or if they are so few that chance might take the second to "
         f"{BLIND}; copies are poor even then."
     ),
+}
+
+
+_SHORT = {
+    ("usefulness", "good"): "A model learns nearly as much from it as from the real rows.",
+    ("usefulness", "fair"): "A model learns somewhat less from it than from the real rows.",
+    ("usefulness", "poor"): "Much of what the real rows teach a model is lost.",
+    ("usefulness", "unknown"): "How much a model learns from it is not known.",
+    ("likeness", "good"): "Its rows look like real ones.",
+    ("likeness", "fair"): "Its rows look somewhat different from real ones.",
+    ("likeness", "poor"): "Its rows look clearly different from real ones.",
+    ("likeness", "unknown"): "Whether its rows look like real ones is not known.",
+    ("privacy", "good"): "No sign that it gives real rows away.",
+    ("privacy", "fair"): "Real rows show through a little.",
+    ("privacy", "poor"): "It gives parts of the real table away.",
+    ("privacy", "unknown"): "Whether it gives real rows away is not known.",
 }
 
 
@@ -93,6 +109,11 @@ class Finding:
     level: str
     sentence: str
     notes: tuple[str, ...] = ()
+
+    @property
+    def short(self) -> str:
+        """What the level says, in a few words and without numbers."""
+        return _SHORT[self.subject, self.level]
 
 
 def level_of(value: float, good: float, fair: float) -> str:

@@ -408,6 +408,7 @@ def test_a_radar_draws_every_activation_around_once():
 def test_fourteen_activations_all_look_different():
     looks = figures.styles([*SEVEN, *(f"other {i}" for i in range(7))])
     assert len(set(map(str, looks.values()))) == 14
+    assert len({color for color, _, _ in list(looks.values())[:10]}) == 10
     assert figures.styles(["combu"])["combu"] == looks["combu"]
 
 

@@ -11,9 +11,10 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris
 from torch import nn
 
-from combutab.model_selection import compare_activations
+from combutab.model_selection import ActivationComparison, compare_activations
 from combutab.reports import render_report, write_report
 from combutab.reports.charts import text_width
+from combutab.reports.comparison._cards import verdict_cards
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -83,7 +84,7 @@ def test_the_summary_is_shown_the_best_first(classified):
     numbers = [[float(n) for n in re.findall(r"\d+\.\d+", " ".join(row[1:4]))] for row in rows]
     wanted = summary[["mean", "low", "high", "mean_rank"]].to_numpy()
     np.testing.assert_allclose(numbers, wanted, atol=0.00501)
-    np.testing.assert_allclose(np.array(numbers)[:, :3], wanted[:, :3], atol=0.0000501)
+    np.testing.assert_allclose(np.array(numbers)[:, :3], wanted[:, :3], atol=0.000501)
     apart = {"silent": "significantly different"}
     verdicts = [
         "the best",
@@ -92,7 +93,10 @@ def test_the_summary_is_shown_the_best_first(classified):
     assert [row[5] for row in rows] == verdicts
     assert rows[0][4] == "–"
     for shown, p in zip([row[4] for row in rows[1:]], summary["p"][1:], strict=True):
-        assert shown == ("< 0.0001" if p < 1e-4 else f"{p:.4f}")
+        if p < 1e-4:
+            assert shown == "< 0.01 %"
+        else:
+            assert float(shown.removesuffix(" %")) == pytest.approx(100 * p, rel=0.06, abs=0.006)
 
 
 def test_folds_and_other_measures_are_means_of_the_fits(classified):
@@ -102,7 +106,7 @@ def test_folds_and_other_measures_are_means_of_the_fits(classified):
     for name, *scores in rows:
         of_name = results[results["activation"] == name]
         wanted = [of_name[of_name["fold"] == fold]["accuracy"].mean() for fold in range(4)]
-        np.testing.assert_allclose(np.array(scores, dtype=float), wanted, atol=0.0000501)
+        np.testing.assert_allclose(np.array(scores, dtype=float), wanted, atol=0.000501)
     header, *rows = table(page, "Means of all measures")
     assert [each.split("\n")[0] for each in header[1:]] == [
         *("accuracy", "macro F1", "log loss", "ROC AUC")
@@ -276,3 +280,79 @@ def test_names_are_short_text_that_does_nothing(regressed, name, shown):
         if "end" in each.get("style"):
             needed = text_width(each.text) * 10 / 12
             assert float(svg.get("viewBox").split()[0]) <= float(each.get("x")) - needed + 1e-6
+
+
+# ---- the cards -------------------------------------------------------------------------------
+
+
+def scored(p, mean=0.9, p_guess=0.001, learners=()):
+    """Three activations with p-values beside the best, the guess, and learners: mean and p."""
+    summary = pd.DataFrame(
+        {
+            "activation": ["relu", "gelu", "tanh"],
+            "mean": [mean, mean - 0.01, mean - 0.02],
+            "low": mean - 0.05,
+            "high": mean + 0.05,
+            "distinguishable": [False, *(each < 0.05 for each in p)],
+            "p_guess": p_guess,
+            "beats_guess": p_guess < 0.05,
+        }
+    )
+    rows = [("guess", 0.5, p_guess), *learners]
+    baselines = pd.DataFrame(rows, columns=["baseline", "mean", "p"])
+    baselines["distinguishable"] = baselines["p"] < 0.05
+    return ActivationComparison(
+        *("data", "classification", "accuracy", pd.DataFrame(), summary, "", "relu", None, {}),
+        baselines=baselines,
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "levels", "says"),
+    [
+        (scored([0.01, 0.02]), ["good", "good"], "relu is the best."),
+        (scored([0.3, 0.2]), ["unknown", "good"], "None is clearly the best."),
+        (scored([0.3, 0.02]), ["fair", "good"], "relu and gelu are too close to call."),
+        (
+            scored([0.3, 0.2], p_guess=0.4),
+            ["unknown", "poor"],
+            "No activation is surely better than guessing.",
+        ),
+        (
+            scored([0.3, 0.2], learners=[("linear", 0.95, 0.01), ("boosting", 0.8, 0.01)]),
+            ["unknown", "good", "poor"],
+            "linear is better than every activation here.",
+        ),
+        (
+            scored([0.3, 0.2], learners=[("linear", 0.85, 0.01), ("boosting", 0.8, 0.01)]),
+            ["unknown", "good", "good"],
+            "relu is better than linear and boosting.",
+        ),
+        (
+            scored([0.3, 0.2], learners=[("linear", 0.85, 0.01), ("boosting", 0.95, 0.5)]),
+            ["unknown", "good", "fair"],
+            "Boosting does as well, as far as can be told.",
+        ),
+    ],
+)
+def test_cards_say_what_the_tests_found(found, levels, says):
+    cards = verdict_cards(found)
+    assert [card.level for card in cards] == levels
+    assert says in [card.short for card in cards]
+
+
+def test_cards_have_scores_that_people_say():
+    _, guess, learners = verdict_cards(scored([0.3, 0.2], learners=[("linear", 0.953, 0.5)]))
+    assert guess.short == "relu names the right class for 90.0 % of new rows."
+    assert guess.sentences == (
+        "The guess (always the most frequent class) names the right class for 50.0 % of new rows.",
+        "For other rows of the same kind: about 85.0 % to 95.0 %.",
+    )
+    assert learners.sentences == ("Accuracy: relu 90.0 %, linear 95.3 %.",)
+
+
+def test_cards_without_baselines_or_others():
+    found = scored([0.3, 0.2])
+    alone = found.summary.iloc[:1].drop(columns=["p_guess", "beats_guess"])
+    cards = verdict_cards(replace(found, summary=alone, baselines=pd.DataFrame()))
+    assert [card.word for card in cards] == ["one alone", "no guess beside"]

@@ -1,12 +1,13 @@
 """The page of a synthetic table: all that was found is on it, and text of the data is text."""
 
+import math
 from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.reports import evaluate_synthetic, render_report, write_report
+from combutab.reports import Finding, evaluate_synthetic, render_report, write_report
 
 pytestmark = pytest.mark.usefixtures("short_reports")
 
@@ -114,8 +115,8 @@ def test_all_scores_are_in_tables(found, page):
 def test_held_out_rows_stand_beside(found, page):
     table = found.fidelity
     chosen = (table["measure"] == "ks") & (table["source"] == "held-out real")
-    score = table.loc[chosen, "mean"].iloc[0]
-    assert page.says(f"(held-out {score:.3f})")
+    score = math.floor(100 * table.loc[chosen, "mean"].iloc[0])
+    assert page.says(f"(held-out real rows: {score} %)")
 
 
 def test_text_of_the_data_is_text(page):
@@ -201,3 +202,19 @@ def test_a_report_is_written_whole_or_not_at_all(found, tmp_path):
         write_report(found, tmp_path / "none" / "report.html")
     assert place.read_text("utf-8") == before
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_each_finding_has_its_level_and_few_words_first(found, page):
+    for finding in found.findings:
+        assert len(finding.short.split()) <= 13
+        assert page.says(f"{finding.subject.capitalize()}: ")
+        assert page.says(finding.short)
+    levels = [given["class"] for tag, given in page.elements if tag == "li" and "class" in given]
+    assert levels == [f"finding {finding.level}" for finding in found.findings]
+
+
+def test_every_level_has_its_words():
+    levels = ("good", "fair", "poor", "unknown")
+    subjects = ("usefulness", "likeness", "privacy")
+    shorts = {Finding(subject, level, "").short for subject in subjects for level in levels}
+    assert len(shorts) == 12

@@ -392,3 +392,18 @@ def test_chance_grows_where_a_few_rows_are_nearest_to_all():
     # all are nearest to the same one, which is on one side or the other
     far = share_by_chance(train, test, fresh + 1000.0, **options)
     assert far == pytest.approx(0.5)
+
+
+def test_new_names_of_rows_do_not_tell_synthetic_rows_from_real_ones():
+    def numbered(seed, first):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=300)
+        return pd.DataFrame(
+            {"order": range(first, first + 300), "x": x, "y": x + rng.normal(size=300)}
+        )
+
+    found = evaluate_synthetic(real_train=numbered(0, 1000), synthetic=numbered(1, 9000))
+    (likeness,) = [each for each in found.findings if each.subject == "likeness"]
+    assert likeness.level == "good"
+    assert "Left out, as identifiers, which are not to be alike: 'order'." in likeness.notes
+    assert "order" in set(found.fidelity["column"])  # it is measured, and decides nothing
