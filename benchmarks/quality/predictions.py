@@ -3,8 +3,8 @@
 Each model learns the same training rows of each table (4:1, at most --rows of them, equal rows on
 one side) with its own defaults and as many threads as ours, in a process of its own, and is scored
 on the rows held out: error (1 - accuracy, or RMSE), log loss, seconds of the fit, and by how much
-the process grew. Errors and log losses are divided by those of the best peer (no model of ours) on
-the table and split; the geometric mean over tables and splits is what a model costs beside knowing
+the process grew. Errors and log losses, means over splits, are divided by those of the best peer
+(no model of ours) on the table; the geometric mean over tables is what a model costs beside knowing
 the best peer in advance, and is below 1 where it is better than that.
 
     python -m benchmarks.quality.predictions [--quick] [--data-home FOLDER] [--splits 3]
@@ -217,36 +217,45 @@ def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Means over tables and splits, a row a model: of ratios to the best peer, ranks, seconds.
+    """A row a model: means over tables of ratios to the best peer, ranks, medians of seconds.
 
-    A classifier without a mistake counts as one of half a row, or nothing could be divided by it.
+    An error or log loss is a table's mean over a model's splits, over that of the peer that is best
+    on the same splits of it. A classifier without a mistake counts as one of half a row, or nothing
+    could be divided by it.
     """
     least = np.where(rows["task"] == "classification", 0.5 / rows["n_test"], TINY)
     rows = rows.assign(test_error=rows["test_error"].clip(lower=least))
-    keys = ["data", "split"]
-    of_peers = rows["model"].isin(PEERS)
-    for name in ("test_error", "log_loss"):
-        best = rows[name].where(of_peers).groupby([rows[key] for key in keys]).transform("min")
-        rows[f"{name} / best"] = rows[name] / best
-    of_realmlp = rows["seconds"].where(rows["model"] == REALMLP)
-    theirs = of_realmlp.groupby([rows[key] for key in keys]).transform("min")
-    rows["seconds / RealMLP-TD"] = rows["seconds"] / theirs
-    rows["rank"] = rows.groupby(keys)["test_error"].rank()
-    table = {"error": _means(rows, "test_error / best")}
+    errors = _over_best(rows, "test_error")
+    table = {"error": errors}
     for task, own in rows.groupby("task"):
-        table[str(task)] = _means(own, "test_error / best")
-    table["log loss"] = _means(rows[rows["log_loss"].notna()], "log_loss / best")
+        table[str(task)] = errors[errors.index.isin(own["data"])]
+    table["log loss"] = _over_best(rows[rows["log_loss"].notna()], "log_loss")
+    keys = ["data", "split"]
+    seconds = rows.pivot_table(index=keys, columns="model", values="seconds")
+    if REALMLP in seconds:
+        ratios = np.log(seconds.div(seconds[REALMLP], axis=0)).groupby("data").mean()
+        table["seconds / RealMLP-TD"] = np.exp(ratios)
+    found = pd.DataFrame({name: np.exp(np.log(each).mean()) for name, each in table.items()})
+    rows["rank"] = rows.groupby(keys)["test_error"].rank()
     by_model = rows.groupby("model", sort=False)
-    table |= {"mean rank": by_model["rank"].mean(), "seconds": by_model["seconds"].median()}
-    table["seconds / RealMLP-TD"] = _means(rows, "seconds / RealMLP-TD")
-    table["MB"] = by_model["megabytes"].median()
-    return pd.DataFrame(table).sort_values("error")
+    found["mean rank"], found["seconds"] = by_model["rank"].mean(), by_model["seconds"].median()
+    found["MB"] = by_model["megabytes"].median()
+    found["fits"] = by_model.size()
+    order = ["fits", "error", *sorted(set(rows["task"])), "log loss", "mean rank", "seconds"]
+    order += [name for name in ("seconds / RealMLP-TD", "MB") if name in found]
+    return found[order].sort_values("error")
 
 
-def _means(rows: pd.DataFrame, column: str) -> pd.Series:
-    # each table counts once, however many splits it has
-    logs = np.log(rows[column]).groupby([rows["model"], rows["data"]]).mean()
-    return np.exp(logs.groupby("model").mean())
+def _over_best(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Means over splits, over those of the best peer on the same splits: a row a table."""
+    values = rows.pivot_table(index=["data", "split"], columns="model", values=column)
+    found = {}
+    for model in values:
+        same = values[values[model].notna()]
+        peers = [peer for peer in PEERS if peer in same and same[peer].notna().any()]
+        means = same.groupby("data").agg(lambda each: each.mean(skipna=False))
+        found[model] = means[model] / means[peers].min(axis=1)
+    return pd.DataFrame(found)
 
 
 def _judge(model: str, column: str, most: float, table: pd.DataFrame) -> Finding | None:
@@ -273,9 +282,10 @@ def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> Non
     missing = [name for name in PEERS if name not in set(rows["model"])]
     page.text(
         f"Tables: {rows['data'].nunique()}, splits: {rows['split'].nunique()}; at most "
-        f"{rows['rows'].max()} training rows. Error and log loss are ratios to the best of the "
-        "peers on a table and split (which of them that is differs from table to table), geometric "
-        "means over them: below 1 is better than the best peer; no mistake counts as half of one. "
+        f"{rows['rows'].max()} training rows. Error and log loss are a table's means over splits, "
+        "as ratios to those of the peer that is best on the same splits of it (which of them that "
+        "is differs from table to table), geometric means over tables: below 1 is better than the "
+        "best peer; no mistake counts as half of one. Models with fewer fits have not run on all. "
         "Peers are "
         f"{', '.join(PEERS)}" + f"; not run: {', '.join(missing)}" * bool(missing) + ". "
         "Ranks are among all models. Medians of seconds and of memory; seconds / RealMLP-TD is a "

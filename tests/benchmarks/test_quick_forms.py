@@ -104,6 +104,18 @@ def test_ratios_are_to_the_best_peer():
     assert found.loc["combutab", "mean rank"] == 2.5
 
 
+def test_a_ratio_is_of_means_over_the_same_splits():
+    first = {"combutab": 0.2, "CatBoost": 0.1, "RealMLP-TD": 0.3, "TabM-D": 0.05}
+    second = {"combutab": 0.2, "CatBoost": 0.3, "RealMLP-TD": 0.1}
+    rows = pd.concat([of_models(first), of_models(second, split=1)], ignore_index=True)
+    found = predictions.summary(rows)
+    # CatBoost and RealMLP-TD have a mean of 0.2; TabM-D has run on the first split alone
+    expected = {"combutab": 1, "CatBoost": 1, "RealMLP-TD": 1, "TabM-D": 1}
+    assert found["error"].to_dict() == pytest.approx(expected)
+    assert found["log loss"].to_dict() == pytest.approx(expected)
+    assert found["fits"].to_dict() == {**dict.fromkeys(second, 2), "TabM-D": 1}
+
+
 def test_bars_are_judged_from_the_rows():
     errors = {"combutab": 0.21, "combutab Pack": 0.3} | dict.fromkeys(predictions.PEERS, 0.2)
     rows = of_models(errors)
