@@ -77,6 +77,25 @@ def test_new_rows_are_read_as_those_of_the_fit(here, capsys):
     pd.testing.assert_frame_equal(pd.read_parquet("out.parquet"), expected[["predicted_dear"]])
 
 
+def test_new_rows_have_the_separators_of_the_fit(here):
+    rows = table(40, 6).assign(city=lambda each: each["city"] + "\u00e9", age=np.arange(40) + 0.25)
+    german = {"index": False, "sep": ";", "decimal": ",", "encoding": "latin-1"}
+    rows[["age", "city", "dear"]].to_csv("g.csv", **german)
+    options = ["--sep", ";", "--decimal", ",", "--encoding", "latin-1", "--epochs", "1"]
+    assert main(["fit", "g.csv", "--target", "dear", "-o", "g.safetensors", *options]) == 0
+    new = rows[["age", "city"]].head(6)
+    new.to_csv("g-new.csv", **german)
+    new.to_csv("plain.csv", index=False)
+    new.to_csv("g-new.tsv", index=False, sep="\t", decimal=",", encoding="latin-1")
+    plain = ["--sep", ",", "--encoding", "utf-8"]
+    expected = combutab.load("g.safetensors").predict_proba(new)
+    for file, given in {"g-new.csv": [], "g-new.tsv": [], "plain.csv": plain}.items():
+        assert main(["predict", "g.safetensors", file, "-o", "o.csv", "--proba", *given]) == 0
+        form = {"sep": ",", "decimal": "."} if given else {"sep": ";", "decimal": ","}
+        found = pd.read_csv("o.csv", **form)[["probability_no", "probability_yes"]]
+        np.testing.assert_allclose(found, expected)
+
+
 def test_a_pack_of_numbers_and_what_is_said_of_it(here, capsys):
     options = [
         "--model",
