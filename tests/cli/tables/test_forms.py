@@ -139,7 +139,7 @@ def test_forms_of_a_strangers_file():
         {"dates": {}, "truth": {"a": [1, 2]}},
         {"dates": {}, "truth": {}, "encoding": "klingon"},
     ):
-        with pytest.raises(ValueError, match="unknown (forms|encoding)"):
+        with pytest.raises(ValueError, match=r"unknown (forms|encoding)"):
             FileFormat.from_json(value)
 
 
