@@ -182,7 +182,7 @@ def test_a_regressor_is_measured_in_the_units_of_its_target(here, capsys, rows_s
     median = np.median(np.delete(price, X.index))
     r2 = 1 - (wrong**2).sum() / ((price[X.index] - price[X.index].mean()) ** 2).sum()
     assert words.startswith(
-        f"On the 12 rows set aside it is off by {abs(wrong).mean():.4g} on average (R2 {r2:.2f}); "
+        f"On the 12 rows set aside it is off by {abs(wrong).mean():.4g} on average (R2 {r2:.3f}); "
         f"always answering the median, {median:.4g}, by {abs(price[X.index] - median).mean():.4g}."
     )
 

@@ -175,7 +175,7 @@ def _in_words(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> str:
         better = off < by_guess
         said = (
             f"On the {n:,} rows set aside it is off by {off:.4g} on average (R2 "
-            f"{r2_score(truth, predicted):.2f}); always answering the median, {guess:.4g}, by "
+            f"{r2_score(truth, predicted):.3f}); always answering the median, {guess:.4g}, by "
             f"{by_guess:.4g}."
         )
     chosen = "networks" if hasattr(estimator, "members_") else "epoch"
