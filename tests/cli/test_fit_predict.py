@@ -78,7 +78,7 @@ def test_new_rows_are_read_as_those_of_the_fit(here, capsys):
     pd.testing.assert_frame_equal(pd.read_parquet("out.parquet"), expected[["predicted_dear"]])
 
 
-def test_new_rows_have_the_separators_of_the_fit(here):
+def test_new_rows_have_the_separators_of_the_fit(here, shown_on_terminal):
     rows = table(40, 6).assign(city=lambda each: each["city"] + "\u00e9", age=np.arange(40) + 0.25)
     german = {"index": False, "sep": ";", "decimal": ",", "encoding": "latin-1"}
     rows[["age", "city", "dear"]].to_csv("g.csv", **german)
@@ -95,6 +95,8 @@ def test_new_rows_have_the_separators_of_the_fit(here):
         form = {"sep": ",", "decimal": "."} if given else {"sep": ";", "decimal": ","}
         found = pd.read_csv("o.csv", **form)[["probability_no", "probability_yes"]]
         np.testing.assert_allclose(found, expected)
+    shown = shown_on_terminal("predict", "g.safetensors", "g-new.csv", "-o", "o.csv")
+    assert "is read as the model's table was: --sep ';' --decimal , --encoding latin-1" in shown
 
 
 def test_a_pack_of_numbers_and_what_is_said_of_it(here, capsys):

@@ -98,11 +98,19 @@ def _reading(
     sep: str | None, decimal: str | None, encoding: str | None, forms: FileFormat, path: Path
 ) -> Reading:
     """How to read the new rows: what is not given, as the model's table was read."""
+    given = Reading.of(sep, decimal or ".", encoding or "utf-8")
     if decimal is None:  # a comma cannot be asked for between cells, and be within them
         decimal = "." if sep == "," else forms.decimal
     if sep is None and path.name.lower().endswith((".csv", ".csv.gz")):
         sep = forms.sep
-    return Reading.of(sep, decimal, forms.encoding if encoding is None else encoding)
+    reading = Reading.of(sep, decimal, forms.encoding if encoding is None else encoding)
+    if _is_text(path) and reading != given:
+        between = f"--sep {reading.sep!r} " if reading.sep else ""
+        say_on_terminal(
+            f"{path.name} is read as the model's table was: {between}--decimal {reading.decimal} "
+            f"--encoding {reading.encoding}"
+        )
+    return reading
 
 
 def _as_written(
