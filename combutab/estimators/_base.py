@@ -277,11 +277,7 @@ class BaseMLP(Fitted):
             kept = np.arange(n_given) if kept is None else kept
             folds = member_folds(self.n_members, seed, strata, kept, n_given)
         elif split and self._stops_early(len(target)):
-            seed, strata = seed_from(self.random_state), self._strata(target)
-            auto = self.early_stopping == "auto"
-            if auto and strata is not None and not can_stratify(strata, self.validation_fraction):
-                strata = None
-            train, val = split_rows(len(target), self.validation_fraction, seed, strata)
+            train, val = self._split(target)
             X, X_val = _safe_indexing(X, train), _safe_indexing(X, val)
             target, target_val = target[train], target[val]
             if weight is not None:
@@ -310,6 +306,23 @@ class BaseMLP(Fitted):
         val_table = self.encoder_.encode(X_val, owner=self)
         rows = concatenated([rows, encoded_rows(val_table, target_val, weight_val, dtype)])
         return Prepared(rows, torch.arange(n), torch.arange(n, len(rows.dense)))
+
+    def _split(self, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of the rows that train, and of those that are set aside."""
+        seed, strata = seed_from(self.random_state), self._strata(target)
+        auto = self.early_stopping == "auto"
+        if auto and strata is not None and not can_stratify(strata, self.validation_fraction):
+            strata = None
+        return split_rows(len(target), self.validation_fraction, seed, strata)
+
+    def _set_aside(self, y: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """As ``_split``, of a fit to these targets alone by an int as ``random_state``.
+
+        None where all rows train.
+        """
+        fresh = not self.__sklearn_is_fitted__()
+        target = self._encode_target(as_numpy(y, "y"), None, reset=fresh)
+        return self._split(target) if self._stops_early(len(target)) else None
 
     def _data_key(self) -> str:
         """Return a key that is equal for estimators that ``_encode`` the same way."""

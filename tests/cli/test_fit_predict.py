@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
 
 import combutab
-from combutab import MLPClassifier, MLPRegressor
+from combutab import MLPClassifier, MLPRegressor, PackRegressor
 from combutab.cli import main
 from tests.cli.people import people
 
@@ -77,6 +78,27 @@ def test_new_rows_are_read_as_those_of_the_fit(here, capsys):
     pd.testing.assert_frame_equal(pd.read_parquet("out.parquet"), expected[["predicted_dear"]])
 
 
+def test_new_rows_have_the_separators_of_the_fit(here, shown_on_terminal):
+    rows = table(40, 6).assign(city=lambda each: each["city"] + "\u00e9", age=np.arange(40) + 0.25)
+    german = {"index": False, "sep": ";", "decimal": ",", "encoding": "latin-1"}
+    rows[["age", "city", "dear"]].to_csv("g.csv", **german)
+    options = ["--sep", ";", "--decimal", ",", "--encoding", "latin-1", "--epochs", "1"]
+    assert main(["fit", "g.csv", "--target", "dear", "-o", "g.safetensors", *options]) == 0
+    new = rows[["age", "city"]].head(6)
+    new.to_csv("g-new.csv", **german)
+    new.to_csv("plain.csv", index=False)
+    new.to_csv("g-new.tsv", index=False, sep="\t", decimal=",", encoding="latin-1")
+    plain = ["--sep", ",", "--encoding", "utf-8"]
+    expected = combutab.load("g.safetensors").predict_proba(new)
+    for file, given in {"g-new.csv": [], "g-new.tsv": [], "plain.csv": plain}.items():
+        assert main(["predict", "g.safetensors", file, "-o", "o.csv", "--proba", *given]) == 0
+        form = {"sep": ",", "decimal": "."} if given else {"sep": ";", "decimal": ","}
+        found = pd.read_csv("o.csv", **form)[["probability_no", "probability_yes"]]
+        np.testing.assert_allclose(found, expected)
+    shown = shown_on_terminal("predict", "g.safetensors", "g-new.csv", "-o", "o.csv")
+    assert "is read as the model's table was: --sep ';' --decimal , --encoding latin-1" in shown
+
+
 def test_a_pack_of_numbers_and_what_is_said_of_it(here, capsys):
     options = [
         "--model",
@@ -91,14 +113,86 @@ def test_a_pack_of_numbers_and_what_is_said_of_it(here, capsys):
     write(table(60, 2), here / "more.csv")
     assert main(["fit", "more.csv", "--target", "price", "-o", "p.safetensors", *options]) == 0
     pack = combutab.load("p.safetensors")
-    said = f"loss {pack.validation_loss_:.4g} on rows that were set aside, 1 epoch\n"
-    assert capsys.readouterr().out == f"PackRegressor of 'price': {said}"
+    said = f"loss {pack.validation_loss_:.4g} on rows that were set aside, 1 epoch"
+    first, words = capsys.readouterr().out.splitlines()
+    assert first == f"PackRegressor of 'price': {said}"
+    assert words.startswith("On the 12 rows set aside it is off by ")
+    assert words.endswith(
+        " The best networks were chosen by these rows, so that new ones may do a little worse."
+    )
     assert len(pack.members_) == 2
     new = table(5, 3)[["city", "age"]]
     new.to_csv("few.csv", index=False)
     assert main(["predict", "p.safetensors", "few.csv", "-o", "few-out.csv"]) == 0
     found = pd.read_csv("few-out.csv")["predicted_price"]
     np.testing.assert_allclose(found, pack.predict(new[["age", "city"]]))
+
+
+@pytest.fixture
+def rows_set_aside(monkeypatch):
+    """The rows that estimators are asked for predictions of, as ``fit`` says how good they are."""
+    asked = []
+    for cls in (MLPClassifier, PackRegressor):
+        predict = cls.predict
+
+        def noted(self, X, predict=predict):
+            asked.append(X)
+            return predict(self, X)
+
+        monkeypatch.setattr(cls, "predict", noted)
+    return asked
+
+
+def test_a_classifier_is_measured_by_rows_that_it_has_not_learned_from(
+    here, capsys, rows_set_aside
+):
+    rows = table(200, 7)
+    write(rows, here / "many.csv")
+    options = ["--drop", "price,since", "--epochs", "2"]
+    assert main(["fit", "many.csv", "--target", "dear", "-o", "m.safetensors", *options]) == 0
+    words = capsys.readouterr().out.splitlines()[1]
+    clf = combutab.load("m.safetensors")
+    (X,) = rows_set_aside
+    y = rows["dear"][X.index]
+    assert len(y) == 40
+    # that they are the rows set aside: the best epoch's score is minus their loss
+    loss = log_loss(y, clf.predict_proba(X))
+    np.testing.assert_allclose(clf.best_validation_score_, -loss, rtol=1e-4)
+    right = sum(a == b for a, b in zip(clf.predict(X), y, strict=True)) / 40
+    yes = (rows["dear"].drop(X.index) == "yes").mean()
+    guess = "yes" if yes > 0.5 else "no"
+    by_guess = sum(each == guess for each in y) / 40
+    assert words.startswith(
+        f"On the 40 rows set aside it is right on {100 * right:.1f} %; always answering '{guess}', "
+        f"the most frequent, on {100 * by_guess:.1f} %. "
+    )
+    assert ("does not beat" in words) == (right <= by_guess)
+
+
+def test_a_regressor_is_measured_in_the_units_of_its_target(here, capsys, rows_set_aside):
+    rows = table(60, 8)
+    write(rows, here / "some.csv")
+    options = ["--model", "pack", "--members", "2", "--epochs", "1", "--drop", "dear,since"]
+    assert main(["fit", "some.csv", "--target", "price", "-o", "r.safetensors", *options]) == 0
+    words = capsys.readouterr().out.splitlines()[1]
+    pack = combutab.load("r.safetensors")
+    (X,) = rows_set_aside
+    price = rows["price"].to_numpy()
+    wrong = pack.predict(X) - price[X.index]
+    loss = (wrong**2).mean() / price.var() / 2  # scikit-learn halves squares
+    np.testing.assert_allclose(pack.validation_loss_, loss, rtol=1e-4)
+    median = np.median(np.delete(price, X.index))
+    r2 = 1 - (wrong**2).sum() / ((price[X.index] - price[X.index].mean()) ** 2).sum()
+    assert words.startswith(
+        f"On the 12 rows set aside it is off by {abs(wrong).mean():.4g} on average (R2 {r2:.3f}); "
+        f"always answering the median, {median:.4g}, by {abs(price[X.index] - median).mean():.4g}."
+    )
+
+
+def test_without_rows_set_aside_nothing_is_claimed(here, capsys):
+    model = ["--target", "dear", "-o", "n.safetensors", "--epochs", "1"]
+    assert main(["fit", "people.csv", *model]) == 0
+    assert "on new rows was not measured" in capsys.readouterr().out
 
 
 def test_a_model_of_columns_without_names(here):

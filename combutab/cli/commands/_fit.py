@@ -81,6 +81,8 @@ def fit(
 ) -> None:
     """Fit a model that predicts one column of a table from the others.
 
-    The file holds no rows. Ctrl-C ends the training, and nothing is written.
+    Where rows are set aside (of 200 or more; a pack's, of 50), the last line says how good the
+    model is on them, beside a guess. The file holds no rows. Ctrl-C ends the training, and nothing
+    is written.
     """
     run("estimators._fit", "fit", locals())

@@ -12,6 +12,9 @@ import typer
 from combutab._seconds import parse_seconds
 from combutab.cli._console import interruptible
 
+SEP = 'What is between the cells of a text file, such as ";", "|" or "tab".'
+DECIMAL = '"," if a text file has numbers such as 0,125; "." if 0.125.'
+ENCODING = "Of a text file, such as latin-1 or cp1252."
 MODEL = "tabflow"  # that synthetic rows come from, unless another one is named
 SEEDS = 2**32 - 1
 
@@ -115,15 +118,9 @@ Drop = Annotated[
         metavar="COLUMNS", help="Columns, separated by commas, to leave out.", show_default=False
     ),
 ]
-Sep = Annotated[
-    str | None,
-    typer.Option(
-        help='What is between the cells of a text file, such as ";", "|" or "tab".',
-        show_default="by its ending",
-    ),
-]
-Decimal = Annotated[str, typer.Option(help='"," if a text file has numbers such as 0,125.')]
-Encoding = Annotated[str, typer.Option(help="Of a text file, such as latin-1 or cp1252.")]
+Sep = Annotated[str | None, typer.Option(help=SEP, show_default="by its ending")]
+Decimal = Annotated[str, typer.Option(help=DECIMAL)]
+Encoding = Annotated[str, typer.Option(help=ENCODING)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 
 

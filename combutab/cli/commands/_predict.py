@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from combutab.cli.commands._options import Decimal, Device, Encoding, Guard, Out, Sep, run
+from combutab.cli.commands._options import DECIMAL, ENCODING, SEP, Device, Guard, Out, run
+
+_FITTED = "as the model's table"
 
 
 def predict(
@@ -38,11 +40,18 @@ def predict(
             show_default=False,
         ),
     ] = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
+    sep: Annotated[
+        str | None,
+        typer.Option(help=SEP, show_default="of a .csv as in the model's; else by its ending"),
+    ] = None,
+    decimal: Annotated[str | None, typer.Option(help=DECIMAL, show_default=_FITTED)] = None,
+    encoding: Annotated[str | None, typer.Option(help=ENCODING, show_default=_FITTED)] = None,
     device: Device = "auto",
     guard_formulas: Guard = False,
 ) -> None:
-    """Write what a model predicts for each row of a table, in the order of the rows."""
+    """Write what a model predicts for each row of a table, in the order of the rows.
+
+    The model's file says what the table was like that it was fitted on: dates, --sep, --decimal and
+    --encoding. DATA is read in the same way, unless they are given.
+    """
     run("estimators._predict", "predict", locals())

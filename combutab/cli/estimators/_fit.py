@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich.console import Console
+from sklearn.metrics import r2_score
 
 from combutab._device import resolve_device
 from combutab.cli._console import (
@@ -76,6 +77,7 @@ def fit(
         _train(estimator, X, y.to_numpy())
         write_whole(out, lambda stage: save_estimator(estimator, forms, target, stage))
         say(f"{type(estimator).__name__} of {target!r}: {_score(estimator)}")
+        say(_in_words(estimator, X, y.to_numpy()))
         say_on_terminal(f"Wrote the model to {out} ({time.perf_counter() - started:.1f} s)")
 
 
@@ -146,3 +148,39 @@ def _score(estimator: Any) -> str:
     if value is None:
         return f"{after}, no rows set aside"
     return f"{name} {value:.4g} on rows that were set aside, {after}"
+
+
+def _in_words(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> str:
+    """How good the estimator is on the rows that were set aside, beside a guess without columns."""
+    parts = estimator._set_aside(y)
+    if parts is None:
+        return (
+            "How good it is on new rows was not measured: of so few, all are trained on. "
+            "`combutab compare` measures, by cross-validation."
+        )
+    train, val = parts
+    predicted, n = estimator.predict(X.iloc[val]), len(val)
+    if hasattr(estimator, "classes_"):
+        guess = pd.Series(y[train]).mode().tolist()[0]
+        right, by_guess = (np.mean(answer == y[val]) for answer in (predicted, guess))
+        better = right > by_guess
+        said = (
+            f"On the {n:,} rows set aside it is right on {100 * right:.1f} %; always answering "
+            f"{guess!r}, the most frequent, on {100 * by_guess:.1f} %."
+        )
+    else:
+        numbers = y.astype(float)
+        guess, truth = float(np.median(numbers[train])), numbers[val]
+        off, by_guess = (np.abs(answer - truth).mean() for answer in (predicted, guess))
+        better = off < by_guess
+        said = (
+            f"On the {n:,} rows set aside it is off by {off:.4g} on average (R2 "
+            f"{r2_score(truth, predicted):.3f}); always answering the median, {guess:.4g}, by "
+            f"{by_guess:.4g}."
+        )
+    chosen = "networks" if hasattr(estimator, "members_") else "epoch"
+    return (
+        f"{said}{'' if better else ' It does not beat that guess.'} The best {chosen} "
+        f"{'were' if chosen[-1] == 's' else 'was'} chosen by these rows, so that new ones may do a "
+        "little worse."
+    )

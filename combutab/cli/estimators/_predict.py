@@ -31,8 +31,8 @@ def predict(
     proba: bool,
     keep: list[str] | None,
     sep: str | None,
-    decimal: str,
-    encoding: str,
+    decimal: str | None,
+    encoding: str | None,
     device: str,
     guard_formulas: bool,
 ) -> None:
@@ -45,7 +45,7 @@ def predict(
         estimator, forms, target = load_estimator(model, device)
         if proba and not hasattr(estimator, "classes_"):
             raise UserError(f"--proba needs a classifier, and {model} is a regressor")
-        reading = Reading.of(sep, decimal, encoding)
+        reading = _reading(sep, decimal, encoding, forms, data)
         table = reading.table(data)
         kept = _as_written(table, find_columns("--keep", keep or [], table.columns), reading, data)
         X = _as_fitted(table, estimator.encoder_, forms, reading, data)
@@ -63,7 +63,7 @@ def predict(
         first = str(made.columns[0])
         form = FileFormat(
             truth={first: words} if words and types.is_bool_dtype(made[first].dtype) else {},
-            sep=reading.sep,
+            sep=reading.sep or forms.sep,
             decimal=reading.decimal,
             guarded=guard_formulas,
         )
@@ -92,6 +92,25 @@ def _columns(
 
 def _is_text(path: Path) -> bool:
     return path.name.lower().endswith(_TEXT_FILES)
+
+
+def _reading(
+    sep: str | None, decimal: str | None, encoding: str | None, forms: FileFormat, path: Path
+) -> Reading:
+    """How to read the new rows: what is not given, as the model's table was read."""
+    given = Reading.of(sep, decimal or ".", encoding or "utf-8")
+    if decimal is None:  # a comma cannot be asked for between cells, and be within them
+        decimal = "." if sep == "," else forms.decimal
+    if sep is None and path.name.lower().endswith((".csv", ".csv.gz")):
+        sep = forms.sep
+    reading = Reading.of(sep, decimal, forms.encoding if encoding is None else encoding)
+    if _is_text(path) and reading != given:
+        between = f"--sep {reading.sep!r} " if reading.sep else ""
+        say_on_terminal(
+            f"{path.name} is read as the model's table was: {between}--decimal {reading.decimal} "
+            f"--encoding {reading.encoding}"
+        )
+    return reading
 
 
 def _as_written(

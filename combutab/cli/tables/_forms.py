@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import re
 from collections.abc import Callable
@@ -34,8 +35,9 @@ class FileFormat:
 
     ``dates`` has the form of each column of dates that a text file writes otherwise than pandas,
     or a Parquet file without a time of day; ``truth`` the words for false and true. ``sep`` and
-    ``decimal`` are those of a text file, as far as they are not the usual ones. ``guarded`` text
-    files have a ``'`` before what a spreadsheet would take for a formula.
+    ``decimal`` are those of a text file, as far as they are not the usual ones; ``encoding`` is
+    that of the file that was read, and no other is written than UTF-8. ``guarded`` text files have
+    a ``'`` before what a spreadsheet would take for a formula.
     """
 
     dates: dict[str, str] = field(default_factory=dict)
@@ -43,6 +45,7 @@ class FileFormat:
     sep: str | None = None
     decimal: str = "."
     guarded: bool = False
+    encoding: str = "utf-8"
 
     def to_json(self) -> dict[str, Any]:
         """Convert to what ``from_json`` takes."""
@@ -63,7 +66,12 @@ class FileFormat:
         sep, decimal = value.get("sep"), value.get("decimal", ".")
         if decimal not in (".", ",") or not (sep is None or (isinstance(sep, str) and sep)):
             raise ValueError("it has unknown forms of numbers")
-        return cls(dates, truth, sep, decimal, value.get("guarded") is True)
+        encoding = value.get("encoding", "utf-8")
+        try:
+            codecs.lookup(encoding)
+        except LookupError:
+            raise ValueError("it has an unknown encoding") from None
+        return cls(dates, truth, sep, decimal, value.get("guarded") is True, encoding)
 
 
 # ---- reading -----------------------------------------------------------------------------------
@@ -87,7 +95,7 @@ def read_file(path: Path, reading: Reading = _USUAL) -> tuple[pd.DataFrame, File
         return _typed(table, path)
     if not kind.endswith(tuple(_SEPARATORS)):  # of Excel, whose cells have types
         return table.apply(_whole), FileFormat()
-    forms = FileFormat(sep=reading.sep, decimal=reading.decimal)
+    forms = FileFormat(sep=reading.sep, decimal=reading.decimal, encoding=reading.encoding)
     plain = [j for j in range(table.shape[1]) if _loses_form(table.iloc[:, j])]
     if not plain:
         return table, forms

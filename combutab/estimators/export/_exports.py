@@ -89,8 +89,16 @@ class Exports(BaseEstimator):
 
         Examples
         --------
-        The guide's recipes have one that runs: ``clf.to_onnx("clf.onnx")``, then
-        ``onnxruntime.InferenceSession("clf.onnx").run(None, {"size": X[["size"]].to_numpy()})``.
+        >>> import pandas as pd
+        >>> from combutab import MLPClassifier
+        >>> X = pd.DataFrame({"area": [20.0, 35.0, 50.0, 90.0] * 5, "city": ["Rome", "Oslo"] * 10})
+        >>> clf = MLPClassifier((4,), max_iter=2, n_iter_no_change=float("inf"), random_state=0)
+        >>> model = clf.fit(X, X["area"] > 40).to_onnx()
+        >>> [each.name for each in model.graph.input], [each.name for each in model.graph.output]
+        (['area', 'city'], ['label', 'probabilities'])
+
+        With a path it is a file for a runtime: ``onnxruntime.InferenceSession("clf.onnx").run(None,
+        {"area": X[["area"]].to_numpy(), "city": X[["city"]].to_numpy(object)})``.
         """
         from combutab.estimators.export._onnx import make_onnx  # only now: it needs onnx
 

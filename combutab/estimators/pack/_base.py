@@ -144,9 +144,7 @@ class BasePack(_Kept):
         self._check_given(X, X_val)
         for name in ("_groups", *self._learned):
             self.__dict__.pop(name, None)
-        encoding = self._encoding_class(
-            **self._shared(), early_stopping="auto", random_state=seed % (1 << 32)
-        )
+        encoding = self._encoding(seed)
         prepared = encoding._encode(X, y, sample_weight, X_val, y_val, split=self.cv is None)
         parameters = encoding.get_params(deep=False)
         learned = {n: v for n, v in vars(encoding).items() if n not in parameters}
@@ -175,6 +173,20 @@ class BasePack(_Kept):
 
             interrupted = train_members(jobs, tracks, deadline, self.n_jobs, tell)
             return self._keep(members, jobs, tracks, interrupted=interrupted)
+
+    def _encoding(self, seed: int) -> BaseMLP:
+        """Make the estimator that encodes the table, and sets rows aside."""
+        return self._encoding_class(
+            **self._shared(), early_stopping="auto", random_state=seed % (1 << 32)
+        )
+
+    def _set_aside(self, y: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """As of a plain estimator; None also where ``cv`` has all rows train."""
+        return (
+            None
+            if self.cv is not None
+            else self._encoding(seed_from(self.random_state))._set_aside(y)
+        )
 
     def _draw(self, seed: int) -> list[BaseMLP]:
         """Make the members; a ValueError, before any work, if one of them cannot be made."""

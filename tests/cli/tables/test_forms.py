@@ -137,8 +137,9 @@ def test_forms_of_a_strangers_file():
         {"dates": {"a": "%c"}, "truth": {}},
         {"dates": {}, "truth": {"a": ["no"]}},
         {"dates": {}, "truth": {"a": [1, 2]}},
+        {"dates": {}, "truth": {}, "encoding": "klingon"},
     ):
-        with pytest.raises(ValueError, match="unknown forms"):
+        with pytest.raises(ValueError, match=r"unknown (forms|encoding)"):
             FileFormat.from_json(value)
 
 
