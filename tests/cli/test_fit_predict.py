@@ -88,7 +88,7 @@ def test_new_rows_have_the_separators_of_the_fit(here, shown_on_terminal):
     new.to_csv("g-new.csv", **german)
     new.to_csv("plain.csv", index=False)
     new.to_csv("g-new.tsv", index=False, sep="\t", decimal=",", encoding="latin-1")
-    plain = ["--sep", ",", "--encoding", "utf-8"]
+    plain = ["--sep", ","]  # it is UTF-8, and is seen to be
     expected = combutab.load("g.safetensors").predict_proba(new)
     for file, given in {"g-new.csv": [], "g-new.tsv": [], "plain.csv": plain}.items():
         assert main(["predict", "g.safetensors", file, "-o", "o.csv", "--proba", *given]) == 0

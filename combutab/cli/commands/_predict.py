@@ -45,13 +45,15 @@ def predict(
         typer.Option(help=SEP, show_default="of a .csv as in the model's; else by its ending"),
     ] = None,
     decimal: Annotated[str | None, typer.Option(help=DECIMAL, show_default=_FITTED)] = None,
-    encoding: Annotated[str | None, typer.Option(help=ENCODING, show_default=_FITTED)] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help=ENCODING, show_default="UTF-8, or as in the model's")
+    ] = None,
     device: Device = "auto",
     guard_formulas: Guard = False,
 ) -> None:
     """Write what a model predicts for each row of a table, in the order of the rows.
 
     The model's file says what the table was like that it was fitted on: dates, --sep, --decimal and
-    --encoding. DATA is read in the same way, unless they are given.
+    --encoding. DATA is read in the same way, unless they are given; text of UTF-8 as that.
     """
     run("estimators._predict", "predict", locals())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from combutab.cli.tables._outputs import check_file, write_whole
 from combutab.cli.tables._reading import Reading
 from combutab.preprocessing import TableEncoder
 
+_PART = 2**20  # bytes
 _TEXT_FILES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 
 
@@ -103,7 +106,9 @@ def _reading(
         decimal = "." if sep == "," else forms.decimal
     if sep is None and path.name.lower().endswith((".csv", ".csv.gz")):
         sep = forms.sep
-    reading = Reading.of(sep, decimal, forms.encoding if encoding is None else encoding)
+    if encoding is None:  # text of another encoding is hardly ever text of UTF-8 as well
+        encoding = forms.encoding if _is_text(path) and not _is_utf8(path) else "utf-8"
+    reading = Reading.of(sep, decimal, encoding)
     if _is_text(path) and reading != given:
         between = f"--sep {reading.sep!r} " if reading.sep else ""
         say_on_terminal(
@@ -111,6 +116,21 @@ def _reading(
             f"--encoding {reading.encoding}"
         )
     return reading
+
+
+def _is_utf8(path: Path) -> bool:
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with opened(path, "rb") as file:
+            while part := file.read(_PART):
+                decoder.decode(part)
+            decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    except (OSError, EOFError):  # which reading the table tells better
+        return True
+    return True
 
 
 def _as_written(
