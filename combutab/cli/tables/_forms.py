@@ -69,7 +69,7 @@ class FileFormat:
         encoding = value.get("encoding", "utf-8")
         try:
             codecs.lookup(encoding)
-        except LookupError:
+        except (LookupError, TypeError):
             raise ValueError("it has an unknown encoding") from None
         return cls(dates, truth, sep, decimal, value.get("guarded") is True, encoding)
 

@@ -138,6 +138,7 @@ def test_forms_of_a_strangers_file():
         {"dates": {}, "truth": {"a": ["no"]}},
         {"dates": {}, "truth": {"a": [1, 2]}},
         {"dates": {}, "truth": {}, "encoding": "klingon"},
+        {"dates": {}, "truth": {}, "encoding": 8},
     ):
         with pytest.raises(ValueError, match=r"unknown (forms|encoding)"):
             FileFormat.from_json(value)
