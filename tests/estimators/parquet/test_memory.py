@@ -13,8 +13,8 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-LIMIT = 50_000_000
-FILES, ROWS = 12, 200_000  # rows of each
+LIMIT = 60_000_000
+FILES, ROWS = 15, 200_000  # rows of each
 SCRIPT = """
 import json, resource, sys
 import numpy as np, pandas as pd
