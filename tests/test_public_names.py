@@ -48,7 +48,7 @@ combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn 
     IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetParts ParquetTable
     Paths RowGroup RowLayout RowSpan RunningMoments Span TableEncoder append_cells as_numpy
     as_pandas binary_unit column_kind find_identifiers infer_task is_polars missing_codes
-    odd_columns parquet_parts polars_cells
+    odd_columns parquet_parts polars_cells put_cells
 combutab.reports: Finding SyntheticEvaluation evaluate_synthetic render_report write_report
 combutab.training: BinaryCrossEntropy Callback CompiledGradients ConditionSampler Conditions
     CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MemberPlan MemberResult MemberStart

@@ -56,6 +56,7 @@ METRICS = {"regression": ("mae", "mse"), "classification": ("accuracy", "f1_macr
 WORDS = {"mae": "MAE", "mse": "MSE", "f1_macro": "F1", "log_loss": "log loss"}
 WORDS |= {"c2st": "C2ST", "megabytes": "MB"}
 LEAST = 0.01  # of the real rows' error: smaller gaps are noise
+ENOUGH_ROWS = 1_000  # for a summary of their own
 SETTINGS = ("data", "split", "seed", "model", "rows")
 SCORES = tuple(f"{own}_{m}" for own in LEARNERS for each in METRICS.values() for m in each)
 LIKENESS = ("c2st", "c2st_se", "shapes", "pairs", "closest")
@@ -237,8 +238,15 @@ def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> Non
         "medians. Best is a small gap with a C2ST and a share of closest rows of 0.5; the real "
         "rows' own show what a copy has." + f" Not run: {', '.join(missing)}." * bool(missing)
     )
-    found = summary(rows)
-    page.table(["model", *map(_words, found)], _lines(found.astype(object).map(_number)))
+    _add_summary(page, rows)
+    large = rows[rows["n_train"] >= ENOUGH_ROWS]
+    if 0 < large["data"].nunique() < rows["data"].nunique():
+        names = ", ".join(dict.fromkeys(large["data"]))
+        page.text(
+            f"Of tables of {ENOUGH_ROWS:,} training rows and more ({names}), where gaps are not "
+            "mostly the chance of a hundred rows held out:"
+        )
+        _add_summary(page, large)
     for data, own in rows.groupby("data", sort=False):
         n_train, n_test, task = own[["n_train", "n_test", "task"]].iloc[0]
         page.heading(f"{data}: {n_train} rows learned from, {n_test} held out")
@@ -249,6 +257,11 @@ def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> Non
     if len(failed):
         page.heading("What failed")
         page.table([*SETTINGS, "error"], failed[[*SETTINGS, "error"]].to_numpy().tolist())
+
+
+def _add_summary(page: Page, rows: pd.DataFrame) -> None:
+    found = summary(rows)
+    page.table(["model", *map(_words, found)], _lines(found.astype(object).map(_number)))
 
 
 def _lines(table: pd.DataFrame) -> list[list[str]]:

@@ -34,6 +34,7 @@ from combutab.generators.sampling import (
     read_conditions,
     read_each,
     write_each,
+    write_others,
     write_points,
 )
 from combutab.generators.training import fit_generators
@@ -144,7 +145,10 @@ class BaseGenerator(
             A value of a continuous column is written into the rows whose own values are nearest to
             it: those that have it, or one row in a hundred where fewer have it.
         seed_data : DataFrame, optional
-            Some columns of rows whose others are drawn: as ``sample_from`` does.
+            Some columns of rows whose others are drawn: as ``sample_from`` does, but that all
+            values are kept, with a warning: beside a number that rows are never made with (a
+            single row's extreme, say) the others are drawn as beside the nearest, beside such a
+            category as if it were not given.
         balance : column, optional
             Of a discrete column: each of its values gets as many rows, the missing one too, and
             the first ones one more where n is no multiple. Rare values have none.
@@ -185,12 +189,7 @@ class BaseGenerator(
         if seed_data is not None:
             others = (condition_column, condition_value, conditions, balance, out)
             self._check_seeded(n, seed_data, others)
-            return self.sample_from(
-                seed_data,
-                random_state=random_state,
-                on_shortfall=on_shortfall,
-                max_tries=max_tries,
-            )
+            return self._sample_each(seed_data, random_state, on_shortfall, max_tries, nearest=True)
         if not isinstance(n, Integral) or isinstance(n, bool) or n < 0:
             instead = "; give it, or seed_data" if n is None else ""
             raise ValueError(f"n must be a whole number of rows, got {n!r}{instead}")
@@ -266,15 +265,24 @@ class BaseGenerator(
         """
         check_is_fitted(self)
         check_tries(on_shortfall, max_tries)
+        return self._sample_each(conditions, random_state, on_shortfall, max_tries, nearest=False)
+
+    def _sample_each(
+        self, conditions: Any, random_state: Any, on_shortfall: str, max_tries: int, nearest: bool
+    ) -> Any:
+        """Draw a row for each of conditions; see `read_each` for ``nearest``."""
         if hasattr(conditions, "to_pandas"):  # of polars
             conditions = conditions.to_pandas()
         if not isinstance(conditions, pd.DataFrame):
-            raise ValueError(f"conditions must be a DataFrame, got {type(conditions).__name__}")
-        patterns, which = read_each(self.encoder_, conditions)
+            name = "seed_data" if nearest else "conditions"
+            raise ValueError(f"{name} must be a DataFrame, got {type(conditions).__name__}")
+        patterns, which, others = read_each(self.encoder_, conditions, nearest)
         key = self._sample_key(random_state)
         values, codes, missed = self._sampler().draw_each(patterns, which, key, max_tries)
         table = self.encoder_.decode(values[~missed], codes[~missed])
         write_each(table, patterns, which[~missed])
+        if others:
+            table = write_others(table, others, np.flatnonzero(~missed))
         if isinstance(table, pd.DataFrame):
             table = table.set_index(conditions.index[~missed])
         if missed.any():

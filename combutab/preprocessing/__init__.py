@@ -23,6 +23,7 @@ from combutab.preprocessing.modes import (
     append_cells,
     find_identifiers,
     missing_codes,
+    put_cells,
 )
 
 __all__ = [
@@ -58,4 +59,5 @@ __all__ = [
     "odd_columns",
     "parquet_parts",
     "polars_cells",
+    "put_cells",
 ]

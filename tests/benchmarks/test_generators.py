@@ -162,3 +162,18 @@ def test_gaps_are_over_those_of_tvae():
     }  # fmt: skip
     assert found.loc["SMOTE", "c2st"] == pytest.approx(0.6), "each table counts once"
     assert (found["fit / TVAE"] == 1.0).all()
+
+
+def test_large_tables_have_a_summary_of_their_own():
+    small = of_models({"real rows": 0.2, "combutab TVAE": 0.4, "SMOTE": 0.3})
+    large = of_models(
+        {"real rows": 0.2, "combutab TVAE": 0.4, "SMOTE": 0.22}, data="b", n_train=1000
+    )
+    page = Page("p", "p", "c")
+    generators._write(page, None, pd.concat([small, large], ignore_index=True))
+    both, of_large = str(page).split("Of tables of 1,000 training rows and more (b), ")
+    assert "| SMOTE | 2 | 0.224 |" in both  # the root of 0.5 x 0.1
+    assert "| SMOTE | 1 | 0.1 |" in of_large
+    page = Page("p", "p", "c")
+    generators._write(page, None, small)
+    assert "Of tables of" not in str(page)

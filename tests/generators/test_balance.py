@@ -1,10 +1,12 @@
 """Rows balanced by a column, and rows of which some columns are given."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from combutab import CTGAN, TVAE
+from combutab import CTGAN, TVAE, TabFlow
 from combutab.generators import ShortfallError
 
 N = 200
@@ -137,3 +139,73 @@ def test_seed_data_says_all_that_is_asked(params, error, model):
     seeds = {"seed_data": pd.DataFrame({"side": ["left", "right"]})} if params else {}
     with pytest.raises(ValueError, match=error):
         model.sample(**params, **seeds)
+
+
+def _own_table():
+    """A table with a lone extreme, a rare category, and moments finer than rows are made with."""
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame(
+        {
+            "size": rng.normal(size=N),
+            "count": np.arange(N, dtype="uint8") % 10,
+            "when": pd.date_range("2020", "2021", N),
+            "kind": rng.choice(list("ab"), N),
+        }
+    )
+    table.loc[0, ["size", "kind"]] = 9.0, "rare"
+    return table
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        partial(TabFlow, hidden_layer_sizes=(8,)),
+        partial(TVAE, compress_dims=(4,), decompress_dims=(4,), argmax=False),
+    ],
+)
+@pytest.mark.parametrize("column", ["size", "count", "when", "kind"])
+def test_seed_data_may_be_of_the_learned_table(column, kind):
+    table = _own_table()
+    model = kind(epochs=1, random_state=0).fit(table)
+    seeds = table[[column]][::-1]
+    if column == "count":
+        rows = model.sample(seed_data=seeds, random_state=0)  # no value of these is lone
+    else:
+        with pytest.warns(UserWarning, match=rf"values that rows are never made with.*'{column}'"):
+            rows = model.sample(seed_data=seeds, random_state=0)
+    pd.testing.assert_frame_equal(rows[[column]], seeds)
+    assert rows.dtypes.equals(table.dtypes)
+    assert not rows.isna().any(axis=None)
+
+
+def test_others_are_drawn_as_beside_the_nearest_number_of_seed_data():
+    x = np.linspace(-1, 1, 4000)
+    table = pd.DataFrame({"x": x, "side": np.where(x > 0, "right", "left")})
+    model = TabFlow(epochs=15, hidden_layer_sizes=(32,), random_state=0).fit(table)
+    seeds = pd.DataFrame({"x": [-300, 300] * 50})
+    with pytest.warns(UserWarning, match=r"such as -300 in 'x' \(rows with such values: 100\)"):
+        rows = model.sample(seed_data=seeds, random_state=0)
+    assert rows["x"].tolist() == seeds["x"].tolist()
+    assert (rows["side"] == np.where(seeds["x"] > 0, "right", "left")).mean() > 0.9
+    with pytest.raises(ValueError, match="'x' is never -300"):
+        model.sample_from(seeds)
+
+
+def test_seed_data_beyond_an_arrays_numbers_widens_its_dtype():
+    X = np.random.default_rng(0).integers(0, 9, size=(N, 2)).astype("int8")
+    model = TVAE(epochs=1, compress_dims=(4,), decompress_dims=(4,), random_state=0).fit(X)
+    with pytest.warns(UserWarning, match="such as 1000 in 1"):
+        rows = model.sample(seed_data=pd.DataFrame({1: [1000, 3]}), random_state=0)
+    assert rows[:, 1].tolist() == [1000, 3]
+    assert isinstance(rows, np.ndarray)
+
+
+def test_seed_data_of_another_kind_is_an_error(model):
+    with pytest.raises(ValueError, match="seed_data must be a DataFrame, got list"):
+        model.sample(seed_data=["left"])
+    with pytest.raises(ValueError, match="'many' is no value of 'level'"):
+        model.sample(seed_data=pd.DataFrame({"level": ["many"]}))
+    with pytest.raises(ValueError, match="'level' is given as -inf; leave such cells missing"):
+        model.sample(seed_data=pd.DataFrame({"level": [2.5, -np.inf]}))
+    with pytest.raises(ValueError, match="conditions on 'side' must be single values"):
+        model.sample(seed_data=pd.DataFrame({"side": [["left"]]}))

@@ -9,7 +9,7 @@ from combutab.generators.sampling._direct import DirectSampler
 from combutab.generators.sampling._nearest import draw_nearest
 from combutab.generators.sampling._parts import RowWriter, pour_rows
 from combutab.generators.sampling._sampling import FREE, Sampler
-from combutab.generators.sampling._wanted import write_each, write_points
+from combutab.generators.sampling._wanted import write_each, write_others, write_points
 
 __all__ = [
     "FREE",
@@ -23,5 +23,6 @@ __all__ = [
     "read_conditions",
     "read_each",
     "write_each",
+    "write_others",
     "write_points",
 ]

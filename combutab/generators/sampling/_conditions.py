@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
@@ -56,11 +57,13 @@ def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Wanted]:
 
 
 def read_each(
-    encoder: ModeEncoder, conditions: pd.DataFrame
-) -> tuple[list[list[Wanted]], np.ndarray]:
+    encoder: ModeEncoder, conditions: pd.DataFrame, nearest: bool = False
+) -> tuple[list[list[Wanted]], np.ndarray, dict[Any, pd.Series]]:
     """Read rows of conditions: the different ones, and which of them each row is, (n,).
 
-    A missing value asks for nothing.
+    A missing value asks for nothing. With ``nearest`` a number that rows are never made with asks
+    for the nearest one that they are, and such a category for nothing: the third that is returned
+    has these cells by column, with the positions of their rows as index.
 
     Raises ValueError if there is no such column or value, or a column is there twice.
     """
@@ -69,15 +72,46 @@ def read_each(
         raise ValueError(f"conditions has the columns {twice} more than once")
     codes = np.zeros((len(conditions), conditions.shape[1]), dtype=np.intp)
     read: list[list[Wanted | None]] = []
+    others: dict[Any, pd.Series] = {}
     for j, column in enumerate(conditions.columns):
-        codes[:, j], values = pd.factorize(conditions.iloc[:, j])  # -1 for a missing value
-        read.append([*(_read_values(encoder, column, [value]) for value in values), None])
+        try:
+            codes[:, j], values = pd.factorize(conditions.iloc[:, j])  # -1 for a missing value
+        except TypeError:
+            raise ValueError(
+                f"conditions on {column!r} must be single values, a row each; a cell holds several"
+            ) from None
+        read.append([None] * (len(values) + 1))
+        cells: dict[int, Any] = {}
+        for code, value in enumerate(values):
+            try:
+                read[j][code] = _read_values(encoder, column, [value])
+            except ValueError:
+                if not nearest:
+                    raise
+                read[j][code], cells[code] = _read_nearest(encoder, column, value)
+        rows = np.flatnonzero(np.isin(codes[:, j], list(cells)))
+        if len(rows):
+            others[column] = pd.Series([cells[code] for code in codes[rows, j]], index=rows)
     patterns, which = np.unique(codes, axis=0, return_inverse=True)
     wanted = [
         [each for column, code in zip(read, pattern, strict=True) if (each := column[code])]
         for pattern in patterns
     ]
-    return wanted, which.reshape(-1)
+    return wanted, which.reshape(-1), others
+
+
+def _read_nearest(encoder: ModeEncoder, column: Any, value: Any) -> tuple[Wanted | None, Any]:
+    """What a value that rows are never made with asks for, and the value as its column has it."""
+    coder = encoder.columns_[encoder.schema_.position(column)]
+    if not isinstance(coder, NumberColumn):
+        return None, value
+    number = _number(column, coder, value)
+    if isinstance(number, Real) and math.isinf(number):
+        raise ValueError(
+            f"{column!r} is given as {value!r}; leave such cells missing, or bound them"
+        )
+    least, most = map(_plain, coder.bounds)
+    return Points(column, coder, _written(coder, min(max(number, least), most))), number
 
 
 def _read(encoder: ModeEncoder, column: Any, value: Any) -> Wanted | None:
@@ -124,16 +158,11 @@ def _held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
 
     Raises ValueError if the column cannot hold it: the error has the nearest one that it can.
     """
-    bounds = coder.bounds
-    number = _as_value(value, bounds)
-    if pd.isna(number):
-        raise ValueError(
-            f"{value!r} is no value of {column!r}, whose values are like {bounds.iloc[0]}"
-        )
-    least, most = map(_plain, bounds)
+    number = _number(column, coder, value)
+    least, most = map(_plain, coder.bounds)
     if not least <= number <= most:
         raise ValueError(f"{column!r} is never {value!r}: its values lie in {least} to {most}")
-    held = coder.format.write(_offset(coder, number), np.zeros(1, dtype=bool))
+    held = _written(coder, number)
     if getattr(coder.format, "decimals", 0) is None:  # of any number of digits: as it is
         held = pd.Series([number]).astype(coder.format.dtype)
     elif not _same(_plain(held.iloc[0]), number):
@@ -142,6 +171,21 @@ def _held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
             "for a range (low, high)"
         )
     return held
+
+
+def _number(column: Any, coder: NumberColumn, value: Any) -> Any:
+    """A value as a number, date or duration of a column; raises ValueError if it is none."""
+    number = _as_value(value, coder.bounds)
+    if pd.isna(number):
+        raise ValueError(
+            f"{value!r} is no value of {column!r}, whose values are like {coder.bounds.iloc[0]}"
+        )
+    return number
+
+
+def _written(coder: NumberColumn, number: Any) -> pd.Series:
+    """The number that a column has in the place of one within its bounds, a Series of one."""
+    return coder.format.write(_offset(coder, number), np.zeros(1, dtype=bool))
 
 
 def _same(held: Any, number: Any) -> bool:

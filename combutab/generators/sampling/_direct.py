@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -41,22 +43,28 @@ def _ask(encoder: ModeEncoder, wanted: Sequence[Wanted]) -> _Asked:
         if isinstance(each, Codes):
             asked.add(each.span, each.codes)
             continue
-        j = encoder.schema_.position(each.column)
-        i, span = next((i, s) for i, s in enumerate(encoder.layout_.spans) if s.column == j)
-        coder = encoder.columns_[j]
-        assert isinstance(coder, NumberColumn)
-        assert span.value_index is not None
+        i, index, coder = _numbers_of(encoder, each.column)
         if isinstance(each, WantedPoints):
             values, codes = coder.encode(each.values, str(each.column), np.random.default_rng(0))
             by_code: dict[int, list[float]] = {}
             for code, value in zip(codes.tolist(), values.tolist(), strict=True):
                 by_code.setdefault(code, []).append(value)
-            asked.points[i] = Points(span.value_index, by_code)
+            asked.points[i] = Points(index, by_code)
             asked.add(i, [*by_code, *([coder.size - 1] if each.missing else [])])
         else:
             asked.add(i, _reached(coder, each))
             asked.ranges.append(each)
     return asked
+
+
+def _numbers_of(encoder: ModeEncoder, column: Any) -> tuple[int, int, NumberColumn]:
+    """The span of a column of numbers, the index of its values, and what encodes it."""
+    j = encoder.schema_.position(column)
+    i, span = next((i, s) for i, s in enumerate(encoder.layout_.spans) if s.column == j)
+    coder = encoder.columns_[j]
+    assert isinstance(coder, NumberColumn)
+    assert span.value_index is not None
+    return i, span.value_index, coder
 
 
 def _reached(coder: NumberColumn, wanted: Range) -> list[int]:
@@ -110,12 +118,18 @@ class DirectSampler(Sampler[NetworkT]):
         """See `Sampler`: no row is missed."""
         of_codes = np.full((len(patterns), self.spans.n_spans), FREE)
         of_values = np.full((len(patterns), self.spans.n_values), np.nan, dtype=np.float32)
+        numbers: dict[Any, dict[int, pd.Series]] = {}
         for p, wanted in enumerate(patterns):
-            asked = _ask(self.encoder, wanted)
-            of_codes[p, list(asked.given)] = list(asked.given.values())
-            for point in asked.points.values():
-                ((value,),) = point.by_code.values()
-                of_values[p, point.value_index] = value
+            for each in wanted:
+                if isinstance(each, WantedPoints):
+                    numbers.setdefault(each.column, {})[p] = each.values
+                elif isinstance(each, Codes):
+                    of_codes[p, each.span] = each.codes[0]
+        for column, own in numbers.items():  # all at once: they may be as many as the rows
+            i, index, coder = _numbers_of(self.encoder, column)
+            given = pd.concat(list(own.values()), ignore_index=True)
+            encoded = coder.encode(given, str(column), np.random.default_rng(0))
+            of_values[list(own), index], of_codes[list(own), i] = encoded
         values, codes = self.complete(of_codes[which], of_values[which], key)
         return values, codes, np.zeros(len(which), dtype=bool)
 

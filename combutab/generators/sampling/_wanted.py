@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from combutab.preprocessing import NumberColumn
+from combutab.preprocessing import NumberColumn, put_cells
 
 NEAREST = 100  # one row in so many may stand for a number that is asked for
 
@@ -107,6 +108,32 @@ def write_each(table: Any, patterns: Sequence[Sequence[Wanted]], which: np.ndarr
         wanted = pd.concat(values, ignore_index=True).take(np.maximum(here, 0))
         wanted = wanted.set_axis(column.index)
         write_column(table, name, wanted.where(here >= 0, column))
+
+
+def write_others(table: Any, others: Mapping[Any, pd.Series], rows: np.ndarray) -> Any:
+    """The table with cells that rows are never made with, and a warning that these are kept.
+
+    ``others`` are as `read_each` gives them, and ``rows`` the positions of the table's rows there.
+    """
+    name, cells = next(iter(others.items()))
+    first = cells.iloc[0]
+    n = len({row for each in others.values() for row in each.index})
+    warnings.warn(
+        f"seed_data has values that rows are never made with, such as "
+        f"{first.item() if isinstance(first, np.generic) else first!r} in {name!r} (rows with "
+        f"such values: {n}); they are kept, and other columns are drawn as beside the nearest "
+        "number, or as if a category were not given",
+        stacklevel=4,
+    )
+    for name, cells in others.items():
+        there = np.isin(rows, cells.index)
+        if isinstance(table, pd.DataFrame):
+            table[name] = put_cells(table[name], there, cells[cells.index.isin(rows)])
+        else:
+            column = put_cells(pd.Series(table[:, name]), there, cells[cells.index.isin(rows)])
+            table = table.astype(np.result_type(table, column.to_numpy()))
+            table[:, name] = column
+    return table
 
 
 def column_of(table: pd.DataFrame | np.ndarray, name: Any) -> pd.Series:

@@ -10,6 +10,7 @@ from combutab.preprocessing.modes._incomplete import (
     IncompleteTable,
     append_cells,
     missing_codes,
+    put_cells,
 )
 from combutab.preprocessing.modes._layout import ModeTable, RowLayout, RowSpan
 from combutab.preprocessing.modes._values import read_duration, read_moment, read_number
@@ -27,6 +28,7 @@ __all__ = [
     "append_cells",
     "find_identifiers",
     "missing_codes",
+    "put_cells",
     "read_duration",
     "read_moment",
     "read_number",

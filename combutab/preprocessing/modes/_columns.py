@@ -152,7 +152,7 @@ class NumberColumn:
         """The code that no row is made with."""
         return self.size - 1 if self.rare else None
 
-    @property
+    @cached_property
     def bounds(self) -> pd.Series:
         """The least and the greatest number, as the fitted column has them."""
         return self.format.write(np.array([0.0, np.inf]), np.zeros(2, dtype=bool))

@@ -138,7 +138,7 @@ class IncompleteTable:
             if cells.isna().all():
                 continue
             if isinstance(filled, pd.DataFrame):
-                filled[name] = _filled(filled[name], absent, cells)
+                filled[name] = put_cells(filled[name], absent, cells)
                 continue
             try:
                 filled[absent, j] = cells.to_numpy(filled.dtype)
@@ -192,7 +192,8 @@ def append_cells(column: pd.Series, cells: pd.Series) -> pd.Series:
     return pd.concat([column, _as_held(cells, dtype)], ignore_index=True)
 
 
-def _filled(column: pd.Series, absent: np.ndarray, cells: pd.Series) -> pd.Series:
+def put_cells(column: pd.Series, absent: np.ndarray, cells: pd.Series) -> pd.Series:
+    """Put cells into the places of a column, (n,) bool, as `append_cells` holds them."""
     dtype: Any = column.dtype
     if absent.all() and not isinstance(dtype, pd.CategoricalDtype | pd.SparseDtype):
         return _as_held(cells, dtype).set_axis(column.index)

@@ -13,8 +13,8 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-LIMIT = 60_000_000
-FILES, ROWS = 15, 200_000  # rows of each
+LIMIT = 64_000_000
+FILES, ROWS = 16, 200_000  # rows of each
 SCRIPT = """
 import json, resource, sys
 import numpy as np, pandas as pd
@@ -26,7 +26,7 @@ def status(field):
 
 folder, limit = sys.argv[1], int(sys.argv[2])
 settings = dict(hidden_layer_sizes=(8,), max_iter=1, n_iter_no_change=np.inf, random_state=0,
-                batch_size=500, device="cpu", early_stopping=True)
+                batch_size=1000, device="cpu", early_stopping=True)
 small = folder + "/small.parquet"
 frame = pd.DataFrame({"x": np.arange(4e3), "s": ["a", "b"] * 2000, "y": np.arange(4e3)})
 frame.to_parquet(small)
