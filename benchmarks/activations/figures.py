@@ -13,11 +13,12 @@ from benchmarks.papers.common.looks import label
 from combutab.evaluation import Interval
 
 # Okabe and Ito's, distinct also to the colour-blind
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_MARKERS = "osD^vP"
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = "osD^vPX"
 _WIDE = (0.001, 0.01, 0.03, 0.1, 0.25, 0.5, 1, 2, 4, 10, 30, 100, 1000)
-_NARROW = (0.6, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.3, 1.5, 1.7, 2)
-_FACTOR = 4.0  # between the ends of a picture, from which on it is wide
+_MIDDLE = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75, 2, 2.5, 3)
+_NARROW = (0.8, 0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.15, 1.2, 1.25)
+_FACTORS = {1.6: _NARROW, 4.0: _MIDDLE}  # between the ends of a picture, at most
 
 
 def plot_effects(
@@ -51,8 +52,8 @@ def plot_effects(
     axes.axvline(1.0, color="0.4", linewidth=0.8)
     axes.set(xscale="log", xlabel=f"error over {reference} (mean over tables, 95 % interval)")
     low, high = axes.get_xlim()
-    ticks = _WIDE if high / low > _FACTOR else _NARROW
-    axes.set_xticks([tick for tick in ticks if low <= tick <= high])
+    places = next((some for most, some in _FACTORS.items() if high / low <= most), _WIDE)
+    axes.set_xticks([tick for tick in places if low <= tick <= high])
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.spines[["top", "right"]].set_visible(False)
@@ -64,7 +65,7 @@ def _draw(axes: object, found: list[Effect], y: list[float], name: str, i: int) 
     means = np.array([effect.ratio.mean for effect in found])
     ends = np.array([[e.ratio.low, e.ratio.high] for e in found]).T
     axes.errorbar(
-        means, y, xerr=np.abs(ends - means), fmt=_MARKERS[i % 6], color=_COLOURS[i % 6],
+        means, y, xerr=np.abs(ends - means), fmt=_MARKERS[i % 7], color=_COLOURS[i % 7],
         markersize=4, linewidth=1.0, label=name,
     )  # fmt: skip
 

@@ -151,8 +151,10 @@ def _variance_part(page: Page, found: Found) -> None:
         "have tails so heavy that the split decides: the tables of OpenML alone beside."
     )
     logs = {s.name: s.logs for s in found.samples.values()}
-    alone = {s.recipe: of_openml(s.logs) for s in found.samples.values() if s.on == "tables"}
-    logs |= {f"{recipe}, OpenML alone": own for recipe, own in alone.items()}
+    for sample in found.samples.values():
+        alone = of_openml(sample.logs)
+        if sample.on == "tables" and len(alone) < len(sample.logs):
+            logs[f"{sample.recipe}, OpenML alone"] = alone
     every = {name: activation_shares(own) for name, own in logs.items()}
     shares = {f"{name} ({own[1]})": own[0] for name, own in every.items() if own}
     if not shares:
@@ -212,10 +214,15 @@ def _foresight_part(page: Page, found: Found) -> None:
         'three nearest tables). "Its own other splits" knows the table itself, from its other '
         "splits, and shows how much there is to foresee."
     )
-    page.table(
-        ["rule", "error over CombU's", "p"],
-        [[rule, ratio_text(ratio), p_text(p)] for rule, (ratio, p) in judged(found.costs).items()],
-    )
+    on_tables = found.costs[found.costs.index.isin([*tables.OPENML, *tables.FORMULAS])]
+    every = {"all": found.costs, "tables without equations": on_tables}
+    lines = [
+        [rule, of, len(costs), ratio_text(ratio), p_text(p)]
+        for of, costs in every.items()
+        if len(costs) > 1
+        for rule, (ratio, p) in judged(costs).items()
+    ]
+    page.table(["rule", "judged on", "tables", "error over CombU's", "p"], lines)
 
 
 def _errors_part(page: Page, found: Found) -> None:

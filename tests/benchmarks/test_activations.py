@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.base import is_classifier
 
-from benchmarks.activations import plan, recipes_report, tables
+from benchmarks.activations import default, plan, recipes_report, tables
 from benchmarks.activations.effects import block, effects, paired, rectangle, size, spread_of_splits
 from benchmarks.activations.findings import chosen_weights
 from benchmarks.activations.foresight import foresee
@@ -275,3 +275,53 @@ def test_quick_learned(tmp_path):
     assert all([sum(map(int, u.split("/"))) for u in t.split()] == [16, 14] for t in shares)
     assert "not judged" not in (tmp_path / "activations_learned.md").read_text()
     assert "to go" not in run_quick("activations.learned", tmp_path, *arguments)
+
+
+def default_rows(errors, seconds, on):
+    """Rows of the study of the default: errors and seconds by network, over CombU's, and noise."""
+    noise = np.random.default_rng(0).normal(scale=1e-3, size=(2, 8, 3, len(default.NETWORKS)))
+    found = []
+    for kind, logs in zip(("openml", "feynman"), noise, strict=True):
+        if kind in on:
+            logs = logs + np.log([errors.get(name, 1.0) for name in default.NETWORKS])
+        rows = make_rows(logs, default.NETWORKS, "network", error="")
+        times = rows["network"].map(seconds).fillna(1.0)
+        found.append(rows.assign(kind=kind, data=kind + rows["data"], cpu_seconds=times))
+    return pd.concat(found, ignore_index=True)
+
+
+@pytest.mark.parametrize(
+    ("errors", "seconds", "on", "parts"),
+    [
+        ({"gelu": 0.8}, {}, ("openml", "feynman"), [True, True, True]),
+        ({"gelu": 0.8}, {"gelu": 1.2}, ("openml", "feynman"), [True, True, True]),
+        (
+            {"gelu": 0.8, default.TWICE: 0.7}, {"gelu": 1.2},
+            ("openml", "feynman"), [True, True, False],
+        ),
+        ({"gelu": 0.8}, {}, ("openml",), [False, True, True]),
+    ],
+)  # fmt: skip
+def test_the_rule_for_the_default(errors, seconds, on, parts):
+    rows = default_rows(errors, seconds, on)
+    page = Page("activations_default", "", "")
+    default.write(page, argparse.Namespace(), rows)
+    answers = " | ".join("yes" if part else "no" for part in parts)
+    assert f"| GELU | {answers} |" in str(page)
+    assert ("The default becomes GELU" in str(page)) == all(parts)
+    # what is worse on one real table by itself may not become the default
+    losing = (rows["data"] == "openmlt0") & (rows["network"] == "gelu")
+    rows.loc[losing, "loss"] *= 2.0
+    page = Page("activations_default", "", "")
+    default.write(page, argparse.Namespace(), rows)
+    assert "CombU stays" in str(page)
+
+
+@needs_data
+def test_quick_default(tmp_path):
+    arguments = ["--data-home", str(DATA_HOME)]
+    assert "to go" in run_quick("activations.default", tmp_path, *arguments)
+    rows = pd.read_csv(tmp_path / "activations_default.csv")
+    assert rows.groupby("kind").size().to_dict() == {"feynman": 24, "sklearn": 24}
+    assert not set(rows["data"]) & set(tables.equations(str(DATA_HOME)))
+    assert "to go" not in run_quick("activations.default", tmp_path, *arguments)

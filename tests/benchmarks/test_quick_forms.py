@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 import torch
 
+from benchmarks.machine import describe_machine, processor
+from benchmarks.papers.common.command import Experiment, Job, Study
 from benchmarks.quality import predictions
 from benchmarks.speed import gpu
 from tests.benchmarks.quick_forms import run_quick
@@ -172,3 +174,29 @@ def test_quick_study(script, tmp_path):
     if stem == "table3_formulas":  # one that speaks for all: they are one function's studies
         again = run_quick(script, tmp_path, *arguments)
         assert "to go" not in again, "nothing is trained twice"
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_page_names_the_machine_that_made_its_rows(tells, tmp_path):
+    """Written anew elsewhere, from rows that name a processor, or beside a page that does."""
+    packages = ("cpu",) if tells else ()
+
+    def jobs(arguments):
+        return [Job([{"size": "1"}], lambda: [{"error": "0"}], "one")]
+
+    study = Study(
+        "machines", "Machines", "", "benchmarks.machines",
+        [Experiment("machines", ("size",), ("error",), jobs, packages=packages)],
+        write=lambda page, arguments, rows: page.text(f"{len(rows)} row"),
+    )  # fmt: skip
+    page = tmp_path / "machines.md"
+    study.main(["--out", str(tmp_path)])
+    here = describe_machine()
+    assert here in page.read_text("utf-8")
+    there = here.replace(processor(), "Elbrus")
+    for path in (page, tmp_path / "machines.csv"):
+        path.write_text(path.read_text("utf-8").replace(processor(), "Elbrus"), "utf-8")
+    study.main(["--out", str(tmp_path), "--report"])
+    text = page.read_text("utf-8")
+    assert here not in text
+    assert ("Rows made on Elbrus; torch" if tells else there) in text

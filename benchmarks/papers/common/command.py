@@ -169,10 +169,18 @@ class Study:
         if arguments.quick and arguments.out == default:
             sys.exit("--quick writes no results of meaning: choose a folder for them with --out")
         print(describe_machine(), flush=True)
-        page = Page(self.name, self.title, self._command(parser, arguments))
-        self.write(page, arguments, *self._rows(arguments))
+        tables = self._rows(arguments)
+        machine = made_on(tables) or (self._told(arguments.out) if arguments.report else None)
+        page = Page(self.name, self.title, self._command(parser, arguments), machine)
+        self.write(page, arguments, *tables)
         page.write(arguments.out)
         print(page)
+
+    def _told(self, folder: Path) -> str | None:
+        """What the page that is there says of the machine, for rows that do not tell."""
+        page = folder / f"{self.name}.md"
+        lines = page.read_text("utf-8").splitlines() if page.exists() else []
+        return next((line for line in lines if "; Python " in line), None)
 
     def _rows(self, arguments: Arguments) -> list[pd.DataFrame]:
         """Run or read the experiments; an error ends the program in one line."""
@@ -202,7 +210,28 @@ class Study:
 
 
 HERE = ("out", "report", "jobs", "cluster", "data_home")  # the options that change no row
+MACHINE = ("cpu", "python", "torch", "numpy", "sklearn", "combutab")  # what a row tells of it
 VERSIONED = {"sklearn": "scikit-learn"}  # packages that are installed under another name
+
+
+def made_on(tables: Iterable[pd.DataFrame]) -> str | None:
+    """The machines and versions that rows were made with; None where no row names a processor.
+
+    >>> made_on([pd.DataFrame({"cpu": ["A", "B"], "torch": ["2.9", "2.9"]})])
+    'Rows made on A and B; torch 2.9'
+    """
+    found: dict[str, list[str]] = {}
+    for name in MACHINE:
+        values = {str(v) for table in tables if name in table for v in table[name].dropna()}
+        if values - {""}:
+            found[name] = sorted(values - {""})
+    if "cpu" not in found:
+        return None
+    if all(values == [versions(name)[name]] for name, values in found.items()):
+        return describe_machine()
+    names = {"python": "Python", **VERSIONED}
+    told = [f"{names.get(n, n)} {' and '.join(found[n])}" for n in found if n != "cpu"]
+    return f"Rows made on {' and '.join(found['cpu'])}; {', '.join(told)}"
 
 
 @lru_cache

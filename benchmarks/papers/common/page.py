@@ -40,11 +40,13 @@ class Page:
     title : str
     command : str
         What gives the same rows anywhere.
+    machine : str, optional
+        What made the rows; this machine and its versions by default.
     """
 
-    def __init__(self, name: str, title: str, command: str) -> None:
+    def __init__(self, name: str, title: str, command: str, machine: str | None = None) -> None:
         self._name = name
-        self._parts = [f"# {title}", f"`{command}`", describe_machine()]
+        self._parts = [f"# {title}", f"`{command}`", machine or describe_machine()]
         self._figures: dict[str, Figure] = {}
 
     def heading(self, text: str, level: int = 2) -> None:
