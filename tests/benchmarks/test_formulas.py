@@ -131,6 +131,9 @@ def test_quick_form_of_table7_with_a_flow(tmp_path):
     arguments += ["--data-home", str(DATA_HOME)]
     assert "2 of 2 to go" in run_quick("papers.combu.table7_flow", tmp_path, *arguments)
     rows = pd.read_csv(tmp_path / "table7_flow.csv")
+    # of a run with other settings: on its own page alone
+    pd.concat([rows, rows.assign(rows=90)]).to_csv(tmp_path / "table7_flow.csv", index=False)
+    assert "to go" not in run_quick("papers.combu.table7_flow", tmp_path, *arguments)
     assert rows["error"].isna().all()
     assert rows["c2st"].between(0, 1).all()
     page = (tmp_path / "table7_flow.md").read_text()
