@@ -80,6 +80,7 @@ class Purpose(IntEnum):
     KNOWN = 61  # of an imputation's: how the known cells are encoded
     DONORS = 62  # (0), (1): which rows complete others
     BALANCED = 63  # the order of rows that are balanced
+    GRIDS = 64  # (span), of a chunk's: how finely numbers are written
 
 
 def _signed(value: int) -> int:

@@ -331,9 +331,10 @@ class BaseGenerator(
         have: it holds the parameters; the number of rows; names and dtypes of the columns; of
         discrete columns the values that as many rows have, with their counts, and how many rows
         have other ones; of continuous ones the modes or bins (shares, means and standard
-        deviations, each of as many rows), decimals, and bounds that as many rows share or others
-        further out; of identifiers where new ones begin; the losses by epoch, and weights, which
-        have learned from all rows. It loads on any device. A failure leaves no half-written file.
+        deviations, each of as many rows), decimals, which share of the numbers is written how
+        finely, and bounds that as many rows share or others further out; of identifiers where new
+        ones begin; the losses by epoch, and weights, which have learned from all rows. It loads on
+        any device. A failure leaves no half-written file.
 
         Raises
         ------

@@ -322,6 +322,6 @@ def test_quick_default(tmp_path):
     arguments = ["--data-home", str(DATA_HOME)]
     assert "to go" in run_quick("activations.default", tmp_path, *arguments)
     rows = pd.read_csv(tmp_path / "activations_default.csv")
-    assert rows.groupby("kind").size().to_dict() == {"feynman": 24, "sklearn": 24}
+    assert rows.groupby("kind").size().to_dict() == {"feynman": 12, "sklearn": 24}
     assert not set(rows["data"]) & set(tables.equations(str(DATA_HOME)))
     assert "to go" not in run_quick("activations.default", tmp_path, *arguments)

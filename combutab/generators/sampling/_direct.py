@@ -103,6 +103,7 @@ class DirectSampler(Sampler[NetworkT]):
             codes = np.full((chunk, self.spans.n_spans), FREE)
             codes[:, list(asked.given)] = list(asked.given.values())
             values, codes, mass = self.fill(codes, None, chunk_key, asked.allowed, asked.points)
+            values = self.on_grids(values, codes, chunk_key, self.asked_numbers(wanted))
             if asked.ranges:
                 table = self.encoder.decode(values, codes)
                 for each in asked.ranges:
@@ -141,16 +142,16 @@ class DirectSampler(Sampler[NetworkT]):
         allowed: Mapping[int, tuple[int, ...]] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw what is not given of rows: codes (n, n_spans), FREE; values (n, n_values), NaN."""
-        parts = [
-            self.fill(
+        parts = []
+        for start in range(0, len(codes), self.chunk):
+            given = values[start : start + self.chunk]
+            own_codes, own_key = (
                 codes[start : start + self.chunk],
-                values[start : start + self.chunk],
                 derive(key, Purpose.CHUNK, start),
-                allowed or {},
-                {},
-            )[:2]
-            for start in range(0, len(codes), self.chunk)
-        ]
+            )
+            drawn, found, _ = self.fill(own_codes, given, own_key, allowed or {}, {})
+            written = self.on_grids(drawn, found, own_key)
+            parts.append((np.where(np.isnan(given), written, drawn), found))
         if not parts:
             return values.astype(np.float32), codes
         return np.concatenate([v for v, _ in parts]), np.concatenate([c for _, c in parts])

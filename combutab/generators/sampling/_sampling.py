@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Generic
 
 import numpy as np
@@ -16,7 +16,7 @@ from combutab.generators._records import NetworkT, RowsAsked, RowsDrawn, Sampled
 from combutab.generators.sampling._found import Found
 from combutab.generators.sampling._wanted import NEAREST, Codes, Points, Wanted, all_met
 from combutab.nn import RowSpans
-from combutab.preprocessing import ModeEncoder
+from combutab.preprocessing import ModeEncoder, NumberColumn
 
 _CHUNK = 5000  # rows generated at a time, at most
 _CHUNK_NUMBERS = 2**25  # in the encoded rows that are generated at a time, at most
@@ -70,6 +70,7 @@ class Sampler(Generic[NetworkT]):
             chunk_key = derive(key, Purpose.CHUNK, made)
             asked = self._asked(chunk, wanted, chunk_key)
             values, codes, mass = self._generate(chunk, *asked, chunk_key, allowed)
+            values = self.on_grids(values, codes, chunk_key, self.asked_numbers(wanted))
             table = self.encoder.decode(values, codes) if decoded else None
             mass[~all_met(wanted, codes, table)] = 0.0
             accepted = derive(chunk_key, Purpose.ACCEPTED)
@@ -136,7 +137,30 @@ class Sampler(Generic[NetworkT]):
         A conditional network is asked to make ``code[i]`` of ``span[i]`` in row i; where the span
         is FREE, any category by the true frequencies.
         """
-        return self._generate(n, span, code, key, {})[:2]
+        values, codes, _ = self._generate(n, span, code, key, {})
+        return self.on_grids(values, codes, key), codes
+
+    def asked_numbers(self, wanted: Sequence[Wanted]) -> set[int]:
+        """The spans of columns of which numbers are asked for: any, also such as few rows have."""
+        columns = {
+            self.encoder.schema_.position(w.column) for w in wanted if not isinstance(w, Codes)
+        }
+        return {i for i, span in enumerate(self.encoder.layout_.spans) if span.column in columns}
+
+    def on_grids(
+        self, values: np.ndarray, codes: np.ndarray, key: int, but: Collection[int] = ()
+    ) -> np.ndarray:
+        """Values that were drawn, as finely written as the fitted numbers are; of spans ``but``
+        these they stay as they are.
+        """
+        found, spans = values.copy(), self.encoder.layout_.spans
+        for i, span in enumerate(spans):
+            coder = self.encoder.columns_[span.column]
+            if isinstance(coder, NumberColumn) and coder.grids is not None and i not in but:
+                j = span.value_index
+                uniforms = random_uniform([derive(key, Purpose.GRIDS, i)], len(values))[0].numpy()
+                found[:, j] = coder.put_on_grids(values[:, j], codes[:, i], uniforms)
+        return found
 
     def _generate(
         self, n: int, span: np.ndarray, code: np.ndarray, key: int, allowed: Allowed

@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 
-from combutab.preprocessing.modes._mixtures import Mixture, Sample
+from combutab.preprocessing.modes._mixtures import NARROW, Mixture, Sample
 
 _ROWS = 20  # of an interval, at least
-_NARROW = 1e-300  # the standard deviation that an atom has in the place of 0
 _TAILS = 8  # times that the outermost intervals are halved, at most
 
 
@@ -27,19 +26,19 @@ class Bins(Mixture):
 
     def scale(self, x: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Each value within its interval, from -1 to 1; 0 in an atom."""
-        atom = self.sds[codes] <= _NARROW
+        atom = self.sds[codes] <= NARROW
         half = np.where(atom, 1.0, 4 * self.sds[codes])
         return np.where(atom, 0.0, np.clip((x - self.means[codes]) / half, -1.0, 1.0))
 
     def unscale(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Invert `scale`; an atom is its mean wherever the value lies."""
         found = super().unscale(values, codes)
-        return np.where(self.sds[codes] <= _NARROW, self.means[codes], found)
+        return np.where(self.sds[codes] <= NARROW, self.means[codes], found)
 
     def draw(self, x: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """The code of each value's bin, (n,) int32, or of the nearest; nothing is drawn."""
-        atoms = np.flatnonzero(self.sds <= _NARROW)
-        wide = np.flatnonzero(self.sds > _NARROW)
+        atoms = np.flatnonzero(self.sds <= NARROW)
+        wide = np.flatnonzero(self.sds > NARROW)
         codes = np.empty(len(x), dtype=np.int32)
         if len(wide):
             ends = self.means[wide] + 4 * self.sds[wide]
@@ -70,12 +69,12 @@ def fit_bins(sample: Sample, n_bins: int, fewest: int) -> Bins:
     if (~atom).sum() == 1 and counts[~atom][0] >= fewest:  # an interval of one value
         atom[:] = True
     rest, n_rest = values[~atom], int(counts[~atom].sum())
-    means, sds = [values[atom]], [np.full(int(atom.sum()), _NARROW)]
+    means, sds = [values[atom]], [np.full(int(atom.sum()), NARROW)]
     weights = [counts[atom] / n]
     if n_rest >= fewest or not atom.any():
         parts = max(1, min(round(n_bins * n_rest / n), n_rest // max(fewest, _ROWS)))
         edges, shares = _cut(rest, counts[~atom], parts, fewest)
-        half = np.maximum((edges[1:] - edges[:-1]) / 2, 4 * _NARROW * 2)
+        half = np.maximum((edges[1:] - edges[:-1]) / 2, 4 * NARROW * 2)
         means.append((edges[1:] + edges[:-1]) / 2)
         sds.append(half / 4)
         weights.append(shares / n)

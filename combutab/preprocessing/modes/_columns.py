@@ -13,9 +13,10 @@ import pandas as pd
 from pandas.api import types
 
 from combutab.preprocessing._columns import narrow
+from combutab.preprocessing.modes._grids import Grids
 from combutab.preprocessing.modes._identifiers import Identifiers
-from combutab.preprocessing.modes._mixtures import Mixture
-from combutab.preprocessing.modes._numbers import Format, from_integers
+from combutab.preprocessing.modes._mixtures import NARROW, Mixture
+from combutab.preprocessing.modes._numbers import Format, TickFormat, from_integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,13 +136,14 @@ class NumberColumn:
     """A continuous column: its numbers' format, their modes, and whether some are missing.
 
     A missing one has a code of its own, the last, and the value 0. Where too few are missing
-    (``rare``), no row is made with it.
+    (``rare``), no row is made with it. ``grids`` are those of numbers that are made.
     """
 
     format: Format
     mixture: Mixture
     missing: bool
     rare: bool = False
+    grids: Grids | None = None
 
     @property
     def size(self) -> int:
@@ -182,7 +184,34 @@ class NumberColumn:
         """The numbers of values within modes, as the fitted column had them."""
         missing = codes == len(self.mixture.weights)
         modes = np.where(missing, 0, codes)
-        return self.format.write(self.mixture.unscale(values, modes), missing)
+        x = self.mixture.unscale(values, modes)
+        if (
+            self.grids is None
+            or isinstance(self.format, TickFormat)
+            or self.format.decimals is not None
+        ):
+            return self.format.write(x, missing)
+        low, high = map(self.format.numbers, self.mixture.ends(modes))
+        return self.format.hold(self.grids.restore(self.format.numbers(x), high - low), missing)
+
+    def put_on_grids(
+        self, values: np.ndarray, codes: np.ndarray, uniforms: np.ndarray
+    ) -> np.ndarray:
+        """The values within modes, (n,) float32, that numbers written as the fitted ones have.
+
+        ``uniforms``, (n,) in [0, 1), draw how finely each is written; see `Grids`.
+        """
+        if self.grids is None:
+            return values
+        found = values.copy()
+        rows = np.flatnonzero(codes < len(self.mixture.weights))
+        rows = rows[self.mixture.sds[codes[rows]] > NARROW]
+        modes = codes[rows]
+        x, (low, high) = self.mixture.unscale(values[rows], modes), self.mixture.ends(modes)
+        numbers, least, most = map(self.format.numbers, (x, low, high))
+        placed = self.format.above(self.grids.put(numbers, uniforms[rows], least, most))
+        found[rows] = self.mixture.scale(placed, modes)
+        return found
 
 
 @dataclass(frozen=True, eq=False)

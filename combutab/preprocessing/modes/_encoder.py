@@ -28,6 +28,7 @@ from combutab.preprocessing.modes._columns import (
 from combutab.preprocessing.modes._kinds import choose_formats, choose_identifiers
 from combutab.preprocessing.modes._layout import ModeTable, RowLayout, lay_out
 from combutab.preprocessing.modes._mixtures import Mixture, Sample, fit_mixtures, take_sample
+from combutab.preprocessing.modes._numbers import grids_of
 from combutab.preprocessing.modes._parquet import WholeColumns
 from combutab.preprocessing.modes._state import read_state, write_state
 from combutab.preprocessing.modes._tables import TableSchema, read_columns
@@ -50,7 +51,8 @@ class ModeEncoder(ModeTransformer, BaseEstimator):
     more than four standard deviations from every mode comes back at four, and values are float32,
     so that a number is exact only where its rounding is not finer than about a ten-millionth of
     four standard deviations of its mode (a column of seconds that spans years comes back to a few
-    seconds).
+    seconds). Numbers that generators draw are written before as finely as the fitted ones are: most
+    as whole ones, say, where a few have halves.
 
     Parameters
     ----------
@@ -212,7 +214,10 @@ class ModeEncoder(ModeTransformer, BaseEstimator):
         for j, mixture in zip(samples, mixtures, strict=True):
             format = formats[j]
             assert format is not None
-            fitted[j] = NumberColumn(format, mixture, missing[j] > 0, 0 < missing[j] < fewest)
+            grids = grids_of(format, mixture.spread(samples[j].values), fewest)
+            fitted[j] = NumberColumn(
+                format, mixture, missing[j] > 0, 0 < missing[j] < fewest, grids
+            )
         if n_rows < fewest:
             raise ValueError(
                 f"n_samples={n_rows} is less than min_frequency={self.min_frequency}: all "

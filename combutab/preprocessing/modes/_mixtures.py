@@ -14,6 +14,7 @@ from threadpoolctl import ThreadpoolController
 
 # After these the likelihood of common columns no longer grows: modes that overlap trade shares.
 _MAX_ITER = 30
+NARROW = 1e-300  # the standard deviation that a mode of one number has in the place of 0
 # A sample of this share of the column's range is one value: its squares would underflow.
 _POINT = 1e-50
 # Posteriors that are held at a time: 4 MB of float64.
@@ -65,6 +66,15 @@ class Mixture:
         """Each value within its mode: four standard deviations are 1, further ones clipped."""
         # CTGAN, section 4.2: alpha = (c - eta) / (4 phi)
         return np.clip((x - self.means[codes]) / (4 * self.sds[codes]), -1.0, 1.0)
+
+    def spread(self, x: np.ndarray) -> np.ndarray:
+        """Those of some numbers that are no mode of one number."""
+        return x[~np.isin(x, self.means[self.sds <= NARROW])]
+
+    def ends(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers that -1 and 1 stand for, of each mode: (n,) and (n,)."""
+        half = 4 * self.sds[codes]
+        return self.means[codes] - half, self.means[codes] + half
 
     def _holds(self, x: np.ndarray) -> np.ndarray:
         """Tell which modes scale which values without clipping: (n,) -> (n, n_modes)."""

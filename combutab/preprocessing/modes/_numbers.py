@@ -16,6 +16,7 @@ from pandas.api import types
 
 from combutab.preprocessing._columns import raise_complex
 from combutab.preprocessing.modes._bounds import find_bounds
+from combutab.preprocessing.modes._grids import HELD, Grids, find_grids
 
 _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _UNITS["D"] = 24 * _UNITS["h"]
@@ -42,6 +43,14 @@ class TickFormat:
         low, high = (np.asarray(each, dtype=ticks.dtype) for each in (self.low, self.high))
         offsets = np.clip(ticks, low, high).view(np.uint64) - low.view(np.uint64)
         return offsets.astype(np.float64), missing
+
+    def numbers(self, x: np.ndarray) -> np.ndarray:
+        """The integers that `read` made x of, within the bounds, (n,) float64."""
+        return np.clip(x, 0.0, float(self.high - self.low)) + float(self.low)
+
+    def above(self, numbers: np.ndarray) -> np.ndarray:
+        """Invert `numbers`."""
+        return numbers - float(self.low)
 
     def write(self, x: np.ndarray, missing: np.ndarray) -> pd.Series:
         """Invert `read`, with all numbers brought to the grid and the bounds."""
@@ -77,22 +86,41 @@ class FloatFormat:
     def read(self, column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
         """Numbers above `low`, (n,) float64 in [0, 1], and where they are missing, (n,) bool."""
         x, missing = _to_floats(column, label)
-        x = np.clip(x, self.low, self.high)
-        return np.ldexp(x, -self.exponent) - np.ldexp(self.low, -self.exponent), missing
+        return self.above(np.clip(x, self.low, self.high)), missing
 
     def write(self, x: np.ndarray, missing: np.ndarray) -> pd.Series:
         """Invert `read`, with all numbers brought to the decimals and the bounds."""
+        return self.hold(self.numbers(x), missing)
+
+    def numbers(self, x: np.ndarray) -> np.ndarray:
+        """The numbers that `read` made x of, within the bounds."""
         x = np.clip(
             x, 0.0, np.ldexp(self.high, -self.exponent) - np.ldexp(self.low, -self.exponent)
         )
         with np.errstate(over="ignore"):  # beyond the bounds
-            x = np.ldexp(x + np.ldexp(self.low, -self.exponent), self.exponent)
+            return np.ldexp(x + np.ldexp(self.low, -self.exponent), self.exponent)
+
+    def above(self, numbers: np.ndarray) -> np.ndarray:
+        """Invert `numbers`."""
+        return np.ldexp(numbers, -self.exponent) - np.ldexp(self.low, -self.exponent)
+
+    def hold(self, numbers: np.ndarray, missing: np.ndarray) -> pd.Series:
+        """Numbers as the column has them, with its decimals and bounds."""
         if self.decimals is not None:
-            x = np.round(x, self.decimals) + 0.0  # no -0.0
-        return _from_floats(np.clip(x, self.low, self.high), missing, self.dtype)
+            numbers = np.round(numbers, self.decimals) + 0.0  # no -0.0
+        return _from_floats(np.clip(numbers, self.low, self.high), missing, self.dtype)
 
 
 Format = TickFormat | FloatFormat
+
+
+def grids_of(format: Format, x: np.ndarray, fewest: int = 1) -> Grids | None:
+    """The grids that numbers are on which ``format.read`` gave, (n,); None for dates."""
+    if isinstance(format, FloatFormat):
+        return find_grids(format.numbers(x), format.decimals, fewest)
+    if _unit(format.dtype) is not None or max(abs(format.low), abs(format.high)) >= HELD:
+        return None
+    return find_grids(format.numbers(x), 0, fewest)
 
 
 def fit_format(column: pd.Series, label: str, fewest: int = 1) -> Format | None:

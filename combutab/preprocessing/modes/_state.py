@@ -27,6 +27,7 @@ from combutab.preprocessing.modes._columns import (
     IdentifierColumn,
     NumberColumn,
 )
+from combutab.preprocessing.modes._grids import HELD, Grids
 from combutab.preprocessing.modes._identifiers import Identifiers, Kind
 from combutab.preprocessing.modes._mixtures import Mixture
 from combutab.preprocessing.modes._numbers import FloatFormat, Format, TickFormat
@@ -65,7 +66,13 @@ _COLUMNS = {
     "category": {**_OF_ANY, **_RARE, "kind": choice("category"), "values": kind(dict)},
     "identifier": {**_OF_ANY, "kind": choice("identifier"), "made": kind(dict)},
     **{
-        name: {**_OF_ANY, **_RARE, "kind": choice(name), "numbers": kind(dict)} for name in _FORMATS
+        name: {
+            **(_OF_ANY | _RARE),
+            "kind": choice(name),
+            "numbers": kind(dict),
+            "grids": optional(nullable(kind(dict))),
+        }
+        for name in _FORMATS
     },
 }
 _MADE = {
@@ -74,6 +81,7 @@ _MADE = {
     "prefix": text(100),
     "suffix": text(100),
 }
+_GRIDS = {"decimals": whole(0, 22), "steps": kind(list), "shares": kind(list)}
 _WIDE = whole(-(2**63), 2**64 - 1)
 _NUMBERS = {
     "ticks": {"low": _WIDE, "high": _WIDE, "step": whole(1, 2**63)},
@@ -144,7 +152,9 @@ def read_state(
             columns.append(_unpack_identifiers(each, next(counts)))
         else:
             mixture, rare = made(*next(modes)), each.get("rare", False)
-            columns.append(NumberColumn(_unpack_format(each), mixture, each["missing"], rare))
+            grids = _unpack_grids(each.get("grids"))
+            numbers = _unpack_format(each)
+            columns.append(NumberColumn(numbers, mixture, each["missing"], rare, grids))
     schema = _unpack_schema(meta["schema"], _longest(columns))
     if len(schema.names) != len(columns) or not schema.names.is_unique:
         raise ValueError(
@@ -244,7 +254,31 @@ def _pack_column(column: Column) -> dict[str, Any]:
         "numbers": numbers,
         "missing": column.missing,
         "rare": column.rare,
+        "grids": None if column.grids is None else _pack_grids(column.grids),
     }
+
+
+def _pack_grids(grids: Grids) -> dict[str, Any]:
+    return {
+        "decimals": grids.decimals,
+        "steps": list(grids.steps),
+        "shares": list(grids.shares),
+    }
+
+
+def _unpack_grids(packed: dict[str, Any] | None) -> Grids | None:
+    if packed is None:
+        return None
+    what = "the grids of the encoder's columns"
+    check_fields(packed, _GRIDS, what)
+    steps, shares = packed["steps"], packed["shares"]
+    held = all(type(step) is int and 0 < step < HELD for step in steps)
+    held = held and all(type(share) is float and 0.0 < share <= 1.0 for share in shares)
+    if not held or not steps or len(steps) != len(shares) or steps != sorted(set(steps)):
+        raise ValueError(
+            f"{what} must have ascending steps and a share of each, got {packed}"[:500]
+        )
+    return Grids(packed["decimals"], tuple(steps), tuple(shares))
 
 
 def _unpack_format(packed: dict[str, Any]) -> Format:
