@@ -51,7 +51,7 @@ from combutab import MLPClassifier, MLPRegressor
 from combutab.datasets import list_feynman
 from combutab.evaluation import t_interval
 
-REFERENCE, TWICE = "combu", "combu, two networks"
+REFERENCE, TWICE = "combu", "two networks of CombU"
 CANDIDATES = ("rational", "gelu", "mish", "la-silu")
 NETWORKS = (REFERENCE, *CANDIDATES, TWICE)
 LARGE = ("california_housing", "wine_quality", "PhishingWebsites")
@@ -172,7 +172,7 @@ def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None
     """The page: the decision, and what it rests on."""
     page.text(__doc__.split("\n\n", 2)[2])
     page.text(
-        f"The error is the log loss of classes and the RMSE of numbers, on up to {MOST_TEST} test "
+        f"The error is the log loss of classes and the RMSE of numbers, on up to {MOST_TEST:,} test "
         "rows; equal rows are on one side; a split is also a seed, which all share. Ratios are "
         "geometric means over tables with Student's 95 % interval over tables, below 1 is better; "
         "p is Wilcoxon's over tables, Holm-adjusted over the rows of the table here; 'own' are "
