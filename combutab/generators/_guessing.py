@@ -97,7 +97,8 @@ class Guesser:
             for k in range(x.shape[1]):
                 there = ~np.isnan(x[:, k])
                 self._lines.append(line := self._fit(x[:, k], there, filled, expected, k))
-                filled[~there, k] = line.of(filled[~there], expected[~there], k)
+                if not there.all():
+                    filled[~there, k] = line.of(filled[~there], expected[~there], k)
 
     def _fit(
         self, x: np.ndarray, there: np.ndarray, filled: np.ndarray, expected: np.ndarray, k: int

@@ -111,6 +111,13 @@ def test_odd_tables():
     assert filled["b"].tolist() == [3.0] * 20
 
 
+def test_columns_that_miss_nothing():
+    table = TABLE[["x", "whole"]].assign(x=HOLES["x"])
+    filled = TabFlowImputer(quick(epochs=1), random_state=0).fit_transform(table)
+    assert filled["x"].notna().all()
+    pd.testing.assert_series_equal(filled["whole"], TABLE["whole"])
+
+
 def test_of_many_columns_the_nearest_are_taken(monkeypatch):
     monkeypatch.setattr(_guessing, "_MOST_COLUMNS", 1)
     wide = TABLE[["x", "double"]].assign(**{f"n{i}": RNG.normal(size=N) for i in range(4)})
