@@ -93,6 +93,8 @@ def polars_cells(cells: pd.Series, dtype: Any) -> Any:
     column = pl.Series(str(cells.name), values, strict=False)
     if dtype == pl.Null:
         return column
+    if dtype == pl.Time and column.dtype == pl.Duration:  # since midnight, as polars_column has it
+        return (column.dt.total_microseconds() * 1000).cast(pl.Time)
     try:
         return column.cast(dtype)
     except pl.exceptions.PolarsError:

@@ -151,6 +151,7 @@ def test_columns_of_polars_keep_their_dtypes():
             "date": days.cast(pl.Date),
             "zoned": days.dt.replace_time_zone("Europe/Berlin"),
             "duration": days - days[0],
+            "clock": pl.time_range(interval="15m", eager=True)[:n],
             "decimal": pl.Series(rng.integers(0, 9, n)).cast(pl.Decimal(8, 2)),
             "none": pl.Series([None] * n),
         }

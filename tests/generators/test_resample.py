@@ -102,6 +102,7 @@ def test_frames_of_polars_stay_what_they_are():
     pl = pytest.importorskip("polars")
     X, y = make_data()
     X = pl.from_pandas(X[["int", "text"]].reset_index(drop=True)).cast({"text": pl.Categorical})
+    X = X.with_columns(clock=pl.time_range(interval="10m", eager=True)[: len(X)])
     X_new, y_new = tiny().fit_resample(X, pl.Series("class", y.to_list()))
     assert X_new.schema == X.schema
     assert X_new[:120].equals(X)
