@@ -55,7 +55,7 @@ def polars_column(series: Any) -> pd.Series:
         series = series.cast(pl.String)
     elif dtype == pl.Datetime and dtype.time_zone is not None:
         utc = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        return pd.Series(utc.to_numpy()).dt.tz_localize("UTC")
+        return pd.Series(utc.to_numpy()).dt.tz_localize("UTC").dt.tz_convert(dtype.time_zone)
     if series.dtype == pl.Boolean and series.null_count():
         values = series.fill_null(False).to_numpy()
         return pd.Series(pd.arrays.BooleanArray(values, series.is_null().to_numpy()))

@@ -172,6 +172,7 @@ def test_columns_of_polars_keep_their_dtypes():
         )
         assert filled[name].null_count() == (n if name == "none" else 0)
     assert not filled["nan"].is_nan().any()
+    assert (filled["zoned"].dt.hour() == 0).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, object])

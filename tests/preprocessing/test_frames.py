@@ -26,7 +26,10 @@ def test_the_dtypes_of_a_polars_frame():
         "category": (pl.Series(["a", None], dtype=pl.Categorical), "object"),
         "day": ([NOON.date(), None], "datetime64[us]"),
         "moment": ([NOON, None], "datetime64[us]"),
-        "zoned": (pl.Series([NOON]).dt.replace_time_zone("Asia/Seoul"), "datetime64[us, UTC]"),
+        "zoned": (
+            pl.Series([NOON]).dt.replace_time_zone("Asia/Seoul"),
+            "datetime64[us, Asia/Seoul]",
+        ),
         "clock": ([NOON.time(), None], "timedelta64[ns]"),
         "span": ([dt.timedelta(1), None], "timedelta64[us]"),
         "nothing": ([None, None], "object"),
