@@ -254,7 +254,8 @@ def test_conditions_that_cannot_be_met(fitted, conditions, message):
 
 
 def test_conditions_of_many_forms(fitted):
-    for values in (np.array(["b", "c"]), pd.Index(["b", "c"]), pd.Series(["b", "c"]), {"b", "c"}):
+    two = ["b", "c"]
+    for values in (np.array(two), pd.Index(two), pd.Series(two), set(two), pd.Categorical(two)):
         assert fitted.sample(9, {"kind": values})["kind"].isin(["b", "c"]).all()
     assert fitted.sample(9, conditions={"same": 7, "flag": np.bool_(True)})["flag"].all()
     for since in ("2021-6-1", datetime.date(2021, 6, 1), np.datetime64("2021-06-01")):

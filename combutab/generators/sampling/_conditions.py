@@ -16,6 +16,8 @@ from pandas.api import types
 from combutab.generators.sampling._wanted import Codes, Points, Range, Wanted
 from combutab.preprocessing import CategoryColumn, IdentifierColumn, ModeEncoder, NumberColumn
 
+_MANY = (list, set, frozenset, np.ndarray, pd.Index, pd.Series, pd.api.extensions.ExtensionArray)
+
 
 def check_conditions(encoder: ModeEncoder, conditions: Mapping[Any, Any]) -> None:
     """Find out whether a generator of a table can be asked for rows that meet conditions.
@@ -117,8 +119,7 @@ def _read_nearest(encoder: ModeEncoder, column: Any, value: Any) -> tuple[Wanted
 def _read(encoder: ModeEncoder, column: Any, value: Any) -> Wanted | None:
     if isinstance(value, tuple):
         return _read_range(encoder, column, value)
-    many = isinstance(value, list | set | frozenset | np.ndarray | pd.Index | pd.Series)
-    values = list(value) if many else [value]
+    values = list(value) if isinstance(value, _MANY) else [value]
     if not values:
         raise ValueError(f"the condition on {column!r} has no values; leave it out")
     return _read_values(encoder, column, values)
