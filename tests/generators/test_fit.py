@@ -269,6 +269,20 @@ def test_conditions_of_many_forms(fitted):
     assert fitted.sample_from(many)["kind"].tolist() == ["a", "b"]
 
 
+def test_conditions_on_clocks_that_were_changed():
+    hours = pd.date_range("2018-01-01", periods=9000, freq="h", tz="America/Havana")
+    model = make(TabFlow, epochs=1).fit(pd.DataFrame({"when": hours[::30], "x": np.arange(300.0)}))
+    for twice_or_never in ("2018-11-04 00:30", "2018-03-11 00:30"):
+        for asked in (twice_or_never, (twice_or_never, None)):
+            with pytest.raises(ValueError, match=f"Havana, .* {twice_or_never}.* its offset"):
+                model.sample(2, conditions={"when": asked})
+    rows = model.sample(2, conditions={"when": "2018-11-04 00:00-05:00"})["when"]
+    assert (rows == pd.Timestamp("2018-11-04 05:00", tz="UTC")).all()
+    day = model.sample(9, conditions={"when": ("2018-11-04", "2018-11-05")})["when"]  # of 25 hours
+    assert day.between("2018-11-04 04:00+00:00", "2018-11-05 05:00+00:00").all()
+    assert model.sample(1, conditions={"when": ("2018-03-11", None)}).notna().all(axis=None)
+
+
 def test_conditions_given_twice_or_by_half(fitted):
     with pytest.raises(ValueError, match=r"given twice: 'kind' and {'flag': True}"):
         fitted.sample(5, "kind", "a", conditions={"flag": True})

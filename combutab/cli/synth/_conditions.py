@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -14,11 +15,11 @@ from pandas.api import types
 from combutab._suggestions import known_instead, no_column
 from combutab.cli._console import UserError
 from combutab.cli.tables._forms import FileFormat
+from combutab.generators.sampling import on_clocks
 from combutab.preprocessing import IdentifierColumn, ModeEncoder
 
 _FORMS = "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH"
 _ISO = "%Y-%m-%d"
-_DAY = pd.Timedelta(days=1) - pd.Timedelta(1, "ns")
 Parse = Callable[[str], tuple[Any, Any]]  # the first and the last value that a text stands for
 
 
@@ -239,11 +240,13 @@ def _date(text: str, form: str | None, zone: Any) -> tuple[pd.Timestamp, pd.Time
             pd.Timestamp(2025, 1, 31).strftime(f) for f in (_ISO, form or _ISO)
         )
         raise ValueError(f"{text!r} is no date; write it as {' or '.join(examples)}") from None
+    of_day = not re.search(r"[T:\s]", text)
+    high = low + pd.Timedelta(days=1) if of_day else low
     if low.tz is None and zone is not None:
-        low = low.tz_localize(zone)
+        low, high = on_clocks(low, zone), on_clocks(high, zone)
     elif low.tz is not None and zone is None:
-        low = low.tz_convert("UTC").tz_localize(None)
-    return low, low if ":" in text else low + _DAY
+        low = high = low.tz_convert("UTC").tz_localize(None)
+    return low, high - pd.Timedelta(1, "ns") if of_day else high
 
 
 def _duration(text: str) -> tuple[pd.Timedelta, pd.Timedelta]:

@@ -4,7 +4,12 @@ Knows generators by their contract alone.
 """
 
 from combutab.generators.sampling._balanced import draw_balanced
-from combutab.generators.sampling._conditions import check_conditions, read_conditions, read_each
+from combutab.generators.sampling._conditions import (
+    check_conditions,
+    on_clocks,
+    read_conditions,
+    read_each,
+)
 from combutab.generators.sampling._direct import DirectSampler
 from combutab.generators.sampling._nearest import draw_nearest
 from combutab.generators.sampling._parts import RowWriter, pour_rows
@@ -19,6 +24,7 @@ __all__ = [
     "check_conditions",
     "draw_balanced",
     "draw_nearest",
+    "on_clocks",
     "pour_rows",
     "read_conditions",
     "read_each",

@@ -267,15 +267,36 @@ def _as_value(value: Any, values: pd.Series) -> Any:
     try:
         if types.is_datetime64_any_dtype(values.dtype):
             moment: Any = pd.NaT if number else pd.Timestamp(value)
-            zone = getattr(values.iloc[0], "tz", None)
-            if zone is not None and moment is not pd.NaT and moment.tz is None:
-                moment = moment.tz_localize(zone)
-            return pd.NaT if (moment.tz is None) != (zone is None) else moment
-        if types.is_timedelta64_dtype(values.dtype):
+        elif types.is_timedelta64_dtype(values.dtype):
             return pd.NaT if number else pd.Timedelta(value)
+        else:
+            return value if number else pd.NaT
     except (ValueError, TypeError):
         return pd.NaT
-    return value if number else pd.NaT
+    zone = getattr(values.iloc[0], "tz", None)
+    if zone is not None and moment is not pd.NaT and moment.tz is None:
+        moment = on_clocks(moment, zone)
+    return pd.NaT if (moment.tz is None) != (zone is None) else moment
+
+
+def on_clocks(moment: pd.Timestamp, zone: Any) -> pd.Timestamp:
+    """The moment that the clocks of a time zone show; midnight is the begin of a day.
+
+    Raises ValueError if they show it twice, or never.
+
+    >>> on_clocks(pd.Timestamp("2024-03-31 03:00"), "Europe/Oslo").isoformat()
+    '2024-03-31T03:00:00+02:00'
+    """
+    day = moment == moment.normalize()
+    found: Any = moment.tz_localize(
+        zone, ambiguous=True if day else "NaT", nonexistent="shift_forward" if day else "NaT"
+    )
+    if found is pd.NaT:
+        raise ValueError(
+            f"the clocks of {zone}, which were changed that day, showed {moment} twice or never; "
+            f"give it with its offset, such as {moment}+00:00"
+        )
+    return found
 
 
 def _plain(value: Any) -> Any:

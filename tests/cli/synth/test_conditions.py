@@ -51,7 +51,8 @@ def encoder(table):
 
 
 T = pd.Timestamp
-NEARLY = pd.Timedelta(days=1) - pd.Timedelta(1, "ns")
+ONE = pd.Timedelta(1, "ns")
+NEARLY = pd.Timedelta(days=1) - ONE
 
 
 @pytest.mark.parametrize(
@@ -98,6 +99,9 @@ NEARLY = pd.Timedelta(days=1) - pd.Timedelta(1, "ns")
         ("seen=2024-01-05 10:00..", {"seen": (T("2024-01-05 10:00"), None)}),
         ("seen=..2024-01-05", {"seen": (None, T("2024-01-05") + NEARLY)}),
         ("zoned=2024-01-05..", {"zoned": (T("2024-01-05", tz="Europe/Oslo"), None)}),
+        ("zoned=..2024-03-31", {"zoned": (None, T("2024-04-01", tz="Europe/Oslo") - ONE)}),
+        ("seen=2024-01-05T10..", {"seen": (T("2024-01-05 10:00"), None)}),
+        ("seen=..2024-01-05T10", {"seen": (None, T("2024-01-05 10:00"))}),
         ("zoned=2024-01-05T00:00+00:00..", {"zoned": (T("2024-01-05", tz="UTC"), None)}),
         ("wait=2h..", {"wait": (pd.Timedelta(hours=2), None)}),
         # what all rows meet
