@@ -261,6 +261,8 @@ def test_conditions_of_many_forms(fitted):
     for since in ("2021-6-1", datetime.date(2021, 6, 1), np.datetime64("2021-06-01")):
         dates = fitted.sample(9, conditions={"when": (since, "2021-10-1")})["when"]
         assert dates.between("2021-06-01", "2021-10-01").all()
+    ever = (datetime.datetime(1, 1, 1), "9999-12-31")
+    assert fitted.sample(9, conditions={"when": ever}).shape == (9, TABLE.shape[1])
     asked = TABLE[["same", "kind"]].tail(20)
     given = asked["kind"].notna()  # a missing value leaves the column free
     assert (fitted.sample_from(asked)["kind"][given] == asked["kind"][given]).all()

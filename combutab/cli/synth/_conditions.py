@@ -241,12 +241,15 @@ def _date(text: str, form: str | None, zone: Any) -> tuple[pd.Timestamp, pd.Time
         )
         raise ValueError(f"{text!r} is no date; write it as {' or '.join(examples)}") from None
     of_day = not re.search(r"[T:\s]", text)
-    high = low + pd.Timedelta(days=1) if of_day else low
+    high = low + datetime.timedelta(days=1) if of_day else low
     if low.tz is None and zone is not None:
         low, high = on_clocks(low, zone), on_clocks(high, zone)
     elif low.tz is not None and zone is None:
         low = high = low.tz_convert("UTC").tz_localize(None)
-    return low, high - pd.Timedelta(1, "ns") if of_day else high
+    if of_day:  # nanoseconds count these years alone
+        ns = 1700 < high.year < 2200
+        high -= pd.Timedelta(1, "ns") if ns else datetime.timedelta(microseconds=1)
+    return low, high
 
 
 def _duration(text: str) -> tuple[pd.Timedelta, pd.Timedelta]:

@@ -219,9 +219,12 @@ def _read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Ran
         raise ValueError(f"the range {ends!r} of {column!r} is empty")
     least, most = map(_plain, values)
     beyond = (low is not None and low > most) or (high is not None and high < least)
-    between = isinstance(coder, NumberColumn) and not _holds_any(coder, low, high)
+    if not beyond:  # an end outside is open: a column of dates may not hold it
+        low = None if low is None or low <= least else low
+        high = None if high is None or high >= most else high
+    between = not beyond and isinstance(coder, NumberColumn) and not _holds_any(coder, low, high)
     if beyond or between:
-        rounded = ", rounded" if between and not beyond else ""
+        rounded = ", rounded" if between else ""
         raise ValueError(
             f"no value of {column!r} lies in the range {ends!r}: they lie in {least} to "
             f"{most}{rounded}"
