@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import pickle
+import warnings
 from functools import partial
 
 import numpy as np
@@ -269,6 +270,22 @@ def test_conditions_of_many_forms(fitted):
     assert fitted.sample(9, conditions={"amount": None})["amount"].isna().all()
     many = pl.DataFrame({"kind": ["a", "b"]})
     assert fitted.sample_from(many)["kind"].tolist() == ["a", "b"]
+
+
+def test_conditions_on_whole_numbers_and_moments_that_floats_would_round():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"hash": rng.integers(-(2**62), 2**62, 200), "x": rng.normal(size=200)})
+    table["at"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 10**17, 200))
+    model = make(TabFlow, epochs=1).fit(table)
+    given = table[["hash", "at"]][(table.rank(pct=True) - 0.5).abs().max(axis=1) < 0.4].head(5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pd.testing.assert_frame_equal(model.sample(seed_data=given)[["hash", "at"]], given)
+    for name in given:
+        asked = given[name].iloc[0]
+        assert (model.sample(3, conditions={name: asked})[name] == asked).all()
+    with pytest.raises(ValueError, match=r"'hash' is never 2\.75, .* ask for 3, or"):
+        model.sample(3, conditions={"hash": 2.75})
 
 
 def test_conditions_on_clocks_that_were_changed():

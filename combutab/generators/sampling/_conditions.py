@@ -164,6 +164,9 @@ def _held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
     if not least <= number <= most:
         raise ValueError(f"{column!r} is never {value!r}: its values lie in {least} to {most}")
     held = _written(coder, number)
+    if getattr(coder.format, "step", 0) == 1:  # of all whole numbers or ticks: not by way of floats
+        whole = number if _is_moment(coder.bounds.dtype) else round(number)
+        held = pd.Series([whole]).astype(coder.format.dtype)
     if getattr(coder.format, "decimals", 0) is None:  # of any number of digits: as it is
         held = pd.Series([number]).astype(coder.format.dtype)
     elif not _same(_plain(held.iloc[0]), number):
