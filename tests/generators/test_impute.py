@@ -293,6 +293,14 @@ def test_a_table_of_another_kind_is_refused(change, error, model):
         model.impute(change(table))
 
 
+@pytest.mark.parametrize("cells", [["1.5", None], [True, None], [pd.Timestamp(0), None]])
+def test_a_column_of_another_kind_is_refused_though_its_rows_miss_nothing_else(cells, model):
+    table = make_table(2)
+    for holes in (table.assign(float=cells), table.assign(float=[cells[0]] * 2)):
+        with pytest.raises(ValueError, match=r"'float' has the dtype .* but fit has seen float64"):
+            model.impute(holes)
+
+
 @pytest.mark.parametrize("n_draws", [0, 1.5, True, "two"])
 def test_the_number_of_draws_is_checked(n_draws, model):
     with pytest.raises(ValueError, match=f"n_draws must be a whole number .*{n_draws!r}"):

@@ -40,7 +40,8 @@ class IncompleteTable:
     Raises
     ------
     ValueError
-        If X has other columns than the encoder, or infinite values.
+        If X has other columns than the encoder, infinite values, or a column of another kind than
+        the fitted one (of text instead of numbers, say).
 
     Examples
     --------
@@ -61,8 +62,11 @@ class IncompleteTable:
         self._given = X
         X = as_pandas(X)
         self._columns = encoder.schema_.match(X)
-        for j, column in enumerate(self._columns):
-            if getattr(column.dtype, "kind", "O") == "f":
+        for j, (column, coder) in enumerate(zip(self._columns, encoder.columns_, strict=True)):
+            present = column.dropna()
+            if isinstance(coder, NumberColumn) and len(present):
+                _within_bounds(present.infer_objects(), coder, encoder.schema_.label(j))
+            elif getattr(column.dtype, "kind", "O") == "f":
                 _refuse_infinite(column, encoder.schema_.label(j))
         if not isinstance(X, pd.DataFrame | np.ndarray):
             schema, columns = read_columns(X)
@@ -86,11 +90,6 @@ class IncompleteTable:
         ModeTable
             With 0 where a cell is not known.
         known : ndarray of shape (len(rows), n_spans), bool
-
-        Raises
-        ------
-        ValueError
-            If a column is of another kind than the fitted one (of text instead of numbers, say).
         """
         layout = self.encoder.layout_
         rows = self.rows if rows is None else rows
@@ -226,15 +225,7 @@ def _held_numbers(
     fitted: Any = coder.format.dtype
     cells = cells.infer_objects()  # integers that were beside missing ones may be floats or objects
     given: Any = cells.dtype
-    if given.kind == "f":
-        _refuse_infinite(cells, label)
-    low, high = coder.bounds
-    try:
-        inside = cells.ge(low) & cells.le(high)
-    except TypeError:
-        raise ValueError(
-            f"{label} has the dtype {given}, but fit has seen {fitted}; convert it with astype"
-        ) from None
+    inside = _within_bounds(cells, coder, label)
     if isinstance(coder.format, TickFormat) and given.kind == "f":
         inside &= cells == cells.round()
     held = inside.to_numpy(dtype=bool)
@@ -244,6 +235,23 @@ def _held_numbers(
             cells = cells.astype("int64" if isinstance(coder.format, TickFormat) else "float64")
         cells = cells.astype(fitted)
     return cells, held
+
+
+def _within_bounds(cells: pd.Series, coder: NumberColumn, label: str) -> pd.Series:
+    """Compare cells with a column's bounds; raises ValueError if they are of another kind."""
+    given: Any = cells.dtype
+    if getattr(given, "kind", "O") == "f":
+        _refuse_infinite(cells, label)
+    low, high = coder.bounds
+    try:
+        if types.is_bool_dtype(given):
+            raise TypeError
+        return cells.ge(low) & cells.le(high)
+    except TypeError:
+        raise ValueError(
+            f"{label} has the dtype {given}, but fit has seen {coder.format.dtype}; convert it "
+            "with astype"
+        ) from None
 
 
 def _category_codes(cells: pd.Series, coder: CategoryColumn, label: str) -> np.ndarray:
