@@ -250,7 +250,9 @@ def _parse_text(
     if not text.strip():
         raise TableError(f"{path} is empty")
     _check_rows(path, text, separator)
-    return _parse(path, data, separator, encoding, decimal=decimal, low_memory=False)
+    # pandas' own precision is a digit less: a number would be written otherwise than it was read
+    exact = {"decimal": decimal, "low_memory": False, "float_precision": "round_trip"}
+    return _parse(path, data, separator, encoding, **exact)
 
 
 def _parse(path: Path, data: bytes, separator: str, encoding: str, **options: Any) -> pd.DataFrame:
