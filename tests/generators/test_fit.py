@@ -272,6 +272,21 @@ def test_conditions_of_many_forms(fitted):
     assert fitted.sample_from(many)["kind"].tolist() == ["a", "b"]
 
 
+def test_conditions_on_times_of_day():
+    pa = pytest.importorskip("pyarrow")
+    clock = [datetime.time(i // 60, i % 60) for i in range(0, 1200, 4)]
+    times = pd.Series(clock, dtype=pd.ArrowDtype(pa.time32("s")))
+    table = pd.DataFrame({"at": times, "x": np.arange(300.0)})
+    model = make(TabFlow, epochs=1).fit(table)
+    asked = table[["at"]][50:60]
+    pd.testing.assert_frame_equal(model.sample(seed_data=asked)[["at"]], asked)
+    low, high = datetime.time(3), datetime.time(4, 30)
+    rows = model.sample(9, conditions={"at": (low, high)})["at"]
+    assert rows.between(low, high).all()
+    with pytest.raises(ValueError, match="3 is no value of 'at', whose values are like"):
+        model.sample(9, conditions={"at": 3})
+
+
 def test_conditions_on_whole_numbers_and_moments_that_floats_would_round():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"hash": rng.integers(-(2**62), 2**62, 200), "x": rng.normal(size=200)})

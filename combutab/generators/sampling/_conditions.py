@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -267,7 +267,7 @@ def _end(column: Any, value: Any, values: pd.Series) -> Any:
 
 
 def _as_value(value: Any, values: pd.Series) -> Any:
-    """A number, date or duration as those in a column; NaT for what is none."""
+    """A number, date, duration or time as those in a column; NaT for what is none."""
     other = bool | np.bool_ | np.timedelta64  # the last is a whole number to numpy
     number = isinstance(value, Real | Decimal) and not isinstance(value, other)
     try:
@@ -275,6 +275,8 @@ def _as_value(value: Any, values: pd.Series) -> Any:
             moment: Any = pd.NaT if number else pd.Timestamp(value)
         elif types.is_timedelta64_dtype(values.dtype):
             return pd.NaT if number else pd.Timedelta(value)
+        elif _is_moment(values.dtype):  # a time of day
+            return value if isinstance(value, time) else pd.NaT
         else:
             return value if number else pd.NaT
     except (ValueError, TypeError):
@@ -311,7 +313,8 @@ def _plain(value: Any) -> Any:
 
 
 def _is_moment(dtype: Any) -> bool:
-    return types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype)
+    of_day = getattr(dtype, "type", None) is time  # of pyarrow
+    return of_day or types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype)
 
 
 def _is_ordered(values: pd.Series) -> bool:
