@@ -81,7 +81,7 @@ class Resampling(Generator[NetworkT]):
         name = _free_name(table, labels) if is_frame else table.shape[1]
         codes, classes = pd.factorize(labels.astype(object), sort=True)
         lacking = _lacking(classes, np.bincount(codes), sampling_strategy)
-        categories = pd.Index(classes).infer_objects()
+        categories = pd.Index(classes, dtype=object).infer_objects()
         target = pd.Series(pd.Categorical.from_codes(codes, categories), name=name)
         self._refuse_rare(target, [classes[code] for code in lacking])
         if not isinstance(discrete_columns, str):

@@ -81,6 +81,15 @@ def test_arrays(dtype, labels):
     assert X_listed.shape == X_new.shape
 
 
+def test_classes_may_be_dates():
+    days = np.repeat(np.array(["2024-01-01", "2024-02-01"], "M8[D]"), [40, 20])
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    for labels in (days, pd.Series(days)):
+        _, y_new = tiny().fit_resample(X, labels)
+        assert y_new.dtype == labels.dtype
+        assert pd.Series(y_new).value_counts().tolist() == [40, 40]
+
+
 def test_arrays_of_text():
     X = np.array([["a", "b"], ["c", "b"]] * 30)
     X_new, y_new = tiny().fit_resample(X, np.repeat([0, 1], [40, 20]))
