@@ -325,8 +325,10 @@ def test_conditions_given_twice_or_by_half(fitted):
     with pytest.raises(ValueError, match="condition_value='a' needs a condition_column"):
         fitted.sample(5, condition_value="a")
     twice = pd.DataFrame([["a", "b"]], columns=["kind", "kind"])
-    with pytest.raises(ValueError, match=r"columns \['kind'\] more than once"):
+    with pytest.raises(ValueError, match=r"conditions has the columns \['kind'\] more than once"):
         fitted.sample_from(twice)
+    with pytest.raises(ValueError, match=r"seed_data has the columns \['kind'\] more than once"):
+        fitted.sample(seed_data=twice)
 
 
 def test_rare_ranges_are_given_up_soon(fitted, monkeypatch):

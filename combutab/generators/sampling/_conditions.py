@@ -71,7 +71,8 @@ def read_each(
     """
     if not conditions.columns.is_unique:
         twice = conditions.columns[conditions.columns.duplicated()].tolist()
-        raise ValueError(f"conditions has the columns {twice} more than once")
+        name = "seed_data" if nearest else "conditions"
+        raise ValueError(f"{name} has the columns {twice} more than once")
     codes = np.zeros((len(conditions), conditions.shape[1]), dtype=np.intp)
     read: list[list[Wanted | None]] = []
     others: dict[Any, pd.Series] = {}

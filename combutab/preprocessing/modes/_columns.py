@@ -127,7 +127,7 @@ class CategoryColumn:
         return ", or in fewer rows than min_frequency" if self.rare else ""
 
     def _some(self) -> str:
-        listed = ", ".join(map(repr, self.keys[:5]))
+        listed = ", ".join(map(repr, self.keys[:5])) or "none at all"
         return listed + (f" and {len(self.keys) - 5} more" if len(self.keys) > 5 else "")
 
 
