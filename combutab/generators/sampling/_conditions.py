@@ -190,7 +190,7 @@ def _number(column: Any, coder: NumberColumn, value: Any) -> Any:
 
 def _written(coder: NumberColumn, number: Any) -> pd.Series:
     """The number that a column has in the place of one within its bounds, a Series of one."""
-    return coder.format.write(_offset(coder, number), np.zeros(1, dtype=bool))
+    return coder.format.write(offset_of(coder, number), np.zeros(1, dtype=bool))
 
 
 def _same(held: Any, number: Any) -> bool:
@@ -240,13 +240,13 @@ def _holds_any(coder: NumberColumn, low: Any, high: Any) -> bool:
     """Tell whether a column has a number in a range that reaches into its bounds."""
     if low is None or high is None:
         return True
-    ends = np.concatenate([_offset(coder, end) for end in (low, high)])
+    ends = np.concatenate([offset_of(coder, end) for end in (low, high)])
     # of equidistant numbers, one that a range holds is the nearest to an end or to its middle
     probes = coder.format.write(np.append(ends, ends.mean()), np.zeros(3, dtype=bool))
     return bool((probes.ge(low) & probes.le(high)).any())
 
 
-def _offset(coder: NumberColumn, value: Any) -> np.ndarray:
+def offset_of(coder: NumberColumn, value: Any) -> np.ndarray:
     """A number as the column's format counts it, (1,), whether or not the column can hold it."""
     format = coder.format
     if _is_moment(coder.bounds.dtype):

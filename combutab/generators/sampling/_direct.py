@@ -103,7 +103,7 @@ class DirectSampler(Sampler[NetworkT]):
             codes = np.full((chunk, self.spans.n_spans), FREE)
             codes[:, list(asked.given)] = list(asked.given.values())
             values, codes, mass = self.fill(codes, None, chunk_key, asked.allowed, asked.points)
-            values = self.on_grids(values, codes, chunk_key, self.asked_numbers(wanted))
+            values = self.on_grids(values, codes, chunk_key, wanted)
             if asked.ranges:
                 table = self.encoder.decode(values, codes)
                 for each in asked.ranges:

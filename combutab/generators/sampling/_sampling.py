@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic
 
 import numpy as np
@@ -13,8 +13,9 @@ from torch import Tensor
 from combutab._device import Precision
 from combutab._random import Purpose, derive, random_uniform
 from combutab.generators._records import NetworkT, RowsAsked, RowsDrawn, SampledShape
+from combutab.generators.sampling._conditions import offset_of
 from combutab.generators.sampling._found import Found
-from combutab.generators.sampling._wanted import NEAREST, Codes, Points, Wanted, all_met
+from combutab.generators.sampling._wanted import NEAREST, Codes, Points, Range, Wanted, all_met
 from combutab.nn import RowSpans
 from combutab.preprocessing import ModeEncoder, NumberColumn
 
@@ -70,7 +71,7 @@ class Sampler(Generic[NetworkT]):
             chunk_key = derive(key, Purpose.CHUNK, made)
             asked = self._asked(chunk, wanted, chunk_key)
             values, codes, mass = self._generate(chunk, *asked, chunk_key, allowed)
-            values = self.on_grids(values, codes, chunk_key, self.asked_numbers(wanted))
+            values = self.on_grids(values, codes, chunk_key, wanted)
             table = self.encoder.decode(values, codes) if decoded else None
             mass[~all_met(wanted, codes, table)] = 0.0
             accepted = derive(chunk_key, Purpose.ACCEPTED)
@@ -140,26 +141,28 @@ class Sampler(Generic[NetworkT]):
         values, codes, _ = self._generate(n, span, code, key, {})
         return self.on_grids(values, codes, key), codes
 
-    def asked_numbers(self, wanted: Sequence[Wanted]) -> set[int]:
-        """The spans of columns of which numbers are asked for: any, also such as few rows have."""
-        columns = {
-            self.encoder.schema_.position(w.column) for w in wanted if not isinstance(w, Codes)
-        }
-        return {i for i, span in enumerate(self.encoder.layout_.spans) if span.column in columns}
-
     def on_grids(
-        self, values: np.ndarray, codes: np.ndarray, key: int, but: Collection[int] = ()
+        self, values: np.ndarray, codes: np.ndarray, key: int, wanted: Sequence[Wanted] = ()
     ) -> np.ndarray:
-        """Values that were drawn, as finely written as the fitted numbers are; of spans ``but``
-        these they stay as they are.
+        """Values that were drawn, as finely written as the fitted numbers are.
+
+        Those within a range that is wanted stay in it, and those near to points as they are.
         """
         found, spans = values.copy(), self.encoder.layout_.spans
+        asked = {self.encoder.schema_.position(each.column): each for each in wanted}
         for i, span in enumerate(spans):
-            coder = self.encoder.columns_[span.column]
-            if isinstance(coder, NumberColumn) and coder.grids is not None and i not in but:
-                j = span.value_index
-                uniforms = random_uniform([derive(key, Purpose.GRIDS, i)], len(values))[0].numpy()
-                found[:, j] = coder.put_on_grids(values[:, j], codes[:, i], uniforms)
+            coder, own = self.encoder.columns_[span.column], asked.get(span.column)
+            if not isinstance(coder, NumberColumn) or coder.grids is None:
+                continue
+            if isinstance(own, Points):
+                continue
+            within = [-np.inf, np.inf]
+            for end, value in enumerate((own.low, own.high) if isinstance(own, Range) else ()):
+                if value is not None:
+                    within[end] = float(offset_of(coder, value)[0])
+            j = span.value_index
+            uniforms = random_uniform([derive(key, Purpose.GRIDS, i)], len(values))[0].numpy()
+            found[:, j] = coder.put_on_grids(values[:, j], codes[:, i], uniforms, within)
         return found
 
     def _generate(

@@ -195,11 +195,16 @@ class NumberColumn:
         return self.format.hold(self.grids.restore(self.format.numbers(x), high - low), missing)
 
     def put_on_grids(
-        self, values: np.ndarray, codes: np.ndarray, uniforms: np.ndarray
+        self,
+        values: np.ndarray,
+        codes: np.ndarray,
+        uniforms: np.ndarray,
+        within: Sequence[float] = (-np.inf, np.inf),
     ) -> np.ndarray:
         """The values within modes, (n,) float32, that numbers written as the fitted ones have.
 
-        ``uniforms``, (n,) in [0, 1), draw how finely each is written; see `Grids`.
+        ``uniforms``, (n,) in [0, 1), draw how finely each is written; see `Grids`. Numbers between
+        two ends, as `read` counts them, stay there.
         """
         if self.grids is None:
             return values
@@ -209,6 +214,10 @@ class NumberColumn:
         modes = codes[rows]
         x, (low, high) = self.mixture.unscale(values[rows], modes), self.mixture.ends(modes)
         numbers, least, most = map(self.format.numbers, (x, low, high))
+        first, last = self.format.numbers(np.array(within))
+        inside = (first <= numbers) & (numbers <= last)
+        least = np.where(inside, np.maximum(least, first), least)
+        most = np.where(inside, np.minimum(most, last), most)
         placed = self.format.above(self.grids.put(numbers, uniforms[rows], least, most))
         found[rows] = self.mixture.scale(placed, modes)
         return found

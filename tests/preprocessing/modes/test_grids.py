@@ -116,6 +116,11 @@ def test_made_numbers_are_written_as_real_ones(kind, tmp_path):
     assert (asked["halves"] == 30.5).all()
     between = model.sample(5, conditions={"halves": (30.6, 30.9)}, random_state=0)
     assert between["halves"].between(30.6, 30.9).all()
+    ends = {"thousands": (10_400, 60_700), "halves": (30.25, None)}
+    within = model.sample(200, conditions=ends, random_state=0)
+    assert within["thousands"].between(11_000, 60_000).all()
+    assert (within["thousands"] % 1000 == 0).all()
+    assert (within["halves"] % 0.5 == 0).all()
     model.save(tmp_path / "model")
     again = type(model).load(tmp_path / "model")
     pd.testing.assert_frame_equal(rows, again.sample(1000, random_state=1))
