@@ -174,9 +174,9 @@ def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None
     page.text(
         f"The error is the log loss of classes and the RMSE of numbers, on up to {MOST_TEST:,} "
         "test rows; equal rows are on one side; a split is also a seed, which all share. Ratios "
-        "are geometric means over tables with Student's 95 % interval over tables, below 1 is better; "
-        "p is Wilcoxon's over tables, Holm-adjusted over the rows of the table here; 'own' are "
-        "the tables that decide by themselves, for / against."
+        "are geometric means over tables with Student's 95 % interval over tables, below 1 is "
+        "better; p is Wilcoxon's over tables, Holm-adjusted over the rows of the table here; "
+        "'own' are the tables that decide by themselves, for / against."
     )
     every = {"Real tables": Sample.of(rows, REAL), "Equations": Sample.of(rows, LAWS)}
     page.heading("The decision")
