@@ -140,7 +140,7 @@ def of_models(errors, **more):
     given = dict.fromkeys(generators.SCORES, np.nan) | dict.fromkeys(generators.LIKENESS, 0.5)
     given |= dict.fromkeys(generators.COSTS, 2.0) | {"data": "a", "split": 0, "seed": 0}
     given |= {"rows": 99, "task": "regression", "n_train": 99, "n_test": 1000, "error": ""}
-    given |= more
+    given |= {"cpu": "A"} | more
     return rows.assign(**{name: v for name, v in given.items() if name not in rows})
 
 
@@ -162,6 +162,12 @@ def test_gaps_are_over_those_of_tvae():
     }  # fmt: skip
     assert found.loc["SMOTE", "c2st"] == pytest.approx(0.6), "each table counts once"
     assert (found["fit / TVAE"] == 1.0).all()
+    other = of_models({"SMOTE": 0.3}, data="c", cpu="B", fit_seconds=8.0)
+    tvae = [of_models({"combutab TVAE": 0.3}, data="c", cpu=cpu) for cpu in "AB"]
+    found = generators.summary(pd.concat([*seeds, tvae[0], other], ignore_index=True))
+    assert found.loc["SMOTE", "fit / TVAE"] == 1.0, "seconds of another processor tell nothing"
+    found = generators.summary(pd.concat([*seeds, tvae[1], other], ignore_index=True))
+    assert found.loc["SMOTE", "fit / TVAE"] == pytest.approx(2.0)
 
 
 def test_large_tables_have_a_summary_of_their_own():
