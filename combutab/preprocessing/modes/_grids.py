@@ -26,10 +26,9 @@ class Grids:
     shares : tuple of float
         Of the numbers that are put on each grid or a coarser one, descending; the rest is on none.
 
-    >>> x = np.r_[np.arange(1.0, 100.0), 0.5, 2.5, 6.5]
-    >>> grids = find_grids(x, 1)
+    >>> grids = find_grids(np.r_[np.arange(1.0, 99.0), 0.5, 2.5], 1)
     >>> grids
-    Grids(decimals=1, steps=(5, 10), shares=(1.0, 0.941...))
+    Grids(decimals=1, steps=(5, 10), shares=(1.0, 0.96))
     >>> low, high = np.full(3, 0.0), np.full(3, 100.0)
     >>> grids.put(np.array([17.31, 17.31, 99.9]), np.array([0.5, 0.99, 0.5]), low, high)
     array([ 17. ,  17.5, 100. ])
