@@ -384,3 +384,19 @@ def test_donors_that_have_the_value_come_first_and_else_it_is_drawn():
     drawn = filled(table[part.isna()])  # no donor has one
     assert not drawn.isna().any()
     assert drawn.nunique() > 1
+
+
+def test_categories_of_another_type_are_refused():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"code": rng.choice(["1", "2"], 60), "x": rng.normal(size=60)})
+    encoder = ModeEncoder(random_state=0).fit(table)
+    numbers = table.assign(code=table["code"].astype(float)).mask(rng.random((60, 2)) < 0.2)
+    with pytest.raises(ValueError, match=r"'code' has values such as 1\.0, but fit has seen '1'"):
+        IncompleteTable(encoder, numbers)
+    new = table.assign(code="3").mask(rng.random((60, 2)) < 0.2)  # not seen, and of its kind
+    _, known = IncompleteTable(encoder, new).encode(0)
+    assert not known[:, 0].any()
+    whole = ModeEncoder(discrete_columns=["code"], random_state=0).fit(
+        table.assign(code=[1, 2] * 30)
+    )
+    IncompleteTable(whole, table.assign(code=[1.0, np.nan] * 30))

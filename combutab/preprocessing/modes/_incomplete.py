@@ -66,7 +66,10 @@ class IncompleteTable:
             present = column.dropna()
             if isinstance(coder, NumberColumn) and len(present):
                 _within_bounds(present.infer_objects(), coder, encoder.schema_.label(j))
-            elif getattr(column.dtype, "kind", "O") == "f":
+                continue
+            if isinstance(coder, CategoryColumn) and len(present):
+                _refuse_unlike(present, coder, encoder.schema_.label(j))
+            if getattr(column.dtype, "kind", "O") == "f":
                 _refuse_infinite(column, encoder.schema_.label(j))
         if not isinstance(X, pd.DataFrame | np.ndarray):
             schema, columns = read_columns(X)
@@ -258,6 +261,17 @@ def _category_codes(cells: pd.Series, coder: CategoryColumn, label: str) -> np.n
     """The code of each value, -1 for one that has none."""
     places, keys = factorize(cells, label)
     return np.array([coder.codes.get(key, -1) for key in keys], dtype=np.int64)[places]
+
+
+def _refuse_unlike(present: pd.Series, coder: CategoryColumn, label: str) -> None:
+    """Refuse values of which fit has seen none, and none of their types."""
+    _, keys = factorize(present, label)
+    seen = {type(key) for key in coder.keys}
+    if seen and not seen & {type(key) for key in keys} and not any(k in coder.codes for k in keys):
+        raise ValueError(
+            f"{label} has values such as {keys[0]!r}, but fit has seen {coder.keys[0]!r}; convert "
+            "it with astype"
+        )
 
 
 def _refuse_infinite(column: pd.Series, label: str) -> None:
