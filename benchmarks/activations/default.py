@@ -35,6 +35,7 @@ from benchmarks.activations.effects import (
     block,
     by_table,
     effects,
+    friedman_text,
     range_of_levels,
     ranks,
     size,
@@ -207,11 +208,8 @@ def _sample_part(page: Page, sample: Sample) -> None:
     page.table(
         ["network", "mean rank", "error over CombU's", "p", "own", "seconds over CombU's"], lines
     )
-    apart = "tells some apart" if test.differ else "finds no difference"
     page.text(
-        f"Friedman's test {apart} ({p_text(test.friedman.pvalue)}); Nemenyi's critical difference "
-        f"of mean ranks is {test.critical_difference:.2f}; worst over best mean error "
-        f"{range_of_levels(sample.logs):.3f}."
+        f"{friedman_text(test)}; worst over best mean error {range_of_levels(sample.logs):.3f}."
     )
     if len(by_table(sample.logs)) <= len(LARGE) + len(BUNDLED):
         wide = np.exp(by_table(sample.logs))

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.activations.tables import N_TEST, N_TRAIN
+from benchmarks.papers.common.page import p_text
 from combutab.evaluation import (
     Interval,
     NemenyiResult,
@@ -180,6 +181,15 @@ def paired(
 def ranks(logs: pd.DataFrame) -> NemenyiResult:
     """Friedman's and Nemenyi's tests over tables."""
     return nemenyi(by_table(logs), greater_is_better=False)
+
+
+def friedman_text(test: NemenyiResult) -> str:
+    """What both tests say, in a sentence."""
+    apart = "tells some apart" if test.differ else "finds no difference"
+    return (
+        f"Friedman's test {apart} ({p_text(test.friedman.pvalue)}); Nemenyi's critical difference "
+        f"of mean ranks is {test.critical_difference:.2f}"
+    )
 
 
 def spread_of_splits(logs: pd.DataFrame) -> float:

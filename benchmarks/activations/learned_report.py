@@ -9,7 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from benchmarks.activations.effects import Effect, block, by_table, effects, ranks, size
+from benchmarks.activations.effects import (
+    Effect,
+    block,
+    by_table,
+    effects,
+    friedman_text,
+    ranks,
+    size,
+)
 from benchmarks.activations.figures import plot_effects
 from benchmarks.activations.plan import ARMS, N_MEMBERS
 from benchmarks.activations.shares import PARTS
@@ -149,10 +157,7 @@ of which {failed} diverged.""",
             cells = [str(effect), p_text(effect.p)] if effect else ["1", ""]
             lines.append([arm, f"{rank:.2f}", *cells, effect.own if effect else ""])
         page.table(["arm", "mean rank", "error over the fixed shares'", "p", "own"], lines)
-        page.text(
-            f"Friedman's test: {p_text(test.friedman.pvalue)}; Nemenyi's critical difference of "
-            f"mean ranks: {test.critical_difference:.2f}."
-        )
+        page.text(f"{friedman_text(test)}.")
     if found:
         shown = {group: arms.beside for group, arms in found.items()}
         figure = plot_effects(shown, {}, reference="the fixed shares'")

@@ -14,6 +14,7 @@ from benchmarks.activations.effects import (
     Paired,
     by_table,
     effects,
+    friedman_text,
     range_of_levels,
     ranks,
     ratio_text,
@@ -96,11 +97,7 @@ def _effects_part(page: Page, sample: Sample) -> None:
         cells = [str(effect), p_text(effect.p), effect.own] if effect else ["1", "", ""]
         lines.append([label(str(name)), f"{rank:.2f}", *cells])
     page.table(["activation", "mean rank", "error over CombU's", "p", "own"], lines)
-    apart = "tells some apart" if test.differ else "finds no difference"
-    page.text(
-        f"Friedman's test {apart} ({p_text(test.friedman.pvalue)}); Nemenyi's critical difference "
-        f"of mean ranks is {test.critical_difference:.2f}."
-    )
+    page.text(f"{friedman_text(test)}.")
 
 
 def _pairs_table(page: Page, first: str, reference: str, pairs: Mapping[str, Paired]) -> None:

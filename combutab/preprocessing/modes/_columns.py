@@ -184,15 +184,11 @@ class NumberColumn:
         """The numbers of values within modes, as the fitted column had them."""
         missing = codes == len(self.mixture.weights)
         modes = np.where(missing, 0, codes)
-        x = self.mixture.unscale(values, modes)
-        if (
-            self.grids is None
-            or isinstance(self.format, TickFormat)
-            or self.format.decimals is not None
-        ):
-            return self.format.write(x, missing)
-        low, high = map(self.format.numbers, self.mixture.ends(modes))
-        return self.format.hold(self.grids.restore(self.format.numbers(x), high - low), missing)
+        x, format = self.mixture.unscale(values, modes), self.format
+        if self.grids is None or isinstance(format, TickFormat) or format.decimals is not None:
+            return format.write(x, missing)
+        low, high = map(format.numbers, self.mixture.ends(modes))
+        return format.hold(self.grids.restore(format.numbers(x), high - low), missing)
 
     def put_on_grids(
         self,
