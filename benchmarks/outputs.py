@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from combutab._whole_files import whole_file
+from combutab.core.files import whole_file
 
 
 def write_bytes(path: Path, data: bytes) -> None:

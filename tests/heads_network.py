@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from combutab._fields import several, whole
-from combutab._random import Purpose, derive
+from combutab.core.fields import several, whole
+from combutab.core.rng import Stream, fold_in
 from combutab.nn import ChainNetwork, NetworkSpec, StackedActivation, StackedInputs, StackedLinear
 
 
@@ -95,7 +95,7 @@ class HeadsSpec(NetworkSpec, kind="heads-of-a-test"):
     def build(self, members, *, dtype=torch.float32, device="cpu"):
         generators = [torch.Generator().manual_seed(m.seed) for m in members]
         widths = [width // self.n_heads for width in self.widths]
-        seeds = [derive(m.seed, Purpose.WEIGHTS) >> 1 for m in members]
+        seeds = [fold_in(m.seed, Stream.WEIGHTS) >> 1 for m in members]
         m, n = len(members), self.n_heads
         return ChainNetwork(
             members,

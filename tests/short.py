@@ -22,10 +22,10 @@ def few_trees():
 @contextmanager
 def short_reports():
     """Let the report of a synthetic table draw chance a few times, not often, with few trees."""
-    from combutab.reports.synthetic import _report, _yardsticks
+    from combutab.reports import _synthetic, _yardsticks
 
     with few_trees(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_report, "_FOLDS", 2)
+        patch.setattr(_synthetic, "_FOLDS", 2)
         patch.setattr(_yardsticks, "_DRAWS", (3, 3))
         patch.setattr(_yardsticks, "_SPLITS", 3)
         yield

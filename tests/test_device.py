@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from combutab._device import Precision, resolve_device
+from combutab.core.device import Precision, resolve_device
 
 
 def test_auto_and_cpu():

@@ -73,7 +73,7 @@ def run_apart(name, folder):
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=500,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

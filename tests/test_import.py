@@ -2,8 +2,11 @@
 
 import ast
 import inspect
+import itertools
+import re
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,10 +22,13 @@ LAZY = {"matplotlib", "rich", "typer", "sympy", "pooch", "pyarrow", "polars"}
 LAZY |= {"sdv", "ctgan", "sdmetrics", "openml", "skorch"}
 HEAVY = {"torch", "numpy", "scipy", "pandas", "sklearn", "matplotlib", "joblib", "safetensors"}
 
+# used where a user has it, or brought by the library that needs it
+GUESTS = {"IPython", "mlflow", "polars", "xgboost", "plotly", "rdt"}
+
 
 def run(code):
     command = [sys.executable, "-W", "error", "-c", code]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     assert result.returncode == 0, result.stderr
     return result.stdout + result.stderr
 
@@ -31,6 +37,30 @@ def loaded_by(statement):
     """Top-level modules that a statement loads in a fresh interpreter."""
     show = "print('loaded:', *{name.split('.')[0] for name in sys.modules}, file=sys.stderr)"
     return set(run(f"import sys; {statement}; {show}").rpartition("loaded:")[2].split())
+
+
+def imported(tree):
+    """Top-level modules that a file imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def test_every_library_that_is_imported_is_declared():
+    root = Path(__file__).parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    declared = {
+        re.match(r"[\w-]+", line)[0]
+        for line in [*project["dependencies"], *itertools.chain(*extras)]
+    }
+    names = {"sklearn": "scikit-learn"}
+    for file in (root / "combutab").rglob("*.py"):
+        found = set(imported(ast.parse(file.read_text(encoding="utf-8"))))
+        found -= sys.stdlib_module_names | GUESTS | {"combutab"}
+        assert {names.get(name, name) for name in found} <= declared, file
 
 
 def test_import_loads_no_heavy_library():
@@ -72,7 +102,7 @@ def loaded():
     return {{name.split('.')[0] for name in sys.modules}}
 import combutab
 combutab.cli.main
-from combutab.cli.commands._options import generator_names
+from combutab.cli._commands import generator_names
 before = generator_names()
 assert "torch" not in loaded()
 from combutab import CombU
@@ -130,18 +160,17 @@ except ModuleNotFoundError as error:
 
 
 def test_the_command_takes_what_its_modules_take():
-    from combutab.cli import _compare, _evaluate, commands
-    from combutab.cli.estimators import _fit, _predict
-    from combutab.cli.synth import _impute, _synth
+    from combutab.cli import _commands, _compare, _estimators, _evaluate, _generators, _impute
     from combutab.model_selection import BASELINES, DEFAULT_ACTIVATIONS
 
-    modules = {"compare": _compare, "synth": _synth, "sample": _synth, "evaluate": _evaluate}
-    modules |= {"impute": _impute, "fit": _fit, "predict": _predict}
+    modules = {"compare": _compare, "synth": _generators, "sample": _generators}
+    modules |= {"impute": _impute, "fit": _estimators, "predict": _estimators}
+    modules |= {"evaluate": _evaluate}
     for name, module in modules.items():
-        told = inspect.signature(getattr(commands, name)).parameters
+        told = inspect.signature(getattr(_commands, name)).parameters
         assert list(told) == list(inspect.signature(getattr(module, name)).parameters)
-    assert ",".join(DEFAULT_ACTIVATIONS) == commands._compare._ACTIVATIONS
-    assert ",".join(BASELINES) == commands._compare._BASELINES
+    assert ",".join(DEFAULT_ACTIVATIONS) == _commands._ACTIVATIONS
+    assert ",".join(BASELINES) == _commands._BASELINES
 
 
 def test_import_loads_no_optional_library_and_leaves_global_state_alone():

@@ -20,6 +20,7 @@ combutab.datasets: Dataset FORMULAS TableError list_feynman list_openml load_fey
     make_formula parse_formula read_cells read_table split_target
 combutab.estimators: BaseMLP FitHandout FitOutcome FitTask MLPClassifier MLPRegressor PackClassifier
     PackRegressor TabMClassifier TabMRegressor TableModule TrainedFit fit_stacked paper_recipe
+    refuse_text
 combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTIONS Corruption
     DetectionScorer EfficacyScorer FidelityScorer Interval NemenyiResult Robustness Significance
     activation_stats align_tables bootstrap_interval channelwise_linearity compare_pairs
@@ -46,9 +47,10 @@ combutab.plotting: ActivationComparisonDisplay LossCurveDisplay PackDisplay plot
     plot_robustness
 combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn Identifiers
     IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetParts ParquetTable
-    Paths RowGroup RowLayout RowSpan RunningMoments Span TableEncoder append_cells as_numpy
-    as_pandas binary_unit column_kind find_identifiers infer_task is_polars missing_codes
-    odd_columns parquet_parts polars_cells put_cells
+    Paths RowGroup RowLayout RowSpan RunningMoments Span TableEncoder TargetError
+    UnlearnedWarning append_cells as_numpy as_pandas binary_unit column_kind find_identifiers
+    infer_task is_polars missing_codes not_numbers odd_columns parquet_parts polars_cells put_cells
+    read_numbers
 combutab.reports: Finding SyntheticEvaluation evaluate_synthetic render_report write_report
 combutab.training: BinaryCrossEntropy Callback CompiledGradients ConditionSampler Conditions
     CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MemberPlan MemberResult MemberStart

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import combutab
-from combutab._random import (
-    Purpose,
-    derive,
+from combutab.core.rng import (
+    Stream,
+    fold_in,
     random_int64,
     random_permutations,
     random_uniform,
+    seed_from,
     starts,
 )
-from combutab._random_state import seed_from
 
 MASK = (1 << 64) - 1
 
@@ -74,7 +74,7 @@ def test_uniforms_are_uniform_and_uncorrelated():
 
 
 def test_consecutive_seeds_give_unrelated_keys():
-    keys = [derive(seed, Purpose.MEMBER, 0) for seed in range(2000)]
+    keys = [fold_in(seed, Stream.MEMBER, 0) for seed in range(2000)]
     bits = np.array([[(k >> b) & 1 for b in range(64)] for k in keys])
     assert len(set(keys)) == 2000
     assert np.abs(bits.mean(0) - 0.5).max() < 0.06  # 5 standard deviations
@@ -91,7 +91,7 @@ def test_permutations():
 
 @pytest.mark.parametrize("lengths", [(1,), (2, 1), (614, 614), (5, 4096, 4097), (100_000,)])
 def test_permutations_sort_the_draws(lengths):
-    keys = [derive(9, Purpose.SHUFFLE, 0, i) for i in range(len(lengths))]
+    keys = [fold_in(9, Stream.SHUFFLE, 0, i) for i in range(len(lengths))]
     table, draws = random_permutations(keys, lengths), random_int64(keys, max(lengths))
     for row, drawn, n in zip(table, draws, lengths, strict=True):
         order = np.argsort(drawn[:n].numpy(), kind="stable")
@@ -101,7 +101,7 @@ def test_permutations_sort_the_draws(lengths):
 def test_a_permutation_does_not_depend_on_longer_ones_beside_it(monkeypatch):
     # of draws with few bits, so that many agree in all but their places
     monkeypatch.setattr(
-        "combutab._random.random_int64",
+        "combutab.core.rng.random_int64",
         lambda keys, n, device: torch.arange(n).mul(7).remainder(64).repeat(len(keys), 1),
     )
     together = random_permutations([1, 2, 3], [20, 200, 5])
@@ -112,41 +112,41 @@ def test_a_permutation_does_not_depend_on_longer_ones_beside_it(monkeypatch):
 @given(st.lists(st.integers(0, MASK), min_size=1, max_size=5), st.integers(0, 10**6))
 def test_arrays_of_keys_are_keys(keys, value):
     array = np.array(keys, dtype=np.uint64)
-    derived = derive(array, Purpose.DROPOUT, value, np.uint64([7]))
-    assert derived.tolist() == [derive(key, Purpose.DROPOUT, value, 7) for key in keys]
+    derived = fold_in(array, Stream.DROPOUT, value, np.uint64([7]))
+    assert derived.tolist() == [fold_in(key, Stream.DROPOUT, value, 7) for key in keys]
     assert torch.equal(random_int64(starts(array), 3), random_int64(keys, 3))
 
 
 @given(st.integers(0, MASK), st.integers(0, (1 << 63) - 1))
-def test_a_purpose_is_no_position(key, position):
-    derived = {derive(key, purpose) for purpose in Purpose}
-    assert len(derived) == len(Purpose)
+def test_a_stream_is_no_position(key, position):
+    derived = {fold_in(key, stream) for stream in Stream}
+    assert len(derived) == len(Stream)
     # a key of a key is none of the key itself, whatever the position
-    of_one = derive(key, Purpose.MEMBER)
-    assert derive(key, Purpose.MEMBER, position) != derive(of_one, Purpose(1 + position % 13))
+    of_one = fold_in(key, Stream.MEMBER)
+    assert fold_in(key, Stream.MEMBER, position) != fold_in(of_one, Stream(1 + position % 13))
 
 
-def test_every_purpose_is_named_in_the_package():
+def test_every_stream_is_named_in_the_package():
     home = Path(combutab.__file__).parent
     sources = [path.read_text("utf-8") for path in home.rglob("*.py")]
-    named = {name for source in sources for name in re.findall(r"\bPurpose\.([A-Z_]+)", source)}
-    assert named == set(Purpose.__members__)
+    named = {name for source in sources for name in re.findall(r"\bStream\.([A-Z_]+)", source)}
+    assert named == set(Stream.__members__)
 
 
 @pytest.mark.parametrize("number", [1, True, np.int64(1), "MEMBER"])
 def test_a_purpose_has_a_name(number):
-    with pytest.raises(TypeError, match=f"must be a Purpose, got {re.escape(repr(number))}"):
-        derive(0, number)
+    with pytest.raises(TypeError, match=f"must be a Stream, got {re.escape(repr(number))}"):
+        fold_in(0, number)
 
 
 @pytest.mark.parametrize("position", [-1, 1 << 63])
 def test_positions_are_below_the_purposes(position):
     with pytest.raises(ValueError, match=rf"in \[0, 2\*\*63\), got {position}"):
-        derive(0, Purpose.MEMBER, position)
+        fold_in(0, Stream.MEMBER, position)
 
 
 def test_permutations_are_uniform():
-    keys = [derive(1, Purpose.SHUFFLE, 0, i) for i in range(3000)]
+    keys = [fold_in(1, Stream.SHUFFLE, 0, i) for i in range(3000)]
     firsts = [int(random_permutations([key], [6])[0, 0]) for key in keys]
     assert stats.chisquare(np.bincount(firsts, minlength=6)).pvalue > 1e-3
 

@@ -19,15 +19,15 @@ import torch
 from torch import nn
 
 from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor, StackedGridSearchCV
-from combutab import _random as random
-from combutab._random import Purpose
-from combutab.estimators.parquet import _fitting as _streaming
-from combutab.estimators.parquet._memory import MemoryPlan
-from combutab.nn import _dropout
+from combutab.core import rng as random
+from combutab.core.rng import Stream
+from combutab.estimators import _streaming as _streaming
+from combutab.estimators._streaming import MemoryPlan
+from combutab.nn import _layers
 
-NO_PLACE = {"_random.py", "_noise.py"}  # they draw on behalf of others
+NO_PLACE = {"rng.py", "_records.py"}  # they draw on behalf of others
 # what is drawn anew on purpose: rows by their numbers, the same sample after every epoch
-REPEATED = {Purpose.SPLIT, Purpose.VALIDATION}
+REPEATED = {Stream.SPLIT, Stream.VALIDATION}
 
 
 class Streams:
@@ -38,10 +38,10 @@ class Streams:
         self.draws = defaultdict(list)  # key -> places in the code, first and last number
         self.parents = set()
         self._keys = {}  # what numbers are drawn by -> key
-        self._put(monkeypatch, "derive", self._derive)
+        self._put(monkeypatch, "fold_in", self._fold_in)
         self._put(monkeypatch, "random_int64", self._random_int64)
         # of masks alone: random_int64 calls it too
-        monkeypatch.setattr(_dropout, "random_int64_", self._random_int64_)
+        monkeypatch.setattr(_layers, "random_int64_", self._random_int64_)
         streams = self
 
         class Generator(torch.Generator):
@@ -58,7 +58,7 @@ class Streams:
             if vars(module).get(name) is original:
                 monkeypatch.setattr(module, name, put)
 
-    def _derive(self, key, purpose, *positions, original=random.derive):
+    def _fold_in(self, key, purpose, *positions, original=random.fold_in):
         derived = original(key, purpose, *positions)
         for parent, child, *at in np.broadcast(
             np.uint64(key), np.uint64(derived), *map(np.uint64, positions)
@@ -105,19 +105,19 @@ class Streams:
             places = {place for place, _, _ in draws}
             if len(places) > 1:
                 found.append(f"{way} is drawn by {places}")
-            purposes = {step for step in way if isinstance(step, Purpose)}
+            purposes = {step for step in way if isinstance(step, Stream)}
             if not purposes & {*repeated, *REPEATED}:
                 spans = sorted((first, last) for _, first, last in draws)
                 if any(a[1] > b[0] for a, b in pairwise(spans)):
                     found.append(f"{way} is drawn {len(spans)} times: {places}")
-            if key in self.parents and Purpose.ACTIVATION not in purposes:
+            if key in self.parents and Stream.ACTIVATION not in purposes:
                 found.append(f"{way} is drawn from, and other keys are derived of it")
         return found
 
     def purposes(self):
         """Those of all keys that numbers were drawn by."""
         ways = [way for key in self.draws for way in self.ways[key]]
-        return {step for way in ways for step in way if isinstance(step, Purpose)}
+        return {step for way in ways for step in way if isinstance(step, Stream)}
 
 
 @pytest.fixture
@@ -161,8 +161,8 @@ def test_of_estimators(streams):
     model.fit(TABLE[["x", "size"]], TABLE["kind"]).predict(TABLE[["x", "size"]])
     assert not streams.meetings()
     assert streams.purposes() >= {
-        Purpose.WEIGHTS, Purpose.ACTIVATION, Purpose.ACTIVATION_CALL, Purpose.SHUFFLE,
-        Purpose.DROPOUT,
+        Stream.WEIGHTS, Stream.ACTIVATION, Stream.ACTIVATION_CALL, Stream.SHUFFLE,
+        Stream.DROPOUT,
     }  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def test_of_files(streams, tmp_path):
     with mock.patch.object(_streaming, "plan_memory", return_value=windows):
         model.fit_parquet(tmp_path / "table.parquet", "x")
     assert not streams.meetings()
-    assert streams.purposes() >= {Purpose.SPLIT, Purpose.ROW_GROUPS, Purpose.SHUFFLE}
+    assert streams.purposes() >= {Stream.SPLIT, Stream.ROW_GROUPS, Stream.SHUFFLE}
 
 
 def test_of_a_search(streams):
@@ -182,8 +182,8 @@ def test_of_a_search(streams):
     grid = {"dropout": [0.0, 0.2], "activation": ["relu", "combu-random"]}
     StackedGridSearchCV(net, grid, cv=2).fit(TABLE[["x", "size"]], TABLE["kind"])
     # equal seeds have equal streams, in every fold and setting
-    assert not streams.meetings(set(Purpose))
-    assert Purpose.DROPOUT in streams.purposes()
+    assert not streams.meetings(set(Stream))
+    assert Stream.DROPOUT in streams.purposes()
 
 
 @pytest.mark.parametrize("cls", [CTGAN, TVAE])
@@ -205,13 +205,13 @@ def test_of_generators(cls, streams, tmp_path):
     model.sample(50, balance="kind")
     model.impute(TABLE.mask(TABLE == "a"), n_draws=2)
     assert not streams.meetings()
-    expected = {Purpose.VALIDATION, Purpose.HELD_OUT, Purpose.PATTERN, Purpose.LATENT}
-    expected |= {Purpose.BALANCED, Purpose.DRAW, Purpose.DONORS}
+    expected = {Stream.VALIDATION, Stream.HELD_OUT, Stream.PATTERN, Stream.LATENT}
+    expected |= {Stream.BALANCED, Stream.DRAW, Stream.DONORS}
     if cls is CTGAN:
-        expected |= {Purpose.GAN_NOISE, Purpose.GAN_GUMBEL, Purpose.ASKED, Purpose.ACCEPTED}
-        expected |= {Purpose.GAN_CONDITIONS, Purpose.GAN_MASKS, Purpose.GAN_MIX}
+        expected |= {Stream.GAN_NOISE, Stream.GAN_GUMBEL, Stream.ASKED, Stream.ACCEPTED}
+        expected |= {Stream.GAN_CONDITIONS, Stream.GAN_MASKS, Stream.GAN_MIX}
     else:
-        expected |= {Purpose.VAE_ORDER, Purpose.VAE_NOISE, Purpose.VALUES}
+        expected |= {Stream.VAE_ORDER, Stream.VAE_NOISE, Stream.VALUES}
     assert streams.purposes() >= expected
 
 
@@ -219,7 +219,7 @@ def test_a_meeting_is_seen(streams):
     def draw(key, first=0):
         random.random_uniform([key], 5, first=first)
 
-    noise, order = (random.derive(SEED, Purpose.MEMBER, i) for i in range(2))
+    noise, order = (random.fold_in(SEED, Stream.MEMBER, i) for i in range(2))
     draw(noise)
     draw(noise, first=5)
     draw(order)
@@ -228,9 +228,9 @@ def test_a_meeting_is_seen(streams):
     assert "is drawn 3 times" in streams.meetings()[0]
     torch.Generator().manual_seed(order >> 1)  # at a place of its own
     assert "is drawn by" in streams.meetings()[1]
-    random.derive(order, Purpose.DROPOUT)
+    random.fold_in(order, Stream.DROPOUT)
     assert "other keys" in streams.meetings()[-1]
-    random.derive(random.derive(SEED, Purpose.WEIGHTS), Purpose.MEMBER)
-    out_of_range = np.uint64([(1 << 63) + Purpose.MEMBER])  # of arrays it is not looked for
-    random.derive(np.uint64([SEED]), Purpose.WEIGHTS, out_of_range)
+    random.fold_in(random.fold_in(SEED, Stream.WEIGHTS), Stream.MEMBER)
+    out_of_range = np.uint64([(1 << 63) + Stream.MEMBER])  # of arrays it is not looked for
+    random.fold_in(np.uint64([SEED]), Stream.WEIGHTS, out_of_range)
     assert "is derived by" in streams.meetings()[0]

@@ -101,7 +101,7 @@ def test_what_the_differences_say():
     clf = MLPClassifier(**quick).fit(X, y, sample_weight=(y < 2).astype(float))
     assert clf.classes_.tolist() == [0, 1]
     assert clf.predict_proba(X).dtype == np.float64
-    assert clf.predict_proba(X.astype(np.float32)).dtype == np.float32
+    assert clf.predict_proba(X.astype(np.float32)).dtype == np.float64
     with pytest.raises(AttributeError):
         clf.coefs_ = []
     with pytest.raises(ValueError, match="Negative values"):

@@ -11,11 +11,11 @@ HOOKS = {
     "generators": """
 from collections.abc import Sequence
 
-from combutab.generators.gan._ctgan import CTGAN
-from combutab.generators.gan._training import GANShape
+from combutab.generators._ctgan import CTGAN
+from combutab.generators._ctgan import GANShape
 from combutab.generators._records import GeneratorPlan, Rates, RowsDrawn, TableRows
-from combutab.generators.vae._tvae import TVAE
-from combutab.generators.vae._training import VAETraining
+from combutab.generators._tvae import TVAE
+from combutab.generators._tvae import VAETraining
 from combutab.nn import RowSpans, StackedRowDecoder
 
 

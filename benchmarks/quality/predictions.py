@@ -5,7 +5,8 @@ one side) with its own defaults and as many threads as ours, in a process of its
 on the rows held out: error (1 - accuracy, or RMSE), log loss, seconds of the fit, and by how much
 the process grew. Errors and log losses, means over splits, are divided by those of the best peer
 (no model of ours) on the table; the geometric mean over tables is what a model costs beside knowing
-the best peer in advance, and is below 1 where it is better than that.
+the best peer in advance, and is below 1 where it is better than that. Models that have run on fewer
+splits are compared with our defaults alone, on the splits that they have.
 
     python -m benchmarks.quality.predictions [--quick] [--data-home FOLDER] [--splits 3]
         [--models NAME ...] [--data NAME ...]
@@ -56,8 +57,11 @@ from combutab import (
     paper_recipe,
 )
 from combutab.datasets import list_openml, load_openml, read_table, split_target
+from combutab.evaluation import holm, t_interval, wilcoxon
 
 REALMLP = "RealMLP-TD"  # to whose seconds others are compared
+SLOW = "TabM-D"  # no bar waits for it
+DEFAULTS = "combutab"
 TINY = 1e-300
 FEW = 20  # distinct whole numbers of a target, up to which they are classes
 OURS: dict[str, tuple[type, type]] = {  # with their defaults; but for the paper's network
@@ -216,20 +220,32 @@ def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
                 yield Job([wanted], run, f"{name}, split {split}, {model}")
 
 
+def same_fits(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """Rows of models that have run on the same splits, a frame for each set of splits.
+
+    The first is of those that have run on most, the others of models that have run on fewer,
+    beside all that have run on these too: on other splits errors are not comparable.
+    """
+    splits = pd.Series(list(zip(rows["data"], rows["split"], strict=True)), rows.index)
+    fits = splits.groupby(rows["model"]).agg(frozenset)
+    return [
+        rows[rows["model"].isin(fits.index[fits >= wanted]) & splits.isin(wanted)]
+        for wanted in sorted(set(fits), key=len, reverse=True)
+    ]
+
+
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """A row a model: means over tables of ratios to the best peer, ranks, medians of seconds.
 
-    An error or log loss is a table's mean over a model's splits, over that of the peer that is best
-    on the same splits of it. A classifier without a mistake counts as one of half a row, or nothing
-    could be divided by it.
+    The models have run on the same splits. An error or log loss is a table's mean over them, over
+    that of the best peer.
     """
-    least = np.where(rows["task"] == "classification", 0.5 / rows["n_test"], TINY)
-    rows = rows.assign(test_error=rows["test_error"].clip(lower=least))
+    rows = _clipped(rows)
     errors = _over_best(rows, "test_error")
     table = {"error": errors}
     for task, own in rows.groupby("task"):
         table[str(task)] = errors[errors.index.isin(own["data"])]
-    table["log loss"] = _over_best(rows[rows["log_loss"].notna()], "log_loss")
+    table["log loss"] = _over_best(rows, "log_loss")
     keys = ["data", "split"]
     seconds = rows.pivot_table(index=keys, columns="model", values="seconds")
     if REALMLP in seconds:
@@ -246,21 +262,57 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     return found[order].sort_values("error")
 
 
-def _over_best(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Means over splits, over those of the best peer on the same splits: a row a table."""
-    values = rows.pivot_table(index=["data", "split"], columns="model", values=column)
+def beside_defaults(rows: pd.DataFrame) -> pd.DataFrame:
+    """Each model beside our defaults on the splits that both have run on: a row a model.
+
+    Errors and log losses are means over splits, their ratios geometric means over tables with an
+    interval of Student's t. p-values are Wilcoxon's, over tables, by Holm.
+    """
+    rows, keys = _clipped(rows), ["data", "split"]
     found = {}
-    for model in values:
-        same = values[values[model].notna()]
-        peers = [peer for peer in PEERS if peer in same and same[peer].notna().any()]
-        means = same.groupby("data").agg(lambda each: each.mean(skipna=False))
-        found[model] = means[model] / means[peers].min(axis=1)
-    return pd.DataFrame(found)
+    for model in rows["model"].unique():
+        both = rows[rows["model"].isin([model, DEFAULTS])]
+        both = both[both.groupby(keys)["model"].transform("nunique") == 2]
+        logs = {}
+        for column in ("test_error", "log_loss", "seconds"):
+            means = both.pivot_table(index="data", columns="model", values=column)
+            logs[column] = np.log(means[model] / means[DEFAULTS]) if len(means) else means
+        errors = logs["test_error"]
+        if len(errors) > 1:
+            found[model] = {
+                "fits": len(both) // 2,
+                "error": _ratio(errors),
+                "log loss": _ratio(logs["log_loss"]),
+                "seconds": f"{np.exp(logs['seconds'].mean()):.3g}",
+                "better / worse": f"{(errors < 0).sum()} / {(errors > 0).sum()} tables",
+                "p": wilcoxon(errors, np.zeros(len(errors))).pvalue,
+            }
+    table = pd.DataFrame.from_dict(found, orient="index")
+    return table.assign(p=[f"{p:.2f}" for p in holm(table["p"])]) if found else table
+
+
+def _clipped(rows: pd.DataFrame) -> pd.DataFrame:
+    """No mistake counts as half of one, or nothing could be divided by it."""
+    least = np.where(rows["task"] == "classification", 0.5 / rows["n_test"], TINY)
+    return rows.assign(test_error=rows["test_error"].clip(lower=least))
+
+
+def _ratio(logs: pd.Series) -> str:
+    if len(logs) < 2:
+        return "-"
+    mean, low, high = np.exp(t_interval(logs))
+    return f"{mean:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _over_best(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Means over splits, over that of the best peer: a row a table that has them."""
+    means = rows.pivot_table(index="data", columns="model", values=column)
+    return means.div(means[means.columns.intersection(PEERS)].min(axis=1), axis=0)
 
 
 def _judge(model: str, column: str, most: float, table: pd.DataFrame) -> Finding | None:
     """Whether a mean is small enough; None without the model or one of the peers."""
-    if not {model, *PEERS} <= set(table.index) or np.isnan(table.loc[model, column]):
+    if not {model, *PEERS} - {SLOW} <= set(table.index) or np.isnan(table.loc[model, column]):
         return None
     found = float(table.loc[model, column])
     return Finding(f"{found:.3f}", [found <= most])
@@ -280,26 +332,46 @@ BARS = [
 
 def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
     missing = [name for name in PEERS if name not in set(rows["model"])]
+    first, *fewer = same_fits(rows)
     page.text(
         f"Tables: {rows['data'].nunique()}, splits: {rows['split'].nunique()}; at most "
         f"{rows['rows'].max()} training rows. Error and log loss are a table's means over splits, "
-        "as ratios to those of the peer that is best on the same splits of it (which of them that "
-        "is differs from table to table), geometric means over tables: below 1 is better than the "
-        "best peer; no mistake counts as half of one. Models with fewer fits have not run on all. "
-        "Peers are "
+        "as ratios to those of its best peer (which of them that is differs from table to table), "
+        "geometric means over tables: below 1 is better than the best peer; no mistake counts as "
+        "half of one. Peers are "
         f"{', '.join(PEERS)}" + f"; not run: {', '.join(missing)}" * bool(missing) + ". "
-        "Ranks are among all models. Medians of seconds and of memory; seconds / RealMLP-TD is a "
-        "geometric mean."
+        "Ranks are among the models of the table. Medians of seconds and of memory; seconds / "
+        "RealMLP-TD is a geometric mean."
     )
-    found = summary(rows)
+    found = summary(first)
     page.table(["model", *found.columns], _lines(found, "{:.3g}"))
+    pairs = beside_defaults(rows)
+    if len(pairs):
+        few = [model for model in pairs.index if model not in found.index]
+        least = min(1.0, len(pairs) * 2.0 ** (1 - rows["data"].nunique()))
+        page.text(
+            f"Each model beside `{DEFAULTS}` on the splits that both have run on: errors, log "
+            "losses and seconds as ratios, geometric means over tables with 95 % intervals, and p "
+            "by Wilcoxon's test over tables, adjusted by Holm's method. With so few tables p "
+            f"cannot be below {least:.2g}."
+            + f" In this table alone, for they have fewer fits: {', '.join(few)}."
+            * bool(few)
+        )
+        page.table([f"model / {DEFAULTS}", *pairs.columns], _lines(pairs, "{}"))
     page.heading("Bars")
-    page.text("What our defaults are to reach, tuned to no single table; judged with all peers.")
+    page.text(
+        "What our defaults are to reach, tuned to no single table; judged with all peers but "
+        f"{SLOW}, whose fits take minutes."
+    )
     page.text(claims_table(BARS, {"here": found}))
     for name, number in (("test_error", "{:.4g}"), ("log_loss", "{:.3f}")):
         page.heading(f"{name.replace('_', ' ')}, mean over splits")
-        wide = rows.pivot_table(index="data", columns="model", values=name, sort=False)
-        page.table(["data", *wide.columns], _lines(wide, number))
+        for part in (first, *fewer):
+            wide = part.pivot_table(index="data", columns="model", values=name, sort=False)
+            if part is not first:
+                own = ", ".join(model for model in wide if model not in found.index)
+                page.text(f"{own}, and the others on the same splits:")
+            page.table(["data", *wide.columns], _lines(wide, number))
 
 
 def _lines(table: pd.DataFrame, number: str) -> list[list[str]]:

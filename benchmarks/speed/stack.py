@@ -1,7 +1,7 @@
 """How many members should a stack hold? Milliseconds of a step and member by stack size.
 
 The batch of a stack is members x rows x width; on a CPU it should stay within the caches. This is
-the measurement behind the stack size that ``combutab.estimators.fitting._stacks`` chooses.
+the measurement behind the stack size that ``combutab.estimators._jobs`` chooses.
 
     python -m benchmarks.speed.stack [--quick] [--threads 1] [--out benchmarks/speed/results]
 """

@@ -7,7 +7,14 @@ from itertools import groupby
 
 from torch import Tensor
 
-from combutab.activations.kernels import HALF, Activation, Kernel, Slices, Standardize, known
+from combutab.activations.kernels import (
+    HALF,
+    Activation,
+    Kernel,
+    Slices,
+    Standardize,
+    known,
+)
 
 
 class _ParallelNorm(Activation):

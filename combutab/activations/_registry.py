@@ -2,21 +2,83 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from functools import partial
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from combutab._suggestions import did_you_mean
-from combutab.activations._combu import CombU
-from combutab.activations._complex_combu import ComplexCombU
+from combutab.activations._combu import CombU, ComplexCombU
 from combutab.activations._layeract import LAHardSiLU, LASiLU
 from combutab.activations._parallel_norm import PLN, PLS
-from combutab.activations._trainable import Blend
 from combutab.activations._unitwise import UNITWISE
+from combutab.activations.kernels import Activation, along, known
+from combutab.core.text import did_you_mean
 
 Factory = Callable[..., nn.Module]
+
+
+@known()
+class Blend(Activation):
+    """A blend of x and an activation g, ``(1 - w) x + w g(x)``, w learned for each unit.
+
+    Parameters
+    ----------
+    width : int
+        Number of features.
+    activation : str or callable, default "relu"
+        g: what ``make_activation`` takes.
+    init : float, default 1.0
+        w to start from: 0 is the identity, 1 is g.
+    dim : int, default -1
+        The feature axis.
+
+    Shape
+    -----
+    (..., width) -> (..., width). ``w`` is (width,); a stack may put (members, 1, width) in its
+    place.
+
+    Raises
+    ------
+    ValueError
+        If ``init`` is not finite, or the name of g is unknown.
+
+    References
+    ----------
+    Manessi and Rozza (2018), "Learning combinations of activation functions".
+
+    Examples
+    --------
+    >>> Blend(2, "tanh", init=0.5)(torch.tensor([[-1.0, 2.0]])).detach()
+    tensor([[-0.8808,  1.4820]])
+    """
+
+    def __init__(
+        self,
+        width: int,
+        activation: str | Callable[[int], nn.Module] = "relu",
+        init: float = 1.0,
+        *,
+        dim: int = -1,
+    ) -> None:
+        super().__init__()
+        if not math.isfinite(init):
+            raise ValueError(f"init must be finite, got {init=}")
+        self.dim = dim
+        self.activation = make_activation(activation, width, dim=dim)
+        self.w = nn.Parameter(torch.full((width,), float(init)))
+
+    def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
+        w = along(self.w, x, self.dim)
+        return (1 - w) * x + w * self.activation(x)
+
+    def extra_repr(self) -> str:
+        return f"{self.w.shape[-1]}, dim={self.dim}"
+
+
+UNITWISE["blend"] = Blend  # of any activation by name, so that it is made here
 
 
 def _layerwise(module: Factory) -> Factory:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from combutab._version import __version__
-from combutab.cli._console import USAGE_ERROR, UserError, complain, show_traceback
-from combutab.cli.commands import compare, evaluate, fit, impute, predict, sample, synth
+from combutab.cli._commands import compare, evaluate, fit, impute, predict, sample, synth
+from combutab.cli._console import INTERRUPTED, USAGE_ERROR, UserError, complain, show_traceback
 
 app = typer.Typer(
     add_completion=False,
@@ -24,10 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code: 0, 2 after a user's error, 130 after Ctrl-C."""
     if argv is None:  # the command alone, whose process is its own
         sys.excepthook = show_traceback
-    command = typer.main.get_command(app)
     usage_error: Any = typer.BadParameter.__base__
     try:
-        code = command.main(
+        code = typer.main.get_command(app).main(
             args=None if argv is None else list(argv), prog_name="combutab", standalone_mode=False
         )
     except usage_error as error:
@@ -42,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not isinstance(error, UserError | TableError | ComparisonError):
             raise
         return complain(str(error))
+    except KeyboardInterrupt:  # before the command line was read
+        return INTERRUPTED
     return int(code or 0)
 
 

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import typer
 from joblib import cpu_count, parallel_config
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
 
-from combutab._clusters import WorkerDied
-from combutab._device import resolve_device
-from combutab._parallel import BrokenBackend, OtherVersions
-from combutab._whole_files import whole_file, whole_files
-from combutab.cli._comparison_table import comparison_table
+from combutab.cli._columns import find_columns
 from combutab.cli._console import (
     INTERRUPTED,
     UserError,
@@ -25,12 +26,22 @@ from combutab.cli._console import (
     one_line_warnings,
     say,
 )
-from combutab.cli.estimators._files import save_estimator
-from combutab.cli.tables._forms import FileFormat, read_file
-from combutab.cli.tables._names import find_columns
-from combutab.cli.tables._outputs import cannot_write, check_file_with_folder, check_folder
-from combutab.cli.tables._reading import Reading, tell_of_odd_columns
+from combutab.cli._estimators import save_estimator
+from combutab.cli._tables import (
+    FileFormat,
+    Reading,
+    cannot_write,
+    check_file_with_folder,
+    check_folder,
+    read_file,
+    task_of,
+    tell_of_odd_columns,
+)
+from combutab.core.device import resolve_device
+from combutab.core.files import whole_file, whole_files
+from combutab.core.parallel import BrokenBackend, OtherVersions, WorkerDied
 from combutab.datasets import make_formula, split_target
+from combutab.evaluation import interval_words
 from combutab.model_selection import (
     ActivationComparison,
     ComparisonError,
@@ -40,6 +51,74 @@ from combutab.model_selection import (
     run_comparison,
 )
 from combutab.plotting import plot_comparison
+
+# ---- The scores of a comparison as a table of a terminal -----------------------------------------
+
+_NAME = "activation"
+# What is left out first where there is little room
+_DISPENSABLE = ("mean\nrank", "p\n(Holm)", "told\napart", "beats\nguess", "95 % interval")
+_WIDE = Console(width=1000)
+
+
+def comparison_table(found: ActivationComparison, width: int) -> Table:
+    """Activations, the best first, and baselines below; as many columns as there is room for.
+
+    Names are whole: only where a name and its mean have no room on one line, it is folded.
+    """
+    columns = _columns(found)
+    for header in ("", *_DISPENSABLE):
+        columns.pop(header, None)
+        table = _drawn(columns, len(found.summary))
+        if Measurement.get(_WIDE, _WIDE.options, table).maximum <= width:
+            return table
+    return _drawn(columns, len(found.summary), fold=True)
+
+
+def _columns(found: ActivationComparison) -> dict[str, list[str]]:
+    """Cells by header, activations first and then baselines."""
+    summary, baselines = found.summary, found.baselines
+    digits = _decimals(summary["mean"])
+    lines = [line for table in (summary, baselines) for _, line in table.iterrows()]
+    n, below = len(summary), [""] * len(baselines)
+    apart = ["yes" if line["distinguishable"] else "no" for line in lines]
+    columns = {
+        _NAME: [*summary["activation"], *(baselines["baseline"] if below else ())],
+        "mean": [f"{line['mean']:,.{digits}f}" for line in lines],
+        "95 % interval": [
+            interval_words(line["low"], line["high"], digits) or "same in all folds"
+            for line in lines
+        ],
+        "mean\nrank": [*(f"{line['mean_rank']:.2f}" for line in lines[:n]), *below],
+        "p\n(Holm)": ["", *(_p(line["p"]) for line in lines[1:])],
+        "told\napart": ["(best)" if found.winner else "–", *apart[1:]],
+    }
+    if "beats_guess" in summary:
+        beats = ["yes" if beats else "no" for beats in summary["beats_guess"]]
+        columns["beats\nguess"] = [*beats, *below]
+    return columns
+
+
+def _drawn(columns: dict[str, list[str]], n_activations: int, *, fold: bool = False) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for header in columns:
+        if header == _NAME:
+            table.add_column(header, overflow="fold", no_wrap=not fold)
+        else:
+            table.add_column(header, justify="right", no_wrap=True)
+    for row, cells in enumerate(zip(*columns.values(), strict=True), 1):
+        table.add_row(*map(Text, cells), end_section=row == n_activations)
+    return table
+
+
+def _decimals(means: pd.Series) -> int:
+    """Decimals that give the largest mean four digits."""
+    largest = float(means.abs().max())
+    return int(np.clip(3 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 4
+
+
+def _p(p: float) -> str:
+    return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
+
 
 FILES = (
     *("results.csv", "summary.csv", "baselines.csv", "comparison.png"),
@@ -157,7 +236,8 @@ def _tables(
     # a Parquet file's columns may have names that are no text
     names = {str(column): column for column in table.columns}
     X, y = split_target(table, names.get(target, target))
-    tell_of_odd_columns(table, reading)
+    task_of(y, task, data, reading)
+    tell_of_odd_columns(table, reading, target=y.name)
     return [_Data(data.name.split(".")[0], X, y, metric, out, report, forms)]
 
 

@@ -102,12 +102,23 @@ def one_line_warnings() -> Iterator[None]:
 
     def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
         if str(message) not in shown:  # networks of all folds may say the same
-            warn(str(message))
+            warn(_in_options(message))
         shown.add(str(message))
 
     with warnings.catch_warnings():
         warnings.showwarning = show
         yield
+
+
+def _in_options(message: Warning | str) -> str:
+    from combutab.preprocessing import UnlearnedWarning  # only now: it takes seconds to import
+
+    if not isinstance(message, UnlearnedWarning):
+        options = {"'identifiers'": "--identifiers", "min_frequency": "--min-frequency"}
+        return re.sub("|".join(options), lambda name: options[name[0]], str(message))
+    ways = "join them into groups" if "min_frequency" in message.remedy else message.remedy
+    it = "it" if len(message.columns) == 1 else "them"
+    return f"{message.problem}; {ways + ', or ' if ways else ''}--drop leaves {it} out"
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from combutab._suggestions import no_column
+from combutab.cli._columns import find_columns, read_frequency
 from combutab.cli._console import (
     UserError,
     interruptible,
@@ -23,12 +23,17 @@ from combutab.cli._console import (
     say,
     warn,
 )
-from combutab.cli.synth._kept import read_frequency
-from combutab.cli.synth._made import read_made
-from combutab.cli.tables._forms import FileFormat, read_file
-from combutab.cli.tables._names import find_columns
-from combutab.cli.tables._outputs import cannot_write, check_file
-from combutab.cli.tables._reading import Reading, tell_of_odd_columns
+from combutab.cli._model_files import read_made
+from combutab.cli._tables import (
+    FileFormat,
+    Reading,
+    cannot_write,
+    check_file,
+    read_file,
+    task_of,
+    tell_of_odd_columns,
+)
+from combutab.core.text import no_column
 
 if TYPE_CHECKING:
     from combutab.reports import SyntheticEvaluation
@@ -70,15 +75,19 @@ def evaluate(
         tables = _read(paths, reading)
         tables = _leave_out(tables, drop or [])
         columns = tables["real"].columns
+        column = None if target is None else find_target(target, columns)
+        categorical = find_columns("--discrete", discrete or [], columns)
+        if column not in (None, *categorical) and tables["real"][column].count():
+            task_of(tables["real"][column], task, real, reading, "--task classification")
         tell_of_odd_columns(tables["real"], reading, identifiers=False)
         found = run_evaluation(
             {
                 "real_train": tables["real"],
                 "synthetic": tables["synthetic"],
                 "real_test": tables.get("test"),
-                "target": None if target is None else find_target(target, columns),
+                "target": column,
                 "task": task,
-                "categorical": find_columns("--discrete", discrete or [], columns),
+                "categorical": categorical,
                 "learners": _learners(learners),
                 "made": made,
                 "names": names_of(paths),

@@ -1,14 +1,9 @@
 """Tables to train on: from files, formulas, the AI Feynman equations and OpenML."""
 
+from combutab.datasets._feynman import list_feynman, load_feynman
 from combutab.datasets._files import TableError, read_cells, read_table, split_target
-from combutab.datasets.formulas import (
-    FORMULAS,
-    list_feynman,
-    load_feynman,
-    make_formula,
-    parse_formula,
-)
-from combutab.datasets.openml import Dataset, list_openml, load_openml
+from combutab.datasets._formulas import FORMULAS, make_formula, parse_formula
+from combutab.datasets._openml import Dataset, list_openml, load_openml
 
 __all__ = [
     "FORMULAS",

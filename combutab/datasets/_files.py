@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
+import re
 import warnings
 import zipfile
 import zlib
@@ -17,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from combutab._suggestions import no_column
+from combutab.core.text import no_column
 
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 _EXCEL = (".xlsx", ".xlsm")
@@ -28,9 +30,14 @@ _SIGNATURES = {  # the first bytes of files that are often met under a wrong nam
     b"PK\x03\x04": "a zip archive or a spreadsheet: rename it to .xlsx, or export it as CSV",
     b"\xd0\xcf\x11\xe0": "an old spreadsheet (.xls): save it as .xlsx, or export it as CSV",
     b"\x1f\x8b": "compressed with gzip: rename it to .csv.gz",
-    b"\xff\xfe": "UTF-16 text: encoding='utf-16' reads it (--encoding utf-16)",
-    b"\xfe\xff": "UTF-16 text: encoding='utf-16' reads it (--encoding utf-16)",
 }
+_MARKS = {  # byte order marks; the first four bytes of UTF-32 begin as those of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_C1 = re.compile("[\x80-\x9f]")  # no letters in latin-1, and letters in cp1252
 
 
 class TableError(ValueError):
@@ -50,7 +57,7 @@ def read_table(
     ----------
     path : str or path
         A ``.csv`` (comma), ``.tsv`` (tab), either with ``.gz``, ``.parquet`` (extra ``parquet``)
-        or ``.xlsx`` file (with openpyxl; its first sheet). Empty cells and pandas' usual marks
+        or ``.xlsx`` file (extra ``excel``; its first sheet). Empty cells and pandas' usual marks
         (``NA``, ``nan``) are missing.
     encoding : str, default="utf-8"
         Of a text file; a UTF-8 byte order mark is dropped.
@@ -230,29 +237,69 @@ def _parse_text(
     path: Path, data: bytes, separator: str, encoding: str, decimal: str
 ) -> pd.DataFrame:
     for signature, what in _SIGNATURES.items():
-        if data.startswith(signature) and not encoding.lower().startswith("utf-16"):
+        if data.startswith(signature):
             raise TableError(f"{path} is {what}")
-    binary = f"{path} has NUL bytes: a binary file, not a text table"
-    try:
-        text = data.decode("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
-    except UnicodeDecodeError as error:
-        if b"\0" in data:
-            raise TableError(binary) from error
-        raise TableError(
-            f"{path} is not {encoding}: byte 0x{data[error.start]:02x} at offset {error.start}; "
-            "perhaps encoding='latin-1' reads it (--encoding latin-1); or save it as UTF-8, for "
-            "example with: iconv -f latin1 -t utf-8 OLD > NEW"
-        ) from error
-    except LookupError as error:
-        raise TableError(f"there is no encoding {encoding!r}") from error
-    if "\0" in text:
-        raise TableError(binary)
+    text = _decode(path, data, encoding)
     if not text.strip():
         raise TableError(f"{path} is empty")
     _check_rows(path, text, separator)
     # pandas' own precision is a digit less: a number would be written otherwise than it was read
     exact = {"decimal": decimal, "low_memory": False, "float_precision": "round_trip"}
     return _parse(path, data, separator, encoding, **exact)
+
+
+def _decode(path: Path, data: bytes, encoding: str) -> str:
+    try:
+        codec = codecs.lookup(encoding).name
+        for mark, name in _MARKS.items():
+            if data.startswith(mark) and not codec.startswith(("utf-16", "utf-32")):
+                raise TableError(
+                    f"{path} is {name.upper()} text: encoding={name!r} reads it (--encoding {name})"
+                )
+        text = data.decode("utf-8-sig" if codec == "utf-8" else encoding)
+    except UnicodeDecodeError as error:
+        where = f"byte 0x{data[error.start]:02x} at offset {error.start}"
+        raise _other_encoding(path, data, f"is not {encoding}: {where}", codec) from error
+    except LookupError as error:
+        raise TableError(f"there is no encoding {encoding!r}") from error
+    except UnicodeError as error:  # of utf-16 without its mark
+        raise TableError(f"{path} is not {encoding}: {error}") from error
+    if "\0" in text:
+        raise _other_encoding(path, data, "has NUL bytes", codec)
+    if codec == "iso8859-1" and _C1.search(text):
+        raise _other_encoding(path, data, f"is not {encoding}", codec)
+    return text
+
+
+def _other_encoding(path: Path, data: bytes, why: str, codec: str) -> TableError:
+    """Build the error of text in another encoding, which is named if its bytes tell it."""
+    likely = None
+    if b"\0" in data:
+        head = data[:1000]
+        even, odd = head[::2].count(0), head[1::2].count(0)
+        if len(data) % 2 or max(even, odd) < 0.4 * len(head) / 2 or min(even, odd) > 0:
+            return TableError(f"{path} has NUL bytes: a binary file, not a text table")
+        likely = "utf-16-le" if odd else "utf-16-be"
+    for name in ("utf-8", "cp1252" if re.search(rb"[\x80-\x9f]", data) else "latin-1"):
+        if likely is None and codecs.lookup(name).name != codec and _decodes(data, name):
+            likely = name
+    if likely is None:
+        return TableError(
+            f"{path} {why}; name its encoding (--encoding, such as shift_jis, gbk or cp1251), or "
+            "save it as UTF-8"
+        )
+    return TableError(
+        f"{path} {why}; perhaps encoding={likely!r} reads it (--encoding {likely}); or save it as "
+        f"UTF-8, for example with: iconv -f {likely.replace('latin-', 'latin')} -t utf-8 OLD > NEW"
+    )
+
+
+def _decodes(data: bytes, encoding: str) -> bool:
+    try:
+        data.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _parse(path: Path, data: bytes, separator: str, encoding: str, **options: Any) -> pd.DataFrame:
@@ -341,7 +388,9 @@ def _excel_sheet(path: Path) -> tuple[list[str], pd.DataFrame]:
     try:
         import openpyxl  # noqa: F401
     except ImportError as error:
-        raise ImportError(f"reading {path} needs openpyxl: pip install openpyxl") from error
+        raise ImportError(
+            f"reading {path} needs openpyxl: pip install 'combutab[excel]'"
+        ) from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # openpyxl's, of styles and charts

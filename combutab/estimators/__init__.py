@@ -2,13 +2,14 @@
 
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
-from combutab.estimators._recipes import paper_recipe
+from combutab.estimators._data import refuse_text
+from combutab.estimators._export import TableModule
+from combutab.estimators._fitted import FitHandout, FitOutcome, TrainedFit
+from combutab.estimators._pack import PackClassifier, PackRegressor
+from combutab.estimators._parameters import paper_recipe
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._tabm import TabMClassifier, TabMRegressor
 from combutab.estimators._together import FitTask, fit_stacked
-from combutab.estimators.export import TableModule
-from combutab.estimators.fitting import FitHandout, FitOutcome, TrainedFit
-from combutab.estimators.pack import PackClassifier, PackRegressor
 
 __all__ = [
     "BaseMLP",
@@ -25,4 +26,5 @@ __all__ = [
     "TrainedFit",
     "fit_stacked",
     "paper_recipe",
+    "refuse_text",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,32 +21,39 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples
 
-from combutab._device import Precision, mind_forks, resolve_device
-from combutab._random import Purpose, derive
-from combutab._random_state import holding, seed_from
-from combutab._ranks import agreed, plain_parameters, sharing
-from combutab.estimators.fitted import Fitted, held_out_outputs, learned, warn_unfinished
-from combutab.estimators.fitting import (
-    Checkpoint,
-    Job,
+from combutab.core.device import Precision, guard_forks, resolve_device
+from combutab.core.rng import Stream, fold_in, holding, seed_from
+from combutab.core.world import broadcast, plain_parameters, sharing
+from combutab.estimators._data import (
     Prepared,
-    answering,
     can_stratify,
     check_bagging,
     check_given,
-    check_settled,
     check_weights,
     concatenated,
     encoded_rows,
-    epoch_tasks,
-    initial_states,
     member_folds,
-    output_scorer,
     split_rows,
+    weighted_rows,
+)
+from combutab.estimators._fitted import (
+    Fitted,
+    Unfinished,
+    held_out_outputs,
+    learned,
     take_over,
+    unfinished,
+)
+from combutab.estimators._initial import initial_states
+from combutab.estimators._jobs import (
+    Checkpoint,
+    Job,
+    answering,
+    check_settled,
+    epoch_tasks,
+    output_scorer,
     train_jobs,
     train_shared,
-    weighted_rows,
 )
 from combutab.nn import Member, MLPSpec, NetworkSpec
 from combutab.preprocessing import as_numpy
@@ -197,7 +205,9 @@ class BaseMLP(Fitted):
         -----
         In a process group of ``torch.distributed``, as ``torchrun`` starts one, all processes are
         to call ``fit`` alike, with the whole table. They share the members out, or else the rows
-        of each batch, and all end with the same model, which is that of one process to rounding.
+        of each batch, and all end with the same model, bit for bit. Sums are taken in another order
+        than in one process, as in a stack of another size, so the model differs from that of one
+        process: by rounding at first, and by more as training amplifies the difference.
         Callbacks, warnings and the checkpoint are those of rank 0; Ctrl-C ends it without a model.
         ``combutab.training.unshared()`` fits for one process alone.
         """
@@ -206,7 +216,7 @@ class BaseMLP(Fitted):
         fresh = not (self.warm_start and self.__sklearn_is_fitted__())
         self._validate(fresh=fresh)
         given = sample_weight is None, X_val is None, fresh
-        with sharing(partial(self._words, given)), self._file(agreed(checkpoint)) as file:
+        with sharing(partial(self._words, given)), self._file(broadcast(checkpoint)) as file:
             prepared = self._encode(X, y, sample_weight, X_val, y_val, fresh=fresh)
             job = self._build(prepared, fresh=fresh)
             found = partial(self._learned, job, fresh=fresh)
@@ -255,7 +265,7 @@ class BaseMLP(Fitted):
         split: bool = True,
     ) -> Prepared:
         """Check and encode the data; a fresh encoding is learned on the training rows alone."""
-        mind_forks()
+        guard_forks()
         X, y, X_val, y_val = as_numpy(X), as_numpy(y, "y"), as_numpy(X_val), as_numpy(y_val, "y")
         sample_weight = as_numpy(sample_weight, "sample_weight")
         X, X_val = check_given(X, y, X_val, y_val, solver=self.solver, name=type(self).__name__)
@@ -266,6 +276,7 @@ class BaseMLP(Fitted):
                 "fold of its own; set bagging=None"
             )
         weight = weight_val = target_val = folds = kept = None
+        own = False
         n_given = _num_samples(X)
         if sample_weight is not None:
             X, y, weight, kept = weighted_rows(X, y, sample_weight)
@@ -278,6 +289,7 @@ class BaseMLP(Fitted):
             folds = member_folds(self.n_members, seed, strata, kept, n_given)
         elif split and self._stops_early(len(target)):
             train, val = self._split(target)
+            own = True  # rows of the same table
             X, X_val = _safe_indexing(X, train), _safe_indexing(X, val)
             target, target_val = target[train], target[val]
             if weight is not None:
@@ -303,7 +315,7 @@ class BaseMLP(Fitted):
             return Prepared(rows, torch.arange(n), None, folds=folds)
         if target_val is None:
             return Prepared(rows, torch.arange(n), None)
-        val_table = self.encoder_.encode(X_val, owner=self)
+        val_table = self.encoder_.encode(X_val, owner=self, fitted=own)
         rows = concatenated([rows, encoded_rows(val_table, target_val, weight_val, dtype)])
         return Prepared(rows, torch.arange(n), torch.arange(n, len(rows.dense)))
 
@@ -345,7 +357,7 @@ class BaseMLP(Fitted):
         seeded = int(self.random_state) if isinstance(self.random_state, Integral) else None
         if fresh or seeded not in (None, self._seeded):
             self._seed, self._seeded = seed_from(self.random_state), seeded
-        seeds = [derive(self._seed, Purpose.MEMBER, i) for i in range(self.n_members)]
+        seeds = [fold_in(self._seed, Stream.MEMBER, i) for i in range(self.n_members)]
         edges = self.encoder_.numeric_scaler_.edges
         bins = torch.from_numpy(edges.T.copy()) if len(edges) else None
         members = tuple(Member(seed, self.activation, self.dropout, bins) for seed in seeds)
@@ -420,8 +432,12 @@ class BaseMLP(Fitted):
         *,
         fresh: bool = True,
         converges: bool = True,
+        told: list[Unfinished] | None = None,
     ) -> Self:
-        """Take over what training found; warn or raise where it did not go well."""
+        """Take over what training found; warn or raise where it did not go well.
+
+        What is to be warned of training itself goes to ``told``, if there is such a list.
+        """
         held_out, method = self._held_out_answer
         with uninterrupted():
             found = self._learned(job, results, fresh=fresh)
@@ -432,9 +448,13 @@ class BaseMLP(Fitted):
                 shown = answering(self, held_out_outputs(self._network(), job))
                 values = getattr(shown, method)(None)
                 self.__dict__[held_out] = job.folds.in_given_order(values)
-            warn_unfinished(
+            notes = unfinished(
                 job, results, converges=converges, in_parts=converges and self.warm_start
             )
+            for note in notes if told is None else ():
+                warnings.warn(note.words, note.category, stacklevel=4)
+            if told is not None:
+                told.extend(notes)
             if converges:
                 self._check_answers(job, results)
         return self

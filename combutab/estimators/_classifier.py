@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -20,15 +21,89 @@ from sklearn.utils.multiclass import (
 )
 from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d
 
-from combutab._fields import kind
 from combutab._model_files import loadable
+from combutab.core.fields import kind
+from combutab.estimators._data import check_class_weight, check_weights, weights_of_classes
 from combutab.estimators._docs import document
-from combutab.estimators.export import ClassAnswer
-from combutab.estimators.fitted import warn_of_one_class
-from combutab.estimators.fitting import Job, answering, check_class_weight, weights_of_classes
-from combutab.estimators.parquet import LabelCounts, StreamedMLP, TargetLearner
+from combutab.estimators._export import ClassAnswer
+from combutab.estimators._fitted import warn_of_one_class
+from combutab.estimators._jobs import Job, answering
+from combutab.estimators._streaming import StreamedMLP, TargetLearner
 from combutab.nn import ActivationSpec
+from combutab.preprocessing import ColumnKind
 from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss, MemberResult
+
+
+def _factor(y: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct labels, not all of which need occur, and each row's code, its place among them."""
+    if isinstance(y.dtype, pd.CategoricalDtype):
+        return np.asarray(y.cat.categories), y.cat.codes.to_numpy(np.int64)
+    labels, codes = np.unique(y.to_numpy(), return_inverse=True)
+    return labels, codes
+
+
+class LabelCounts:
+    """The classes of a classifier's column, and how many training rows each has."""
+
+    kinds: tuple[ColumnKind, ...] = (ColumnKind.BOOL, ColumnKind.NUMBER, ColumnKind.CATEGORY)
+    single = True
+
+    def __init__(self, estimator: MLPClassifier) -> None:
+        self._estimator = estimator
+        self._counts: dict[Any, int] = {}
+        self._by_class: np.ndarray | None = None
+
+    def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
+        """Take complete targets, (n, 1), and which rows train."""
+        labels, codes = _factor(y.iloc[:, 0])
+        check_classification_targets(labels)
+        occurs = np.bincount(codes, minlength=len(labels)) > 0
+        counts = np.bincount(codes[trains], minlength=len(labels))
+        for label, count in zip(labels[occurs].tolist(), counts[occurs].tolist(), strict=True):
+            self._counts[label] = self._counts.get(label, 0) + count
+
+    def finish(self, names: list[str]) -> None:
+        """Set the estimator's classes."""
+        estimator = self._estimator
+        labels = np.unique(np.array(list(self._counts)))
+        if labels.dtype.kind in "US":  # as those of a column of a DataFrame
+            labels = labels.astype(object)
+        if len(labels) < 2:
+            raise ValueError(
+                f"the target {names[0]!r} is {labels[0]!r} in all rows: one class, nothing to learn"
+            )
+        # repeated, since scikit-learn doubts targets that are all different
+        estimator._encode_target(np.repeat(labels, 3), None, reset=True)
+        counts = np.array([self._counts[label] for label in labels.tolist()])
+        if estimator.class_weight == "balanced":
+            present = counts > 0
+            self._by_class = counts.sum() / (present.sum() * np.where(present, counts, 1))
+        elif estimator.class_weight is not None:
+            self._by_class = weights_of_classes(estimator.class_weight, estimator.classes_)
+
+    def encode(self, y: pd.DataFrame) -> np.ndarray:
+        """Labels -> (n,) class numbers, or (n, 1) floats for two classes."""
+        labels, codes = _factor(y.iloc[:, 0])
+        classes = self._estimator.classes_
+        known = np.isin(labels, classes)
+        numbers = np.searchsorted(classes, labels[known])
+        table = np.zeros(len(labels), dtype=np.int64)  # labels of no row stay 0
+        table[known] = numbers
+        target = table[codes]
+        return target if len(classes) > 2 else target.astype(np.float64)[:, None]
+
+    def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
+        """Weights times those of the classes."""
+        if self._by_class is None:
+            return weight
+        by_row = self._by_class[target.reshape(-1).astype(np.int64)]
+        if weight is None:
+            return by_row
+        check_weights(by_row * weight, "class_weight times sample_weight")
+        return by_row * weight
+
+
+# ---- MLPClassifier -------------------------------------------------------------------------------
 
 
 @loadable

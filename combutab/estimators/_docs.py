@@ -123,7 +123,7 @@ regularization_schedule : str, default="flat-cosine"
 device : str or torch.device, default="auto"
     ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
 precision : {"float32", "float64", "bf16-mixed"}, default="float32"
-    Of training and prediction. Predictions are float32 where X is, else float64.
+    What the network computes in. Predictions are float64, of that precision.
 track_metric : bool, default=False
     Also record, in ``history_``, the accuracy (regressor: the mean absolute error, in the units
     of the scaled target) on each epoch's training batches, as trained, dropout included.

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy.stats import norm
 from sklearn.base import RegressorMixin
@@ -15,15 +16,56 @@ from sklearn.metrics import r2_score
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _check_y, column_or_1d
 
-from combutab._fields import kind, nullable, number, optional, pair, several, text
 from combutab._model_files import loadable
+from combutab.core.fields import kind, nullable, number, optional, pair, several, text
+from combutab.estimators._data import as_numbers, refuse_text
 from combutab.estimators._docs import document
-from combutab.estimators.export import RegressionAnswer
-from combutab.estimators.fitting import as_numbers
-from combutab.estimators.parquet import StreamedMLP, TargetLearner, TargetMoments
+from combutab.estimators._export import RegressionAnswer
+from combutab.estimators._streaming import StreamedMLP, TargetLearner
 from combutab.nn import ActivationSpec
-from combutab.preprocessing import Moments, RunningMoments, binary_unit
+from combutab.preprocessing import ColumnKind, Moments, RunningMoments, binary_unit
 from combutab.training import GaussianNLL, Loss, Pinball, make_regression_loss
+
+
+class TargetMoments:
+    """Means and standard deviations of a regressor's targets."""
+
+    kinds: tuple[ColumnKind, ...] = (ColumnKind.BOOL, ColumnKind.NUMBER)
+    single = False
+
+    def __init__(self, estimator: MLPRegressor) -> None:
+        self._estimator = estimator
+        self._running: RunningMoments | None = None
+
+    def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
+        """Take complete targets, (n, n_targets), and their weights."""
+        if self._running is None:
+            names = list(y.columns)
+            self._running = RunningMoments(y.shape[1], lambda j: f"column {names[j]!r}", "y")
+        self._running.add(_targets(y), weight)
+
+    def finish(self, names: list[str]) -> None:
+        """Set the estimator's shift and scale."""
+        assert self._running is not None
+        stats = self._running.result()
+        self._estimator._check_range(stats.low.min())
+        self._estimator._learn_target(len(names) == 1, stats)
+
+    def encode(self, y: pd.DataFrame) -> np.ndarray:
+        """Targets -> (n, n_targets), scaled."""
+        return self._estimator._scale_target(_targets(y))
+
+    def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
+        """The weights as they are."""
+        return weight
+
+
+def _targets(y: pd.DataFrame) -> np.ndarray:
+    """A copy, (n, n_targets)."""
+    return np.column_stack([as_numbers(y[name], f"column {name!r}") for name in y])
+
+
+# ---- MLPRegressor --------------------------------------------------------------------------------
 
 _LOSSES = {"squared_error", "absolute_error", "huber", "poisson", "quantile", "gaussian_nll"}
 
@@ -45,7 +87,9 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
         loss of ``quantiles``) or ``"gaussian_nll"`` (a mean and a standard deviation a row).
     {parameters}
     quantiles : sequence of float, default=(0.05, 0.5, 0.95)
-        What ``loss="quantile"`` learns, each in (0, 1).
+        What ``loss="quantile"`` learns, each in (0, 1). ``predict`` answers with the one nearest
+        0.5, of two as near with the lower. Raw outputs may cross, and the training loss takes them
+        as they are; each network's are sorted before they are averaged, predicted and scored.
     scale_target : bool, default=True
         Standardise y for training. Losses in ``loss_curve_`` are then in these units.
     clip_predictions : bool, default=True
@@ -108,14 +152,14 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
     def _encode_target(
         self, y: Any, weight: np.ndarray | None, *, reset: bool, validation: bool = False
     ) -> np.ndarray:
+        refuse_text(y, "y_val" if validation else "y")
         with np.errstate(over="ignore", invalid="ignore"):  # sums of huge numbers
             given, y = y, _check_y(y, multi_output=True, y_numeric=True, estimator=self)
         if hasattr(y, "toarray"):
             given = y = y.toarray()
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
-        as_it_was = np.asarray(given).dtype.kind == "O"  # integers of any size, say
-        targets = as_numbers(given if as_it_was else y).reshape(len(y), -1)
+        targets = as_numbers(given)
         self._check_range(targets.min())
         if reset:
             running = RunningMoments(targets.shape[1])
@@ -167,15 +211,19 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
         self._y_range = (
             self._rounded_range(stats.low, stats.high) if self.clip_predictions else None
         )
-        low, high = self._scale_target(np.array([stats.low, stats.high])).astype(self._dtype)
-        merged = np.flatnonzero((low == high) & (stats.low < stats.high))
-        if len(merged):
-            ends = f"{float(stats.low[merged[0]])!r} to {float(stats.high[merged[0]])!r}"
+        ends = np.abs(self._scale_target(np.array([stats.low, stats.high]))).max(0)
+        step = np.spacing(ends.astype(self._dtype)) * self._y_scale
+        std = np.maximum(stats.std, np.finfo(np.float64).smallest_subnormal)
+        lost = np.flatnonzero((step > std) & (stats.low < stats.high))
+        if len(lost):
+            k = lost[0]
             way_out = "scale_target=True" if not self.scale_target else "another loss"
             raise ValueError(
-                f"y goes from {ends}, which precision={self.precision!r} takes for one number "
-                f"as loss={self.loss!r} with scale_target={self.scale_target} trains on it; use "
-                f"{way_out}, or precision='float64', or subtract or multiply by a number first"
+                f"y goes from {float(stats.low[k])!r} to {float(stats.high[k])!r} with a standard "
+                f"deviation of {std[k]:.3g}, and loss={self.loss!r} with scale_target="
+                f"{self.scale_target} trains in precision={self.precision!r}, which rounds such "
+                f"numbers to steps of {step[k]:.3g}; use {way_out}, or precision='float64', or "
+                "subtract or multiply by a number first"
             )
 
     def _rounded_range(self, smallest: np.ndarray, largest: np.ndarray) -> np.ndarray:
@@ -297,28 +345,16 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
                     f"loss={self._trained_loss[0]!r}"
                 )
             mean, std = _mixture(*loss.moments(raw))
-            return self._decode(mean), self._shaped(self._in_units(std, self._y_scale, 0.0))
+            return self._decode(mean), self._shaped(std * self._y_scale)
         return self._decode(loss.point(raw).mean(0).numpy())
 
     def _decode(self, scaled: np.ndarray) -> np.ndarray:
         """(n, T) in training units -> in the target's units."""
-        return self._shaped(self._clipped(self._in_units(scaled, self._y_scale, self._y_mean)))
-
-    def _in_units(self, scaled: np.ndarray, scale: np.ndarray, shift: Any) -> np.ndarray:
-        """Multiply and add, in the dtype of what is scaled if that can hold the target."""
-        largest = np.abs(self._y_mean).max() + 1e6 * self._y_scale.max()
-        fits = largest < np.finfo(scaled.dtype).max
-        return (scaled * scale + shift).astype(scaled.dtype if fits else np.float64)
+        values = scaled * self._y_scale + self._y_mean
+        return self._shaped(values if self._y_range is None else np.clip(values, *self._y_range))
 
     def _decode_target(self, target: np.ndarray) -> np.ndarray:
         return self._shaped(target.astype(np.float64) * self._y_scale + self._y_mean)
-
-    def _clipped(self, values: np.ndarray) -> np.ndarray:  # (n, T)
-        return (
-            values
-            if self._y_range is None
-            else np.clip(values, *self._y_range.astype(values.dtype))
-        )
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values[:, 0] if self._one_dimensional else values
@@ -338,20 +374,20 @@ class MLPRegressor(RegressorMixin, StreamedMLP):
                     f"quantiles={list(wanted)} were not learned, only {list(loss.quantiles)}; "
                     "name them in the constructor's quantiles, or use loss='gaussian_nll'"
                 )
-            pairs = raw.unflatten(-1, (-1, len(known))).mean(0)
-            values = torch.sort(pairs, -1).values.numpy()[..., places]  # quantiles do not cross
+            values = loss.rearranged(raw).mean(0).numpy()[..., places]
         else:
             raise ValueError(
                 f"quantiles need loss='quantile' or loss='gaussian_nll', the estimator has "
                 f"loss={self._trained_loss[0]!r}"
             )
-        values = self._in_units(values, self._y_scale[:, None], self._y_mean[:, None])
+        values = values * self._y_scale[:, None] + self._y_mean[:, None]
         if self._y_range is not None:
-            values = np.clip(values, *self._y_range[..., None].astype(values.dtype))
+            values = np.clip(values, *self._y_range[..., None])
         return self._shaped(values)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination of ``predict(X)``."""
+        refuse_text(y, "y")
         predicted, y = self.predict(X), np.asarray(y)
         if y.dtype.kind in "iuf":  # squares of the largest and smallest numbers would be lost
             y = y.astype(np.float64)

@@ -13,7 +13,7 @@ from combutab._model_files import loadable
 from combutab.estimators._classifier import MLPClassifier
 from combutab.estimators._docs import document
 from combutab.estimators._regressor import MLPRegressor
-from combutab.estimators.parquet import StreamedMLP
+from combutab.estimators._streaming import StreamedMLP
 from combutab.nn import INITIALISATIONS, ActivationSpec, MLPSpec, NetworkSpec, TabMSpec
 
 _BATCH = 256  # of batch_size="auto"

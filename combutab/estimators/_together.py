@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
@@ -11,10 +12,13 @@ from typing import Any
 
 from sklearn import get_config
 
-from combutab._parallel import BrokenBackend, OtherVersions, on_cluster
+from combutab.core.parallel import BrokenBackend, OtherVersions, on_cluster
 from combutab.estimators._base import BaseMLP
-from combutab.estimators.fitting import FitOutcome, Job, train_jobs
+from combutab.estimators._fitted import FitOutcome, Unfinished
+from combutab.estimators._jobs import Job, train_jobs
 from combutab.training import Callback, MemberResult
+
+_N_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,9 @@ def fit_stacked(
         on_fitted(failed)
     started, n_trained = time.perf_counter(), 0
 
+    parameters = [task.estimator.get_params(deep=False) for task in tasks]
+    told: list[tuple[int, Unfinished]] = []
+
     def set_fitted_attributes(results: Mapping[int, list[MemberResult] | Exception]) -> None:
         nonlocal n_trained
         n_trained += sum(len(jobs[j].members) for j in results)
@@ -105,7 +112,11 @@ def fit_stacked(
         for j in results:
             i = owners[j]
             outcomes[i].seconds += per_network * len(jobs[j].members)
-            outcomes[i].error = _set_fitted_attributes(tasks[i].estimator, jobs[j], results[j])
+            notes: list[Unfinished] = []
+            outcomes[i].error = _set_fitted_attributes(
+                tasks[i].estimator, jobs[j], results[j], notes
+            )
+            told.extend((i, note) for note in notes if i not in skip)
         if on_fitted is not None:
             on_fitted({owners[j]: outcomes[owners[j]] for j in results})
 
@@ -114,17 +125,49 @@ def fit_stacked(
     errors = training.run()
     if errors:
         set_fitted_attributes(errors)
+    _warn_together(told, parameters)
     return outcomes
 
 
+def _warn_together(
+    told: Sequence[tuple[int, Unfinished]], parameters: Sequence[Mapping[str, Any]]
+) -> None:
+    """Give each warning once, with the fits that it is about by the parameters that vary."""
+    named = _varied(parameters)
+    by_text: dict[tuple[str, type[Warning]], list[int]] = {}
+    for i, note in told:
+        by_text.setdefault((note.text, note.category), []).append(i)
+    for (text, category), fits in by_text.items():
+        counts, of_all = Counter(named[i] for i in fits), Counter(named)
+        each = [f"{name} ({n} of {of_all[name]})" for name, n in counts.items() if name]
+        more = [f"{len(each) - _N_NAMED} more"] if len(each) > _N_NAMED else []
+        which = "; ".join([*each[:_N_NAMED], *more])
+        where = f"{len(fits)} of {len(parameters)} fits{which and f': {which}'}"
+        warnings.warn(f"{text} ({where})", category, stacklevel=4)
+
+
+def _varied(parameters: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name each fit by the parameters in which they differ, seeds aside."""
+    words = [
+        {n: f"{n}={repr(v)[:60]}" for n, v in each.items() if n != "random_state"}
+        for each in parameters
+    ]
+    names = dict.fromkeys(name for each in words for name in each)
+    differ = [name for name in names if len({each.get(name) for each in words}) > 1]
+    return [", ".join(each[name] for name in differ if name in each) for each in words]
+
+
 def _set_fitted_attributes(
-    estimator: BaseMLP, job: Job, result: list[MemberResult] | Exception
+    estimator: BaseMLP,
+    job: Job,
+    result: list[MemberResult] | Exception,
+    told: list[Unfinished],
 ) -> Exception | None:
     """Let an estimator take over what training found; returns what went wrong."""
     if isinstance(result, Exception):
         return result
     try:
-        estimator._keep(job, result)
+        estimator._keep(job, result, told=told)
     except ValueError as error:  # it diverged
         return error
     return None

@@ -1,14 +1,31 @@
 """Evaluation: significance of differences, activations of networks, quality of synthetic tables."""
 
-from combutab.evaluation.networks import (
+from combutab.evaluation._activation_stats import (
     ActivationRecorder,
     ActivationStats,
     activation_stats,
-    channelwise_linearity,
-    power_decomposition,
 )
-from combutab.evaluation.robustness import CORRUPTIONS, Corruption, Robustness, corrupt, robustness
-from combutab.evaluation.stats import (
+from combutab.evaluation._alignment import AlignedTables, align_tables
+from combutab.evaluation._detection import DetectionScorer, detection
+from combutab.evaluation._efficacy import EfficacyScorer, ml_efficacy
+from combutab.evaluation._fidelity import FidelityScorer, fidelity
+from combutab.evaluation._power import channelwise_linearity, power_decomposition
+from combutab.evaluation._privacy import privacy
+from combutab.evaluation._robustness import (
+    CORRUPTIONS,
+    Corruption,
+    Robustness,
+    corrupt,
+    robustness,
+)
+from combutab.evaluation._sentences import (
+    interval_words,
+    p_words,
+    summarise,
+    summarise_nemenyi,
+    summarise_pairs,
+)
+from combutab.evaluation._statistics import (
     Interval,
     NemenyiResult,
     Significance,
@@ -19,20 +36,11 @@ from combutab.evaluation.stats import (
     corrected_resampled_ttest,
     friedman,
     holm,
-    interval_words,
     mean_ranks,
     nemenyi,
-    p_words,
-    summarise,
-    summarise_nemenyi,
-    summarise_pairs,
     t_interval,
     wilcoxon,
 )
-from combutab.evaluation.synthetic import AlignedTables, DetectionScorer, align_tables, detection
-from combutab.evaluation.synthetic.efficacy import EfficacyScorer, ml_efficacy
-from combutab.evaluation.synthetic.fidelity import FidelityScorer, fidelity
-from combutab.evaluation.synthetic.privacy import privacy
 
 __all__ = [
     "CORRUPTIONS",

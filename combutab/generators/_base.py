@@ -1,9 +1,10 @@
-"""The base of all generators: fitting a table, sampling rows, and conditions on them."""
+"""The base of all generators: fitting a table, sampling rows, files."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from numbers import Integral
@@ -15,30 +16,173 @@ import torch
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
-from combutab._device import resolve_device
-from combutab._fitted_html import FittedHTML
-from combutab._model_files import Loadable, Saved
-from combutab._random_state import seed_from
-from combutab._sklearn_callbacks import CallbackSupport, fit_task
-from combutab.generators._constraints import check_tries
-from combutab.generators._errors import fall_short
+from combutab._model_files import Loadable, Saved, check_layers, check_state, decode, encode
+from combutab.core.device import Precision, resolve_device
+from combutab.core.fields import check_fields, choice, nullable, optional, whole
+from combutab.core.html import FittedHTML
+from combutab.core.rng import seed_from
+from combutab.core.tasks import CallbackSupport, fit_task
+from combutab.generators._contract import Generator, check_tries
 from combutab.generators._imputing import Imputing
-from combutab.generators._records import NetworkT
+from combutab.generators._records import ENDS, NetworkT, fall_short, make_spans
 from combutab.generators._resampling import Resampling
-from combutab.generators._saving import parts_to_save, restore
-from combutab.generators._streaming import Streaming
-from combutab.generators.sampling import (
-    RowWriter,
-    draw_balanced,
-    pour_rows,
+from combutab.generators._training import ParquetSource, fit_generators
+from combutab.generators.conditions import (
     read_conditions,
     read_each,
     write_each,
     write_others,
     write_points,
 )
-from combutab.generators.training import fit_generators
-from combutab.preprocessing import parquet_parts
+from combutab.generators.sampling import FREE, RowWriter, draw_balanced, pour_rows
+from combutab.preprocessing import Paths, parquet_parts
+
+# ---- A fitted generator as a file, and back ------------------------------------------------------
+
+_FITTED = {
+    "n_iter_": whole(),
+    "n_features_in_": whole(1),
+    "_seed": whole(0, 2**64),
+    "_n_sampled": whole(0, 2**62),
+    "_n_rows": optional(nullable(whole())),
+    "_ended": optional(choice(*ENDS)),
+}
+
+
+def parts_to_save(model: Generator[Any]) -> tuple[Iterable[str], dict[str, Any]]:
+    """Name the fitted attributes of a generator's file, and give what else its header has."""
+    return _FITTED, {"shape": encode(dataclasses.asdict(model._shape), "shape")}
+
+
+def restore(model: Generator[Any], saved: Saved) -> None:
+    """Take over what a file has, once its parts are known to belong together."""
+    check_fields(saved.fitted, _FITTED, "what was fitted")
+    vars(model).update(saved.fitted)
+    model._shape = model._make_shape().read(decode(saved.header["shape"]))
+    # it may be empty
+    model.history_ = saved.history.astype({"member": np.int64, "epoch": np.int64})
+    if model._shape.n_members != saved.header["n_members"]:
+        raise ValueError(
+            f"its header asks for {model._shape.n_members} networks, and for "
+            f"{saved.header['n_members']}"
+        )
+    arrays, model._states = saved.arrays()
+    model.encoder_ = model._encoder_class.from_state(arrays, saved.header["encoder"])
+    if model.n_features_in_ != model.encoder_.n_features_in_:
+        raise ValueError(
+            f"n_features_in_ is {model.n_features_in_}, its encoder has "
+            f"{model.encoder_.n_features_in_}"
+        )
+    if hasattr(model.encoder_, "feature_names_in_"):
+        model.feature_names_in_ = model.encoder_.feature_names_in_
+    _refuse_other_layers(model)
+    _check_network(model)
+
+
+def _refuse_other_layers(model: Generator[Any]) -> None:
+    """Refuse a header that asks for other networks than the arrays are of, before they are made."""
+    shape = model._shape
+    spans = make_spans(model.encoder_.layout_, torch.device("cpu"), Precision(shape.precision))
+    if not spans.n_spans:  # all columns are constant
+        if any(model._states):
+            raise ValueError("it has weights, but no column that is not constant")
+        return
+    layers = shape.linear_shapes(spans)
+    for state in model._states:
+        check_layers(state, layers)
+
+
+def _check_network(model: Generator[Any]) -> None:
+    """Refuse weights that do not fit the network, or rows that cannot be made."""
+    sampler = model._sampler()
+    if sampler.network is not None:
+        for i, state in enumerate(model._states):
+            check_state(state, sampler.network.member_state(i))
+    free = np.full(1, FREE)
+    model.encoder_.decode(*sampler.generate(1, free, free, 0))
+
+
+# ---- Fitting to Parquet files that memory need not hold ------------------------------------------
+
+
+class Streaming(Generator[NetworkT]):
+    """A generator that is fitted to files."""
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_parquet(
+        self,
+        path: Paths,
+        *,
+        columns: Sequence[str] | None = None,
+        discrete_columns: Any = "auto",
+        checkpoint: str | os.PathLike[str] | None = None,
+        memory_limit: int | str = "1GB",
+        filesystem: Any = None,
+    ) -> Self:
+        """Learn the distribution of a table in Parquet files, which memory need not hold.
+
+        It learns what `fit` learns of the DataFrame that pandas reads, to the same rows, whatever
+        the limit is. Columns are learned one after another, each read whole: some 50 bytes a row,
+        and 200 for each distinct text. Then rows are encoded part by part, to eight bytes a number
+        and four a discrete value, in memory or in a temporary file; training takes some 20 bytes a
+        row and member beside them, and CTGAN 50 a row and eight a discrete value more.
+
+        Parameters
+        ----------
+        path : path, or sequence of paths
+            A Parquet file, a folder (all ``*.parquet`` in it and in its folders; those that are
+            named ``column=value`` are columns too), a pattern (``"sales/2024-*.parquet"``), a URI
+            (``"s3://bucket/folder"``), or several of these. All files have the same columns.
+        columns : sequence of str, optional
+            Those to learn; by default all.
+        discrete_columns, checkpoint
+            As in `fit`.
+        memory_limit : int or str, default="1GB"
+            Memory that the fit may take beside what the process has already: bytes, or text such
+            as ``"500MB"`` or ``"2GiB"``. Encoded rows that do not fit in it are kept in a temporary
+            file; what the system keeps of that file in memory, while there is room, does not
+            count, nor does the memory of a GPU, which holds all encoded rows.
+        filesystem : FileSystem of pyarrow or fsspec, optional
+            What the paths are on, where a URI does not say it.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ImportError
+            Without pyarrow (``pip install 'combutab[parquet]'``).
+        FileNotFoundError
+            If there is no such file, or none in the folder or of the pattern.
+        ValueError
+            As `fit` does; if a file cannot be read or has other columns than the first: it names
+            the file; and if the limit is too small for a column, or for the training: it says how
+            much is needed.
+        OSError
+            If the temporary file finds no room.
+        KeyboardInterrupt
+            As `fit` does.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np, pandas as pd
+        >>> from combutab import TVAE
+        >>> X = pd.DataFrame({"x": np.arange(200.0), "kind": ["a", "b"] * 100})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     X.to_parquet(f"{folder}/table.parquet", row_group_size=50)
+        ...     model = TVAE(epochs=1, random_state=0).fit_parquet(folder)
+        >>> model.sample(3).shape
+        (3, 2)
+        """
+        self._check()
+        source = ParquetSource(path, columns, memory_limit, filesystem)
+        fit_generators([self], source, discrete_columns, checkpoint, partial(fit_task, self))
+        return self
+
+
+# ---- The base of all generators: fitting a table, sampling rows, and conditions on them ----------
 
 
 class BaseGenerator(
@@ -108,6 +252,8 @@ class BaseGenerator(
         Processes of ``torchrun`` share a fit as those of ``MLPClassifier`` do: the members or else,
         of TVAE and TabFlow without batch normalisation, the rows of each batch. CTGAN's steps
         are of whole batches: it takes ``n_members`` of at least as many as there are processes.
+        All end with the same model, bit for bit; it differs from that of one process by the
+        rounding of sums, which training amplifies.
         """
         self._check()
         columns = _discrete_columns(X, y, discrete_columns)
@@ -143,7 +289,10 @@ class BaseGenerator(
             Column -> value, or list of values any of which will do; or ``(low, high)`` for
             continuous columns, None for an open end; None for a missing value. All rows meet them.
             A value of a continuous column is written into the rows whose own values are nearest to
-            it: those that have it, or one row in a hundred where fewer have it.
+            it: those that have it, or one row in a hundred where fewer have it. Of a list of such
+            values each is as frequent as the numbers around it (those of its bin or mode) are, not
+            as the value itself. Where only some numbers of a column are rounded, rows that meet a
+            range which holds no rounded number have others.
         seed_data : DataFrame, optional
             Some columns of rows whose others are drawn: as ``sample_from`` does, but that all
             values are kept, with a warning: beside a number that rows are never made with (a
@@ -171,7 +320,9 @@ class BaseGenerator(
         Returns
         -------
         DataFrame with the columns and dtypes of the fitted table, or an array if that was one;
-        None with ``out``
+        None with ``out``. A categorical dtype has the categories that ``min_frequency`` rows have:
+        unused ones too would tell that those it lacks are rare. With ``min_frequency=1`` it has
+        all.
 
         Raises
         ------

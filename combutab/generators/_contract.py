@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, ClassVar, Generic
 
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
 from torch import Tensor
 
-from combutab._device import Precision, mind_forks, resolve_device
 from combutab._model_files import loadable_classes
-from combutab._random import Purpose, derive
-from combutab._random_state import seed_from
-from combutab._ranks import current
-from combutab._seconds import parse_seconds
-from combutab.generators._constraints import SharedParameters
+from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_device
+from combutab.core.rng import Stream, fold_in, seed_from
+from combutab.core.text import parse_seconds
+from combutab.core.world import current
 from combutab.generators._records import (
     ENDS,
     GeneratorPlan,
@@ -30,11 +31,174 @@ from combutab.generators._records import (
     TableRows,
     make_spans,
 )
-from combutab.generators._validation import EnergyDistance
 from combutab.generators.sampling import Sampler, draw_nearest
-from combutab.nn import Member, RowSpans, StackedNetwork, check_activation, check_proxy_norm
+from combutab.nn import (
+    NORMALIZATIONS,
+    ActivationSpec,
+    Member,
+    RowSpans,
+    StackedNetwork,
+    check_activation,
+    check_proxy_norm,
+)
 from combutab.preprocessing import ModeEncoder
 from combutab.training import OptimizerConfig, RowOptimizer
+
+# ---- The parameters that generators share, and what each may be ----------------------------------
+
+COUNT = Interval(Integral, 1, None, closed="left")
+POSITIVE = Interval(Real, 0, None, closed="neither")
+NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+SHARED_CONSTRAINTS: dict[str, list[Any]] = {
+    "embedding_dim": [COUNT],
+    "batch_size": [COUNT],
+    "epochs": [COUNT],
+    "verbose": ["verbose"],
+    "enable_gpu": ["boolean"],
+    "activation": [str, callable],
+    "normalization": [StrOptions(set(NORMALIZATIONS))],
+    "proxy_norm": ["boolean"],
+    "early_stopping": ["boolean"],
+    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+    "n_iter_no_change": [COUNT, Options(Real, {np.inf})],
+    "max_time": [None, str, POSITIVE],
+    "n_members": [COUNT],
+    "min_frequency": [COUNT, Interval(RealNotInt, 0, 1, closed="neither")],
+    "identifiers": [list, tuple, StrOptions({"auto"}), None],
+    "random_state": ["random_state", np.random.Generator],
+    "device": [str, torch.device],
+    "precision": [StrOptions(set(PRECISIONS))],
+    "callbacks": [list, tuple, None],
+}
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SharedParameters:
+    """The parameters that all generators have, by keyword alone."""
+
+    activation: ActivationSpec = "combu"
+    normalization: str = "none"
+    proxy_norm: bool = False
+    early_stopping: Any = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: float = 50
+    max_time: float | str | None = None
+    n_members: int = 1
+    min_frequency: float = 5
+    identifiers: Any = "auto"
+    random_state: Any = None
+    device: str | torch.device = "auto"
+    precision: str = "float32"
+    callbacks: Any = None
+
+
+def check_widths(name: str, widths: Any) -> tuple[int, ...]:
+    """Hidden widths as a tuple of ints; there may be none."""
+    listed = list(widths)
+    if any(not isinstance(w, Integral) or isinstance(w, bool) or w < 1 for w in listed):
+        raise ValueError(f"{name} must hold whole numbers of at least 1, got {widths!r}")
+    return tuple(int(w) for w in listed)
+
+
+def check_tries(on_shortfall: str, max_tries: int) -> None:
+    """Check what sampling is told to do about rows that are not found."""
+    if on_shortfall not in ("error", "return"):
+        raise ValueError(f"on_shortfall must be 'error' or 'return', got {on_shortfall!r}")
+    if not isinstance(max_tries, Integral) or isinstance(max_tries, bool) or max_tries < 1:
+        raise ValueError(f"max_tries must be a whole number of at least 1, got {max_tries!r}")
+
+
+# ---- Early stopping of generators by a statistic of rows held out --------------------------------
+
+MAX_ROWS = 1000  # held out
+
+
+class Validation:
+    """A statistic of each member by epoch, the less the better, and its best weights.
+
+    ``name`` is the statistic's among a training's curves, and ``measure`` gives it, (M,). A member
+    is finished after ``patience`` epochs without a lower one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        measure: Callable[[], np.ndarray],
+        network: StackedNetwork,
+        patience: float,
+    ) -> None:
+        self.name, self.measure, self.network, self.patience = name, measure, network, patience
+        self.best = np.full(network.n_members, np.inf)
+        self.best_states: list[dict[str, Tensor]] = [{} for _ in self.best]
+        self.n_iter_no_improvement = np.zeros(len(self.best), dtype=int)
+        self.n_epochs = np.zeros(len(self.best), dtype=int)
+
+    @property
+    def finished(self) -> np.ndarray:
+        """Find the members that have not become better for too long."""
+        return self.n_iter_no_improvement >= self.patience
+
+    def observe(self, values: np.ndarray) -> None:
+        """Take in an epoch's statistics, and keep the weights of members that became better."""
+        for m in np.flatnonzero(self._count(values)):
+            self.best_states[m] = self.network.member_state(int(m))
+
+    def restore(self, curve: Sequence[np.ndarray], states: list[dict[str, Tensor]]) -> None:
+        """Stand where these epochs' statistics, and the best weights among them, lead."""
+        for values in curve:
+            self._count(values)
+        self.best_states = states
+
+    def _count(self, values: np.ndarray) -> np.ndarray:
+        going = ~self.finished
+        better = going & (values < self.best)
+        self.best[better] = values[better]
+        self.n_iter_no_improvement[going] += 1
+        self.n_iter_no_improvement[better] = 0
+        self.n_epochs[going] += 1
+        return better
+
+
+class EnergyDistance:
+    """The energy distance of each member's rows to rows held out, (M,) a call.
+
+    The sampler is about the network in training. There is a key a member, for the same noise each
+    time, so that the distances differ by the weights.
+    """
+
+    def __init__(self, rows: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]) -> None:
+        self.rows, self.sampler, self.keys = rows, sampler, list(keys)
+        self._within = _mean_distance(rows.values, rows.codes)
+
+    def __call__(self) -> np.ndarray:
+        assert self.sampler.network is not None
+        self.sampler.network.eval()
+        values, codes = self.sampler.generate_stack(self.keys, len(self.rows))
+        return np.array([self._one(v, c) for v, c in zip(values, codes, strict=True)])
+
+    def _one(self, values: Tensor, codes: Tensor) -> float:
+        # Székely and Rizzo (2013): 0 where the distributions are equal, else positive
+        between = _distances(values, codes, self.rows.values, self.rows.codes).mean()
+        return float(2 * between - _mean_distance(values, codes) - self._within)
+
+
+def _distances(values: Tensor, codes: Tensor, values_2: Tensor, codes_2: Tensor) -> Tensor:
+    """Euclidean distances (n, m) of encoded rows, their codes as one-hot vectors."""
+    squares = torch.cdist(values.double(), values_2.double()).square_()
+    unequal = torch.cdist(codes.double(), codes_2.double(), p=0)
+    return squares.add_(unequal, alpha=2).sqrt_()
+
+
+def _mean_distance(values: Tensor, codes: Tensor) -> float:
+    """Return the mean distance of two different rows."""
+    n = len(codes)
+    return float(_distances(values, codes, values, codes).sum()) / (n * (n - 1))
+
+
+# For each member: of the weights (gradients, moments, scratch, the best and the last ones), of a
+# batch's activations (forward, backward and masks), and of a row at both ends of its networks.
+_NETWORK_COPIES, _STEP_COPIES, _ROW_COPIES = 10, 6, 4
+_ORDER_BYTES = 24  # a row and member: places, sorted
 
 
 class Training(ABC, Generic[NetworkT]):
@@ -196,6 +360,10 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
         """The number of epochs to train on so many rows, at most."""
         return int(self.epochs)
 
+    def _n_batch(self, n_rows: int) -> int:
+        """The rows of a step, of so many."""
+        return int(min(self.batch_size, n_rows))
+
     def _stops_early(self, n_rows: int) -> bool:
         """Whether rows are held out of so many."""
         return bool(self.early_stopping)
@@ -213,6 +381,18 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
     def _n_weights(self, spans: RowSpans) -> int:
         """Count the weights of all networks of a member, about."""
         return sum(map(math.prod, self._make_shape().linear_shapes(spans).values()))
+
+    def _training_bytes(self, spans: RowSpans, n_rows: int, n_members: int) -> int:
+        """Estimate the memory that training takes beside the encoded rows."""
+        size, stops = spans.dtype.itemsize, self._stops_early(n_rows)
+        n = max(self._n_batch(n_rows), MAX_ROWS if stops else 0)
+        units = sum(map(sum, self._all_widths())) + _ROW_COPIES * spans.width
+        of_member = size * (_NETWORK_COPIES * self._n_weights(spans) + _STEP_COPIES * n * units)
+        # the order of the rows, and which of them are held out
+        rows = _ORDER_BYTES * (n_members + stops)
+        if size > 4:  # a copy of the values
+            rows += size * spans.n_values
+        return n_members * of_member + n_rows * rows
 
     def _make_encoder(self, discrete_columns: Any, random_state: int) -> ModeEncoder:
         """The encoder of the table, to be fitted."""
@@ -263,13 +443,13 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
 
     def _sample_key(self, random_state: Any) -> int:
         if random_state is not None:
-            return derive(seed_from(random_state), Purpose.SAMPLE)
+            return fold_in(seed_from(random_state), Stream.SAMPLE)
         self._n_sampled += 1
-        return derive(self._seed, Purpose.SAMPLE, self._n_sampled - 1)
+        return fold_in(self._seed, Stream.SAMPLE, self._n_sampled - 1)
 
     def _sampler(self) -> Sampler[NetworkT]:
         """Return the sampler, with the network that was learned."""
-        mind_forks()
+        guard_forks()
         shape, device = self._shape, self._find_device()
         spans = make_spans(self.encoder_.layout_, device, Precision(shape.precision))
         members = [Member(0, shape.activation) for _ in range(shape.n_members)]

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from combutab._random import Purpose, derive
+from combutab.core.rng import Stream, fold_in
 from combutab.generators._contract import Generator
 from combutab.generators._records import NetworkT
 from combutab.preprocessing import IncompleteTable, ModeEncoder, NumberColumn
@@ -119,12 +119,12 @@ def draw_cells(
         raise ValueError(f"n_draws must be a whole number of at least 1, got {n_draws!r}")
     table = IncompleteTable(model.encoder_, X)
     key = model._sample_key(random_state)
-    encoded, known = table.encode(derive(key, Purpose.KNOWN))
+    encoded, known = table.encode(fold_in(key, Stream.KNOWN))
     values, codes = encoded.values, encoded.codes
     if known.all():  # no row misses a cell, or of constant columns alone
         return table, [(values, codes)] * int(n_draws)
     return table, [
-        model._draw_missing(values, codes, known, derive(key, Purpose.DRAW, d))
+        model._draw_missing(values, codes, known, fold_in(key, Stream.DRAW, d))
         for d in range(int(n_draws))
     ]
 

@@ -1,21 +1,132 @@
-"""Records: what the training and sampling of generators are given and give back."""
+"""Records and errors of the training and sampling of generators, and the noise of their members."""
 
 from __future__ import annotations
 
+import math
+import sys
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from combutab._device import PRECISIONS, Precision
-from combutab._fields import Field, check_fields, choice, kind, several, whole
 from combutab._model_files import ACTIVATION
+from combutab.core.device import PRECISIONS, Precision
+from combutab.core.fields import Field, check_fields, choice, kind, several, whole
+from combutab.core.rng import random_int64
 from combutab.nn import NORMALIZATIONS, ActivationSpec, Member, RowSpans, StackedNetwork
 from combutab.preprocessing import ModeTable, RowLayout
+
+# ---- Errors of generators; who catches the ``ctgan`` package's errors catches ours too -----------
+
+
+def data_error(error: ValueError) -> ValueError:
+    """Make the error that says why a table cannot be learned.
+
+    Where the ``ctgan`` package is loaded it is that package's ``InvalidDataError`` too. Whoever
+    catches that has loaded it, so it is not imported for this.
+    """
+    theirs = sys.modules.get("ctgan.errors")
+    return error if theirs is None else _joint(theirs.InvalidDataError)(str(error))
+
+
+@cache
+def _joint(theirs: Any) -> Any:
+    def __reduce__(self: Any) -> tuple[Any, ...]:
+        return data_error, (ValueError(*self.args),)
+
+    return type(
+        "InvalidDataError", (ValueError, theirs), {"__module__": __name__, "__reduce__": __reduce__}
+    )
+
+
+class ShortfallError(ValueError):
+    """Fewer rows than were asked for met their conditions.
+
+    Attributes
+    ----------
+    rows : DataFrame or array
+        Those that were found, as ``sample`` would have returned them.
+    """
+
+    def __init__(self, message: str, rows: Any = None) -> None:
+        super().__init__(message)
+        self.rows = rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.rows)
+
+
+def fall_short(what: str, rows: Any, on_shortfall: str, instead: str) -> None:
+    """Tell of rows that were not found, and hand on those that were."""
+    if on_shortfall == "return":
+        warnings.warn(what, stacklevel=3)
+        return
+    kept = "; the rows found are the error's .rows, and on_shortfall='return' returns them"
+    raise ShortfallError(what + (kept if len(rows) else "") + instead, rows)
+
+
+# ---- Noise of a stack's members, each a function of the member's key and of nothing else ---------
+
+_ONE = 0x3F800000  # the bits of 1.0 in float32, whose fraction is the last 23
+
+
+def uniforms(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
+    """Draw float32 uniforms in the open interval (0, 1), (len(keys), *shape): two a 64-bit draw."""
+    n = math.prod(shape)
+    bits = random_int64(keys, -(-n // 2), device).view(torch.int32)
+    # a random fraction is a number in [1, 2); half a step more, and neither end is met
+    in_one_to_two = bits.bitwise_and_((1 << 23) - 1).bitwise_or_(_ONE).view(torch.float32)
+    return in_one_to_two.sub_(1 - 2.0**-24)[:, :n].view(len(keys), *shape)
+
+
+def log_exponentials(uniform: Tensor) -> Tensor:
+    """Logarithms of exponential draws, which are minus Gumbel noise, in place of uniforms."""
+    return uniform.log_().neg_().log_()
+
+
+def normals(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
+    """Draw float32 standard normals, (len(keys), *shape), by Box and Muller's method."""
+    n = math.prod(shape)
+    half = -(-n // 2)
+    radius, angle = uniforms(keys, 2, half, device=device).unbind(1)
+    radius = radius.log().mul_(-2).sqrt_()
+    angle = angle.mul(2 * math.pi)
+    both = torch.empty(len(keys), 2, half, device=device)
+    torch.mul(torch.cos(angle), radius, out=both[:, 0])
+    torch.mul(angle.sin_(), radius, out=both[:, 1])
+    return both.view(len(keys), -1)[:, :n].reshape(len(keys), *shape)
+
+
+class Blocks:
+    """Draws of a range of steps, kept until a step beyond them is asked for.
+
+    On small tensors an operation costs more than its work: so numbers are drawn for some steps at
+    once, as many as make about ``at_once`` numbers.
+    """
+
+    def __init__(
+        self, n_numbers: int, draw: Callable[[range], list[Tensor]], *, at_once: int = 2**18
+    ) -> None:
+        self._size, self._draw = max(1, at_once // max(1, n_numbers)), draw
+        self._block = -1
+        self._drawn: list[Tensor] = []
+
+    def __call__(self, step: int) -> list[Tensor]:
+        """The part of one step: item ``step`` of the range, from each tensor."""
+        block, place = divmod(step, self._size)
+        if block != self._block:
+            self._drawn = self._draw(range(block * self._size, (block + 1) * self._size))
+            self._block = block
+        return [drawn[place] for drawn in self._drawn]
+
+
+# ---- Records: what the training and sampling of generators are given and give back ---------------
 
 NetworkT = TypeVar("NetworkT", bound=StackedNetwork)  # that makes rows
 Curves = dict[str, list[np.ndarray]]  # a loss of each member by epoch

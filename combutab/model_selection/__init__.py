@@ -1,20 +1,22 @@
 """Model selection with stacks."""
 
-from combutab.model_selection._scores import METRICS, score_classifier, score_regressor
-from combutab.model_selection._search import StackedGridSearchCV
-from combutab.model_selection.comparison import (
-    BASELINES,
-    DEFAULT_ACTIVATIONS,
-    GUESSES,
+from combutab.model_selection._baselines import GUESSES
+from combutab.model_selection._comparison import (
     ActivationComparison,
-    ComparisonError,
-    ComparisonPlan,
-    checkpoint_differences,
     compare_activations,
-    plan_comparison,
     run_comparison,
     shown_range,
 )
+from combutab.model_selection._journal import checkpoint_differences
+from combutab.model_selection._plan import (
+    BASELINES,
+    DEFAULT_ACTIVATIONS,
+    ComparisonError,
+    ComparisonPlan,
+    plan_comparison,
+)
+from combutab.model_selection._scores import METRICS, score_classifier, score_regressor
+from combutab.model_selection._search import StackedGridSearchCV
 
 __all__ = [
     "BASELINES",

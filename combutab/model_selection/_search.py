@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples
 
-from combutab._sklearn_callbacks import has_callbacks
-from combutab.estimators import BaseMLP, FitHandout, FitTask, TrainedFit, fit_stacked
+from combutab.core.tasks import has_callbacks
+from combutab.estimators import BaseMLP, FitHandout, FitTask, TrainedFit, fit_stacked, refuse_text
 
 
 class StackedGridSearchCV(GridSearchCV):
@@ -69,6 +69,8 @@ class StackedGridSearchCV(GridSearchCV):
         self
         """
         self._validate_params()
+        if is_regressor(self.estimator):
+            refuse_text(y, "y")
         candidates = list(ParameterGrid(self.param_grid))
         obstacle = self._obstacle(params, candidates)
         if obstacle is not None:

@@ -1,17 +1,41 @@
 """Stacked layers and networks: M models of one shape as one batched program."""
 
-from combutab.nn._activation import ActivationSpec, StackedActivation, build_activation
-from combutab.nn._activation_check import check_activation
-from combutab.nn._dropout import MaskMaker
+from combutab.nn._activation import (
+    ActivationSpec,
+    StackedActivation,
+    build_activation,
+    check_activation,
+)
+from combutab.nn._cascade import (
+    N_TIME,
+    BlurredCrossEntropy,
+    CodeInputs,
+    StackedCascade,
+    time_inputs,
+)
+from combutab.nn._chain import Chain
+from combutab.nn._generative import (
+    PenaltyPass,
+    StackedCritic,
+    StackedGenerator,
+    StackedRowDecoder,
+    StackedRowEncoder,
+    frozen,
+    gradient_penalty,
+)
 from combutab.nn._inputs import NUMERIC_EMBEDDINGS, StackedInputs
 from combutab.nn._layers import (
     INITIALISATIONS,
     NORMALIZATIONS,
     NTK,
+    MaskMaker,
     StackedEmbedding,
     StackedLinear,
     StackedNorm,
 )
+from combutab.nn._mlp import MLPSpec, StackedMLP
+from combutab.nn._network import ChainNetwork, NetworkSpec, TableNetwork
+from combutab.nn._spans import RowSpans, SpanColumns
 from combutab.nn._stack import (
     ROLES,
     Member,
@@ -19,29 +43,8 @@ from combutab.nn._stack import (
     check_proxy_norm,
     fill_gradients,
 )
-from combutab.nn.engine import Chain, PenaltyPass, Scratch
-from combutab.nn.networks import (
-    N_TIME,
-    BlurredCrossEntropy,
-    ChainNetwork,
-    CodeInputs,
-    MLPSpec,
-    NetworkSpec,
-    RowSpans,
-    SpanColumns,
-    StackedCascade,
-    StackedCritic,
-    StackedGenerator,
-    StackedMLP,
-    StackedRowDecoder,
-    StackedRowEncoder,
-    StackedTabM,
-    TableNetwork,
-    TabMSpec,
-    frozen,
-    gradient_penalty,
-    time_inputs,
-)
+from combutab.nn._stages import Scratch
+from combutab.nn._tabm import StackedTabM, TabMSpec
 
 __all__ = [
     "INITIALISATIONS",

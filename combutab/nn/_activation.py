@@ -17,10 +17,143 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from combutab._random import Purpose, derive
-from combutab._seeded_draws import SeededDraws
 from combutab.activations import ProxyNorm, make_activation
 from combutab.activations.kernels import is_itself, is_known
+from combutab.core.rng import SeededDraws, Stream, fold_in
+
+# ---- A check that an activation can be honoured, before any work on data -------------------------
+
+
+def check_activation(
+    spec: ActivationSpec, width: int, *, proxy_norm: bool = False, twice: bool = False
+) -> None:
+    """Refuse an activation that a stack cannot train or predict with as a plain network would.
+
+    Parameters
+    ----------
+    spec : str or callable
+        A module that is not known is called with rows of shape (8, width), in training and in
+        evaluation mode.
+    width : int
+    proxy_norm : bool
+        As it will be wrapped.
+    twice : bool
+        Whether it is differentiated twice, as by the gradient penalty of a critic.
+
+    Raises
+    ------
+    ValueError
+        If the module fails, changes the shape or the type, cannot be differentiated, predicts one
+        row by the others or by chance, keeps tensors that are neither parameters nor buffers, or
+        is one that an earlier call returned.
+    TypeError
+        If ``spec`` is neither a name nor makes a module.
+    """
+    try:
+        module = build_activation(spec, width, proxy_norm=proxy_norm)
+    except TypeError as error:
+        raise TypeError(
+            f"activation must be a name or a callable width -> nn.Module, got {spec!r} ({error})"
+        ) from error
+    if is_known(module):
+        return
+    tensors = [*module.parameters(), *module.buffers()]
+    if tensors and module is build_activation(spec, width, proxy_norm=proxy_norm):
+        raise ValueError(
+            f"activation={spec!r} returned one module with tensors twice; it must make a fresh one "
+            "for every layer and network, such as lambda width: MyActivation(width)"
+        )
+    x = torch.randn(8, width, generator=torch.Generator().manual_seed(0))
+    _check_training(spec, module, x, twice)
+    _check_prediction(spec, module.eval(), x)
+
+
+def _check_training(spec: ActivationSpec, module: nn.Module, x: Tensor, twice: bool) -> None:
+    scale = torch.ones(x.shape[1], requires_grad=True)
+    x = x.clone().requires_grad_()
+    held, loose = _held(module), _loose(module)
+    y = _try(spec, module, x * scale, "in training")
+    if not y.requires_grad:
+        raise ValueError(f"activation={spec!r} cannot be differentiated")
+    now, after = _held(module), _loose(module)
+    changed = sorted(n for n in held.keys() ^ now.keys())
+    changed += sorted(n for n in held.keys() & now.keys() if held[n] != now[n])
+    if changed:
+        raise ValueError(
+            f"activation={spec!r}: its call made, dropped or reshaped the buffers {changed}; "
+            "register all of them at construction, in their shapes"
+        )
+    changed = sorted(n for n in loose.keys() | after.keys() if loose.get(n) != after.get(n))
+    if changed:
+        raise ValueError(
+            f"activation={spec!r}: its call changed {changed}, which is neither a parameter nor a "
+            "buffer and would not be kept with the best weights; use register_buffer"
+        )
+    if twice:
+        try:
+            (slope,) = torch.autograd.grad((y * scale).sum(), x, create_graph=True)
+            slope.square().sum().backward()
+        except RuntimeError as error:
+            raise ValueError(
+                f"{spec!r} cannot be differentiated twice ({error}), which the gradient "
+                "penalty of CTGAN's critic needs; write its backward pass in differentiable "
+                "operations, or take TVAE"
+            ) from error
+
+
+def _check_prediction(spec: ActivationSpec, module: nn.Module, x: Tensor) -> None:
+    with torch.no_grad():
+        y = _try(spec, module, x.clone(), "in evaluation mode")
+        again = _try(spec, module, x.clone(), "in evaluation mode", seed=1)
+        alone = torch.cat(
+            [_try(spec, module, x[i : i + 1].clone(), "of one row") for i in range(8)]
+        )
+    if not torch.equal(y, again) and not torch.allclose(y, again, equal_nan=True):
+        raise ValueError(
+            f"activation={spec!r} gives other results for the same rows in evaluation mode, so "
+            "that predictions would be a matter of chance; let it draw in training mode alone "
+            "(self.training)"
+        )
+    if not torch.allclose(y, alone, rtol=1e-4, atol=1e-5, equal_nan=True):
+        raise ValueError(
+            f"activation={spec!r}: what it makes of a row in evaluation mode depends on the rows "
+            "beside it, so that a prediction would depend on which others are asked for; it is "
+            "given (rows, width): work along the last axis (dim=-1), or keep statistics of the "
+            "training rows in buffers"
+        )
+
+
+def _try(spec: ActivationSpec, module: nn.Module, x: Tensor, when: str, seed: int = 0) -> Tensor:
+    try:
+        with SeededDraws(lambda: seed):
+            y = module(x)
+    except Exception as error:
+        raise ValueError(
+            f"activation={spec!r} fails {when} on an input of shape {tuple(x.shape)}, "
+            f"(rows, width): {error}"
+        ) from error
+    if not isinstance(y, Tensor) or y.shape != x.shape or y.dtype != x.dtype:
+        made = f"{tuple(y.shape)} of {y.dtype}" if isinstance(y, Tensor) else f"{type(y).__name__}"
+        raise ValueError(
+            f"an activation keeps the shape and the type; {spec!r} made {made} of "
+            f"{tuple(x.shape)} of {x.dtype}"
+        )
+    return y
+
+
+def _held(module: nn.Module) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in module.named_buffers()}
+
+
+def _loose(module: nn.Module) -> dict[str, tuple[int, int]]:
+    """Tensors that modules hold as plain attributes: which, and how often they were written."""
+    return {
+        f"{path}.{name}".lstrip("."): (id(value), value._version)
+        for path, part in module.named_modules()
+        for name, value in vars(part).items()
+        if isinstance(value, Tensor)
+    }
+
 
 ActivationSpec = str | Callable[[int], nn.Module]
 """What `activation=` takes: a name, or a callable from a width to a module."""
@@ -154,7 +287,7 @@ class SeparateModules(nn.Module):
     def _next_seed(self, i: int) -> int:
         assert self.n_draws is not None
         self.n_draws[i] += 1
-        return derive(self._seeds[i], Purpose.ACTIVATION_CALL, int(self.n_draws[i])) >> 1
+        return fold_in(self._seeds[i], Stream.ACTIVATION_CALL, int(self.n_draws[i])) >> 1
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
-"""Layers with a leading member axis: M networks of one shape as one batched program."""
+"""Layers of a stack of networks: every parameter has a leading axis of members."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +13,286 @@ from torch.nn import functional as F
 
 from combutab.activations import PLN, PLS
 from combutab.activations.kernels import Kernel, Standardize, kernel_of
+from combutab.core.rng import counters, random_int64_
+
+# ---- All parameters of a stack as one matrix, a row a member -------------------------------------
+# Whatever is done per member is then an operation on rows: gradient norms, optimiser steps with a
+# learning rate each, copies of the best weights, dropping members that have finished.
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor of a module, and the members that own it."""
+
+    name: str  # the same for a member whatever it is stacked with
+    module: nn.Module
+    attribute: str
+    start: int  # members [start, stop) own a row of the tensor
+    stop: int
+    stacked: bool = True  # whether its first axis is that of the members; else it is one member's
+
+    @property
+    def tensor(self) -> Tensor:
+        """The tensor itself."""
+        return getattr(self.module, self.attribute)
+
+    def kept(self, keep: Sequence[int]) -> Self | None:
+        """The entry once only these members are left; None if nothing is."""
+        start, stop = (sum(m < end for m in keep) for end in (self.start, self.stop))
+        return None if start == stop else replace(self, start=start, stop=stop)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot(Entry):
+    """The place of a tensor in the matrix."""
+
+    columns: slice
+    tail: tuple[int, ...]  # shape after the member axis
+
+
+def lay_out(tensors: Sequence[Entry], n_members: int) -> tuple[list[Slot], int]:
+    """Give each tensor its columns.
+
+    Tensors that all members own come first, in the given order. The rest (activations with
+    parameters of their own) share columns: no two of them serve the same member.
+    """
+    shared = [t for t in tensors if (t.start, t.stop) == (0, n_members)]
+    owned = [t for t in tensors if (t.start, t.stop) != (0, n_members)]
+    slots: list[Slot] = []
+    position = 0
+
+    def place(entry: Entry, at: int) -> int:
+        tail = tuple(entry.tensor.shape[entry.stacked :])
+        end = at + math.prod(tail)
+        slots.append(Slot(**vars(entry), columns=slice(at, end), tail=tail))
+        return end
+
+    for entry in shared:
+        position = place(entry, position)
+    end = position
+    cursors: dict[tuple[int, int], int] = {}
+    for entry in owned:
+        group = (entry.start, entry.stop)
+        cursors[group] = place(entry, cursors.get(group, position))
+        end = max(end, cursors[group])
+    return slots, end
+
+
+class FlatTensors:
+    """A (M, P) matrix of which the modules' parameters (or buffers) are views.
+
+    With ``with_grad`` it keeps a second matrix for the gradients, which ``backward`` fills.
+    """
+
+    def __init__(
+        self,
+        slots: list[Slot],
+        width: int,
+        n_members: int,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        with_grad: bool,
+    ) -> None:
+        self.slots = slots
+        self.values = torch.zeros(n_members, width, dtype=dtype, device=device)
+        self.grads = torch.zeros_like(self.values[:, : None if with_grad else 0])
+        for slot in slots:
+            self._view(self.values, slot).copy_(slot.tensor.detach())
+        self._point()
+
+    def _view(self, matrix: Tensor, slot: Slot) -> Tensor:
+        rows = matrix[slot.start : slot.stop, slot.columns]
+        return rows.view((slot.stop - slot.start, *slot.tail) if slot.stacked else slot.tail)
+
+    def _point(self) -> None:
+        for slot in self.slots:
+            view = self._view(self.values, slot)
+            if isinstance(slot.tensor, nn.Parameter):
+                slot.tensor.data = view
+            else:
+                setattr(slot.module, slot.attribute, view)
+
+    def backward(self, loss: Tensor) -> None:
+        """Set ``grads`` to the derivative of a scalar by every parameter.
+
+        NOTE: not ``loss.backward()``, which adds to ``.grad`` tensors: these need zeroing first,
+        and as views of a matrix they are not laid out as it wants them.
+        """
+        backward(loss, [self])
+
+    def backward_through(self, module: nn.Module, out: Tensor, by_out: Tensor) -> None:
+        """Set the ``grads`` of a module alone, from what it gave and the derivative by that."""
+        inside = set(module.modules())
+        slots = [slot for slot in self.slots if slot.module in inside]
+        grads = torch.autograd.grad(out, [s.tensor for s in slots], by_out, allow_unused=True)
+        for slot, grad in zip(slots, grads, strict=True):
+            self._fill(slot, grad)
+
+    def _fill(self, slot: Slot, grad: Tensor | None) -> None:
+        view = self._view(self.grads, slot)
+        if grad is None:
+            view.zero_()
+        else:
+            view.copy_(grad)
+
+    def gradient_of(self, module: nn.Module, attribute: str) -> Tensor:
+        """The view of ``grads`` that belongs to one parameter."""
+        slot = next(s for s in self.slots if s.module is module and s.attribute == attribute)
+        return self._view(self.grads, slot)
+
+    def select(self, keep: Sequence[int]) -> None:
+        """Keep these members (increasing); columns stay where they are."""
+        index = torch.tensor(list(keep), dtype=torch.int64, device=self.values.device)
+        self.values = self.values[index]
+        self.grads = self.grads.new_zeros(len(index), self.grads.shape[1])
+        self.slots = [kept for slot in self.slots if (kept := slot.kept(keep)) is not None]
+        self._point()
+
+    def member(self, i: int) -> dict[str, Tensor]:
+        """Copies of what member i owns, by name."""
+        return {
+            slot.name: self.values[i, slot.columns].clone().view(slot.tail)
+            for slot in self.slots
+            if slot.start <= i < slot.stop
+        }
+
+    def load_member(self, i: int, state: dict[str, Tensor]) -> None:
+        """Set what member i owns; shapes and names must be those of ``member``."""
+        for slot in self.slots:
+            if slot.start <= i < slot.stop:
+                value = state[slot.name]
+                if tuple(value.shape) != slot.tail:
+                    raise ValueError(
+                        f"{slot.name} has shape {tuple(value.shape)}, the network needs {slot.tail}"
+                    )
+                self.values[i, slot.columns].copy_(value.reshape(-1))
+
+
+def backward(loss: Tensor, flats: Sequence[FlatTensors]) -> None:
+    """Set the ``grads`` of several matrices in one backward pass."""
+    slots = [(flat, slot) for flat in flats for slot in flat.slots]
+    grads = torch.autograd.grad(loss, [slot.tensor for _, slot in slots], allow_unused=True)
+    for (flat, slot), grad in zip(slots, grads, strict=True):
+        flat._fill(slot, grad)
+
+
+# ---- Dropout whose masks are a function of (member seed, step, row, unit), and cheap to draw -----
+
+
+class MaskMaker:
+    """Draws one step's dropout masks of all layers at once: a 64-bit draw serves eight units.
+
+    A rate is rounded to the nearest 1/256 (never to zero), and the kept units are scaled by the
+    inverse of the keep probability that results, so the expected activation is exact.
+
+    Parameters
+    ----------
+    widths : sequence of int
+        Units of each layer that drops out.
+    rates : sequence of float
+        One a member, in [0, 1).
+
+    >>> maker = MaskMaker([16, 8], [0.5, 0.0])
+    >>> masks = maker.draw(keys=[1, 2], n_rows=3)
+    >>> [tuple(mask.shape) for mask in masks], bool((masks[0][1] == 1).all())
+    ([(2, 3, 16), (2, 3, 8)], True)
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        rates: Sequence[float],
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.device, self.dtype = torch.device(device), dtype
+        # each layer starts on a multiple of 8 units: a draw is never split between layers
+        self._spans, total = [], 0
+        for width in widths:
+            end = total + -(-width // 8) * 8
+            self._spans.append((total, end, width))
+            total = end
+        self._total = total
+        self._rates = tuple(rates)
+        shape = (len(rates), 1, 1)
+        self._dropped = torch.zeros(shape, dtype=torch.uint8, device=self.device)
+        self._scale = torch.ones(shape, dtype=dtype, device=self.device)
+        self.set_factor(1.0)
+        self.active = total > 0 and any(rate > 0 for rate in rates)
+        self._positions: dict[tuple[int, int], Tensor] = {}  # by the first row and their number
+        self._draws = torch.empty(0, dtype=torch.int64, device=self.device)
+        self._masks = torch.empty(0, dtype=dtype, device=self.device)
+
+    def set_factor(self, factor: float) -> None:
+        """Multiply all rates by a factor from 0 to 1, until the next call."""
+        rates = [factor * rate for rate in self._rates]
+        dropped = [min(255, max(1, round(256 * r))) if r > 0 else 0 for r in rates]
+        self.keep_probabilities = [(256 - d) / 256 for d in dropped]
+        self._dropped.copy_(torch.tensor(dropped, dtype=torch.uint8).view_as(self._dropped))
+        scale = torch.tensor([1 / k for k in self.keep_probabilities], dtype=self.dtype)
+        self._scale.copy_(scale.view_as(self._scale))
+
+    def draw(self, keys: Sequence[int] | Tensor, n_rows: int, first: int = 0) -> list[Tensor]:
+        """Masks of (M, n_rows, width), 0 or 1 / keep probability, one a layer.
+
+        They are those of the rows ``first`` on of a step.
+
+        They are views of this object's memory: the next draw overwrites them.
+        """
+        if not self._total:
+            return []
+        positions = self.positions(n_rows, first)
+        n_members, n_units = len(keys), n_rows * self._total
+        if self._masks.numel() < n_members * n_units:
+            self._masks = torch.empty(n_members * n_units, dtype=self.dtype, device=self.device)
+        if self._draws.numel() < n_members * len(positions):
+            shape = (n_members * len(positions),)
+            self._draws = torch.empty(shape, dtype=torch.int64, device=self.device)
+        masks = self._masks[: n_members * n_units]
+        draws = self._draws[: n_members * len(positions)].view(n_members, -1)
+        scratch = masks.view(torch.int64)[: draws.numel()].view(draws.shape)
+        random_int64_(keys, positions, draws, scratch)
+        units = draws.view(torch.uint8).view(n_members, 1, n_units)
+        masks = masks.view(units.shape)
+        torch.ge(units, self._dropped, out=units)  # bytes become 0 or 1
+        return self._by_layer(masks.copy_(units).mul_(self._scale))
+
+    def draw_compiled(self, keys: Tensor, positions: Tensor) -> list[Tensor]:
+        """``draw`` for compiled code, which finds itself memory; given ``positions(n_rows)``.
+
+        The positions are given because C++ code that makes them in a loop may assume that their
+        integers never overflow.
+        """
+        draws = positions.new_empty(len(keys), len(positions))
+        random_int64_(keys, positions, draws, torch.empty_like(draws))
+        kept = draws.view(torch.uint8).view(len(keys), 1, -1) >= self._dropped
+        return self._by_layer(kept.to(self.dtype) * self._scale)
+
+    def _by_layer(self, masks: Tensor) -> list[Tensor]:  # (M, 1, all units of all rows)
+        n_members, n_rows = len(masks), masks.shape[-1] // self._total
+        return [
+            masks[:, 0, n_rows * start : n_rows * end].view(n_members, n_rows, -1)[..., :width]
+            for start, end, width in self._spans
+        ]
+
+    def positions(self, n_rows: int, first: int = 0) -> Tensor:
+        """Counters of all units, layer by layer, so that each layer's masks are contiguous.
+
+        A draw's counter follows from its row and its place among the units of all layers.
+        """
+        key, n_draws = (first, n_rows), self._total // 8
+        if key not in self._positions:
+            if len(self._positions) > 3:  # a full batch and an epoch's last one, usually
+                self._positions.clear()
+            every = counters(n_rows * n_draws, self.device, first * n_draws).view(n_rows, -1)
+            parts = [every[:, start // 8 : end // 8].reshape(-1) for start, end, _ in self._spans]
+            self._positions[key] = torch.cat(parts)
+        return self._positions[key]
+
+
+# ---- Layers with a leading member axis: M networks of one shape as one batched program -----------
 
 INITIALISATIONS = ("torch", "kaiming", "xavier", "lecun", "ntk", "data")
 """Names of rules for initial weights."""
@@ -255,3 +537,98 @@ class StackedNorm(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.kind!r}, width={self.width}"
+
+
+# ---- Linear layers of members with several heads, whose rows stand one behind the other ----------
+
+
+class HeadLinear(StackedLinear):
+    """M affine maps, each of k heads that share its weights: ((x * r) W) * s + b.
+
+    r, s and b are a head's own; s is 1 at first, and all heads have one b.
+
+    Parameters
+    ----------
+    in_features, out_features, n_heads : int
+    generators : sequence of torch.Generator
+        One a member.
+    r : Tensor, (M, n_heads, in_features), optional
+        What r is at first. Each row then comes once, for all heads. By default r is 1, and a row
+        comes once a head.
+    init : str
+        As of ``StackedLinear``.
+
+    Shape
+    -----
+    x : (M, batch * n_heads, in_features), or given r (M, batch, in_features)
+        -> (M, batch * n_heads, out_features)
+
+    References
+    ----------
+    Wen et al. (2020), "BatchEnsemble"; Gorishniy et al. (2024), "TabM", section 3.
+
+    >>> layer = HeadLinear(3, 2, 4, [torch.Generator().manual_seed(0)])
+    >>> layer(torch.zeros(1, 5 * 4, 3)).shape
+    torch.Size([1, 20, 2])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        n_heads: int,
+        generators: Sequence[torch.Generator],
+        *,
+        r: Tensor | None = None,
+        init: str = "torch",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(in_features, out_features, generators, init=init, dtype=dtype)
+        shape = len(generators), n_heads
+        self.n_heads, self.splits = n_heads, r is not None
+        start = torch.ones(*shape, in_features) if r is None else r
+        self.r = nn.Parameter(start.to(dtype))
+        self.s = nn.Parameter(torch.ones(*shape, out_features, dtype=dtype))
+        self.bias = nn.Parameter(self.bias.detach().repeat(1, n_heads, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        by_head = x.unflatten(1, (-1, 1 if self.splits else self.n_heads))
+        scaled = (by_head * self.r.unsqueeze(1)).flatten(1, 2)
+        product = (scaled @ self.weight) * self.scale
+        by_head = product.unflatten(1, (-1, self.n_heads))
+        return torch.addcmul(self.bias.unsqueeze(1), by_head, self.s.unsqueeze(1)).flatten(1, 2)
+
+
+class HeadOutputs(StackedLinear):
+    """M times k affine maps, one of each head, that share nothing.
+
+    Shape
+    -----
+    x : (M, batch * n_heads, in_features) -> (M, batch * n_heads, out_features)
+
+    >>> layer = HeadOutputs(3, 2, 4, [torch.Generator().manual_seed(0)])
+    >>> layer(torch.zeros(1, 5 * 4, 3)).shape, layer.weight.shape
+    (torch.Size([1, 20, 2]), torch.Size([1, 4, 3, 2]))
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        n_heads: int,
+        generators: Sequence[torch.Generator],
+        *,
+        init: str = "torch",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        by_head = [generator for generator in generators for _ in range(n_heads)]
+        super().__init__(in_features, out_features, by_head, init=init, dtype=dtype)
+        shape = len(generators), n_heads
+        self.n_heads = n_heads
+        self.weight = nn.Parameter(self.weight.detach().unflatten(0, shape))
+        self.bias = nn.Parameter(self.bias.detach().squeeze(1).unflatten(0, shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        by_head = x.unflatten(1, (-1, self.n_heads))
+        product = torch.einsum("mbki,mkio->mbko", by_head, self.weight) * self.scale
+        return (product + self.bias.unsqueeze(1)).flatten(1, 2)

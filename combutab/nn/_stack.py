@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from combutab.nn._activation import ActivationSpec, SeparateModules, StackedActivation
-from combutab.nn._flat import Entry, FlatTensors, backward, lay_out
-from combutab.nn._layers import StackedLinear, StackedNorm
+from combutab.nn._layers import Entry, FlatTensors, StackedLinear, StackedNorm, backward, lay_out
 
 ROLES = ("weight", "bias", "normalization", "activation", "embedding", "scale")
 """What a parameter may be, of which each kind has its factor of the learning rate."""

@@ -5,10 +5,13 @@ from combutab.plotting._comparison import (
     plot_comparison,
     plot_critical_difference,
 )
-from combutab.plotting._layers import plot_activation_means, plot_fluctuation, plot_power
-from combutab.plotting._pack import PackDisplay, plot_pack
-from combutab.plotting._robustness import plot_robustness
-from combutab.plotting._training import LossCurveDisplay, plot_loss_curve
+from combutab.plotting._networks import (
+    plot_activation_means,
+    plot_fluctuation,
+    plot_power,
+    plot_robustness,
+)
+from combutab.plotting._training import LossCurveDisplay, PackDisplay, plot_loss_curve, plot_pack
 
 __all__ = [
     "ActivationComparisonDisplay",

@@ -1,15 +1,23 @@
 """Encoders of tables: to the arrays of a network, and back."""
 
-from combutab.preprocessing._arrays import as_numpy
+from combutab.preprocessing._columns import (
+    ColumnKind,
+    Moments,
+    RunningMoments,
+    binary_unit,
+    column_kind,
+)
 from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
-from combutab.preprocessing._frames import as_pandas, is_polars, polars_cells
-from combutab.preprocessing._kinds import ColumnKind, column_kind
-from combutab.preprocessing._moments import Moments, RunningMoments, binary_unit
-from combutab.preprocessing._odd_columns import OddColumn, odd_columns
-from combutab.preprocessing._parquet import ParquetTable, RowGroup
-from combutab.preprocessing._parquet_files import Paths
-from combutab.preprocessing._parquet_output import ParquetParts, parquet_parts
-from combutab.preprocessing._task import infer_task
+from combutab.preprocessing._odd_columns import OddColumn, UnlearnedWarning, odd_columns
+from combutab.preprocessing._parquet import (
+    ParquetParts,
+    ParquetTable,
+    Paths,
+    RowGroup,
+    parquet_parts,
+)
+from combutab.preprocessing._tables import as_numpy, as_pandas, is_polars, polars_cells
+from combutab.preprocessing._task import TargetError, infer_task, not_numbers, read_numbers
 from combutab.preprocessing.modes import (
     CategoryColumn,
     IdentifierColumn,
@@ -47,6 +55,8 @@ __all__ = [
     "RunningMoments",
     "Span",
     "TableEncoder",
+    "TargetError",
+    "UnlearnedWarning",
     "append_cells",
     "as_numpy",
     "as_pandas",
@@ -56,8 +66,10 @@ __all__ = [
     "infer_task",
     "is_polars",
     "missing_codes",
+    "not_numbers",
     "odd_columns",
     "parquet_parts",
     "polars_cells",
     "put_cells",
+    "read_numbers",
 ]

@@ -6,19 +6,31 @@ import datetime
 import decimal
 import math
 import numbers
-from collections.abc import Sequence
+import re
+import warnings
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from combutab.preprocessing._columns import narrow, raise_complex
-from combutab.preprocessing._moments import raise_infinity
+from combutab.preprocessing._columns import narrow, raise_complex, raise_infinity
 
 # A category's key: a plain Python value, the same whatever dtype the column came in.
 Key = bool | int | float | str | bytes | pd.Timestamp | pd.Timedelta
+
+_PLAIN = {"string": str, "integer": int}
+_LONG = 40  # characters: no number, and no date
+# Python's float takes more than what a table has for a number; a leading zero is of a name
+_NUMBER = re.compile(
+    r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE
+)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9].*)?")
+_DURATION = re.compile(r"(-?[0-9]+ days?,? ?[+-]?)?([0-9]{1,2}:[0-9]{2}:[0-9.]+)?|-?P[0-9].*")
+_FEWEST = 10  # rows, of which hardly any category is known, that are worth a warning
+_HARDLY = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +48,9 @@ class CategoryMap:
     One-hot: key i is 1 in column i of the span, the rare ones, if the fit saw any, in the column
     after them, missing, if the fit saw it, in the last one. An unseen value counts as a rare one,
     or is nowhere. Codes: 0 is unseen and rare, key i is i + 1, missing, if seen, the last.
+
+    A value of another type that means the same as one key is that key: 1, "1" and "true", b"a" and
+    "a", a date and its ISO 8601 text. Where two keys mean the same, only equal values are theirs.
     """
 
     column: int
@@ -43,6 +58,7 @@ class CategoryMap:
     missing: bool
     onehot: bool
     rare: bool = False  # a one-hot span has a column of the rare ones
+    share: float = 1.0  # of new rows with a value, that have a key at least, to two digits
     _position: dict[Key, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -67,19 +83,87 @@ class CategoryMap:
         unseen = len(self.keys) if self.rare else -1 if self.onehot else 0
         return unseen, self.width - 1 if self.missing else unseen
 
-    def encode(self, factors: Factors) -> np.ndarray:
-        """Codes of shape (n,), int64; in a one-hot column -1 is a row of zeros."""
+    def encode(self, factors: Factors, label: str | None = None) -> np.ndarray:
+        """Codes of shape (n,), int64; in a one-hot column -1 is a row of zeros.
+
+        With a ``label``, the column's name, there is a warning if hardly a row has a category that
+        is known here, and a ValueError if none can have one: of dates where fit saw text, say.
+        """
         first = 0 if self.onehot else 1
         unseen, missing = self._others()
-        keys = factors.keys
-        if _are_numbers(self.keys) and keys and all(isinstance(key, str) for key in keys):
-            keys = [_number_or_text(str(key)) for key in keys]
+        places = [self._position.get(key) for key in factors.keys]
+        if None in places:
+            both = zip(factors.keys, places, strict=True)
+            places = [self._same(key) if place is None else place for key, place in both]
+        if label is not None and None in places:
+            self._compare(factors, places, label)
         # One look-up a distinct value, then a gather a row.
-        table = np.empty(len(keys) + 1, dtype=np.int64)
-        table[:-1] = [self._position.get(key, unseen - first) for key in keys]
-        table[:-1] += first
+        table = np.empty(len(places) + 1, dtype=np.int64)
+        table[:-1] = [unseen if place is None else first + place for place in places]
         table[-1] = missing  # gathered by code -1
         return table[factors.codes]
+
+    @cached_property
+    def _readings(self) -> dict[tuple[str, Any], int | None]:
+        """What the keys mean -> the place of the key; None where several mean it."""
+        found: dict[tuple[str, Any], int | None] = {}
+        for key, i in self._position.items():
+            for reading in _read(key):
+                found[reading] = i if found.get(reading, i) == i else None
+        return found
+
+    @cached_property
+    def _is_text(self) -> bool:
+        return all(isinstance(key, str) for key in self.keys)
+
+    def _same(self, key: Key) -> int | None:
+        """The place of the one key that means the same as this value, which equals none."""
+        of_text = isinstance(key, str | bytes)
+        if isinstance(key, str) and self._is_text:
+            return None
+        found = set()
+        for kind, value in _read(key):
+            if (kind, value) not in self._readings:
+                continue
+            place = self._readings[kind, value]
+            # of two texts, "1" and "1.0", each stands for itself
+            if (
+                kind == "text"
+                or place is None
+                or not (of_text and isinstance(self.keys[place], str | bytes))
+            ):
+                found.add(place)
+        return found.pop() if len(found) == 1 else None
+
+    def _compare(self, factors: Factors, places: list[int | None], label: str) -> None:
+        """Warn of a column that has hardly a known category; refuse one that can have none."""
+        unknown = [key for key, place in zip(factors.keys, places, strict=True) if place is None]
+        if not self.keys:
+            return
+        if len(unknown) == len(places) and not self._may_mean(unknown):
+            raise ValueError(
+                f"{label} has values such as {_shown(unknown[:1])}, but fit has seen categories "
+                f"such as {_shown(self.keys[:1])}; convert it to what it was in fit"
+            )
+        counts = np.bincount(factors.codes + 1, minlength=len(places) + 1)[1:]
+        known = np.array([place is not None for place in places])
+        expected = self.share * counts.sum()
+        if expected >= _FEWEST and counts[known].sum() < _HARDLY * expected:
+            warnings.warn(
+                f"hardly a row of {label} has a category that fit kept: it has {_shown(unknown)}, "
+                f"and fit kept {_shown(self.keys)}; all others count as unseen. If they mean the "
+                "same, convert the column to what it was in fit",
+                stacklevel=2,
+            )
+
+    def _may_mean(self, keys: list[Key]) -> bool:
+        """Tell whether values of such types could ever be known here: no dates among words."""
+        if any(isinstance(key, str | bytes) for key in keys):
+            return True
+        kinds = {kind for key in keys for kind, _ in _read(key)}
+        own = {kind for kind, _ in self._readings}
+        of_time = {"date", "duration"}
+        return bool(kinds & own) or not (kinds & of_time or (own and own <= of_time))
 
 
 class CategoryCounts:
@@ -105,12 +189,16 @@ class CategoryCounts:
         be learned from one row, and so that slot is trained at all.
         """
         keys = [key for key, n in self.seen.items() if n >= fewest]
-        rare = len(keys) < len(self.seen)
+        rare, n_rows = len(keys) < len(self.seen), sum(self.seen.values())
         onehot = bool(len(keys) + rare <= max_onehot)  # max_onehot may be numpy's integer
         if not onehot:
             keys, rare = [key for key in keys if self.seen[key] > 1], False
+        # two standard deviations below what was counted: a category of few rows promises none
+        counts = np.array([self.seen[key] for key in keys], dtype=np.float64)
+        expected = np.maximum(counts - 2 * np.sqrt(counts), 0).sum()
+        share = round(float(expected) / max(n_rows, 1), 2)
         return CategoryMap(
-            column, tuple(sorted(keys, key=_order)), bool(self.n_missing), onehot, rare
+            column, tuple(sorted(keys, key=_order)), bool(self.n_missing), onehot, rare, share
         )
 
 
@@ -167,8 +255,9 @@ def _canonical(codes: np.ndarray, uniques: Any, label: str) -> Factors:
     if uniques.dtype.kind == "f" and np.isinf(uniques.to_numpy(np.float64)).any():
         raise_infinity([label])
     values = uniques.astype(object).tolist()
-    if types.infer_dtype(values, skipna=False) in ("string", "integer"):
-        return Factors(codes, values)
+    plain: type | None = _PLAIN.get(types.infer_dtype(values, skipna=False))
+    if plain is not None:
+        return Factors(codes, list(map(plain, values)))  # some are numpy's
     keys: list[Any] = [
         None if types.is_scalar(v) and pd.isna(v) else _key(v, label) for v in values
     ]
@@ -191,7 +280,8 @@ def _key(value: Any, label: str) -> Any:
         number = float(value)
         if np.isinf(number):
             raise_infinity([label])
-        return int(number) if number.is_integer() else number
+        whole = math.trunc(value)  # of a decimal, which float would round
+        return whole if value == whole else number
     if isinstance(value, numbers.Complex):
         raise_complex(label)
     if isinstance(value, datetime.date | np.datetime64):
@@ -208,16 +298,67 @@ def _key(value: Any, label: str) -> Any:
     return repr(value)
 
 
-def _are_numbers(keys: Sequence[Key]) -> bool:
-    return len(keys) > 0 and all(type(key) in (int, float) for key in keys)
+def _read(key: Key) -> list[tuple[str, Any]]:
+    """What a category means, as pairs of a kind and a value; most texts mean themselves alone.
+
+    >>> _read("1.0"), _read("true"), _read(True)
+    ([('text', '1.0'), ('number', 1)], [('text', 'true'), ('number', 1)], [('number', 1)])
+    """
+    if isinstance(key, int):
+        return [("number", int(key))]
+    if isinstance(key, float):
+        return [("number", key), *_short_decimals(key)]
+    if isinstance(key, pd.Timestamp):
+        return [("date", _in_utc(key))]
+    if isinstance(key, pd.Timedelta):
+        return [("duration", key)]
+    if isinstance(key, bytes):
+        try:
+            key = key.decode()
+        except UnicodeDecodeError:
+            return []
+    return [("text", key), *_read_text(key.strip())]
 
 
-def _number_or_text(text: str) -> Key:
+def _read_text(text: str) -> list[tuple[str, Any]]:
+    if len(text) > _LONG:
+        return []
+    if text.casefold() in ("true", "false"):
+        return [("number", int(text.casefold() == "true"))]
     try:
-        number = float(text)
-    except ValueError:
-        return text
-    return int(number) if number.is_integer() else number
+        if _NUMBER.fullmatch(text):
+            number = float(text)
+            whole, _, rest = text.partition(".")
+            if not rest.strip("0") and "e" not in text.lower():
+                return [("number", int(whole))]  # of any size
+            return [("number", number)] if math.isfinite(number) else []
+        if _DATE.fullmatch(text):
+            return [("date", _in_utc(pd.Timestamp(text)))]
+        if text and _DURATION.fullmatch(text):
+            return [("duration", pd.Timedelta(text))]
+    except (ValueError, OverflowError):  # a 13th month
+        pass
+    return []
+
+
+def _short_decimals(number: float) -> list[tuple[str, Any]]:
+    """The decimals that a number in half or single precision stands for."""
+    with np.errstate(over="ignore"):
+        held = [kind(number) for kind in (np.float16, np.float32)]
+    return [("number", float(str(each))) for each in held if float(each) == number]
+
+
+def _in_utc(moment: pd.Timestamp) -> pd.Timestamp:
+    """A moment in UTC, as which one without a time zone counts."""
+    return moment.tz_localize("UTC") if moment.tzinfo is None else moment.tz_convert("UTC")
+
+
+def _shown(keys: list[Key] | tuple[Key, ...], n: int = 3) -> str:
+    texts = [
+        repr(str(key) if isinstance(key, pd.Timestamp | pd.Timedelta) else key) for key in keys[:n]
+    ]
+    shown = [text if len(text) <= _LONG else f"{text[:_LONG]}..." for text in texts]
+    return ", ".join(shown) + (", ..." if len(keys) > n else "")
 
 
 def _order(key: Key) -> tuple[int, Any]:

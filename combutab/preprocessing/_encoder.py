@@ -1,13 +1,14 @@
-"""TableEncoder: a table to the float32 arrays of a network."""
+"""TableEncoder: a table to the float32 arrays of a network, and its state as arrays and JSON."""
 
 from __future__ import annotations
 
 import builtins
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from fractions import Fraction
 from numbers import Integral
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -15,23 +16,198 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from combutab._ranks import Ranks, current
-from combutab._sklearn_callbacks import CallbackSupport, fit_task
-from combutab.preprocessing._blocks import Block
+from combutab.core.fields import (
+    check_fields,
+    choice,
+    kind,
+    nullable,
+    number,
+    optional,
+    pair,
+    several,
+    whole,
+)
+from combutab.core.tasks import CallbackSupport, fit_task
+from combutab.core.world import Ranks, current
 from combutab.preprocessing._categories import (
     CategoryCounts,
     CategoryMap,
     Factors,
+    Key,
     count_categories,
     fewest_rows,
 )
-from combutab.preprocessing._kinds import ColumnKind
-from combutab.preprocessing._learner import TableLearner
-from combutab.preprocessing._moments import missing_mask
-from combutab.preprocessing._numeric import NumericScaler, apply_numeric, fit_numeric
-from combutab.preprocessing._selection import categorical_mask
-from combutab.preprocessing._state import decoder_state, encoder_state
-from combutab.preprocessing._table import FrameTable, Table, read_table
+from combutab.preprocessing._columns import (
+    ColumnKind,
+    Moments,
+    RunningMoments,
+    missing_mask,
+    refuse_equal,
+)
+from combutab.preprocessing._numeric import (
+    Method,
+    NumericScaler,
+    apply_numeric,
+    fit_numeric,
+    make_scaler,
+)
+from combutab.preprocessing._odd_columns import unlearned
+from combutab.preprocessing._tables import (
+    Block,
+    ColumnsBlock,
+    FrameTable,
+    Table,
+    categorical_mask,
+    pieces,
+    read_table,
+)
+from combutab.preprocessing.modes import read_duration, read_moment, read_number
+
+# ---- Scales and categories of a table that comes in parts, in one pass and bounded memory --------
+
+_MOST = 10_000  # large numbers of a column that are held
+
+
+class RowSample:
+    """A uniform sample of rows that come in parts: those of the smallest random numbers.
+
+    It depends on the seed and on the order of the rows, not on how they are parted. All are kept
+    while there are no more than ``n_rows``.
+    """
+
+    def __init__(self, n_rows: int, seed: int) -> None:
+        self._n_rows = n_rows
+        self._random = np.random.default_rng(seed)
+        self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._held = 0
+
+    def add(self, rows: np.ndarray, weight: np.ndarray | None) -> None:
+        """Take rows, (n, n_columns), and their weights, (n,)."""
+        order = self._random.random(len(rows))
+        share = np.ones(len(rows)) if weight is None else weight
+        self._parts.append((order, rows.copy(), share))
+        self._held += len(rows)
+        if self._held > 2 * self._n_rows:
+            self._cut()
+
+    def _cut(self) -> None:
+        order, rows, share = (np.concatenate(part) for part in zip(*self._parts, strict=True))
+        if len(order) > self._n_rows:
+            kept = np.sort(np.argpartition(order, self._n_rows - 1)[: self._n_rows])
+            order, rows, share = order[kept], rows[kept], share[kept]
+        self._parts, self._held = [(order, rows, share)], len(order)
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows, (n, n_columns), and their weights, (n,)."""
+        self._cut()
+        return self._parts[0][1:]
+
+
+class TableLearner:
+    """Learns what `TableEncoder.fit` would, from the parts of a table one after another.
+
+    ``labels`` are how errors name the columns. "quantile", "robust" and the edges of ``n_bins``
+    take their quantiles from ``n_sample`` rows; ``max_distinct`` categories may be held, over all
+    columns.
+    """
+
+    def __init__(
+        self,
+        labels: Sequence[str],
+        kinds: Sequence[ColumnKind],
+        method: Method,
+        n_sample: int,
+        max_distinct: int | None = None,
+        seed: int = 0,
+        n_bins: int | None = None,
+    ) -> None:
+        self._n_bins = n_bins
+        self._labels, self._kinds, self._method = labels, kinds, method
+        self._numeric = [j for j, kind in enumerate(kinds) if kind != "category"]
+        self._truths = np.array([kinds[j] == "bool" for j in self._numeric], dtype=bool)
+        self._moments = RunningMoments(len(self._numeric), lambda i: labels[self._numeric[i]])
+        needed = method in ("quantile", "robust") or n_bins is not None
+        self._sample = RowSample(n_sample, seed) if needed else None
+        self._tolerance = np.zeros(len(self._numeric))
+        self._counts = {j: CategoryCounts() for j, k in enumerate(kinds) if k == "category"}
+        self._max_distinct = max_distinct
+        self._large: dict[int, list[Fraction]] = {}
+        self.n_rows = 0
+
+    def add(self, table: Table, weight: np.ndarray | None = None) -> None:
+        """Take one part, and the positive weights of its rows."""
+        self.n_rows += table.n_rows
+        block: Block = table.block(self._numeric, self._kinds)
+        self._tolerance = np.maximum(self._tolerance, block.tolerance)
+        for j, numbers in table.large_numbers(block, self._numeric, self._kinds).items():
+            held = [*self._large.get(j, []), *numbers]
+            self._large[j] = held[:: 1 + len(held) // _MOST]
+        for piece in pieces(block):
+            rows = block.rows(piece.start, piece.stop)
+            share = None if weight is None else weight[piece]
+            if self._sample is not None:
+                self._sample.add(rows, share)
+            self._moments.add(rows, share)
+        for j, counts in self._counts.items():
+            counts.add(table.factors(j))
+        self._check_distinct()
+
+    def _check_distinct(self) -> None:
+        if self._max_distinct is None:
+            return
+        sizes = {j: len(counts.seen) for j, counts in self._counts.items()}
+        if sum(sizes.values()) > self._max_distinct:
+            worst = max(sizes, key=sizes.__getitem__)
+            raise ValueError(
+                f"{self._labels[worst]} has more than {sizes[worst]} distinct categories, "
+                f"and the memory allowed holds {self._max_distinct} of all columns; leave the "
+                "column out, or allow more memory"
+            )
+
+    def scaler(self, min_frequency: float) -> NumericScaler:
+        """Give the scaler of the numeric columns; refuse numbers that float64 has as one."""
+        for j, numbers in self._large.items():
+            refuse_equal(numbers, self._labels[j], self._kinds[j])
+        stats, weight = self._moments.result(), None
+        columns: list[np.ndarray] = [np.empty(0)] * len(self._numeric)
+        if self._sample is not None:
+            rows, weight = self._sample.result()
+            columns, weight = _filled(rows, weight, stats)
+        sample = ColumnsBlock(columns, len(columns[0]) if columns else 0)
+        sample.tolerance = self._tolerance
+        return make_scaler(
+            stats,
+            sample,
+            self._method,
+            self._truths,
+            weight,
+            min_frequency,
+            self.n_rows,
+            self._n_bins,
+        )
+
+    @property
+    def counts(self) -> dict[int, CategoryCounts]:
+        """The categories of the categorical columns, by position."""
+        return self._counts
+
+
+def _filled(
+    rows: np.ndarray, weight: np.ndarray, stats: Moments
+) -> tuple[list[np.ndarray], np.ndarray | None]:
+    """Columns of a sample; one of which it has no value gets two a deviation from the mean."""
+    columns = list(rows.T)
+    empty = np.isnan(rows).all(axis=0) & ~np.isnan(stats.low)
+    if empty.any():
+        with np.errstate(over="ignore"):
+            ends = np.stack([stats.mean - stats.std, stats.mean + stats.std])
+        ends = np.where(empty, np.clip(ends, stats.low, stats.high), np.nan)
+        columns = list(np.concatenate([rows, ends]).T)
+        weight = np.append(weight, [1.0, 1.0])
+    return columns, None if (weight == 1).all() else weight
+
+
+# ---- TableEncoder: a table to the float32 arrays of a network ------------------------------------
 
 SpanKind = Literal["numeric", "indicator", "onehot", "code"]
 
@@ -78,15 +254,30 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
       codes: 0 for unseen and rare categories and those that fit saw once, then the others in
       order, then missing if fit saw it.
 
-    Categories keep their type: 1 and "1" are two categories, but 1, 1.0 and True are one, as in
-    Python. Sparse input is scaled without centering.
+    Categories that fit sees keep their type: 1 and "1" are two of them, but 1, 1.0 and True are
+    one, as in Python. In later tables a category may be of another type: one that equals no fitted
+    category stands for the fitted one that means the same, if there is exactly one. A number and
+    its text ("1", "1.0" or " 1", but not "01") mean the same, and so do 1 or True and "true" or
+    "TRUE", bytes and the text that they are in UTF-8, a date and its text in ISO 8601 (without a
+    time zone it is UTC), and a duration and its text. Two different texts, "1" and "1.0", never do.
+
+    A UserWarning names a column of a later table where hardly a row has a category that fit kept:
+    less than a tenth of the rows that would have one if they were like those of the fit, of which
+    there are ten or more. A column where no category can be known, such as dates where fit saw
+    words, is an error.
+
+    Integers, dates and other exact numbers must not lie so near to one another beside their size
+    that float64, which holds whole numbers up to 2**53, has fewer than some 4,000 values in the
+    middle half of a column: fit refuses them. Subtract the smallest one first.
+
+    Sparse input is scaled without centering.
 
     The fitted encoder holds no value that fewer than `min_frequency` rows have: rare categories
     are counted and forgotten, the quantiles of "quantile" and "robust" and the edges of bins lie
     between means of `min_frequency` neighbouring rows, and no column's smallest or largest value is
-    kept. It holds
-    the columns' names, the other categories, and means and standard deviations of numbers (of
-    fewer rows than `min_frequency`: rounded to two digits).
+    kept. It holds the columns' names, the other categories and the share of rows that have one, and
+    means and standard deviations of numbers (of fewer rows than `min_frequency`: rounded to two
+    digits).
 
     Parameters
     ----------
@@ -258,19 +449,26 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         self._remember(kinds, learner.scaler(self.min_frequency), maps)
         return self
 
-    def encode(self, X: Any, *, owner: BaseEstimator | None = None) -> EncodedTable:
+    def encode(
+        self, X: Any, *, owner: BaseEstimator | None = None, fitted: bool = False
+    ) -> EncodedTable:
         """Encode a table with the columns that were fitted; `owner` as in `fit_encode`.
+
+        Rows that are `fitted` come from the table that was fitted, or one in the same form: unseen
+        categories give no warning.
 
         Raises
         ------
         ValueError
-            If columns are missing, added or in another order, a value is infinite, or a numeric
-            column holds text that is no number.
+            If columns are missing, added or in another order, a value is infinite, a numeric
+            column holds text that is no number, or categories are of a type that cannot mean any
+            that fit has seen.
         """
         check_is_fitted(self)
         table = read_table(self if owner is None else owner, X, reset=False)
         factors = [table.factors(each.column) for each in self.category_maps_]
-        return self._assemble(table.block(self._numeric_columns(), self.kinds_), factors)
+        block = table.block(self._numeric_columns(), self.kinds_)
+        return self._assemble(block, factors, None if fitted else table.label)
 
     def read(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Read a table with the columns that were fitted as numbers and codes, not yet scaled.
@@ -293,7 +491,10 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         block = table.block(self._numeric_columns(), self.kinds_)
         numbers = block.rows(0, block.n_rows)
         missing_mask(numbers, block.label)
-        codes = [each.encode(table.factors(each.column)) for each in self.category_maps_]
+        codes = [
+            each.encode(table.factors(each.column), table.label(each.column))
+            for each in self.category_maps_
+        ]
         return numbers, np.stack(codes, 1) if codes else np.empty((table.n_rows, 0), np.int64)
 
     def transform(self, X: Any) -> np.ndarray:
@@ -363,6 +564,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         numeric = [j for j, kind in enumerate(kinds) if kind != "category"]
         categorical = [j for j, kind in enumerate(kinds) if kind == "category"]
         block = table.block(numeric, kinds)
+        for j, numbers in table.large_numbers(block, numeric, kinds).items():
+            refuse_equal(numbers, table.label(j), kinds[j])
         truths = np.array([kinds[j] == "bool" for j in numeric], bool)
         scaler = fit_numeric(
             block, self.numeric, truths, weight, self.min_frequency, self.n_bins, ranks
@@ -381,15 +584,9 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         lost = {m.column: counts[m.column].seen for m in maps if not m.keys}
         lost = {j: seen for j, seen in lost.items() if len(seen) > 1}
         if lost:
-            n = max((len(seen) for seen in lost.values() if max(seen.values()) == 1), default=0)
-            wider = f" and max_onehot={n}" if n > self.max_onehot else ""
-            warnings.warn(
-                f"fewer than {max(fewest, 2)} rows have each category of "
-                f"{', '.join(label(j) for j in lost)}, so that none is kept (min_frequency="
-                f"{self.min_frequency}) and nothing is learned from it; leave it out, or set "
-                f"min_frequency=1{wider}",
-                stacklevel=2,
-            )
+            named = {label(j): seen for j, seen in lost.items()}
+            for warning in unlearned(named, max(fewest, 2)):
+                warnings.warn(warning, stacklevel=2)
         return maps
 
     def _remember(
@@ -406,7 +603,9 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     def _numeric_columns(self) -> list[int]:
         return [j for j, kind in enumerate(self.kinds_) if kind != "category"]
 
-    def _assemble(self, block: Block, factors: Sequence[Factors]) -> EncodedTable:
+    def _assemble(
+        self, block: Block, factors: Sequence[Factors], label: Callable[[int], str] | None = None
+    ) -> EncodedTable:
         scaler = self.numeric_scaler_
         dense = np.empty((block.n_rows, self.n_dense_), dtype=np.float32)
         codes = np.empty((block.n_rows, len(self.cardinalities_)), dtype=np.int64)
@@ -414,7 +613,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         dense[:, scaler.n_dense :] = 0.0
         spans = {span.column: span for span in self.spans_ if span.kind in ("onehot", "code")}
         for each, factored in zip(self.category_maps_, factors, strict=True):
-            encoded, span = each.encode(factored), spans[each.column]
+            named = None if label is None else label(each.column)
+            encoded, span = each.encode(factored, named), spans[each.column]
             if each.onehot:
                 rows = np.flatnonzero(encoded >= 0)
                 dense[rows, span.slice.start + encoded[rows]] = 1.0
@@ -470,3 +670,178 @@ def _distinct(names: Sequence[str]) -> list[str]:
         seen.add(candidate)
         result.append(candidate)
     return result
+
+
+# ---- A fitted TableEncoder as numeric arrays and JSON, and back; no pickle, no code run on load
+
+_FORMAT = 1
+_ENCODED = ("number", "bool", "datetime", "timedelta", "category")
+_STATE = {
+    "format": choice(_FORMAT),
+    "parameters": kind(dict),
+    "scaling": choice(*get_args(Method)),
+    "kinds": several(choice(*_ENCODED), 1),
+    "feature_names": nullable(several(kind(str))),
+    "categories": several(kind(dict)),
+}
+_KEYS = ("bool", "int", "float", "str", "bytes", "datetime", "timedelta")
+_CATEGORY = {
+    "column": whole(),
+    "keys": several(pair(choice(*_KEYS), kind(str, bool))),
+    "missing": kind(bool),
+    "onehot": kind(bool),
+    "rare": optional(kind(bool)),
+    "share": optional(number()),
+}
+_ARRAYS = tuple(f.name for f in fields(NumericScaler) if f.name != "method")
+_TRUTHS = ("constant", "unscaled", "missing")  # of the scaler's arrays
+_OF_QUANTILES = ("knots", "edges")  # the others have an entry a column
+
+
+@dataclass(frozen=True)
+class EncoderState:
+    """The state of a fitted TableEncoder."""
+
+    parameters: dict[str, Any]
+    kinds: tuple[ColumnKind, ...]
+    feature_names: list[str] | None
+    scaler: NumericScaler
+    category_maps: tuple[CategoryMap, ...]
+
+
+def encoder_state(encoder: TableEncoder) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays of the numeric columns' statistics, and all else as JSON-able values."""
+    scaler = encoder.numeric_scaler_
+    names = [name for name in _ARRAYS if name != "edges" or len(scaler.edges)]
+    arrays = {name: getattr(scaler, name).copy() for name in names}
+    columns = getattr(encoder, "feature_names_in_", None)
+    meta = {
+        "format": _FORMAT,
+        "parameters": {k: _plain(v) for k, v in encoder.get_params(deep=False).items()},
+        "scaling": scaler.method,
+        "kinds": list(map(str, encoder.kinds_)),
+        "feature_names": None if columns is None else [str(name) for name in columns],
+        "categories": [
+            {
+                "column": each.column,
+                "keys": [_pack(key) for key in each.keys],
+                "missing": each.missing,
+                "onehot": each.onehot,
+                "rare": each.rare,
+                "share": each.share,
+            }
+            for each in encoder.category_maps_
+        ],
+    }
+    return arrays, meta
+
+
+def decoder_state(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> EncoderState:
+    """Read what `encoder_state` wrote."""
+    if meta.get("format") != _FORMAT:
+        raise ValueError(
+            f"the encoder's state has format {meta.get('format')!r}, this version reads "
+            f"{_FORMAT}; load it with the version of combutab that saved it"
+        )
+    check_fields(meta, _STATE, "the encoder's state")
+    for each in meta["categories"]:
+        check_fields(each, _CATEGORY, "the encoder's categories")
+    absent = [name for name in _ARRAYS if name not in {"edges", *arrays}]
+    if absent:
+        raise ValueError(
+            f"the encoder's state lacks the arrays {absent}, it has {sorted(arrays)}; pass all "
+            "that to_state returned"
+        )
+    scaler_arrays = {name: np.array(arrays[name]) for name in _ARRAYS if name in arrays}
+    maps = tuple(
+        CategoryMap(
+            column=int(each["column"]),
+            keys=tuple(_unpack(*packed) for packed in each["keys"]),
+            missing=bool(each["missing"]),
+            onehot=bool(each["onehot"]),
+            rare=bool(each.get("rare", False)),  # files before it have none
+            share=float(each.get("share", 1.0)),  # nor of this
+        )
+        for each in meta["categories"]
+    )
+    _refuse_unlike(meta, scaler_arrays, maps, len(arrays))
+    scaler_arrays.setdefault("edges", np.empty((0, len(scaler_arrays["centre"]))))
+    return EncoderState(
+        parameters=dict(meta["parameters"]),
+        kinds=tuple(map(ColumnKind, meta["kinds"])),
+        feature_names=meta["feature_names"],
+        scaler=NumericScaler(method=meta["scaling"], **scaler_arrays),
+        category_maps=maps,
+    )
+
+
+def _refuse_unlike(
+    meta: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    maps: tuple[CategoryMap, ...],
+    n_arrays: int,
+) -> None:
+    """Refuse a state whose parts are not of one table, or that makes what is no number."""
+    names, kinds = meta["feature_names"], meta["kinds"]
+    numeric = sum(each != "category" for each in kinds)
+    wrong = [
+        name
+        for name, array in arrays.items()
+        if array.shape != (*array.shape[: name in _OF_QUANTILES], numeric)
+        or array.dtype != (np.bool_ if name in _TRUTHS else np.float64)
+        or not np.isfinite(array).all()
+    ]
+    if wrong or n_arrays != len(arrays) or not (arrays["scale"] > 0).all():
+        raise ValueError(
+            f"the encoder's state has arrays that do not fit its {numeric} numeric columns: {wrong}"
+        )
+    quantiles = [arrays[name] for name in _OF_QUANTILES if name in arrays]
+    lacks = (meta["scaling"] == "quantile") != (len(arrays["knots"]) > 0)
+    if lacks or any((np.diff(each, axis=0) < 0).any() for each in quantiles):
+        raise ValueError("the encoder's state has quantiles that do not increase, or lacks them")
+    if [each.column for each in maps] != [j for j, k in enumerate(kinds) if k == "category"]:
+        raise ValueError("the encoder's state has the categories of other columns than its kinds")
+    if any(len(each._position) != len(each.keys) for each in maps):
+        raise ValueError("the encoder's state has a category twice")
+    if names is not None and len({*names}) != len(kinds):
+        raise ValueError(f"the encoder's state has {len(names)} names for {len(kinds)} columns")
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON holds it: array-likes become lists of Python scalars."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    return [_plain(each) for each in value]
+
+
+def _pack(key: Key) -> list[Any]:
+    """A category as [type, value]: JSON alone would not tell a date from text."""
+    if isinstance(key, bool):
+        return ["bool", key]
+    if isinstance(key, int):
+        return ["int", str(key)]  # text: readers of JSON may hold numbers in 53 bits
+    if isinstance(key, float):
+        return ["float", key.hex()]
+    if isinstance(key, bytes):
+        return ["bytes", key.hex()]
+    if isinstance(key, pd.Timestamp):
+        return ["datetime", key.isoformat()]
+    if isinstance(key, pd.Timedelta):
+        return ["timedelta", key.isoformat()]
+    return ["str", str(key)]
+
+
+def _unpack(kind: str, value: Any) -> Key:
+    if kind == "float":
+        return read_number(value)
+    if kind == "bytes":
+        return bytes.fromhex(value)
+    if kind == "datetime":
+        return read_moment(value)
+    if kind == "timedelta":
+        return read_duration(value)
+    if (kind == "bool") != isinstance(value, bool):
+        raise ValueError(f"a category is {value!r}, which is no {kind}"[:200])
+    return {"bool": bool, "int": int, "str": str}[kind](value)

@@ -13,10 +13,10 @@ from typing import Literal, TypeVar
 import numpy as np
 from scipy.special import ndtri
 
-from combutab._ranks import Ranks
-from combutab.preprocessing._blocks import Block, pieces
+from combutab.core.world import Ranks
 from combutab.preprocessing._categories import fewest_rows
-from combutab.preprocessing._moments import Moments, RunningMoments, missing_mask
+from combutab.preprocessing._columns import Moments, RunningMoments, missing_mask
+from combutab.preprocessing._tables import Block, pieces
 
 T = TypeVar("T")
 Method = Literal["standard", "quantile", "robust", "none"]

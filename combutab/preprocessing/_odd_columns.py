@@ -11,11 +11,12 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from combutab.preprocessing._kinds import ColumnKind, column_kind
+from combutab.preprocessing._columns import ColumnKind, column_kind
 from combutab.preprocessing.modes import find_identifiers
 
 _MOST = 0.9  # of the values are numbers, or dates
 _MANY = 0.5  # of them are numbers, where the rest are all the same
+_NAMED = 5  # columns that a warning names
 _LONG = 40  # letters: no number, and no date
 _DECIMALS = r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
 _NUMBER = re.compile(rf"[+-]?{_DECIMALS}", re.IGNORECASE)
@@ -124,6 +125,51 @@ def odd_columns(table: pd.DataFrame) -> list[OddColumn]:
     return found
 
 
+class UnlearnedWarning(UserWarning):
+    """Nothing is learned from columns of which no category is kept.
+
+    ``problem`` says why; ``remedy`` what to do, except to leave ``columns``, as they are called in
+    ``problem``, out.
+    """
+
+    def __init__(self, problem: str, remedy: str, columns: tuple[str, ...]) -> None:
+        self.problem, self.remedy, self.columns = problem, remedy, columns
+        super().__init__(problem, remedy, columns)
+
+    def __str__(self) -> str:
+        it = "it" if len(self.columns) == 1 else "them"
+        return f"{self.problem}; {self.remedy + ', or ' if self.remedy else ''}leave {it} out"
+
+
+def unlearned(columns: Mapping[str, Mapping[Any, int]], fewest: int) -> Iterator[UnlearnedWarning]:
+    """Say of columns without a category of ``fewest`` rows what they look like, and what to do.
+
+    ``columns`` has the values of each, and how many rows have them.
+    """
+    looks: dict[tuple[str, str], list[str]] = {}
+    for name, seen in columns.items():
+        looks.setdefault(_look(seen, fewest), []).append(name)
+    for (look, remedy), names in looks.items():
+        shown = ", ".join(names[:_NAMED]) + ", ..." * (len(names) > _NAMED)
+        problem = f"nothing is learned from {shown}: {look}"
+        yield UnlearnedWarning(problem, remedy, tuple(names))
+
+
+def _look(seen: Mapping[Any, int], fewest: int) -> tuple[str, str]:
+    n = sum(seen.values())
+    if all(isinstance(value, str) for value in seen):
+        rows: dict[str, int] = {}
+        for value, count in seen.items():
+            rows[value.strip()] = rows.get(value.strip(), 0) + count
+        if _numbers(rows, n) is not None or dates_in(rows, n) is not None:
+            what = "dates" if dates_in(rows, n) is not None else "numbers"
+            return f"its values look like {what}, but were read as text", f"convert to {what}"
+    if len(seen) > n / 2:
+        return "nearly every row has a value of its own, as identifiers and free text have", ""
+    remedy = "set min_frequency=2 to keep those that 2 rows have"
+    return f"fewer than {fewest} rows have each of its categories", remedy
+
+
 def _no_names(names: list[Any]) -> list[int]:
     """Positions of names that are numbers, if it seems that the first row was taken for names."""
     texts = [str(name) for name in names if isinstance(name, str)]
@@ -141,14 +187,15 @@ def _odd(name: Any, column: pd.Series) -> Iterator[OddColumn]:
         return
     if column_kind(column, by_dtype=True) == ColumnKind.NUMBER:
         yield from _odd_numbers(name, present, len(column))
-    elif _is_text(column):
+    elif is_text(column):
         yield from _odd_text(name, present)
     if find_identifiers(column) is not None:
         why = "though they seem to be names of the rows"
         yield OddColumn(name, "identifier", "values to learn from", why)
 
 
-def _is_text(column: pd.Series) -> bool:
+def is_text(column: pd.Series) -> bool:
+    """Tell whether a column is of text, or of text and numbers."""
     kind = column_kind(column)
     if kind == ColumnKind.CATEGORY and column.dtype == object:  # as an Excel file may have it
         return all(type(value) in (str, int, float) for value in column.dropna())
@@ -194,7 +241,7 @@ def _odd_text(name: Any, present: pd.Series) -> Iterator[OddColumn]:
     if not n:
         yield OddColumn(name, "empty", "nothing", "because no row has a value")
         return
-    for test in (_truths, _numbers, _dates, _marks):
+    for test in (_truths, _numbers, dates_in, _marks):
         found = test(rows, n)
         if found is not None:
             kind, why, example = found
@@ -220,7 +267,7 @@ def _numbers(rows: Rows, n: int) -> Found:
     """Numbers that are no numbers for their form, or for some among them that are none."""
     forms: dict[str, dict[str, int]] = {"plain": {}, "comma": {}, "gap": {}, "sign": {}, "": {}}
     for value, count in rows.items():
-        forms[_form(value)][value] = count
+        forms[number_form(value)][value] = count
     rest = forms.pop("")
     share = 1 - sum(rest.values()) / n
     if sum(map(len, forms.values())) < 2 or share < (_MANY if len(rest) == 1 else _MOST):
@@ -238,13 +285,14 @@ def _numbers(rows: Rows, n: int) -> Found:
         return None
     if not rest:
         return "text numbers", "though all values are numbers", _first(forms["plain"])
-    if all(value.casefold() in _MARKS for value in rest):
+    if all(is_mark(value) for value in rest):
         return "missing mark", _CODE, _of_marks(rest)
     example = f"{_some(list(rest))}, {sum(rest.values()):,} of {n:,} values"
     return "few texts", "because some values are no numbers", example
 
 
-def _form(value: str) -> str:
+def number_form(value: str) -> str:
+    """Tell how a text writes a number: "plain", "comma", "gap", "sign"; "" if it is none."""
     if len(value) > _LONG:
         return ""
     if _NUMBER.fullmatch(value):
@@ -256,7 +304,8 @@ def _form(value: str) -> str:
     return "sign" if _SIGNED.fullmatch(value) and re.search(_SIGNS, value) else ""
 
 
-def _dates(rows: Rows, n: int) -> Found:
+def dates_in(rows: Rows, n: int) -> Found:
+    """Find dates that are text."""
     orders: dict[str, int] = {}
     n_dates = 0
     for value, count in rows.items():
@@ -266,7 +315,7 @@ def _dates(rows: Rows, n: int) -> Found:
             n_dates += count
     if n_dates < _MOST * n or len(rows) < 2:
         return None
-    example = next(_short(value) for value in rows if _order(value) is not None)
+    example = next(shortened(value) for value in rows if _order(value) is not None)
     certain = [order for order in orders if order]
     if len(certain) > 1:
         return "mixed dates", "though they are dates, in several orders", _each(rows, certain)
@@ -296,9 +345,14 @@ def _each(rows: Rows, orders: list[str]) -> str:
     return _some([next(v for v in rows if _order(v) == order) for order in orders])
 
 
+def is_mark(value: str) -> bool:
+    """Tell whether a text is one of those that stand for missing values."""
+    return value.casefold() in _MARKS
+
+
 def _marks(rows: Rows, n: int) -> Found:
     """Marks for missing values among words."""
-    marks = {value: count for value, count in rows.items() if value.casefold() in _MARKS}
+    marks = {value: count for value, count in rows.items() if is_mark(value)}
     words = [value for value in rows if value not in marks]
     if not marks or len(words) < 2 or not all(any(map(str.isalnum, value)) for value in words):
         return None
@@ -310,14 +364,15 @@ def _of_marks(marks: Rows) -> str:
 
 
 def _first(rows: Rows) -> str:
-    return _short(next(iter(rows)))
+    return shortened(next(iter(rows)))
 
 
 def _some(values: list[str], n: int = 3) -> str:
-    return ", ".join(map(_short, values[:n])) + (", ..." if len(values) > n else "")
+    return ", ".join(map(shortened, values[:n])) + (", ..." if len(values) > n else "")
 
 
-def _short(value: str, n: int = 24) -> str:
+def shortened(value: str, n: int = 24) -> str:
+    """Quote a value, of which only the beginning is shown if it is long."""
     return repr(value if len(value) <= n else f"{value[: n - 1]}…")
 
 

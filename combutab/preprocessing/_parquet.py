@@ -1,29 +1,300 @@
-"""Parquet files as one table that is read in batches, any row group first."""
+"""Parquet files as one table, read in batches and written part by part."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from combutab.preprocessing._kinds import ColumnKind, column_kind
-from combutab.preprocessing._parquet_files import (
-    Paths,
-    StoredFile,
-    arrow,
-    find_files,
-    find_place,
-    reading,
-)
+from combutab.core.files import whole_file
+from combutab.core.interrupts import uninterrupted
+from combutab.preprocessing._columns import ColumnKind, column_kind
+
+# ---- Parquet files of a table: a file, a folder, a pattern or a list, on any file system ---------
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""A file, folder, pattern or URI, or several of them."""
+
+_MAGIC = "*?["
+_ENDING = ".parquet"
+
+
+def arrow() -> Any:
+    """Import pyarrow with what Parquet takes of it; an ImportError says how to install it."""
+    try:
+        import pyarrow as pa
+        import pyarrow.compute
+        import pyarrow.dataset
+        import pyarrow.fs
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError("Parquet files need pyarrow: pip install 'combutab[parquet]'") from error
+    return pa
+
+
+@dataclass(frozen=True, eq=False)
+class StoredFile:
+    """A file on a file system of pyarrow."""
+
+    filesystem: Any
+    path: str
+    """As the file system has it."""
+    name: str
+    """As errors have it."""
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    """Values of columns that the names of its folders hold, ``year=2024``."""
+
+    @property
+    def is_far(self) -> bool:
+        """Tell whether each reading takes its time."""
+        return not isinstance(self.filesystem, arrow().fs.LocalFileSystem)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A path on its file system, and how to name what is below."""
+
+    filesystem: Any
+    path: str
+    prefix: str = ""
+
+    def name(self, path: str) -> str:
+        """Name a path as errors do: without a URI's query, which may hold a password."""
+        return f"{self.prefix}{path}"
+
+
+def find_files(path: Paths, filesystem: Any = None) -> tuple[list[StoredFile], Any]:
+    """Find the files of a table, and the Arrow schema of the columns that folders' names hold.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or folder, no Parquet file in the folder, or none of the pattern.
+    ValueError
+        If the list is empty, there is no such file system, or names of folders are of no data set.
+    """
+    pa = arrow()
+    if isinstance(path, str | os.PathLike):
+        return _find(_place(path, filesystem), alone=True)
+    found: list[StoredFile] = []
+    keys = pa.schema([])
+    for each in path:
+        files, schema = _find(_place(each, filesystem), alone=False)
+        if found and schema != keys:
+            raise ValueError(
+                f"the folders of {found[0].name} and of {files[0].name} are named after other "
+                "columns; name the folder above both"
+            )
+        found, keys = found + files, schema
+    if not found:
+        raise ValueError("path is an empty list; name at least one Parquet file")
+    return found, keys
+
+
+@contextmanager
+def reading(name: str, what: str = "") -> Iterator[None]:
+    """Turn what Arrow says of a file that cannot be read into one line that names the file."""
+    try:
+        yield
+    except (arrow().ArrowException, OSError) as error:
+        raise ValueError(f"cannot read {name}{what}: {_one_line(error)}") from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def find_place(path: str | os.PathLike[str]) -> tuple[Any, str, str]:
+    """Tell the file system of a path or URI, the path there, and its name for errors."""
+    place = _place(path, None)
+    return place.filesystem, place.path, place.name(place.path)
+
+
+def _place(path: str | os.PathLike[str], filesystem: Any) -> _Place:
+    pa = arrow()
+    text = os.fspath(path)
+    if filesystem is not None:
+        return _Place(_as_arrow(filesystem), text.rstrip("/") or text)
+    if "://" not in text:
+        return _Place(pa.fs.LocalFileSystem(), Path(text).absolute().as_posix())
+    scheme = text.partition("://")[0]
+    try:
+        found, inner = pa.fs.FileSystem.from_uri(text)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(
+            f"there is no way to a {scheme}:// path here: {_one_line(error)}; pass a pyarrow or "
+            "fsspec file system as filesystem, with a path on it"
+        ) from error
+    return _Place(found, inner.rstrip("/"), "" if scheme == "file" else f"{scheme}://")
+
+
+def _as_arrow(filesystem: Any) -> Any:
+    pa = arrow()
+    if isinstance(filesystem, pa.fs.FileSystem):
+        return filesystem
+    if hasattr(filesystem, "protocol"):  # of fsspec
+        return pa.fs.PyFileSystem(pa.fs.FSSpecHandler(filesystem))
+    raise ValueError(
+        f"filesystem must be one of pyarrow.fs or fsspec, got {filesystem!r}; leave it out for "
+        "local paths and URIs"
+    )
+
+
+def _find(place: _Place, *, alone: bool) -> tuple[list[StoredFile], Any]:
+    pa, whole = arrow(), place.name(place.path)
+    with _reaching(whole):
+        info = place.filesystem.get_file_info(place.path)
+    if info.type == pa.fs.FileType.File:
+        return [StoredFile(place.filesystem, place.path, whole)], pa.schema([])
+    if info.type == pa.fs.FileType.Directory:
+        paths = [each for each in _below(place, place.path) if _is_parquet(each, place.path)]
+        if not paths:
+            raise FileNotFoundError(f"there is no *{_ENDING} file in the folder {whole}")
+        return _partitioned(place, place.path, paths)
+    if not any(sign in place.path for sign in _MAGIC):
+        what = "file or folder" if alone else "file"
+        raise FileNotFoundError(f"there is no {what} {whole}")
+    base, pattern = _split(place.path)
+    try:
+        paths = sorted(_glob(place, base, pattern))
+    except FileNotFoundError:
+        paths = []
+    if not paths:
+        raise FileNotFoundError(f"there is no file of the pattern {whole}")
+    return _partitioned(place, base, paths)
+
+
+@contextmanager
+def _reaching(name: str) -> Iterator[None]:
+    """Name what cannot be looked at: without rights, or behind a network that is down."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (arrow().ArrowException, OSError) as error:
+        raise OSError(f"cannot look at {name}: {_one_line(error)}") from error
+
+
+def _list(place: _Place, folder: str, *, recursive: bool) -> list[Any]:
+    with _reaching(place.name(folder)):
+        selector = arrow().fs.FileSelector(folder, recursive=recursive)
+        return list(place.filesystem.get_file_info(selector))
+
+
+def _below(place: _Place, folder: str) -> list[str]:
+    """All files below a folder, by name."""
+    infos = _list(place, folder, recursive=True)
+    return sorted(info.path for info in infos if info.is_file)
+
+
+def _glob(place: _Place, folder: str, pattern: Sequence[str]) -> Iterator[str]:
+    """Files of a pattern below a folder, and those of a table in folders of it."""
+    if pattern[0] == "**":
+        yield from (each for each in _below(place, folder) if _matches(each, folder, pattern))
+        return
+    for info in _list(place, folder, recursive=False):  # nor is anything else looked into
+        if not _same([info.base_name], pattern[:1]):
+            continue
+        if info.is_file:
+            if len(pattern) == 1:
+                yield info.path
+        elif len(pattern) > 1:
+            yield from _glob(place, info.path, pattern[1:])
+        else:
+            yield from (p for p in _below(place, info.path) if _is_parquet(p, info.path))
+
+
+def _parts(path: str, base: str) -> list[str]:
+    return path.removeprefix(base).strip("/").split("/")
+
+
+def _is_parquet(path: str, base: str) -> bool:
+    """Tell whether a file below a folder is of the table."""
+    return path.endswith(_ENDING) and not any(map(_is_hidden, _parts(path, base)))
+
+
+def _is_hidden(name: str) -> bool:
+    """Tell whether a name is as those of unfinished files and of other programs' own."""
+    return name.startswith((".", "_"))
+
+
+def _split(path: str) -> tuple[str, list[str]]:
+    """The folder that a pattern is below, and the pattern's parts."""
+    parts = path.split("/")
+    n = next(i for i, part in enumerate(parts) if any(sign in part for sign in _MAGIC))
+    base = "/".join(parts[:n])
+    return (base or "/" if path.startswith("/") else base), parts[n:]
+
+
+def _matches(path: str, base: str, pattern: Sequence[str]) -> bool:
+    """Tell whether a pattern is of a file, or of a folder of a table's file."""
+    names = _parts(path, base)
+    return _same(names, pattern) or (
+        _is_parquet(path, base) and any(_same(names[:i], pattern) for i in range(1, len(names)))
+    )
+
+
+def _same(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern:
+        return not names
+    if pattern[0] == "**":
+        if _same(names, pattern[1:]):
+            return True
+        return bool(names) and not _is_hidden(names[0]) and _same(names[1:], pattern)
+    if not names or (_is_hidden(names[0]) and not _is_hidden(pattern[0])):
+        return False
+    return fnmatchcase(names[0], pattern[0]) and _same(names[1:], pattern[1:])
+
+
+def _partitioned(place: _Place, base: str, paths: list[str]) -> tuple[list[StoredFile], Any]:
+    """Files below a folder, with the columns that the names of their folders hold."""
+    pa, filesystem = arrow(), place.filesystem
+    if not any("=" in part for path in paths for part in _parts(path, base)[:-1]):
+        return [StoredFile(filesystem, each, place.name(each)) for each in paths], pa.schema([])
+    with reading(place.name(paths[0]), " as Parquet"), filesystem.open_input_file(paths[0]) as one:
+        in_file = pa.parquet.read_schema(one).names
+    options = pa.dataset.FileSystemFactoryOptions(partition_base_dir=base)
+    options.partitioning_factory = pa.dataset.HivePartitioning.discover()
+    with reading(place.name(base), " as one data set"):
+        data = pa.dataset.FileSystemDatasetFactory(
+            filesystem, paths, pa.dataset.ParquetFileFormat(), options
+        ).finish()
+    files = []
+    for fragment in data.get_fragments():
+        keys = pa.dataset.get_partition_keys(fragment.partition_expression)
+        kept = {name: value for name, value in keys.items() if name not in in_file}
+        files.append(StoredFile(filesystem, fragment.path, place.name(fragment.path), kept))
+    names = list(files[0].keys)
+    for file in files:
+        if sorted(file.keys) != sorted(names):
+            raise ValueError(
+                f"the folders of {files[0].name} and of {file.name} are named after other columns, "
+                f"{names} and {list(file.keys)}; all must be named after the same"
+            )
+    return files, pa.schema(
+        [data.schema.field(name) for name in data.schema.names if name in names]
+    )
+
+
+# ---- Parquet files as one table that is read in batches, any row group first ---------------------
 
 _BUFFER = 1 << 16  # bytes of a column that are read at a time
 _FAR_BUFFER = 1 << 20  # from where each reading takes its time
+_EXACT = 2**53  # float64 holds every integer up to here
 # What a column's reader holds: a page of (usually) 1 MB, compressed and not, and a dictionary.
 _PAGES = 7 << 19
+_COLUMN_ROWS = 1 << 16  # of a whole column, read at a time
+# What a whole column takes while it is learned, as measured: a row of numbers or text; of dates or
+# a time zone; of objects of its own; a distinct text, and how many copies of its characters.
+_VALUE_BYTES, _DATE_BYTES, _OBJECT_BYTES, _TEXT_BYTES, _TEXT_COPIES = 48, 80, 240, 200, 5
 
 
 @dataclass(frozen=True)
@@ -242,11 +513,43 @@ class ParquetTable:
         for first, part in self.arrow_batches(columns, n_rows):
             yield first, self._as_pandas(part)
 
-    def column(self, name: str) -> pd.Series:
-        """One column of all rows, as `pandas.read_parquet` gives it."""
-        n_rows = max(group.n_rows for group in self.groups)
-        parts = [part for _, part in self.arrow_batches([name], n_rows)]
-        return self._as_pandas(arrow().concat_tables(parts))[name]
+    def column(self, name: str, check: Callable[[str, int], None]) -> pd.Series:
+        """One column of all rows, as `pandas.read_parquet` gives it.
+
+        ``check`` is told the name, and the bytes that the column and learning from it take as far
+        as they are known: before it is read, and as distinct texts are found. It may raise an
+        error.
+        """
+        pa = arrow()
+        empty = self._as_pandas(self.schema([name]).empty_table())[name]
+        coded = empty.dtype == object and _is_text(pa.types, self.type_of(name))
+        each = _row_bytes(pa.types, self.type_of(name))
+        parts, size = [], each * self.n_rows
+        check(name, size)
+        for _, part in self.arrow_batches([name], _COLUMN_ROWS):
+            if coded:  # a text that many rows share is held once
+                codes = pa.compute.dictionary_encode(part.column(0).combine_chunks())
+                part = pa.table({name: codes})
+                size += codes.dictionary.nbytes
+                check(name, size)
+            parts.append(part)
+        whole = pa.concat_tables(parts)
+        del parts
+        if not coded:
+            column = self._as_pandas(whole)[name]
+        else:
+            codes = whole.column(0).unify_dictionaries().combine_chunks()
+            values = codes.dictionary
+            size = each * self.n_rows + _TEXT_BYTES * len(values) + _TEXT_COPIES * values.nbytes
+            check(name, size)
+            held = np.full(len(values) + 1, None, dtype=object)
+            held[:-1] = values.to_numpy(zero_copy_only=False)
+            places = codes.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
+            column = pd.Series(held[places], name=name)
+            del codes
+        del whole
+        self.release()
+        return column
 
     def _as_pandas(self, table: Any) -> pd.DataFrame:
         # the metadata tell of the dtypes; what they say of an index is nothing to these columns
@@ -313,12 +616,46 @@ def _frame(table: Any) -> pd.DataFrame:
     columns = []
     for column in table.columns:
         if types.is_decimal(column.type):
-            column = pc.cast(column, pa.float64())
+            column = _as_number(column)
         elif not _is_fixed(types, column.type):
             column = pc.dictionary_encode(column)
         columns.append(column)
     plain = pa.Table.from_arrays(columns, names=table.column_names)
-    return plain.to_pandas(date_as_object=False, use_threads=False, split_blocks=True)
+    frame = plain.to_pandas(date_as_object=False, use_threads=False, split_blocks=True)
+    for name, column in zip(table.column_names, columns, strict=True):
+        if types.is_integer(column.type) and column.null_count and column.type.bit_width == 64:
+            ends = pc.min_max(column).as_py().values()
+            if any(end is not None and abs(end) > _EXACT for end in ends):  # not as floats
+                nullable = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
+                frame[name] = column.to_pandas(types_mapper=nullable.get)
+    return frame
+
+
+def _as_number(decimals: Any) -> Any:
+    """A column of decimals as integers if they are, and 64 bits hold them, else as floats."""
+    pa = arrow()
+    if decimals.type.scale <= 0:
+        try:
+            return pa.compute.cast(decimals, pa.int64())
+        except pa.ArrowInvalid:
+            pass
+    # Arrow's own cast makes 0.7000000000000001 of 0.7
+    return pa.compute.cast(pa.compute.cast(decimals, pa.string()), pa.float64())
+
+
+def _is_text(types: Any, type_: Any) -> bool:
+    return any(
+        is_(type_)
+        for is_ in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    )
+
+
+def _row_bytes(types: Any, type_: Any) -> int:
+    """What a row of a whole column takes while it is learned."""
+    if types.is_decimal(type_) or types.is_time(type_):
+        return _OBJECT_BYTES
+    is_zoned = types.is_timestamp(type_) and type_.tz is not None
+    return _DATE_BYTES if is_zoned or types.is_date(type_) else _VALUE_BYTES
 
 
 def _is_fixed(types: Any, type_: Any) -> bool:
@@ -333,3 +670,120 @@ def _is_fixed(types: Any, type_: Any) -> bool:
         or types.is_date(type_)
         or types.is_null(type_)
     )
+
+
+# ---- Parquet files that are written part by part, and are there in whole or not at all -----------
+
+
+class ParquetParts:
+    """A Parquet file in the making; its columns are those of the first part."""
+
+    def __init__(self, filesystem: Any, path: str) -> None:
+        self._filesystem, self._path = filesystem, path
+        self._sink: Any = None
+        self._writer: Any = None
+        self._schema: Any = None
+
+    def write(self, part: Any) -> None:
+        """Append the rows of a pyarrow.Table, as row groups of their own."""
+        if self._writer is None:
+            self._sink = self._filesystem.open_output_stream(self._path)
+            self._writer = arrow().parquet.ParquetWriter(self._sink, part.schema)
+        self._writer.write_table(part)
+
+    def write_frame(self, part: pd.DataFrame, values: Mapping[str, pd.Series]) -> None:
+        """Append the rows of a DataFrame, whose index is a count.
+
+        The types of the columns, by their names as text, are those of ``values``, which the rows
+        need not show.
+
+        Raises ValueError if a column has values of several types.
+        """
+        pa = arrow()
+        name = None
+        try:
+            if self._schema is None:
+                schema = pa.Schema.from_pandas(part[:0])
+                for i, name in enumerate(schema.names):
+                    schema = schema.set(i, pa.field(name, _type(values[name])))
+                self._schema, name = schema, None
+            # names that are no text are in the schema's metadata alone
+            renamed = part.set_axis(self._schema.names, axis=1)
+            table = pa.Table.from_pandas(renamed, self._schema, preserve_index=False)
+            table = table.replace_schema_metadata(self._schema.metadata)
+        except pa.ArrowException as error:
+            where = "" if name is None else f"column {name!r}: "
+            raise ValueError(
+                f"{where}values of several types have no place in a Parquet file ({error}); "
+                "make them text before fit"
+            ) from error
+        self.write(table)
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._sink.close()
+
+    def _drop(self) -> None:
+        """Let go of the file; a writer that goes out of use unclosed would complain."""
+        for each in (self._writer, self._sink):
+            with suppress(arrow().ArrowException, OSError):
+                if each is not None:
+                    each.close()
+
+
+def _type(values: pd.Series) -> Any:
+    """The Arrow type of a column; that of categories has room for those of any part."""
+    pa = arrow()
+    found = pa.Array.from_pandas(values).type
+    if pa.types.is_dictionary(found):
+        return pa.dictionary(pa.int32(), found.value_type, found.ordered)
+    return found
+
+
+@contextmanager
+def parquet_parts(out: str | os.PathLike[str]) -> Iterator[ParquetParts]:
+    """Give what parts of a table are written to; the file is at its place once all are.
+
+    It is written beside its place, and moved there. After an error within, or Ctrl-C, nothing is
+    left behind, and a file that was there is as it was. The place may be a URI too; one of a file
+    system that moves by copying (``s3://``) takes no file of more than it copies at once (5 GB).
+
+    Raises
+    ------
+    OSError
+        With the path, if it cannot be written: a folder that is not there or is read-only, a full
+        disk.
+    ValueError
+        If there is no file system of a URI.
+    """
+    pa = arrow()
+    filesystem, path, name = find_place(out)
+    if isinstance(filesystem, pa.fs.LocalFileSystem):
+        asked = path if "://" in os.fspath(out) else out
+        with whole_file(asked) as place, _closing(ParquetParts(filesystem, str(place))) as own:
+            yield own
+        return
+    folder, _, last = path.rpartition("/")
+    aside = f"{folder}/.combutab-{secrets.token_hex(4)}-{last}"
+    try:
+        with _closing(ParquetParts(filesystem, aside)) as own:
+            yield own
+        filesystem.move(aside, path)
+    except BaseException as error:
+        with uninterrupted(), suppress(pa.ArrowException, OSError):
+            filesystem.delete_file(aside)
+        if isinstance(error, OSError) and name not in str(error):
+            raise OSError(error.errno, f"{name} cannot be written: {error}") from error
+        raise
+
+
+@contextmanager
+def _closing(parts: ParquetParts) -> Iterator[ParquetParts]:
+    try:
+        yield parts
+        parts._close()
+    except BaseException:
+        with uninterrupted():
+            parts._drop()
+        raise

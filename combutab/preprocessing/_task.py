@@ -1,26 +1,71 @@
-"""Tell from a target whether to classify or to regress."""
+"""What a target holds: classes, numbers, or cells that are neither."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import scipy.sparse
 
-from combutab.preprocessing._frames import as_pandas
-from combutab.preprocessing._kinds import ColumnKind, column_kind
+from combutab.preprocessing._columns import ColumnKind, column_kind
+from combutab.preprocessing._odd_columns import dates_in, is_mark, is_text, number_form, shortened
+from combutab.preprocessing._tables import as_pandas
 
 _MAX_CLASSES = 20
 _MAX_SHARE = 0.05
+_MOST = 0.9  # of the rows are numbers
+_MANY = 0.5  # of them are, of many different values
+_RARE = 0.01  # of the rows: a text among numbers that is no class
+_SHOWN = 3  # values that an error names
+
+_MEASURED = re.compile(r"[-+(]{0,2}\d[\d.,]*\s?\D{0,8}")  # such as 12.5 kg, or (12)
 
 Task = Literal["classification", "regression"]
+TargetFault = Literal["cells", "decimal comma", "form", "text", "names", "dates", "empty"]
+
+_REMEDIES: dict[TargetFault, str] = {
+    "cells": "correct these values or remove their rows",
+    "decimal comma": "convert them to numbers (read_table has decimal=',')",
+    "form": "convert them to plain numbers",
+    "text": "convert them to numbers (pandas.to_numeric)",
+    "names": "take another target",
+    "dates": "convert them to numbers, for example days, first",
+}
+_FORMS = {
+    "comma": "numbers with a decimal comma",
+    "gap": "numbers with separators between thousands",
+    "sign": "numbers with a sign of currency or percent",
+}
 
 
-def infer_task(y: Any) -> Task:
+class TargetError(ValueError):
+    """A target whose values are neither numbers nor class labels.
+
+    ``problem`` says what they are, in words that follow the target's name; ``fault`` is its kind.
+    """
+
+    def __init__(self, problem: str, fault: TargetFault, name: str = "y") -> None:
+        self.problem, self.fault = problem, fault
+        super().__init__(problem, fault, name)
+
+    def __str__(self) -> str:
+        problem, fault, name = self.args
+        remedy = _REMEDIES.get(fault)
+        ways = f"; {remedy}, or give task='classification' if they are classes" if remedy else ""
+        return f"{name} {problem}{ways}"
+
+
+def infer_task(y: Any, *, name: str = "y") -> Task:
     """Guess from a target's values whether to classify or to regress.
 
-    Text, truth values, pandas categories and other objects are classes. Numbers with a fraction
-    are quantities. Whole numbers are classes if there are exactly two distinct ones, if all are
+    Text, truth values, pandas categories and other objects are classes, except text that is no
+    class label: text that is nearly all numbers or dates ("1,5", "$1,020", or 400 numbers and one
+    "n.a!"), and more than 20 texts that are on average in fewer than two rows each. Few numbers
+    that were turned into text are classes. Numbers with a fraction are quantities. Whole numbers
+    are classes if there are exactly two distinct ones, if all are
     0 or all are 1 (as a label of a multi-label target may be), or if they look like codes of
     classes:
 
@@ -39,6 +84,8 @@ def infer_task(y: Any) -> Task:
     Parameters
     ----------
     y : array-like of shape (n,) or (n, n_outputs)
+    name : str, default="y"
+        What errors call the target.
 
     Returns
     -------
@@ -46,8 +93,8 @@ def infer_task(y: Any) -> Task:
 
     Raises
     ------
-    ValueError
-        If y has no values, or holds dates.
+    TargetError
+        A ValueError: y has no values, holds dates, or text that is no class label.
 
     Examples
     --------
@@ -65,28 +112,44 @@ def infer_task(y: Any) -> Task:
         columns = [pd.Series(y)]
     else:
         array = np.asarray(y)
-        if array.dtype.kind in "US":
-            return "classification"
         if array.ndim not in (1, 2):
             raise ValueError(f"y must have one or two dimensions, got shape {array.shape}")
         columns = [pd.Series(column) for column in np.atleast_2d(array.T)]
-    tasks = {_column_task(column) for column in columns}
+    tasks = {_column_task(column, name) for column in columns}
     return "regression" if "regression" in tasks else "classification"
 
 
-def _column_task(column: pd.Series) -> Task:
-    column = column.dropna()
-    if len(column) == 0:
-        raise ValueError("y has no values to infer a task from; give the task")
-    kind = column_kind(column)
+def read_numbers(y: pd.Series) -> pd.Series:
+    """Take a target for numbers, also those that are text.
+
+    Raises a TargetError that names the cells that are none.
+    """
+    if pd.api.types.is_numeric_dtype(y.dtype):
+        return y
+    parsed: pd.Series = pd.to_numeric(y.astype(object), errors="coerce")
+    if (parsed.notna() | y.isna()).all():
+        return parsed
+    texts = y.astype(str).str.strip()
+    counts = texts[y.notna()].value_counts(sort=False)
+    rows = {str(value): int(count) for value, count in counts.items()}
+    raise TargetError(*_problem(texts.where(y.notna()), rows))
+
+
+def _column_task(column: pd.Series, name: str) -> Task:
+    present = column.dropna()
+    if len(present) == 0:
+        raise TargetError("has no values to infer a task from; give the task", "empty", name)
+    kind = column_kind(present)
     if kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
-        raise ValueError(
-            f"y holds dates or times ({column.dtype}); convert it to numbers, for example days, "
-            "first"
-        )
+        raise TargetError("holds dates or times", "dates", name)
     if kind != ColumnKind.NUMBER:
+        if is_text(present):
+            _check_labels(column, name)
         return "classification"
-    values, counts = np.unique(column.to_numpy(dtype=np.float64), return_counts=True)
+    return _task_of_numbers(*np.unique(present.to_numpy(dtype=np.float64), return_counts=True))
+
+
+def _task_of_numbers(values: np.ndarray, counts: np.ndarray) -> Task:
     if not np.isfinite(values).all() or (values != np.round(values)).any():
         return "regression"
     if len(values) == 2 or values.tolist() in ([0], [1]):
@@ -94,3 +157,141 @@ def _column_task(column: pd.Series) -> Task:
     few = len(values) <= min(_MAX_CLASSES, _MAX_SHARE * counts.sum())
     code_like = values[0] in (-1, 0, 1) and values[-1] - values[0] < 2 * len(values)
     return "classification" if few and code_like else "regression"
+
+
+# ---- text --------------------------------------------------------------------------------------
+
+
+def _check_labels(column: pd.Series, name: str) -> None:
+    """Raise a TargetError if text is no class label."""
+    texts = column.astype(str).str.strip().where(column.notna())
+    rows = {str(value): int(count) for value, count in texts.value_counts(sort=False).items()}
+    n = sum(rows.values())
+    numbers = {value: count for value, count in rows.items() if number_form(value)}
+    share = sum(numbers.values()) / n
+    if share >= _MOST or (share >= _MANY and len(numbers) > _MAX_CLASSES):
+        if not _are_codes(rows, numbers, n):
+            raise TargetError(*_problem(texts, rows), name)
+    elif dates_in(rows, n):
+        example = next(iter(rows))
+        raise TargetError(f"holds dates as text, such as {shortened(example)}", "dates", name)
+    elif len(rows) > _MAX_CLASSES:
+        measured = {value: count for value, count in rows.items() if _MEASURED.fullmatch(value)}
+        if sum(measured.values()) >= _MOST * n:
+            example = shortened(next(iter(measured)))
+            problem = f"has numbers with a unit or other text, such as {example}"
+            raise TargetError(problem, "form", name)
+        if len(rows) > n / 2:
+            raise TargetError(*_names(rows, n), name)
+
+
+def _are_codes(rows: Mapping[str, int], numbers: Mapping[str, int], n: int) -> bool:
+    """Tell whether texts that are nearly all numbers may be class labels: few, and repeated."""
+    if len(rows) > max(2, min(_MAX_CLASSES, n / 2)):
+        return False
+    forms = {number_form(value) for value in numbers}
+    rest = {value: count for value, count in rows.items() if value not in numbers}
+    if "comma" in forms or len(forms) > 1:
+        return False
+    if not rest:
+        return True
+    if forms != {"plain"} or any(is_mark(v) or c < max(2, _RARE * n) for v, c in rest.items()):
+        return False
+    values = np.array([float(value) for value in numbers])
+    order = values.argsort()
+    return _task_of_numbers(values[order], np.array([*numbers.values()])[order]) != "regression"
+
+
+def _names(rows: Mapping[str, int], n: int) -> tuple[str, TargetFault]:
+    some = ", ".join(shortened(value) for value in list(rows)[:_SHOWN])
+    return f"has {len(rows):,} different texts in {n:,} rows ({some}, ...)", "names"
+
+
+def _problem(texts: pd.Series, rows: Mapping[str, int]) -> tuple[str, TargetFault]:
+    """Say what keeps texts from being numbers: a form that most of them have, or some cells."""
+    n = sum(rows.values())
+    counts = dict.fromkeys(("plain", "comma", "gap", "sign", ""), 0)
+    forms = {value: number_form(value) for value in rows}
+    for value, form in forms.items():
+        counts[form] += rows[value]
+    with_points = any("." in value and form in ("plain", "gap") for value, form in forms.items())
+    if counts["comma"] and not with_points:  # 2 and 1,020 have a form that 1,5 tells of
+        forms = {v: "comma" if form in ("plain", "gap") else form for v, form in forms.items()}
+        counts |= {"comma": sum(counts[form] for form in ("plain", "comma", "gap"))}
+        counts |= {"plain": 0, "gap": 0}
+    most = max(counts, key=counts.__getitem__)
+    if not most:
+        return (
+            _names(rows, n)
+            if len(rows) > _MAX_CLASSES
+            else (f"has text that is not numbers: {_cells(texts, list(rows))}", "cells")
+        )
+    others = [value for value, form in forms.items() if form != most]
+    also = f", and {_cells(texts, others)}" if others else ""
+    if most != "plain":
+        example = next(v for v, form in forms.items() if form == most and number_form(v) == most)
+        alike = [value for value, form in forms.items() if form == "comma"]
+        readable = all(re.fullmatch(r"[+-]?\d*(,\d+)?", value) for value in alike)
+        fault: TargetFault = "decimal comma" if most == "comma" and readable else "form"
+        what = f"{counts[most]:,} {_FORMS[most]}"
+        return f"has {what}, such as {shortened(example)}{also}", fault
+    if others:
+        return f"has {counts['plain']:,} numbers{also}", "cells"
+    zeros = [value for value in rows if value.lstrip("+-").startswith("0") and len(value) > 1]
+    return f"has numbers as text, such as {shortened((zeros or list(rows))[0])}", "text"
+
+
+def _cells(texts: pd.Series, values: list[str]) -> str:
+    """Name values, each with the number of its rows and the first of them."""
+    said = []
+    for value in values[:_SHOWN]:
+        same = (texts == value).to_numpy(bool, na_value=False)
+        first, count = int(same.argmax()) + 1, int(same.sum())
+        where = f"data row {first:,}" if count == 1 else f"{count:,} rows, first data row {first:,}"
+        said.append(f"{shortened(value) if value else 'a blank'} ({where})")
+    more = len(values) - _SHOWN
+    return ", ".join(said) + (f" and {more:,} more value{'s' * (more > 1)}" if more > 0 else "")
+
+
+def not_numbers(y: Any) -> str | None:
+    """Describe the cells of a target that are not numbers, or return None if all are.
+
+    Text that numpy reads as a number is one. Missing values are not looked for.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, n_outputs)
+
+    Examples
+    --------
+    >>> not_numbers([1.5, "2", "n.a!"])
+    "1 of its 3 values is not a number: 'n.a!'"
+    >>> not_numbers(["3,1", "4,0", "3,1"])
+    "3 of its 3 values are not numbers: '3,1', '4,0'"
+    """
+    if scipy.sparse.issparse(y):
+        return None
+    if isinstance(y, pd.DataFrame):
+        found = [(name, not_numbers(y.iloc[:, j])) for j, name in enumerate(y.columns)]
+        return next((f"in column {name!r} {words}" for name, words in found if words), None)
+    values = np.asarray(y).ravel()
+    if values.dtype.kind not in "OSTU":
+        return None
+    wrong = [value for value in values.tolist() if not _is_number(value)]
+    if not wrong:
+        return None
+    names = list(dict.fromkeys(repr(value)[:60] for value in wrong))
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    what = "is not a number" if len(wrong) == 1 else "are not numbers"
+    return f"{len(wrong)} of its {len(values)} values {what}: {', '.join(names[:_SHOWN])}{more}"
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, complex):
+        return False
+    try:
+        number = np.asarray(value).astype(np.float64)
+    except (ValueError, TypeError, OverflowError):
+        return False
+    is_text = isinstance(value, str | bytes)  # which may be "nan"
+    return number.ndim == 0 and not (is_text and np.isnan(number))

@@ -1,7 +1,8 @@
 """Reports: what was found, as a page that a person reads."""
 
+from combutab.reports._findings import Finding
+from combutab.reports._synthetic import SyntheticEvaluation, evaluate_synthetic
 from combutab.reports._write import render_report, write_report
-from combutab.reports.synthetic import Finding, SyntheticEvaluation, evaluate_synthetic
 
 __all__ = [
     "Finding",

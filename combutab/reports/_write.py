@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-from combutab._whole_files import whole_file
+from combutab.core.files import whole_file
 from combutab.model_selection import ActivationComparison
-from combutab.reports.synthetic import SyntheticEvaluation, synthetic_page
+from combutab.reports._synthetic import SyntheticEvaluation
+from combutab.reports._synthetic_page import synthetic_page
 
 
 def render_report(found: SyntheticEvaluation | ActivationComparison) -> str:
@@ -27,7 +28,7 @@ def render_report(found: SyntheticEvaluation | ActivationComparison) -> str:
     if isinstance(found, SyntheticEvaluation):
         return synthetic_page(found)
     if isinstance(found, ActivationComparison):
-        from combutab.reports.comparison import comparison_page
+        from combutab.reports._comparison import comparison_page
 
         return comparison_page(found)
     raise TypeError(

@@ -1,19 +1,18 @@
 """The training loop of stacks, its losses, optimisers, schedules and callbacks."""
 
-from combutab._interrupts import uninterrupted
-from combutab._ranks import unshared
+from combutab.core.interrupts import uninterrupted
+from combutab.core.world import unshared
 from combutab.training._callbacks import (
     Callback,
     EpochReport,
+    FitTasks,
+    Learned,
     ProgressBar,
     TimeLimit,
     VerboseLines,
 )
 from combutab.training._compiled import CompiledGradients, compilation, compiled
 from combutab.training._conditions import Conditions, ConditionSampler
-from combutab.training._fit_tasks import FitTasks, Learned
-from combutab.training._lbfgs import train_lbfgs
-from combutab.training._loop import train_stack
 from combutab.training._losses import (
     BinaryCrossEntropy,
     CrossEntropy,
@@ -22,7 +21,16 @@ from combutab.training._losses import (
     Pinball,
     make_regression_loss,
 )
-from combutab.training._optimizers import SOLVERS, OptimizerConfig, RowOptimizer, clip_gradients
+from combutab.training._optimizers import (
+    PER_STEP,
+    SCHEDULES,
+    SOLVERS,
+    OptimizerConfig,
+    RowOptimizer,
+    clip_gradients,
+    is_per_step,
+    schedule_factor,
+)
 from combutab.training._records import (
     MemberPlan,
     MemberResult,
@@ -32,8 +40,7 @@ from combutab.training._records import (
     TrainableNetwork,
     TrainConfig,
 )
-from combutab.training._schedules import PER_STEP, SCHEDULES, is_per_step, schedule_factor
-from combutab.training._standing import StackFile
+from combutab.training._trainer import StackFile, train_lbfgs, train_stack
 
 __all__ = [
     "PER_STEP",

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from combutab._bars import TimeLeft, bar_width, clock, make_bar
+from combutab.core.progress import TimeLeft, bar_width, clock, make_bar
+from combutab.core.tasks import FitTask
+from combutab.training._records import MemberResult
 
 if TYPE_CHECKING:
     from combutab.training._records import MemberResult, Rows, TrainableNetwork
+
+
+# ---- Callbacks: what training tells the outside, once an epoch, and how the outside stops it -----
 
 # Columns of a terminal: for the bar, at least and at most; for clock and gaps; for losses, at first
 _BAR, _CLOCK, _SCORES = (4, 40), 18, 46
@@ -158,3 +163,37 @@ class ProgressBar(Callback):
     def on_train_end(self) -> None:
         self._bar.stop()
         del self._bar, self._task  # a bar holds locks, which no pickle or deepcopy takes
+
+
+# ---- What scikit-learn's callbacks are told of training: each epoch is a part of the fit ---------
+
+# Attributes of the estimator that these results would make
+Learned = Callable[[Sequence[MemberResult]], Mapping[str, Any]]
+
+
+class FitTasks(Callback):
+    """Makes each epoch of one stack after the other a part of a fit's task.
+
+    Who asks to stop after an epoch ends the stacks that come later after their first.
+    """
+
+    def __init__(self, task: FitTask, learned: Learned | None = None) -> None:
+        self.task, self.stopped = task, False
+        self._stacks: list[Callable[[], list[MemberResult]]] = []
+        self._learned = learned
+
+    def on_train_results(self, results: Callable[[], list[MemberResult]]) -> None:
+        if self._learned is not None:
+            self._stacks.append(results)
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        self._part = self.task.begin("epoch", self._fitted)
+
+    def on_epoch_end(self, report: EpochReport) -> bool:
+        self.stopped |= self.task.end(self._part, self._fitted)
+        return self.stopped
+
+    def _fitted(self) -> Mapping[str, Any] | None:
+        if self._learned is None:
+            return None
+        return self._learned([result for results in self._stacks for result in results()])

@@ -10,11 +10,10 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor, nn
 
-from combutab._device import Precision
+from combutab.core.device import Precision
 from combutab.training._compiled import Compilation
 from combutab.training._losses import Loss
-from combutab.training._optimizers import OptimizerConfig
-from combutab.training._schedules import Schedule
+from combutab.training._optimizers import OptimizerConfig, Schedule
 
 
 class FlatParameters(Protocol):

@@ -123,10 +123,12 @@ def svg(root: Path, page: str = "api/combutab.{}.html") -> str:
     for name, (x, y) in sorted(at.items()):
         link = page.format(name) if name != "cli" else "api/command_line.html"
         says = html.escape(known[name].says.replace("`", ""))
+        # core has no public names, and so no page
+        begin, end = ("<g>", "</g>") if name == "core" else (f'<a href="{link}">', "</a>")
         lines.append(
-            f'<a href="{link}"><title>{says}</title><rect x="{x:.0f}" y="{y:.0f}" rx="6" '
+            f'{begin}<title>{says}</title><rect x="{x:.0f}" y="{y:.0f}" rx="6" '
             f'width="{BOX[0]}" height="{BOX[1]}"/><text x="{x + BOX[0] / 2:.0f}" '
-            f'y="{y + BOX[1] / 2 + 5:.0f}" text-anchor="middle">{name}</text></a>'
+            f'y="{y + BOX[1] / 2 + 5:.0f}" text-anchor="middle">{name}</text>{end}'
         )
     return "\n".join([*lines, "</svg>"]) + "\n"
 

@@ -18,8 +18,7 @@ from combutab.activations import (
     Swish,
     make_activation,
 )
-from combutab.activations.kernels._kernel import Memory, kernel_of, run
-from combutab.activations.kernels._standardize import Standardize
+from combutab.activations.kernels import Memory, Standardize, kernel_of, run
 
 MEMBERS, ROWS, WIDTH = 3, 5, 10
 MIXED = {"tanh": 0.3, "prelu": 0.3, "gelu": 0.2, "pelu": 0.2}

@@ -12,7 +12,7 @@ from benchmarks.papers.proxynorm.training.runs import Program, make_estimator
 from benchmarks.papers.proxynorm.training.runs import Recipe as Size
 from benchmarks.quality import predictions
 from benchmarks.speed.peers import fixed_epochs
-from combutab.evaluation.synthetic.efficacy._learners import make_learners
+from combutab.evaluation._efficacy import make_learners
 from tests.paper_networks import PAPER, shape_of
 
 pytestmark = pytest.mark.usefixtures("no_defaults")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 
 from benchmarks.machine import describe_machine, processor
 from benchmarks.papers.common.command import Experiment, Job, Study
+from benchmarks.papers.common.page import Page
 from benchmarks.quality import predictions
 from benchmarks.speed import gpu
 from tests.benchmarks.quick_forms import run_quick
@@ -106,16 +108,53 @@ def test_ratios_are_to_the_best_peer():
     assert found.loc["combutab", "mean rank"] == 2.5
 
 
-def test_a_ratio_is_of_means_over_the_same_splits():
+def test_models_are_compared_on_the_same_splits():
     first = {"combutab": 0.2, "CatBoost": 0.1, "RealMLP-TD": 0.3, "TabM-D": 0.05}
     second = {"combutab": 0.2, "CatBoost": 0.3, "RealMLP-TD": 0.1}
     rows = pd.concat([of_models(first), of_models(second, split=1)], ignore_index=True)
-    found = predictions.summary(rows)
+    most, fewer = predictions.same_fits(rows)
+    assert set(most["model"]) == set(second)
+    assert (fewer["split"] == 0).all()
     # CatBoost and RealMLP-TD have a mean of 0.2; TabM-D has run on the first split alone
-    expected = {"combutab": 1, "CatBoost": 1, "RealMLP-TD": 1, "TabM-D": 1}
+    found = predictions.summary(most)
+    for column in ("error", "log loss"):
+        assert found[column].to_dict() == pytest.approx(dict.fromkeys(second, 1))
+    assert set(found["fits"]) == {2}
+    found = predictions.summary(fewer)
+    expected = {"combutab": 4, "CatBoost": 2, "RealMLP-TD": 6, "TabM-D": 1}
     assert found["error"].to_dict() == pytest.approx(expected)
-    assert found["log loss"].to_dict() == pytest.approx(expected)
-    assert found["fits"].to_dict() == {**dict.fromkeys(second, 2), "TabM-D": 1}
+    assert set(found["fits"]) == {1}
+
+
+def test_each_model_stands_beside_the_defaults_on_its_own_splits():
+    tables = {"a": 1.0, "b": 4.0, "c": 0.25}
+    rows = pd.concat(
+        of_models(
+            {"combutab": easy * 0.2, "CatBoost": easy * 0.2 * ratio}
+            | ({} if split else {"TabM-D": 0.1 * ratio}),
+            data=data,
+            split=split,
+            rows=50,
+            task="regression",
+        )
+        for data, ratio in tables.items()
+        for split, easy in ((0, 0.5), (1, 1.0))
+    )
+    found = predictions.beside_defaults(rows)
+    # logarithms of 1, 4 and 1/4: a deviation of log 4, whose interval is 4.303 / sqrt(3) of it
+    high = 4 ** (4.302653 / np.sqrt(3))
+    assert found["error"].to_dict() == dict.fromkeys(
+        ["CatBoost", "TabM-D"], f"1.00 [{1 / high:.2f}, {high:.2f}]"
+    )
+    assert found["fits"].to_dict() == {"CatBoost": 6, "TabM-D": 3}
+    assert set(found["better / worse"]) == {"1 / 1 tables"}
+    assert set(found["p"]) == {"1.00"}
+    page = Page("quality_predictions", "", "")
+    predictions.STUDY.write(page, argparse.Namespace(), rows)
+    above, below = str(page).split("Each model beside")
+    assert "\n| TabM-D |" not in above  # its split is easier
+    assert "fewer fits: TabM-D." in below
+    assert "p cannot be below 0.5." in below  # twice 1/4
 
 
 def test_bars_are_judged_from_the_rows():

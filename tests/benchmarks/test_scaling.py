@@ -57,7 +57,7 @@ def test_quick_form(tmp_path):
 def test_a_point_is_measured_in_a_process_of_its_own(monkeypatch):
     point = common.call_apart(scaling.measure, "members", 2, True, "1GB")
     assert point.keys() == {"seconds", "megabytes"}
-    assert 0 < point["seconds"] < 60
+    assert point["seconds"] > 0
     assert 0 < point["megabytes"] < 1000
     with pytest.raises(subprocess.CalledProcessError) as failed:
         common.call_apart(scaling.measure, "nonsense", 2, True, "1GB")

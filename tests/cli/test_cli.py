@@ -14,7 +14,7 @@ from combutab.cli._console import say
 
 def test_a_process_ends_with_code_2_and_one_line(tmp_path, files):
     command = [sys.executable, "-m", "combutab", "compare", "--zzz"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == "combutab: error: No such option: --zzz\n"

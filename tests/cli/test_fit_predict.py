@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -215,9 +216,12 @@ PREDICT = ("predict", "model.safetensors")
         ((*FIT, "deer"), "did you mean 'dear'"),
         ((*FIT, "dear", "--drop", "dear"), "--drop leaves out 'dear'"),
         ((*FIT, "dear", "--model", "forest"), "'mlp', 'pack', 'tabm'"),
-        ((*FIT, "dear", "--task", "regression"), "needs numbers, and 'dear' has"),
+        (
+            (*FIT, "dear", "--task", "regression"),
+            "the target 'dear' has text that is not numbers: 'yes'",
+        ),
         ((*FIT, "dear", "--task", "guess"), "--task guess is not one of"),
-        ((*FIT, "since"), "'since' cannot be predicted"),
+        ((*FIT, "since"), "the target 'since' holds dates"),
         ((*FIT, "dear", "--activation", "rleu"), "did you mean 'relu'"),
         (("fit", "people.csv", "--target", "dear", "-o", "people.csv"), "that is DATA as well"),
         (("fit", "people.csv", "--target", "dear", "-o", "note"), "is no file of a model"),
@@ -243,6 +247,73 @@ def test_what_cannot_be_done_is_said(here, complaint, arguments, said):
         generator.fit(np.zeros((20, 1))).save("tvae")
     line = complaint(*arguments)
     assert re.search(said, line), line
+
+
+def write_target(y):
+    rows = table(len(y), 0)[["age", "city"]].assign(y=y)
+    rows.to_csv("target.csv", index=False)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("last", "says"),
+    [
+        ("n.a!", "has 399 numbers, and 'n.a!' (data row 400); correct these cells or remove their"),
+        ("", "has 1 missing value(s), the first in data row 400"),
+    ],
+)
+def test_a_bad_cell_makes_no_classifier(here, complaint, last, says):
+    write_target([*np.arange(399) / 8, last])
+    Path("m.safetensors").unlink(missing_ok=True)
+    fit = ["fit", "target.csv", "--target", "y", "-o", "m.safetensors"]
+    compare = ["compare", "target.csv", "--target", "y"]
+    for arguments in (fit, [*fit, "--task", "regression"], compare):
+        assert says in complaint(*arguments)
+
+
+def test_a_bad_cell_of_a_real_table_is_refused_before_it_is_learned(here, complaint, uncalled):
+    write_target([*np.arange(399) / 8, "n.a!"])
+    pd.DataFrame({"age": [1], "city": ["Oslo"], "y": [1.5]}).to_csv("made.csv", index=False)
+    for arguments in (
+        ["evaluate", "target.csv", "made.csv", "--target", "y"],
+        ["synth", "target.csv", "-o", "s.csv", "--report", "r.html", "--target", "y"],
+    ):
+        assert "'n.a!' (data row 400)" in complaint(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("form", "option", "says"),
+    [
+        (lambda x: f"{x / 8:.3f}".replace(".", ","), ["--decimal", ","], "--decimal , reads them"),
+        (lambda x: str(10**25 + x), ["--task", "regression"], "--task regression takes them as"),
+        (lambda x: f"P{x:05}", ["--task", "classification"], "or give --task classification if"),
+    ],
+)
+def test_the_option_that_an_error_names_is_a_way_out(
+    here, complaint, monkeypatch, form, option, says
+):
+    write_target([form(i) for i in range(400)])
+    fit = ["fit", "target.csv", "--target", "y", "-o", "t.safetensors"]
+    assert says in complaint(*fit)
+    learned = []
+    fit_estimator = "combutab.cli._estimators._fit_estimator"
+    monkeypatch.setattr(fit_estimator, lambda *given: learned.append(given))
+    with pytest.raises(AttributeError):  # of an estimator that is not fitted
+        main([*fit, *option])
+    ((estimator, _, y),) = learned
+    kind = MLPClassifier if "classification" in option else MLPRegressor
+    assert (type(estimator), y.dtype == float) == (kind, kind is MLPRegressor)
+
+
+def test_a_column_that_nothing_is_learned_from_is_told_of_in_the_words_of_the_command(here, capsys):
+    rows = write_target(np.arange(60) / 8)
+    rows.assign(id=[f"P{i}" for i in range(60)], paid=[f"${i}" for i in range(60)]).to_csv("t.csv")
+    assert main(["fit", "t.csv", "--target", "y", "-o", "t.safetensors", "--epochs", "1"]) == 0
+    err = capsys.readouterr().err
+    assert "'paid': its values look like numbers, but were read as text; convert to numb" in err
+    assert "'id': nearly every row has a value of its own, as identifiers and free text" in err
+    assert "max_onehot" not in err
+    assert "min_frequency" not in err
 
 
 def test_an_interrupt_leaves_nothing(here, monkeypatch, capsys, files):

@@ -120,6 +120,28 @@ def test_a_bad_file_gets_one_clear_line(tmp_path, name, data, says):
     assert re.search(says, complaint(write(tmp_path, name, data)))
 
 
+@pytest.mark.parametrize(
+    "encoding", ["cp1252", "latin-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
+)
+def test_the_encoding_that_an_error_names_reads_the_file(tmp_path, encoding):
+    name = "Größe" if encoding == "latin-1" else "Umsatz (€)"
+    path = write(tmp_path, "t.csv", f"{name},b\n1,2\n".encode(encoding))
+    for tried in ("utf-8", "ascii", *(["latin-1"] if encoding == "cp1252" else [])):
+        with pytest.raises(TableError) as caught:
+            read_table(path, encoding=tried)
+        assert f"encoding={encoding!r} reads it (--encoding {encoding})" in str(caught.value)
+        assert str(caught.value).count(str(path)) == 1
+    assert list(read_table(path, encoding=encoding)) == [name, "b"]
+
+
+def test_text_in_no_encoding_that_its_bytes_tell(tmp_path):
+    path = write(tmp_path, "t.csv", "日本語ソ,b\n1,2\n".encode("shift_jis") + b"\x81,2\n")
+    assert "name its encoding (--encoding, such as shift_jis" in complaint(path)
+    path = write(tmp_path, "u.csv", "größe,b\n1,2\n".encode())
+    with pytest.raises(TableError, match="--encoding utf-8"):
+        read_table(path, encoding="ascii")
+
+
 def test_missing_file_and_directory(tmp_path):
     assert "there is no file" in complaint(tmp_path / "none.csv")
     assert "is a directory" in complaint(tmp_path)
@@ -149,7 +171,7 @@ names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), m
 cells = st.one_of(st.integers(-(10**6), 10**6), st.floats(-1e6, 1e6), st.none())
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[*HealthCheck])
 @given(
     columns=st.lists(names.filter(str.strip), min_size=2, max_size=4, unique=True),
     rows=st.lists(st.lists(cells, min_size=4, max_size=4), min_size=1, max_size=5),

@@ -179,8 +179,8 @@ def test_what_a_report_says_in_short():
     findings = (Finding("usefulness", "fair", "Long."), Finding("privacy", "poor", "Long."))
     found = SyntheticEvaluation(**dict.fromkeys(names) | {"findings": findings})
     assert shown.told(found) == (
-        "Usefulness, fair: A model learns somewhat less from it than from the real rows. "
-        "Privacy, poor: It gives parts of the real table away."
+        "Usefulness, fair: Models trained on it do somewhat worse than on real rows. "
+        "Privacy, poor: Real rows or values are copied."
     )
 
 

@@ -32,7 +32,7 @@ def test_estimators_take_arrays_of_other_libraries(convert):
     theirs = MLPClassifier(**QUICK).fit(rows, y, weight, rows, y)
     predicted = theirs.predict_proba(rows)
     assert_array_equal(predicted, ours.predict_proba(X))
-    assert predicted.dtype == np.float32
+    assert predicted.dtype == np.float64
     assert theirs.score(rows, y) == ours.score(X, Y)
     again = MLPRegressor(**QUICK).partial_fit(rows, convert(WEIGHT + 1), weight)
     expected = MLPRegressor(**QUICK).partial_fit(X, WEIGHT + 1, WEIGHT)

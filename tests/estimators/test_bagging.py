@@ -9,7 +9,7 @@ from sklearn.datasets import load_diabetes, load_iris
 
 from combutab import MLPClassifier, MLPRegressor, load
 from combutab.estimators import FitTask, fit_stacked
-from combutab.estimators.fitted import held_out_outputs
+from combutab.estimators._fitted import held_out_outputs
 from combutab.model_selection import StackedGridSearchCV
 
 IRIS = load_iris(return_X_y=True)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from combutab import MLPClassifier, MLPRegressor, TabMRegressor, _checkpoint_files, load
+from combutab import MLPClassifier, MLPRegressor, TabMRegressor, _model_files, load
 from combutab.training import Callback, TimeLimit
 
 RNG = np.random.default_rng(0)
@@ -33,7 +33,7 @@ class StopAt(Callback):
 
 @pytest.fixture(autouse=True)
 def every_epoch(monkeypatch):
-    monkeypatch.setattr(_checkpoint_files, "SECONDS", 0.0)
+    monkeypatch.setattr(_model_files, "SECONDS", 0.0)
 
 
 def assert_same(model, other):
@@ -132,7 +132,7 @@ def test_files_of_others_are_refused(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     path.unlink()
-    monkeypatch.setattr(_checkpoint_files, "write_model", full)
+    monkeypatch.setattr(_model_files, "write_model", full)
     with pytest.warns(UserWarning, match="could not be written .* No space left"):
         fitted = clone(model).fit(X, Y, checkpoint=path)
     assert_same(fitted, clone(model).fit(X, Y))

@@ -285,6 +285,19 @@ def test_an_unfinished_fit_warns_as_scikit_learns():
     assert converged.n_iter_ == 4  # the first improves on infinity, then more than two do not
 
 
+@pytest.mark.parametrize("settings", [{"n_iter_no_change": 2}, {"solver": "lbfgs"}])
+def test_members_that_have_not_converged_are_named(settings):
+    X, y = DIABETES
+    settings = {**settings, "early_stopping": False, "learning_rate": "constant", "max_iter": 4}
+    model = MLPRegressor(hidden_layer_sizes=(4,), n_members=7, random_state=0, **settings)
+    with pytest.warns(
+        ConvergenceWarning, match=r"converge.* \(7 of 7 members: 0, 1, 2, 3, 4 and 2 more\)$"
+    ) as caught:
+        model.fit(X, y)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
 @pytest.mark.parametrize("n_members", [1, 3])
 def test_divergence_is_an_error_that_names_the_way_out(n_members):
     X, y = DIABETES

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-from combutab import MLPRegressor
+from combutab import MLPRegressor, PackRegressor, TabMRegressor
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
 
@@ -72,6 +72,39 @@ def test_quantiles_do_not_cross_and_predict_gives_the_median(quantile_model):
         random_state=3,
     ).fit(X[:30], Y[:30])
     assert (np.diff(wild.predict(X_NEW, quantiles=[0.2, 0.4, 0.6, 0.8]), axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **settings: MLPRegressor(hidden_layer_sizes=(8,), n_members=3, **settings),
+        lambda **settings: TabMRegressor(hidden_layer_sizes=(8,), n_heads=3, **settings),
+        lambda **settings: PackRegressor(n_members=3, **settings),
+    ],
+    ids=["perceptrons", "tabm", "pack"],
+)
+def test_the_median_is_the_median_where_quantiles_cross(make):
+    levels = (0.48, 0.49, 0.5, 0.51, 0.52)
+    model = make(loss="quantile", quantiles=levels, max_iter=1, random_state=0)
+    model.set_params(n_iter_no_change=INF).fit(X[:200], Y[:200], X_val=X[200:300], y_val=Y[200:300])
+    raw = model._raw(X_NEW).numpy()
+    ordered = np.sort(raw, -1)
+    assert (raw != ordered).any()
+    plain = model._groups[0] if isinstance(model, PackRegressor) else model
+    if plain._y_range is None:
+        expected = ordered.mean(0) * plain._y_scale + plain._y_mean
+        assert_allclose(model.predict(X_NEW, quantiles=levels), expected, rtol=1e-12)
+    median = model.predict(X_NEW, quantiles=[0.5])[:, 0]
+    assert_array_equal(model.predict(X_NEW), median)
+    module = model.to_torch()
+    assert_allclose(module(*module.encode(X_NEW)).detach(), median, atol=1e-4)
+    predicted = model.predict(X[200:300], quantiles=levels)
+    error = (Y[200:300, None] - predicted) / plain._y_scale
+    loss = np.maximum(np.array(levels) * error, (np.array(levels) - 1) * error).mean()
+    if isinstance(model, PackRegressor):
+        assert_allclose(model.validation_loss_, loss, rtol=1e-4)
+    elif isinstance(model, TabMRegressor):  # scored by its heads' average
+        assert_allclose(model.best_validation_score_, -loss, rtol=1e-4)
 
 
 def test_quantiles_that_were_not_learned_are_refused(quantile_model):

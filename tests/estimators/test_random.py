@@ -11,7 +11,7 @@ from scipy.special import logit
 from sklearn.datasets import load_iris
 
 from combutab import MLPClassifier, MLPRegressor
-from combutab.estimators.fitted import _fitted
+from combutab.estimators import _fitted
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
 

@@ -14,7 +14,7 @@ from torch import nn
 import combutab
 from combutab import MLPClassifier, MLPRegressor
 from combutab.estimators import FitTask, fit_stacked
-from combutab.estimators.fitting import train_jobs
+from combutab.estimators._jobs import train_jobs
 from combutab.training import schedule_factor
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
@@ -275,19 +275,6 @@ def test_a_network_that_diverges_keeps_the_best_epoch():
     wild = MLPRegressor(**SMALL, max_iter=10, solver="sgd", learning_rate_init=1e30)
     with pytest.raises(ValueError, match="non-finite"):
         wild.fit(rows, y)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_predictions_are_of_the_tables_dtype(dtype):
-    table = X.astype(dtype)
-    reg = MLPRegressor(**SMALL, max_iter=1).fit(table, Y)
-    clf = MLPClassifier(**SMALL, max_iter=1).fit(table, LABELS)
-    for given in (table, pd.DataFrame(table)):
-        assert reg.predict(given).dtype == dtype
-        assert clf.predict_proba(given).dtype == dtype
-    assert reg.predict(table.tolist()).dtype == np.float64
-    huge = MLPRegressor(**SMALL, max_iter=1).fit(table, 1e40 * Y)
-    assert np.isfinite(huge.predict(table)).all()
 
 
 def test_a_stack_of_both_kinds_clips_those_that_ask_for_it():

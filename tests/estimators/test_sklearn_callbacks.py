@@ -23,9 +23,9 @@ from combutab import (
     PackClassifier,
     StackedGridSearchCV,
     TabFlowImputer,
-    _sklearn_callbacks,
 )
-from combutab.estimators.fitting import _stacks
+from combutab.core import tasks
+from combutab.estimators import _jobs
 from combutab.preprocessing import TableEncoder
 from combutab.training import Callback
 
@@ -104,7 +104,7 @@ def test_each_epoch_is_a_task_with_the_estimator_as_it_would_be(early_stopping):
 
 
 def test_members_in_several_stacks_are_one_fit(monkeypatch):
-    monkeypatch.setitem(_stacks._STACK_UNITS, "cpu", 1)
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1)
     recorder = told()
     model = MLPClassifier(**{**QUICK, "max_iter": 2}, n_members=2).set_callbacks(recorder)
     model.fit(X, Y)
@@ -207,7 +207,7 @@ def test_their_own_callbacks_work(capsys):
 
 def test_a_scikit_learn_without_callbacks_is_told_of_nothing(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.callback", None)
-    spec = importlib.util.spec_from_file_location("older", _sklearn_callbacks.__file__)
+    spec = importlib.util.spec_from_file_location("older", tasks.__file__)
     older = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(older)
 

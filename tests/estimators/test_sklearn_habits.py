@@ -223,9 +223,11 @@ def test_too_small_a_table_for_validation_is_told():
             MLPRegressor(early_stopping=True, validation_fraction=0.1).fit(X[:n], Y[:n])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_predictions_have_the_tables_dtype(dtype):
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_answers_are_float64_whatever_the_table_is(dtype):
     settings = {**FIXED, "hidden_layer_sizes": (5,), "max_iter": 2, "n_iter_no_change": np.inf}
     rows = X.astype(dtype)
-    assert MLPRegressor(**settings).fit(rows, Y).predict(rows).dtype == dtype
-    assert MLPClassifier(**settings).fit(rows, Y).predict_proba(rows).dtype == dtype
+    assert MLPRegressor(**settings).fit(rows, Y).predict(rows).dtype == np.float64
+    proba = MLPClassifier(**settings).fit(rows, Y).predict_proba(rows)
+    assert proba.dtype == np.float64
+    np.testing.assert_allclose(proba.sum(1), 1, rtol=1e-14)

@@ -7,9 +7,19 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
 
-from combutab import MLPClassifier, MLPRegressor, paper_recipe
+from combutab import (
+    MLPClassifier,
+    MLPRegressor,
+    PackClassifier,
+    StackedGridSearchCV,
+    TabMRegressor,
+    load,
+    paper_recipe,
+)
 
 INF = float("inf")
 QUICK = {"hidden_layer_sizes": (16,), "max_iter": 5, "n_iter_no_change": INF, "random_state": 0}
@@ -168,6 +178,80 @@ def test_unseen_and_missing_categories_at_predict(max_onehot):
     assert_allclose(predicted[2], model.predict(odd[2:3])[0], rtol=1e-5)
 
 
+CODES = RNG.choice(["1", "2", "3", "A7"], 120)
+CODED = pd.DataFrame({"code": CODES, "x": RNG.normal(size=120)})
+VALUE = np.where(CODES == "1", 3.0, 0.0) + 0.1 * CODED["x"]
+TRUTH = np.where(CODES == "1", "yes", "no")
+
+
+def _searched(X, y):
+    model = MLPRegressor(**QUICK)
+    return StackedGridSearchCV(model, {"max_onehot": [8]}, cv=2).fit(X, y)
+
+
+def _saved(X, y, path):
+    MLPRegressor(**QUICK).fit(X, y).save(path)
+    return load(path)
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda X, path: MLPClassifier(**QUICK, max_onehot=0).fit(X, TRUTH),
+        lambda X, path: MLPRegressor(**QUICK).partial_fit(X, VALUE),
+        lambda X, path: TabMRegressor(**QUICK).fit(X, VALUE),
+        lambda X, path: PackClassifier(n_members=2, max_iter=2, random_state=0).fit(X, TRUTH),
+        lambda X, path: _searched(X, VALUE),
+        lambda X, path: _saved(X, VALUE, path),
+    ],
+    ids=["classifier", "partial_fit", "tabm", "pack", "search", "file"],
+)
+def test_categories_of_another_type_at_predict(fit, tmp_path):
+    model = fit(CODED, tmp_path / "model")
+    rows = CODED[CODES != "A7"]
+    expected = model.predict(rows)
+    changed = [rows.astype({"code": dtype}) for dtype in ("int64", float, "Int8", "category")]
+    changed += [rows.assign(code=rows["code"].astype(int).astype("category"))]
+    changed += [rows.assign(code=rows["code"].str.encode("utf-8"))]
+    for table in changed:
+        assert_array_equal(model.predict(table), expected)
+    with pytest.warns(UserWarning, match="hardly a row of column 'code' .* it has [123]0, "):
+        model.predict(rows.assign(code=10 * rows["code"].astype(int)))
+    with pytest.raises(ValueError, match="column 'code' has values such as '2024-01-01 00:00:00'"):
+        model.predict(rows.assign(code=pd.Timestamp("2024-01-01")))
+
+
+def test_categories_of_another_type_validate_and_go_on():
+    rows = CODED[CODES != "A7"]
+    truth, numbers = TRUTH[CODES != "A7"], rows.astype({"code": int})
+    model = MLPClassifier(**QUICK)
+    by_text, by_number = (
+        clone(model).fit(CODED, TRUTH, X_val=X_val, y_val=truth).history_
+        for X_val in (rows, numbers)
+    )
+    pd.testing.assert_frame_equal(by_text, by_number)
+    by_text, by_number = (
+        clone(model)
+        .partial_fit(CODED, TRUTH, classes=["no", "yes"])
+        .partial_fit(X_more, truth)
+        .predict_proba(rows)
+        for X_more in (rows, numbers)
+    )
+    assert_array_equal(by_text, by_number)
+
+
+def test_integers_that_are_one_float_are_refused_and_leave_no_fitted_estimator():
+    ids = np.arange(150) + 2**60
+    frame = pd.DataFrame({"id": ids, "x": X[:, 0]})
+    for model in (MLPClassifier(**QUICK), PackClassifier(n_members=2, max_iter=1)):
+        with pytest.raises(ValueError, match="column 'id' holds numbers such as 1152921504606846"):
+            model.fit(frame, Y)
+        with pytest.raises(NotFittedError):
+            model.predict(frame)
+    less = MLPClassifier(**QUICK).fit(frame.assign(id=ids - 2**60), Y)
+    assert len(np.unique(less.encoder_.encode(frame.assign(id=ids - 2**60)).dense[:, 0])) == 150
+
+
 def test_categorical_features_by_name_position_mask_and_none():
     frame = pd.DataFrame({"code": Y, "x": X[:, 0]})
     by_name = MLPClassifier(**QUICK, categorical_features=["code"]).fit(frame, Y)
@@ -309,9 +393,10 @@ def test_fit_and_predict_leave_the_data_as_it_was():
 
 def test_the_validation_set_shapes_no_encoding():
     train, val = FRAME[:150], FRAME[150:].assign(age=1e6, city="Atlantis")
-    with_val = MLPRegressor(**QUICK, dropout=0.0).fit(
-        train, TARGET[:150], X_val=val, y_val=TARGET[150:]
-    )
+    with pytest.warns(UserWarning, match="hardly a row of column 'city' .* it has 'Atlantis'"):
+        with_val = MLPRegressor(**QUICK, dropout=0.0).fit(
+            train, TARGET[:150], X_val=val, y_val=TARGET[150:]
+        )
     without = MLPRegressor(**QUICK, dropout=0.0).fit(train, TARGET[:150])
     assert_array_equal(
         with_val.encoder_.numeric_scaler_.centre, without.encoder_.numeric_scaler_.centre

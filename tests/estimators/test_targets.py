@@ -1,5 +1,7 @@
 """Targets and weights: labels of every kind, several targets, sample and class weights."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris, make_classification
 from sklearn.utils.class_weight import compute_class_weight
 
-from combutab import MLPClassifier, MLPRegressor
+from combutab import (
+    MLPClassifier,
+    MLPRegressor,
+    PackRegressor,
+    StackedGridSearchCV,
+    TabMRegressor,
+)
+from combutab.model_selection import compare_activations
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
 
@@ -170,12 +179,77 @@ def test_regression_targets_that_cannot_be():
     for y, words in [
         (np.where(IRIS == 1, np.nan, 1.0), "y contains NaN"),
         (np.where(IRIS == 1, np.inf, 1.0), "y contains infinity"),
-        (NAMES[IRIS], "could not convert string to float"),
+        (NAMES[IRIS], "must hold numbers, but 150 of its 150 values are not numbers: .setosa"),
         (np.ones((150, 2, 2)), "dim 3|shape"),
         (None, "requires y to be passed, but the target y is None"),
         (np.ones(149), "inconsistent numbers of samples"),
     ]:
         with pytest.raises(ValueError, match=words):
+            MLPRegressor(**QUICK).fit(X, y)
+
+
+def _but_one(value):
+    y = X[:, 0].astype(object)
+    y[77] = value
+    return y
+
+
+NO_NUMBERS = {
+    "one of many": (_but_one("n.a!"), "but 1 of its 150 values is not a number: 'n.a!'; convert"),
+    "empty": (_but_one(""), "is not a number: ''"),
+    "date": (_but_one(datetime.date(2020, 1, 1)), r"is not a number: datetime.date\(2020, 1, 1\)"),
+    "complex": (_but_one(1j), "is not a number: 1j"),
+    "too large": (_but_one(10**400), "is not a number: 1000"),
+    "text nan": ([*X[1:, 0].astype(str), "nan"], "1 of its 150 values is not a number: 'nan'"),
+    "commas": ([f"{v},5" for v in IRIS], "150 of its 150 .*: '0,5', '1,5', '2,5'; convert"),
+    "percent": ([f"{v:.1f}%" for v in X[:, 0]], "'5.1%', '4.9%', '4.7%' and 32 more"),
+    "category": (pd.Series(NAMES[IRIS], dtype="category"), "use MLPClassifier if they are"),
+    "frame": (pd.DataFrame({"a": X[:, 0], "b": _but_one("?")}), r"in column 'b' 1 of .*'\?'"),
+    "missing": (_but_one(None), "y contains NaN"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_NUMBERS)
+def test_targets_that_are_not_numbers_are_named(kind):
+    y, words = NO_NUMBERS[kind]
+    with pytest.raises(ValueError, match=words):
+        MLPRegressor(**QUICK).fit(X, y)
+
+
+def test_every_regressor_names_them(tmp_path):
+    y = _but_one("n.a!")
+    model = MLPRegressor(**QUICK).fit(X, X[:, 0])
+    words = "1 of its 150 values is not a number: 'n.a!'"
+    for call in (
+        lambda: PackRegressor().fit(X, y),
+        lambda: TabMRegressor().fit(X, y),
+        lambda: MLPRegressor(**QUICK).partial_fit(X, y),
+        lambda: StackedGridSearchCV(MLPRegressor(**QUICK), {"alpha": [0, 1]}).fit(X, y),
+        lambda: model.score(X, y),
+    ):
+        with pytest.raises(ValueError, match=f"y must hold numbers, but {words}"):
+            call()
+    with pytest.raises(
+        ValueError, match=r"needs a target of numbers: y has 149 numbers, and 'n\.a!'"
+    ):
+        compare_activations(X, y, task="regression")
+    with pytest.raises(ValueError, match=f"y_val must hold numbers, but {words}"):
+        MLPRegressor(**QUICK).fit(X, X[:, 0], X_val=X, y_val=y)
+    pytest.importorskip("pyarrow")
+    pd.DataFrame(X, columns=list("abcd")).assign(y=y.astype(str)).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=f"the target 'y' must hold numbers, but {words}"):
+        MLPRegressor(**QUICK).fit_parquet(tmp_path / "t.parquet", "y")
+
+
+@pytest.mark.parametrize("dtype", ["int64", "Int64", "int64[pyarrow]"])
+def test_integers_that_float64_merges_are_refused_beside_other_targets(dtype):
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    whole = pd.Series(2**60 + np.arange(150), dtype=dtype)
+    for y in (whole, pd.DataFrame({"a": whole, "b": X[:, 0]})):
+        with pytest.raises(
+            ValueError, match=r"150 different integers.*subtract 1152921504606846976"
+        ):
             MLPRegressor(**QUICK).fit(X, y)
 
 

@@ -11,8 +11,7 @@ from sklearn.datasets import load_iris, make_classification
 from sklearn.model_selection import GridSearchCV
 
 from combutab import MLPClassifier
-from combutab.estimators import FitTask, fit_stacked
-from combutab.estimators.fitting import _jobs, _stacks
+from combutab.estimators import FitTask, _jobs, fit_stacked
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
 
@@ -36,7 +35,7 @@ def tasks(epochs=3):
 @pytest.fixture
 def two_threads(monkeypatch):
     """Torch has two threads, and a stack holds a network or two."""
-    monkeypatch.setitem(_stacks._STACK_UNITS, "cpu", 1000)
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab import CTGAN, TVAE, TabFlow, _checkpoint_files
+from combutab import CTGAN, TVAE, TabFlow, _model_files
 from combutab.training import Callback, TimeLimit
 from tests.trust.forked import Forked, needs_fork
 
@@ -31,7 +31,7 @@ class InterruptAt(Callback):
 
 @pytest.fixture(autouse=True)
 def every_epoch(monkeypatch):
-    monkeypatch.setattr(_checkpoint_files, "SECONDS", 0.0)
+    monkeypatch.setattr(_model_files, "SECONDS", 0.0)
 
 
 def assert_same(model, other):
@@ -130,7 +130,7 @@ def test_a_callback_that_stops_leaves_a_file_to_go_on_from(tmp_path):
 
 
 def test_the_first_epoch_is_written_and_widths_may_be_lists(tmp_path, monkeypatch):
-    monkeypatch.setattr(_checkpoint_files, "SECONDS", 1e9)
+    monkeypatch.setattr(_model_files, "SECONDS", 1e9)
     path = tmp_path / "training"
     params = {**QUICK, "compress_dims": [8], "decompress_dims": [8]}
     with pytest.warns(UserWarning, match="interrupted"):
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_written_does_not_end_the_training(tmp_path, monke
     path = tmp_path / "training"
     TVAE(**QUICK).fit(TABLE, checkpoint=path)
     before = path.read_bytes()
-    monkeypatch.setattr(_checkpoint_files, "write_model", full)
+    monkeypatch.setattr(_model_files, "write_model", full)
     longer = {**QUICK, "epochs": 8}
     with pytest.warns(UserWarning, match="could not be written to .*No space left"):
         model = TVAE(**longer).fit(TABLE, checkpoint=path)
@@ -159,6 +159,6 @@ def test_a_folder_that_takes_no_file_is_found_before_any_work(tmp_path, monkeypa
     def refuse(*args, **kwargs):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(_checkpoint_files, "check_writable", refuse)
+    monkeypatch.setattr(_model_files, "check_writable", refuse)
     with pytest.raises(OSError, match=f"no file can be written in {tmp_path}: Permission denied"):
         TVAE(**QUICK).fit(object(), checkpoint=tmp_path / "training")

@@ -10,16 +10,14 @@ import pandas as pd
 import pytest
 
 import combutab
-from combutab import TVAE, _checkpoint_files, _model_files
+from combutab import TVAE, _model_files
 from combutab._model_files import loadable, read_model
 from combutab.cli import main
 from combutab.generators import find_generators, fit_stack
 from combutab.generators._base import BaseGenerator
-from combutab.generators._constraints import COUNT, POSITIVE, SHARED_CONSTRAINTS
-from combutab.generators._contract import Training
-from combutab.generators._noise import normals, uniforms
-from combutab.generators._records import Rates, RowsDrawn
-from combutab.generators.vae._training import VAEShape
+from combutab.generators._contract import COUNT, POSITIVE, SHARED_CONSTRAINTS, Training
+from combutab.generators._records import Rates, RowsDrawn, normals, uniforms
+from combutab.generators._tvae import VAEShape
 from combutab.nn import StackedRowDecoder
 from combutab.training import Callback, OptimizerConfig
 
@@ -148,7 +146,7 @@ def test_a_checkpoint_has_a_network_without_an_optimiser(tmp_path):
 
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_an_interrupted_training_goes_on(early_stopping, tmp_path, monkeypatch):
-    monkeypatch.setattr(_checkpoint_files, "SECONDS", 0.0)
+    monkeypatch.setattr(_model_files, "SECONDS", 0.0)
     params = {"n_members": 2, "activation": "prelu", "random_state": 1}
     params |= {"early_stopping": early_stopping}
     whole = Averaged(**params).fit(TABLE)

@@ -15,8 +15,7 @@ import torch
 from sklearn.base import clone
 
 from combutab.activations import CombU
-from combutab.generators import CTGAN, TVAE, TabFlow
-from combutab.generators.sampling import _sampling
+from combutab.generators import CTGAN, TVAE, TabFlow, sampling
 from combutab.training import Callback, TimeLimit
 
 RNG = np.random.default_rng(0)
@@ -342,7 +341,7 @@ def test_rare_ranges_are_given_up_soon(fitted, monkeypatch):
         return values, codes, np.zeros_like(mass)  # never the one that is asked for
 
     monkeypatch.setattr(type(fitted)._sampler_class, name, counted)
-    monkeypatch.setattr(_sampling, "_CHUNK", 10)
+    monkeypatch.setattr(sampling, "_CHUNK", 10)
     with pytest.raises(ValueError, match=r"only 0 of \d+ rows met .*'kind'.*10000 were asked"):
         fitted.sample(10_000, "kind", "c")
     assert sum(made) < 5000

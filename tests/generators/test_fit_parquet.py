@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -11,7 +15,7 @@ import pandas as pd
 import pytest
 
 from combutab import CTGAN, TVAE, TabFlow
-from combutab.generators.training import _parquet
+from combutab.generators import _training
 from combutab.training import Callback
 
 pytest.importorskip("pyarrow.parquet")
@@ -60,7 +64,7 @@ def path(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_parts():
-    with mock.patch.object(_parquet, "_ROWS", 33):
+    with mock.patch.object(_training, "_ROWS", 33):
         yield
 
 
@@ -72,20 +76,45 @@ def check_same(found, expected):
     assert repr(found) == repr(expected)
 
 
+def least(model, path) -> int:
+    """The least limit that works, as errors name it; nothing is trained below."""
+    limit = 1
+    with mock.patch.object(type(model), "_training", side_effect=AssertionError("trained")):
+        while True:
+            try:
+                model.fit_parquet(path, memory_limit=limit)
+            except ValueError as error:
+                more = int(re.search(r"at least (\d+) bytes", str(error))[1])
+                assert more > limit
+                assert not model.__sklearn_is_fitted__()
+                limit = more
+            except AssertionError:
+                return limit
+
+
 @EVERY
-@pytest.mark.parametrize("limit", ["1GB", "1kB"], ids=["memory", "file"])
-def test_what_is_learned_is_what_fit_learns(cls, path, limit):
+@pytest.mark.parametrize("where", ["memory", "file"])
+def test_what_is_learned_is_what_fit_learns(cls, path, where):
     parameters = {"early_stopping": True, "n_iter_no_change": 5}
     expected = make(cls, **parameters).fit(pd.read_parquet(path))
-    found = make(cls, **parameters).fit_parquet(path, memory_limit=limit)
+    found = make(cls, **parameters)
+    limit = "1GB" if where == "memory" else least(found, path)
+    with mock.patch.object(np, "memmap", wraps=np.memmap) as memmap:
+        found.fit_parquet(path, memory_limit=limit)
+    assert memmap.called == (where == "file")
     check_same(found, expected)
 
 
-def test_rows_beyond_the_limit_are_in_a_file(path):
-    for limit, kind in (("1GB", np.ndarray), (5, np.memmap)):
-        source = _parquet.ParquetSource(path, ["x", "kind"], limit, None)
-        encoded = source.encode(source.fit(make(TVAE)._make_encoder("auto", 0)))
-        assert type(encoded.values) is type(encoded.codes) is kind
+def test_a_limit_too_small_for_a_column_or_the_training(path, tmp_path):
+    with pytest.raises(ValueError, match="too small for the column 'x' of 240 rows: at least"):
+        make(TVAE).fit_parquet(path, memory_limit="1MB")
+    texts = [f"{i:01000}" for i in range(20_000)]
+    pd.DataFrame({"text": texts}).to_parquet(tmp_path / "texts.parquet")
+    with pytest.raises(ValueError, match="too small for the column 'text'"):
+        make(TVAE).fit_parquet(tmp_path / "texts.parquet", memory_limit="60MB")
+    wide = make(TVAE, compress_dims=(1000, 1000), n_members=4)
+    with pytest.raises(ValueError, match=r"too small for training on 240 rows.*fewer columns"):
+        wide.fit_parquet(path, memory_limit="150MB")
 
 
 def test_columns_files_and_discrete_columns(path, tmp_path):
@@ -120,8 +149,56 @@ def test_ctrl_c_keeps_the_epochs_that_are_done(path):
 
     model = make(TVAE, epochs=5, callbacks=[Interrupt()])
     with pytest.warns(UserWarning, match="interrupted"):
-        model.fit_parquet(path, memory_limit=1)
+        model.fit_parquet(path)
     assert model.n_iter_ == 1
+
+
+MEASURED = """
+import sys, threading
+from combutab import TVAE
+
+def status(field):
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(field)).split()[1])
+
+def watch():
+    while not ended.wait(0.001):
+        taken.append(status("RssAnon"))
+
+folder, limit = sys.argv[1], int(sys.argv[2])
+settings = dict(compress_dims=(8,), decompress_dims=(8,), embedding_dim=4, epochs=1,
+                batch_size=5000, random_state=0, device="cpu")
+TVAE(**settings).fit_parquet(folder + "/small.parquet")  # all libraries are loaded
+base, taken, ended = status("RssAnon"), [], threading.Event()
+watching = threading.Thread(target=watch)
+watching.start()
+try:
+    TVAE(**settings).fit_parquet(folder + "/large.parquet", memory_limit=limit)
+finally:
+    ended.set()
+    watching.join()
+print(max(taken) - base)
+"""
+
+
+@pytest.mark.slow
+def test_a_fit_stays_within_the_limit(tmp_path):
+    if not Path("/proc/self/status").exists():
+        pytest.skip("measures memory by /proc")
+    rng, n = np.random.default_rng(0), 1_000_000
+    texts = np.array([f"{i:0200}" for i in range(50)], dtype=object)
+    frame = pd.DataFrame({"x": rng.normal(size=n), "text": texts[rng.integers(50, size=n)]})
+    frame[:4000].to_parquet(tmp_path / "small.parquet")
+    frame.to_parquet(tmp_path / "large.parquet", row_group_size=100_000)
+    limit = 125_000_000
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, tmp_path, str(limit)],
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < limit
 
 
 # ---- errors ------------------------------------------------------------------------------------
@@ -167,11 +244,12 @@ def test_columns_and_values_that_cannot_be_used(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system does not tell")
 def test_a_disk_without_room_for_the_encoded_rows(path):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    model = make(TVAE)
+    model = make(TVAE, early_stopping=True)  # by a batch that takes more than a column
+    limit = least(model, path)
     with (
         mock.patch.object(os, "posix_fallocate", side_effect=full),
         pytest.raises(OSError, match="raise memory_limit, or set TMPDIR") as caught,
     ):
-        model.fit_parquet(path, memory_limit=1)
+        model.fit_parquet(path, memory_limit=limit)
     assert caught.value.errno == errno.ENOSPC
     assert not model.__sklearn_is_fitted__()

@@ -8,11 +8,9 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from combutab.generators import ShortfallError, TabFlow
+from combutab.generators import ShortfallError, TabFlow, _tabflow
 from combutab.generators._records import Points, RowsAsked, TableRows
-from combutab.generators.flow import _sampling
-from combutab.generators.flow._sampling import draw_rows
-from combutab.generators.flow._steps import FlowSteps, draw, from_normal, to_normal
+from combutab.generators._tabflow import FlowSteps, draw, draw_rows, from_normal, to_normal
 from combutab.nn import Member, RowSpans, StackedCascade
 
 RNG = np.random.default_rng(0)
@@ -131,7 +129,7 @@ def asked(n, keys=(5,), allowed=None, **given):
 
 def sample(n, monkeypatch, **options):
     known = Known()
-    monkeypatch.setattr(_sampling, "_flow", lambda steps, net, codes, at, known, n: at)
+    monkeypatch.setattr(_tabflow, "_flow", lambda steps, net, codes, at, known, n: at)
     return draw_rows(FlowSteps(known, SPANS), known, asked(n, **options), 4)
 
 
@@ -207,7 +205,7 @@ def test_the_flow_is_followed_by_heuns_method():
     exact = 1.3 * np.e - 2  # (y + 1) e^t - t - 1 at 1
     errors = []
     for n in (8, 16):
-        found = _sampling._flow(steps, net, codes, at, known, n)[0, 0]
+        found = _tabflow._flow(steps, net, codes, at, known, n)[0, 0]
         assert found[1] == -1.0
         errors.append(abs(float(found[0]) - exact))
     assert errors[1] < errors[0] / 3.5  # of second order

@@ -11,9 +11,9 @@ import torch
 from numpy.testing import assert_allclose
 
 from combutab import CTGAN, TVAE, TabFlow, TabFlowImputer, load
-from combutab.generators.flow import _training as _flow
-from combutab.generators.gan import _training as _gan
-from combutab.generators.vae import _training as _vae
+from combutab.generators import _ctgan as _gan
+from combutab.generators import _tabflow as _flow
+from combutab.generators import _tvae as _vae
 from combutab.training import compiled
 
 DEVICE = "cuda"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from combutab import TVAE, TabFlow, TabFlowImputer
-from combutab.generators import _guessing
+from combutab.generators import _imputer
 
 N = 300
 RNG = np.random.default_rng(0)
@@ -119,7 +119,7 @@ def test_columns_that_miss_nothing():
 
 
 def test_of_many_columns_the_nearest_are_taken(monkeypatch):
-    monkeypatch.setattr(_guessing, "_MOST_COLUMNS", 1)
+    monkeypatch.setattr(_imputer, "_MOST_COLUMNS", 1)
     wide = TABLE[["x", "double"]].assign(**{f"n{i}": RNG.normal(size=N) for i in range(4)})
     holes = wide.mask(RNG.random(wide.shape) < 0.2)
     filled = TabFlowImputer(quick(epochs=1), random_state=0).fit_transform(holes)

@@ -56,21 +56,22 @@ def test_cells_stay_and_the_same_ones_are_filled_each_time():
 
 
 def test_the_generator_is_tabflow_if_none_is_given(monkeypatch):
-    seeds = []
-
-    def make(random_state):  # with a tiny network
-        seeds.append(random_state)
-        return clone(TINY).set_params(random_state=random_state)
-
-    monkeypatch.setattr("combutab.generators.TabFlow", make, raising=False)
+    unseeded = clone(TINY).set_params(random_state=None)
+    monkeypatch.setattr("combutab.generators._imputer.TabFlow", lambda: clone(unseeded))
     holes = punch(make_table())
     filled = TabFlowImputer(random_state=3).fit_transform(holes)
-    assert seeds == [3]
-    assert not filled.isna().any(axis=None)
     given = clone(TINY).set_params(random_state=3)
     pd.testing.assert_frame_equal(
         filled, TabFlowImputer(given, random_state=3).fit_transform(holes)
     )
+
+
+def test_a_generator_without_a_seed_takes_the_imputers():
+    unseeded = clone(TINY).set_params(random_state=None)
+    holes = punch(make_table())
+    first, second = (TabFlowImputer(unseeded, random_state=5).fit_transform(holes) for _ in "ab")
+    pd.testing.assert_frame_equal(first, second)
+    assert unseeded.random_state is None
 
 
 def test_draws_are_averaged():

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from combutab import load
-from combutab._random import random_int64
+from combutab.core.rng import random_int64
 from combutab.generators import CTGAN, TVAE
-from combutab.generators._noise import normals, uniforms
-from combutab.generators.sampling._sampling import FREE
+from combutab.generators._records import normals, uniforms
+from combutab.generators.sampling import FREE
 
 RNG = np.random.default_rng(0)
 N = 1000
@@ -146,9 +146,9 @@ def test_rows_of_many_conditions_at_once(n_members):
 
 
 def test_rows_of_conditions_that_are_never_met(monkeypatch):
-    from combutab.generators.sampling import _sampling
+    from combutab.generators import sampling
 
-    monkeypatch.setattr(_sampling, "_CHUNK", 1)
+    monkeypatch.setattr(sampling, "_CHUNK", 1)
     model = TVAE(epochs=1, random_state=0).fit(RARE)
     says = r"of 30 rows of conditions.*first.*'rare': 'seldom'.*argmax=False makes rare values more"
     with pytest.raises(ValueError, match=says):

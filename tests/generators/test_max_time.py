@@ -11,11 +11,10 @@ import pytest
 import combutab
 from combutab import CTGAN, TVAE, TabFlow, _model_files
 from combutab._model_files import read_model
-from combutab.generators import fit_stack
-from combutab.generators.flow._training import FlowTraining
-from combutab.generators.gan._training import GANTraining
-from combutab.generators.training import _fitting, _loop
-from combutab.generators.vae._training import VAETraining
+from combutab.generators import _training, fit_stack
+from combutab.generators._ctgan import GANTraining
+from combutab.generators._tabflow import FlowTraining
+from combutab.generators._tvae import VAETraining
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"x": RNG.normal(size=120), "kind": RNG.choice(["a", "b"], 120)})
@@ -34,16 +33,16 @@ def make(cls, **params):
 @pytest.fixture
 def progress(monkeypatch):
     """A clock by which encoding takes 5 s and an epoch 10; the progress before each epoch."""
-    now, found, fit_encoder = [0.0], [], _fitting._fit_encoder
+    now, found, fit_encoder = [0.0], [], _training._fit_encoder
     clock = SimpleNamespace(perf_counter=lambda: now[0])
-    monkeypatch.setattr(_fitting, "time", clock)
-    monkeypatch.setattr(_loop, "time", clock)
+    monkeypatch.setattr(_training, "time", clock)
+    monkeypatch.setattr(_training, "time", clock)
 
     def encode(*args):
         now[0] += 5.0
         return fit_encoder(*args)
 
-    monkeypatch.setattr(_fitting, "_fit_encoder", encode)
+    monkeypatch.setattr(_training, "_fit_encoder", encode)
 
     def timed(epoch):
         def train(self, number):
@@ -122,13 +121,13 @@ def test_a_fit_that_goes_on_has_its_own_time(cls, tmp_path, progress):
 
 
 def test_a_stack_has_one_time(progress, monkeypatch):
-    sizes, fit = [], _fitting.fit_generators
+    sizes, fit = [], _training.fit_generators
 
     def counted(models, *args):
         sizes.append(len(models))
         return fit(models, *args)
 
-    monkeypatch.setattr(_fitting, "fit_generators", counted)
+    monkeypatch.setattr(_training, "fit_generators", counted)
     times = [15, 15, "25s"]
     models = fit_stack([make(TVAE, max_time=time) for time in times], TABLE)
     assert sizes == [2, 1]

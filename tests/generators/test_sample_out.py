@@ -13,8 +13,7 @@ import pytest
 
 from combutab import CTGAN, TVAE, TabFlow
 from combutab.cli import main
-from combutab.generators import ShortfallError
-from combutab.generators.sampling import _parts, _sampling
+from combutab.generators import ShortfallError, sampling
 from combutab.preprocessing import ModeEncoder
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -50,7 +49,7 @@ def model(request):
 
 @pytest.fixture
 def small_parts():
-    with mock.patch.object(_parts, "PART", 50), mock.patch.object(_sampling, "_CHUNK", 30):
+    with mock.patch.object(sampling, "PART", 50), mock.patch.object(sampling, "_CHUNK", 30):
         yield
 
 
@@ -73,7 +72,7 @@ def test_rows_that_meet_conditions(model, tmp_path):
     out = tmp_path / "rows.parquet"
     for asked in ({"conditions": {"flag": True, "x": [0.5]}}, {"balance": "flag"}):
         expected = model.sample(20, random_state=3, **asked)
-        with mock.patch.object(_parts, "PART", 8):
+        with mock.patch.object(sampling, "PART", 8):
             model.sample(20, random_state=3, **asked, out=out)
         assert pq.read_metadata(out).num_row_groups == 3
         pd.testing.assert_frame_equal(pd.read_parquet(out), expected)
@@ -89,8 +88,8 @@ def test_a_part_is_all_that_is_decoded_at_a_time(model, tmp_path):
 
     with (
         mock.patch.object(ModeEncoder, "decode", spied),
-        mock.patch.object(_parts, "PART", 50),
-        mock.patch.object(_sampling, "_CHUNK", 30),
+        mock.patch.object(sampling, "PART", 50),
+        mock.patch.object(sampling, "_CHUNK", 30),
     ):
         model.sample(400, random_state=0, out=tmp_path / "rows.parquet")
     assert max(sizes) < 50 + 30

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from combutab._device import Precision
+from combutab.core.device import Precision
 from combutab.generators import CTGAN, TVAE
 from combutab.generators._records import GeneratorPlan, TableRows, make_spans
 from combutab.nn import Member

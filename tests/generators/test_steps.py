@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 import torch
 
-from combutab._device import Precision
+from combutab.core.device import Precision
 from combutab.generators import CTGAN, TVAE
+from combutab.generators._ctgan import AutogradSteps, ChainSteps
 from combutab.generators._records import GeneratorPlan, TableRows, make_spans
-from combutab.generators.gan._steps import AutogradSteps, ChainSteps
 from combutab.nn import Member
 from combutab.preprocessing import ModeEncoder
 

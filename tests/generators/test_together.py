@@ -8,8 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from combutab import CTGAN, TVAE, TabFlow
-from combutab.generators import fit_stack
-from combutab.generators.training import _fitting
+from combutab.generators import _training, fit_stack
 from combutab.training import Callback, TimeLimit
 
 RNG = np.random.default_rng(0)
@@ -39,13 +38,13 @@ def assert_same(model, alone):
 
 
 def count_stacks(monkeypatch):
-    sizes, fit = [], _fitting.fit_generators
+    sizes, fit = [], _training.fit_generators
 
     def counted(models, *args, **kwargs):
         sizes.append(len(models))
         return fit(models, *args, **kwargs)
 
-    monkeypatch.setattr(_fitting, "fit_generators", counted)
+    monkeypatch.setattr(_training, "fit_generators", counted)
     return sizes
 
 
@@ -79,7 +78,7 @@ def test_what_cannot_be_fitted_together():
     model = make(TVAE)
     with pytest.raises(ValueError, match="same object twice"):
         fit_stack([model, model], TABLE)
-    with pytest.raises(ValueError, match="TabFlow or CTGAN or TVAE objects, got 'tvae'"):
+    with pytest.raises(ValueError, match="CTGAN or TabFlow or TVAE objects, got 'tvae'"):
         fit_stack(["tvae"], TABLE)
     with pytest.raises(ValueError, match="unknown activation 'relux'"):
         fit_stack([model, make(TVAE, activation="relux")], TABLE)
@@ -154,7 +153,7 @@ def test_an_early_stopping_that_is_taken_up(cls, tmp_path):
 def test_the_distance_is_short_for_rows_of_the_same_law():
     import torch
 
-    from combutab.generators._validation import _distances, _mean_distance
+    from combutab.generators._contract import _distances, _mean_distance
 
     rng = np.random.default_rng(1)
 

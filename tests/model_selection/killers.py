@@ -34,7 +34,7 @@ class Slow:
 
     wanted: Path
     home: int
-    seconds: float = 100  # at most
+    seconds: float = 300  # at most
 
     def __call__(self, width):
         end = time.monotonic() + self.seconds

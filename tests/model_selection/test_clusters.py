@@ -22,16 +22,16 @@ from sklearn.model_selection import RandomizedSearchCV, cross_validate
 
 import combutab
 from benchmarks.papers.common.command import Experiment, Job
-from combutab import MLPClassifier, PackRegressor, StackedGridSearchCV, _parallel, paper_recipe
+from combutab import MLPClassifier, PackRegressor, StackedGridSearchCV, paper_recipe
 from combutab.cli import main
-from combutab.estimators import FitTask, fit_stacked
-from combutab.estimators.fitting import _stacks
-from combutab.estimators.pack import _training
+from combutab.core import parallel
+from combutab.estimators import FitTask, _jobs, _pack_training, fit_stacked
 from combutab.evaluation import detection, ml_efficacy
 from tests.model_selection.killers import Killer, Slow
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(500)
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 6))
@@ -45,30 +45,32 @@ GRID = {"activation": ["tanh", "relu"], "random_state": [0, 1, 2]}
 @pytest.fixture(scope="module")
 def cluster():
     """Two worker processes; each nanny starts another for one that dies."""
-    with distributed.LocalCluster(
+    # which may take longer than the 15 seconds after which Dask gives the nanny up
+    patience = {"distributed.deploy.lost-worker-timeout": "500s"}
+    with dask.config.set(patience), distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
         silence_logs=60,
-    ) as cluster, distributed.Client(cluster, timeout=3):  # fmt: skip
+    ) as cluster, distributed.Client(cluster, timeout=10):  # fmt: skip
         yield cluster
 
 
 @pytest.fixture
 def on_dask(cluster):
     try:
-        cluster.wait_for_workers(2, timeout=20)
+        cluster.wait_for_workers(2, timeout=100)
     except TimeoutError:  # a nanny gives up a worker that is killed while it starts
         cluster.scale(0)
         cluster.scale(2)
-        cluster.wait_for_workers(2, timeout=60)
+        cluster.wait_for_workers(2, timeout=200)
     # a worker that is killed takes longer than ten seconds to come back on a busy machine
-    with joblib.parallel_config(backend="dask", wait_for_workers_timeout=100):
+    with joblib.parallel_config(backend="dask", wait_for_workers_timeout=300):
         yield cluster
 
 
 @pytest.fixture(autouse=True)
 def small_stacks(monkeypatch):
     """More stacks than workers."""
-    monkeypatch.setitem(_stacks._STACK_UNITS, "cpu", 1000)
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
 
 
 def scores(search):
@@ -85,7 +87,7 @@ def search_here(search, *data):
 
 def test_a_search_finds_the_same_and_sends_each_table_once(on_dask, monkeypatch):
     packed, scattered = [], []
-    original_pack, original_scatter = _parallel._Sender.pack, distributed.Client.scatter
+    original_pack, original_scatter = parallel._Sender.pack, distributed.Client.scatter
 
     def pack(self, function, task):
         sent = original_pack(self, function, task)
@@ -96,7 +98,7 @@ def test_a_search_finds_the_same_and_sends_each_table_once(on_dask, monkeypatch)
         scattered.append(data)
         return original_scatter(self, data, *arguments, **options)
 
-    monkeypatch.setattr(_parallel._Sender, "pack", pack)
+    monkeypatch.setattr(parallel._Sender, "pack", pack)
     monkeypatch.setattr(distributed.Client, "scatter", scatter)
     search = StackedGridSearchCV(NET, GRID, cv=2, scoring="neg_log_loss").fit(X, Y)
     assert scores(search) == scores(search_here(search, X, Y))
@@ -148,7 +150,7 @@ def test_a_pack_is_of_members_that_others_train(on_dask, monkeypatch):
     def at_home(*arguments):
         raise AssertionError("a member is trained by this process")
 
-    monkeypatch.setattr(_training.Track, "end_epoch", at_home)
+    monkeypatch.setattr(_pack_training.Track, "end_epoch", at_home)
     there = clone(PACK).fit(X, Y)
     assert (there.members_["n_iter"] == 3).all()
     pd.testing.assert_frame_equal(there.members_, here.members_, check_exact=True)
@@ -350,7 +352,7 @@ def test_an_interrupt_leaves_no_task_behind(on_dask, no_collector):
     def busy(dask_worker):
         return len(dask_worker.state.tasks)
 
-    end = time.monotonic() + 60
+    end = time.monotonic() + 200
     while on_dask.scheduler.tasks or any(distributed.get_client().run(busy).values()):
         assert time.monotonic() < end, on_dask.scheduler.tasks
         time.sleep(0.05)
@@ -372,7 +374,7 @@ def test_a_worker_with_another_version_is_one_clear_error(cluster, tmp_path):
     ) as worker:
         try:
             client = distributed.get_client()
-            end = time.monotonic() + 100
+            end = time.monotonic() + 250
             while "old" not in {w["name"] for w in client.scheduler_info(-1)["workers"].values()}:
                 assert time.monotonic() < end
                 time.sleep(0.1)

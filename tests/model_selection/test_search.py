@@ -418,3 +418,18 @@ def test_clone_params_and_nesting():
     assert pipeline.score(X, Y) > 0.7
     outer = GridSearchCV(search, {"cv": [2, 3]}, cv=2).fit(X, Y)
     assert outer.best_score_ > 0.6
+
+
+def test_fits_that_have_not_converged_are_named_in_one_warning():
+    plain = {"early_stopping": False, "learning_rate": "constant"}
+    net = MLPRegressor(hidden_layer_sizes=(4,), max_iter=6, n_iter_no_change=3, **plain)
+    grid = {"alpha": [0.0, 1.0], "tol": [1e-4, 1e9], "random_state": [0]}
+    search = StackedGridSearchCV(net, grid, cv=2, refit=False)
+    with pytest.warns(
+        ConvergenceWarning,
+        match=r"converged yet. \(4 of 8 fits: alpha=0.0, tol=0.0001 \(2 of 2\); "
+        r"alpha=1.0, tol=0.0001 \(2 of 2\)\)$",
+    ) as caught:
+        search.fit(X, X[:, 0])
+    assert len(caught) == 1
+    assert caught[0].filename == __file__

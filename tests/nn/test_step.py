@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from combutab.activations import ACTIVATIONS, ProxyNorm
-from combutab.nn import Member, MLPSpec, StackedMLP
-from combutab.nn.engine import _products
+from combutab.nn import Member, MLPSpec, StackedMLP, _stages
 
 LIBRARIES = ["torch", "onednn"]
 
@@ -20,12 +19,12 @@ LIBRARIES = ["torch", "onednn"]
 def library(request, monkeypatch):
     """The library of large products, whatever is quick on this machine."""
     monkeypatch.setenv("COMBUTAB_MATMUL", request.param)
-    _products._by_one_dnn.cache_clear()
-    if request.param == "onednn" and not _products._by_one_dnn():
+    _stages._by_one_dnn.cache_clear()
+    if request.param == "onednn" and not _stages._by_one_dnn():
         pytest.skip("no oneDNN here")
     yield request.param
     monkeypatch.undo()
-    _products._by_one_dnn.cache_clear()
+    _stages._by_one_dnn.cache_clear()
 
 
 def draw(*shape, seed=1, dtype=torch.float64):
@@ -192,12 +191,12 @@ def test_float32_products_of_any_size(name, sizes, library):
 
 def test_the_library_of_products_is_pinned_by_the_environment(monkeypatch):
     monkeypatch.setenv("COMBUTAB_MATMUL", "fastest")
-    _products._by_one_dnn.cache_clear()
+    _stages._by_one_dnn.cache_clear()
     with pytest.raises(ValueError, match="COMBUTAB_MATMUL must be 'torch' or 'onednn'"):
-        _products._by_one_dnn()
+        _stages._by_one_dnn()
     monkeypatch.setenv("COMBUTAB_MATMUL", "torch")
-    assert not _products._by_one_dnn()
-    _products._by_one_dnn.cache_clear()
+    assert not _stages._by_one_dnn()
+    _stages._by_one_dnn.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -212,9 +211,9 @@ def test_processors_on_which_one_dnn_is_quicker(vendor, family, expected, system
         return f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: 2\n"
 
     name = f"AMD64 Family {family} Model 2 Stepping 0, {vendor}"
-    monkeypatch.setattr(_products.Path, "read_text", read)
-    monkeypatch.setattr(_products.platform, "processor", lambda: name)
-    assert _products._is_zen_5_or_later() == expected
+    monkeypatch.setattr(_stages.Path, "read_text", read)
+    monkeypatch.setattr(_stages.platform, "processor", lambda: name)
+    assert _stages._is_zen_5_or_later() == expected
 
 
 @pytest.mark.parametrize("name", ["combu", "silu", "pln-8", "la-silu", "prelu"])

@@ -85,7 +85,7 @@ def test_parts_of_a_file_teach_what_the_whole_does(file, numeric):
     np.testing.assert_array_equal(np.concatenate([part.codes for part in mine]), encoded.codes)
 
 
-@pytest.mark.filterwarnings("ignore:fewer than 2 rows")
+@pytest.mark.filterwarnings("ignore:nothing is learned from")
 @pytest.mark.parametrize(
     "categorical", [None, ["integer", "missing", "when"]], ids=["none", "named"]
 )

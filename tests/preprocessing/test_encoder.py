@@ -1,5 +1,7 @@
 """What TableEncoder does to a table: layout, categories, missing values, names, selection."""
 
+import decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from combutab.preprocessing import Span, TableEncoder
 
 # in a column of codes those of one row share one
-pytestmark = pytest.mark.filterwarnings("ignore:fewer than 2 rows")
+pytestmark = pytest.mark.filterwarnings("ignore:nothing is learned from")
 
 
 def every(**parameters):  # these tables have a few rows, and every category counts
@@ -116,7 +118,7 @@ def test_unseen_and_missing_categories():
 def test_column_of_unique_values_has_one_code(min_frequency):
     X = pd.DataFrame({"id": [f"row {i}" for i in range(100)]})
     encoder = TableEncoder(max_onehot=0, min_frequency=min_frequency)
-    with pytest.warns(UserWarning, match="rows have each category of column 'id'"):
+    with pytest.warns(UserWarning, match="nothing is learned from column 'id': nearly every row"):
         encoded = encoder.fit_encode(X)
     assert encoded.codes.tolist() == [[0]] * 100
     assert encoder.cardinalities_ == (1,)
@@ -165,6 +167,111 @@ def test_types_of_categories_are_told_apart():
 def test_integer_categories_match_in_any_dtype(later):
     encoder = every(categorical_features=["c"]).fit(pd.DataFrame({"c": [1, 2, 3]}))
     assert encoder.encode(later.to_frame("c")).dense.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+
+
+def objects(*values):
+    return pd.Series(values, dtype=object)
+
+
+DAY = pd.Timestamp("2024-01-01")
+HOUR = pd.Timedelta("1h")
+HALF = np.float16(0.1)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "later", "found"),
+    [
+        # numbers for text, as pandas reads a column without its one "A7"
+        (["1", "2", "A7"], [1, 2, 3], ["1", "2", None]),
+        (["1", "2", "A7"], [1.0, np.nan, 3.0], ["1", None, None]),
+        (["1.0", "2.50", "A7"], [1, 2.5], ["1.0", "2.50"]),
+        ([" 1", "2 "], pd.Series([1, 2], dtype="Int64"), [" 1", "2 "]),
+        (["01", "+2", "1_0"], [1, 2, 10], [None, "+2", None]),
+        ([2**60 + 1, 2**60 + 2], [str(2**60 + 1), f"{2**60 + 2}.0"], [2**60 + 1, 2**60 + 2]),
+        ([2**60 + 1, 3], objects(decimal.Decimal(2**60 + 1), 2.0**60), [2**60 + 1, None]),
+        (objects(decimal.Decimal(2**60 + 1)), [2**60 + 1, 2**60], [2**60 + 1, None]),
+        # which of two is not known; what is equal comes first
+        (objects("1", "1.0", "A7"), [1, 1.0], [None, None]),
+        (objects("1", 1), objects(1.0, "1", "1.0", b"1"), [1, "1", None, None]),
+        (["1", "x"], objects("1.0", "1"), [None, "1"]),
+        (["1", "x"], objects(np.int8(1), np.str_("1")), ["1", "1"]),
+        (objects(np.int8(1), np.int64(2)), objects("1", 2), [1, 2]),
+        # booleans
+        (["true", "False"], [True, False], ["true", "False"]),
+        ([True, False], objects("TRUE", "0", "no"), [True, False, None]),
+        (["1", "0"], [True, False], ["1", "0"]),
+        (["1", "true"], [True, False], [None, None]),
+        ([0, 1], objects("true", "FALSE"), [1, 0]),
+        # dates and durations
+        (["2024-01-01", "x"], [DAY, DAY + pd.Timedelta("1h")], ["2024-01-01", None]),
+        (["2024-01-01", "x"], objects(DAY.date()), ["2024-01-01"]),
+        ([DAY], objects("2024-01-01", "2024-01-01T00:00", "2024-13-01"), [DAY, DAY, None]),
+        ([DAY], [DAY.tz_localize("UTC"), DAY.tz_localize("Asia/Seoul")], [DAY, None]),
+        (["1 days 00:00:00", "x"], [pd.Timedelta("1D")], ["1 days 00:00:00"]),
+        ([HOUR], objects("01:00:00", "P0DT1H0M0S", "Party"), [HOUR, HOUR, None]),
+        # bytes, floats of less precision, what is numpy's
+        (["a", "1"], np.array([b"a", b"1", b"\xff"], dtype=object), ["a", "1", None]),
+        (objects(b"a", b"1"), objects("a", 1, np.str_("a")), [b"a", b"1", b"a"]),
+        ([0.1, 0.25], np.array([0.1, 0.25], np.float32), [0.1, 0.25]),
+        (np.array([HALF]), objects(0.1, "0.1", 0.0999), [float(HALF), float(HALF), None]),
+    ],
+)
+def test_a_category_of_another_type_is_the_one_that_means_the_same(fitted, later, found):
+    X = pd.DataFrame({"c": pd.Series(fitted)})
+    X = pd.concat([X, X])
+    later = pd.DataFrame({"c": pd.Series(later)})
+    for max_onehot in (32, 0):
+        encoder = every(categorical_features=["c"], max_onehot=max_onehot).fit(X)
+        keys = encoder.categories_[0]
+        encoded = encoder.encode(later)
+        if max_onehot:
+            got = [keys[row.argmax()] if row.any() else None for row in encoded.dense]
+        else:
+            got = [keys[code - 1] if code else None for code in encoded.codes[:, 0]]
+        assert got == found
+
+
+def test_hardly_a_known_category_is_a_warning_that_names_the_column():
+    n = 40
+    X = pd.DataFrame(
+        {"c": ["01", "02"] * n, "id": [f"name {i}" for i in range(2 * n - 8)] + ["x"] * 8}
+    )
+    encoder = TableEncoder().fit(X)
+    said = (
+        r"hardly a row of column 'c' has a category that fit kept: it has 1, 2, and fit kept "
+        r"'01', '02'; all others count as unseen"
+    )
+    new = pd.DataFrame({"c": [1, 2] * n, "id": [f"other {i}" for i in range(2 * n)]})
+    for transform in (encoder.encode, encoder.read):
+        with pytest.warns(UserWarning, match=said) as caught:
+            transform(new)
+        assert len(caught) == 1  # most names were rare in fit, too
+    with pytest.warns(UserWarning, match="hardly a row of column 'c'"):
+        encoder.encode(new[:15])
+    encoder.encode(new[:9])  # of a few rows each may be new
+    encoder.encode(new.assign(c=["01", *["03"] * 9] * 8))  # a tenth is known
+    encoder.encode(new.assign(c=None))
+    with pytest.warns(UserWarning, match="hardly a row"):
+        encoder.encode(new.assign(c=["01", *["03"] * 19] * 4))
+
+
+@pytest.mark.parametrize(
+    ("fitted", "later", "said"),
+    [
+        (["a", "b"], [DAY], "values such as '2024-01-01 00:00:00', but fit has seen .* as 'a'"),
+        ([1, 2], [DAY], "column 'c' has values such as '2024-01-01"),
+        ([DAY], [1, 2], "column 'c' has values such as 1, but fit .* as '2024-01-01 00:00:00'"),
+        (["a", "1"], pd.to_timedelta([1], unit="h"), "such as '0 days 01:00:00'"),
+        ([DAY], pd.to_timedelta([1], unit="h"), "such as '0 days 01:00:00'"),
+    ],
+)
+def test_types_that_can_mean_no_category_are_refused(fitted, later, said):
+    X = pd.DataFrame({"c": pd.Series(fitted)})
+    encoder = every(categorical_features=["c"]).fit(X)
+    with pytest.raises(ValueError, match=said):
+        encoder.encode(pd.DataFrame({"c": later}))
+    encoder.encode(pd.DataFrame({"c": objects(*later, "new")}))  # text may mean anything
+    encoder.encode(pd.DataFrame({"c": pd.Series([pd.NaT])}))
 
 
 def test_unused_categories_get_no_column():

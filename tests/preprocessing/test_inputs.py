@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
-from combutab.preprocessing import TableEncoder, _table
+from combutab.preprocessing import ParquetTable, TableEncoder, _tables
 
 # in a column of codes those of one row share one
-pytestmark = pytest.mark.filterwarnings("ignore:fewer than 2 rows")
+pytestmark = pytest.mark.filterwarnings("ignore:nothing is learned from")
 
 
 def every(**parameters):  # these tables have a few rows, and every category counts
@@ -221,7 +221,7 @@ def test_sparse_equals_dense_where_nothing_is_centred_differently(method):
 
 
 def test_sparse_that_does_not_fit_in_memory(monkeypatch):
-    monkeypatch.setattr(_table, "available_memory", lambda: 1e6)
+    monkeypatch.setattr(_tables, "available_memory", lambda: 1e6)
     with pytest.raises(MemoryError, match=r"1000 x 5000 needs 0.0 GB.*TruncatedSVD"):
         every().fit(scipy.sparse.csr_array((1000, 5000)))
 
@@ -325,3 +325,87 @@ def test_columns_of_missing_values_only():
 def test_one_row():
     X = pd.DataFrame({"a": [5.0], "b": ["x"], "c": [np.nan]})
     assert every().fit(X).encode(X).dense.tolist() == [[0, 0, 1, 1]]
+
+
+BASE = 2**60
+NEAR = [BASE + i for i in range(20)]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array(NEAR),
+        np.array(NEAR, dtype=np.uint64),
+        -np.array(NEAR),
+        np.array([*NEAR, *[-1] * 30]),  # beside a code for missing ones
+        pd.Series(NEAR, dtype=object),
+        pd.Series([2**70 + i for i in range(20)], dtype=object),
+        pd.Series([*NEAR, None], dtype="Int64"),
+        pd.Series([decimal.Decimal(n) for n in NEAR]),
+        pd.Series([str(n) for n in NEAR]),
+        pd.Series([str(n) for n in NEAR], dtype="category"),
+        pd.to_datetime(NEAR),
+        pd.to_datetime(NEAR, utc=True),
+        pd.Series(pd.to_datetime(NEAR)).astype(object),
+        pd.to_timedelta(NEAR),
+    ],
+)
+def test_numbers_that_float64_cannot_tell_apart_are_refused(column):
+    X = pd.DataFrame({"x": 1.5, "n": column})
+    said = r"column 'n' holds (numbers such as|times within .* seconds of one another)"
+    encoder = every(categorical_features=None)
+    with pytest.raises(ValueError, match=said):
+        encoder.fit(X)
+    with pytest.raises(ValueError, match=said):
+        every(categorical_features=None).fit_batches((X[i : i + 5], None) for i in range(0, 20, 5))
+    if isinstance(column, np.ndarray):
+        with pytest.raises(ValueError, match="holds numbers such as"):
+            every().fit(X[["n"]].to_numpy())
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.full(20, BASE + 1),  # one value
+        np.arange(20) * 2**58 + 1,
+        BASE + 256 * np.arange(20),  # floats, all of them
+        np.array(NEAR, dtype=np.float64),
+        np.array(NEAR) - BASE,
+        pd.date_range("2024-01-01", periods=20, freq="ms"),
+        pd.to_datetime(np.arange(20)),
+    ],
+)
+def test_large_numbers_that_it_can_tell_apart_are_not(column):
+    X = pd.DataFrame({"n": column})
+    dense = every().fit_encode(X).dense
+    if X["n"].nunique() == len(X) and X["n"].dtype != np.float64:
+        assert len(np.unique(dense)) == len(X)
+
+
+def test_arrow_integers_that_float64_cannot_tell_apart(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pl = pytest.importorskip("polars")
+    decimals = [decimal.Decimal(n) for n in NEAR]
+    for type_, values in ((pa.int64(), NEAR), (pa.decimal128(22, 0), decimals)):
+        table = pa.table({"n": pa.array([*values, None], type_)})
+        for X in (
+            table.to_pandas(types_mapper=pd.ArrowDtype),
+            pl.from_arrow(table),
+        ):
+            with pytest.raises(ValueError, match="column 'n' holds numbers such as 11529215046068"):
+                every().fit(X)
+        pq.write_table(table, tmp_path / "t.parquet")
+        ((_, frame),) = ParquetTable(tmp_path / "t.parquet").batches(["n"], 100)
+        assert frame["n"].tolist() == [*NEAR, pd.NA]
+        with pytest.raises(ValueError, match="column 'n' holds numbers such as 11529215046068"):
+            every().fit_batches([(frame, None)])
+
+
+def test_decimals_of_files_are_the_nearest_floats(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    texts = [f"{i / 100:.2f}" for i in range(-50, 300)]
+    values = [decimal.Decimal(text) for text in texts]
+    table = pa.table({"n": pa.array([*values, None], pa.decimal128(9, 2))})
+    pq.write_table(table, tmp_path / "t.parquet")
+    ((_, frame),) = ParquetTable(tmp_path / "t.parquet").batches(["n"], 1000)
+    assert_array_equal(frame["n"], [*map(float, texts), np.nan])

@@ -280,10 +280,11 @@ def test_a_server_that_is_not_there():
         pytest.skip("pyarrow has no S3 here")
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    s3 = fs.S3FileSystem(
-        access_key="key", secret_key="secret", scheme="http", connect_timeout=1, request_timeout=1,
-        endpoint_override=f"127.0.0.1:{port}", retry_strategy=fs.AwsStandardS3RetryStrategy(1),
-    )  # fmt: skip
-    with pytest.raises(OSError, match="cannot look at bucket/t: "):
-        ParquetTable("bucket/t", s3)
+        place = f"127.0.0.1:{one.getsockname()[1]}"  # where nobody else can listen meanwhile
+        s3 = fs.S3FileSystem(
+            access_key="key", secret_key="secret", scheme="http", connect_timeout=1,
+            request_timeout=1, endpoint_override=place,
+            retry_strategy=fs.AwsStandardS3RetryStrategy(1),
+        )  # fmt: skip
+        with pytest.raises(OSError, match="cannot look at bucket/t: "):
+            ParquetTable("bucket/t", s3)

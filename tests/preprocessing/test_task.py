@@ -1,13 +1,14 @@
 """infer_task on the rules' edges and on real targets."""
 
 import datetime as dt
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.preprocessing import infer_task
+from combutab.preprocessing import TargetError, infer_task, read_numbers
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "openml"
 CODES = np.tile(np.arange(3), 100)
@@ -75,6 +76,83 @@ def test_classification(y):
 )
 def test_regression(y):
     assert infer_task(y) == "regression"
+
+
+NUMBERS = [f"{x:.3f}" for x in np.random.default_rng(0).normal(size=400)]
+
+
+@pytest.mark.parametrize(
+    ("y", "fault", "says"),
+    [
+        ([*NUMBERS, "n.a!"], "cells", "has 400 numbers, and 'n.a!' (data row 401)"),
+        (
+            [*NUMBERS, "?", None, "?", "1,5"],
+            "cells",
+            "has 400 numbers, and '?' (2 rows, first data row 401), '1,5' (data row 404)",
+        ),
+        ([*NUMBERS[:9], " "], "cells", "has 9 numbers, and a blank (data row 10)"),
+        ([*map(str, np.tile(range(1, 6), 80)), "n.a!"], "cells", "'n.a!' (data row 401)"),
+        ([1.5, 2, 3] * 20 + ["x"], "cells", "has 60 numbers, and 'x' (data row 61)"),
+        ([x.replace(".", ",") for x in NUMBERS], "decimal comma", "400 numbers with a decimal c"),
+        (["1,5", "2", "2,5"] * 50, "decimal comma", "has 150 numbers with a decimal comma"),
+        ([f"1.{i:03},50" for i in range(400)], "form", "such as '1.000,50'"),
+        (
+            [f"{x}%" for x in NUMBERS],
+            "form",
+            f"a sign of currency or percent, such as '{NUMBERS[0]}%'",
+        ),
+        ([f"${1000 + i:,}" for i in range(400)], "form", "such as '$1,000'"),
+        ([f"{1000 + i:,}" for i in range(400)], "form", "separators between thousands"),
+        ([f"{i % 90} kg" for i in range(400)], "form", "with a unit or other text, such as '0 kg'"),
+        ([str(10**25 + i) for i in range(400)], "text", "has numbers as text, such as '1000"),
+        ([*map(str, range(399)), "05"], "text", "has numbers as text, such as '05'"),
+        ([f"P{i}" for i in range(400)], "names", "has 400 different texts in 400 rows ('P0', 'P1"),
+        ([f"03/{1 + i % 12:02}/2021" for i in range(60)], "dates", "holds dates as text, such as"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [object, "string"])
+def test_text_that_is_no_label_is_refused_and_its_cells_are_named(y, fault, says, dtype):
+    y = pd.Series(y, dtype=object).map(str, na_action="ignore").astype(dtype)
+    before = y.copy()
+    with pytest.raises(TargetError) as caught:
+        infer_task(y)
+    assert (caught.value.fault, str(caught.value).startswith("y h")) == (fault, True)
+    assert says in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    pd.testing.assert_series_equal(y, before)
+    assert infer_task(y.astype("category")) == "classification"
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [*map(str, range(1, 8))] * 10,
+        ["10", "20", "30"] * 20,
+        ["0.5", "1.5"] * 20,
+        ["01", "02", "03"] * 20,
+        ["A1", "A2", "B1"] * 20,
+        ["5%", "10%", "20%"] * 20,
+        ["0", "1", "2"] * 30 + ["3+"] * 10,
+        ["1", "2", "unknown"] * 20,
+        ["yes", "no", "?"] * 20,
+        [f"city {i}" for i in range(100)] * 3,
+        [f"P{i}" for i in range(20)],
+        ["1.5", "2.5"],
+    ],
+    ids=repr,
+)
+def test_labels_that_are_text(y):
+    assert infer_task(y) == "classification"
+    assert infer_task(np.array(y)) == "classification"
+
+
+def test_text_as_numbers():
+    y = pd.Series(["1", None, "2" * 26], dtype=object)
+    assert read_numbers(y).tolist()[::2] == pytest.approx([1.0, 2.0 / 9 * 1e26])
+    with pytest.raises(TargetError, match=r"has 400 numbers, and 'n\.a!' \(data row 401\)"):
+        read_numbers(pd.Series([*NUMBERS, "n.a!"]))
+    with pytest.raises(TargetError, match=r"'yes' \(2 rows, first data row 1\), 'no'"):
+        read_numbers(pd.Series(["yes", "no", "yes"]))
 
 
 def test_polars():

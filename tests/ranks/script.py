@@ -15,18 +15,22 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
+from sklearn.model_selection import KFold
+from torch import nn
 
 from combutab import (
     CTGAN,
     TVAE,
     MLPClassifier,
     MLPRegressor,
+    PackClassifier,
+    PackRegressor,
     TabFlow,
     TabMRegressor,
-    _checkpoint_files,
+    _model_files,
 )
-from combutab.estimators.parquet import _fitting
-from combutab.estimators.parquet._memory import MemoryPlan
+from combutab.estimators import _pack_training, _streaming
+from combutab.estimators._streaming import MemoryPlan
 from combutab.preprocessing import TableEncoder
 from combutab.training import Callback, unshared
 
@@ -121,11 +125,63 @@ ESTIMATORS = {
         None,
     ),
 }
+ENDS = {  # members that stop at epochs of their own
+    "solver": "sgd",
+    "max_iter": 30,
+    "n_iter_no_change": 1,
+    "learning_rate_init": 0.1,
+    "n_members": 4,
+    "batch_size": 64,
+    "hidden_layer_sizes": (8,),
+    "early_stopping": True,
+    "random_state": 0,
+    "precision": "float64",
+}
+WARNED = r"lbfgs failed|Stochastic Optimizer|.*kept though|The classifier answers"
+LOSSES = {  # with a rate
+    **dict.fromkeys(("squared_error", "absolute_error", "huber", "poisson", "quantile"), 0.1),
+    "gaussian_nll": 0.01,
+}
+ENDING = {
+    **{
+        f"ends apart: {loss}": (
+            MLPRegressor(**{**ENDS, "learning_rate_init": rate}, loss=loss),
+            abs(Y),
+        )
+        for loss, rate in LOSSES.items()
+    },
+    "ends apart: without calibration": (MLPClassifier(**ENDS, calibration=None), Y > 0),
+    "ends apart: calibration": (MLPClassifier(**ENDS, calibration="temperature"), Y > 0),
+    "ends apart: own scoring": (
+        MLPClassifier(**ENDS, calibration=None, early_stopping_scoring="roc_auc"),
+        Y > 0,
+    ),
+    "ends apart: training loss": (MLPRegressor(**{**ENDS, "early_stopping": False}), Y),
+}
 STREAMED = {  # window by window, of each rank's own copy of the files
     "rows: Parquet files": MLPRegressor(
         **{**QUICK, "batch_size": 48, "max_onehot": 4, "dropout": 0.2}, early_stopping=True
     ),
     "members: Parquet files": MLPRegressor(**{**QUICK, "max_iter": 2}, n_members=3),
+}
+
+
+def own_activation(width):
+    return nn.Tanh()
+
+
+PACKED = {"n_members": 7, "max_iter": 5, "random_state": 0}
+PACKS = {
+    "pack: lines, own activations": (
+        PackRegressor(**PACKED, verbose=True, activations=["relu", own_activation, "pln-8"]),
+        Y,
+    ),
+    "pack: folds, weights of classes": (
+        PackClassifier(**PACKED, cv=2, class_weight="balanced", max_time="10min"),
+        Y > 0,
+    ),
+    "pack: folds without a seed": (PackRegressor(**PACKED, cv=KFold(2, shuffle=True)), Y),
+    "pack: fewer members than ranks": (PackRegressor(**{**PACKED, "n_members": 1}), Y),
 }
 GENERATORS = {
     "rows: TVAE": TVAE(**DRAWN, embedding_dim=4, compress_dims=(8,), decompress_dims=(8,)),
@@ -165,6 +221,39 @@ def compare(fit):
     return {"far": farthest(shared, alone), "digest": digest(shared)}
 
 
+def ends_apart(name, model, y):
+    """Members leave their stack at epochs of their own, each time with all that is theirs."""
+    with unshared():
+        alone = clone(model).fit(ROWS, y)
+    by_file = clone(model).fit(ROWS, y, checkpoint=HOME / name.replace(":", ""))
+    told_of = clone(model).set_params(verbose=True).fit(ROWS, y)
+    return {
+        "far": max(farthest(by_file, alone), farthest(told_of, alone)),
+        "digest": digest(by_file) + digest(told_of),
+        "epochs": alone.history_.groupby("member").size().tolist(),
+    }
+
+
+def packed(model, y):
+    """A pack that ranks share, one process's, and how many members this rank has trained."""
+    trained, held_out, trains = [], [], _pack_training.train_jobs
+
+    def train_jobs(jobs, **settings):
+        trained.append(len(jobs) - len(settings["skip"]))
+        held_out.extend(job.plans[0].val_rows.tolist() for job in jobs)
+        return trains(jobs, **settings)
+
+    with mock.patch.object(_pack_training, "train_jobs", train_jobs):
+        shared = clone(model).fit(TABLE, y)
+    with unshared():
+        alone = clone(model).fit(TABLE, y)
+    words = [
+        digest(p) + str((p._picks, p.validation_loss_, p.members_.to_csv()))
+        for p in (shared, alone)
+    ]
+    return {"shared": words[0], "alone": words[1], "trained": trained, "held_out": held_out}
+
+
 def told():
     """Rank 0 alone is told of epochs, and stops them all."""
     callback = Told(last=2)
@@ -173,7 +262,11 @@ def told():
 
 
 def seedless():
-    return {"digest": digest(MLPRegressor(**{**QUICK, "random_state": None}).fit(ROWS, Y))}
+    models = (
+        MLPRegressor(**{**QUICK, "random_state": None}).fit(ROWS, Y),
+        PackRegressor(**{**PACKED, "random_state": None}).fit(ROWS, Y),
+    )
+    return {"digest": "".join(map(digest, models))}
 
 
 def error_of(call):
@@ -199,7 +292,7 @@ def streamed(model, rows=slice(None), limit="100MB"):
     table = TABLE.assign(y=Y, weight=WEIGHT)[rows]
     if not path.exists():
         table.to_parquet(path, row_group_size=40)
-    with mock.patch.object(_fitting, "plan_memory", return_value=MemoryPlan(30, 2, 96)):
+    with mock.patch.object(_streaming, "plan_memory", return_value=MemoryPlan(30, 2, 96)):
         return clone(model).fit_parquet(path, "y", sample_weight="weight", memory_limit=limit)
 
 
@@ -215,13 +308,16 @@ REFUSED = {
     ).fit(ROWS, Y),
     "refused: another file": lambda: streamed(MLPRegressor(**QUICK), slice(RANK, None)),
     "refused: another limit": lambda: streamed(MLPRegressor(**QUICK), limit=10**8 + RANK),
+    "refused: a pack of other parameters": lambda: PackRegressor(
+        **PACKED, member_params={"alpha": 0.1 * RANK}
+    ).fit(ROWS, Y),
     "an error of one rank": broken,
 }
 
 
 def main():
     warnings.simplefilter("error")
-    warnings.filterwarnings("ignore", message=r"lbfgs failed|Stochastic Optimizer|.*kept though")
+    warnings.filterwarnings("ignore", message=WARNED)
     found = {}
     for name, call in REFUSED.items():  # and what follows is shared all the same
         found[name] = error_of(call)
@@ -234,13 +330,17 @@ def main():
         found[name] = compare(partial(streamed, model))
     for name, model in GENERATORS.items():
         found[name] = compare(lambda m=model: clone(m).fit(ROWS))
+    for name, (model, y) in ENDING.items():
+        found[name] = ends_apart(name, model, y)
+    for name, (model, y) in PACKS.items():
+        found[name] = packed(model, y)
     found["told"], found["seedless"] = told(), seedless()
     (HOME / f"found {RANK}.json").write_text(json.dumps(found))
 
 
 def taken_up():
     """A fit of which rank 1 is killed, and all ranks are started once more."""
-    _checkpoint_files.SECONDS = 0.0
+    _model_files.SECONDS = 0.0
     attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
     model = MLPRegressor(**{**QUICK, "max_iter": 6}, callbacks=[KillOnce()])
     shared = clone(model).fit(ROWS, Y, checkpoint=HOME / "training")
@@ -251,7 +351,7 @@ def taken_up():
 
 
 if __name__ == "__main__":
-    faulthandler.dump_traceback_later(300, exit=True)  # a rank that waits for ever says where
+    faulthandler.dump_traceback_later(1500, exit=True)  # a rank that waits for ever says where
     (HOME / f"rank {RANK}").write_text(str(os.getpid()))
     if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         main()

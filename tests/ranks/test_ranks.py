@@ -4,17 +4,21 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 from torch import nn
 
+from combutab.core import world
 from combutab.nn import Member, MLPSpec
-from tests.ranks.script import ESTIMATORS, GENERATORS, REFUSED, STREAMED
+from tests.ranks.script import ENDING, ESTIMATORS, GENERATORS, PACKED, PACKS, REFUSED, STREAMED
 
+pytestmark = pytest.mark.timeout(2400)  # on a busy machine; it takes a minute on an idle one
 ROOT = Path(__file__).parents[2]
 NEAR = 1e-9  # of float64
-SHARED = [*ESTIMATORS, *STREAMED, *GENERATORS]
+SHARED = [*ESTIMATORS, *ENDING, *STREAMED, *GENERATORS]
 WORDS = {
     "refused: batch normalisation": "normalization='batch' looks at the rows of a batch together",
     "refused: lbfgs": "solver='lbfgs' takes all rows at once, which 2 ranks cannot share",
@@ -23,6 +27,7 @@ WORDS = {
     "refused: other parameters": "rank 1 was given other parameters than rank 0",
     "refused: another file": "rank 1 was given another table than rank 0",
     "refused: another limit": "rank 1 was given other parameters than rank 0",
+    "refused: a pack of other parameters": "rank 1 was given other parameters than rank 0",
 }
 
 
@@ -42,7 +47,7 @@ def found(tmp_path_factory):
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=1800,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-5000:]
@@ -55,6 +60,26 @@ def test_ranks_end_with_the_model_of_one_process(found, name):
     assert first["far"] < NEAR
     assert second["far"] < NEAR
     assert first["digest"] == second["digest"]
+
+
+@pytest.mark.parametrize("name", ENDING)
+def test_members_end_at_epochs_of_their_own(found, name):
+    assert len(set(found[0][0][name]["epochs"])) > 1
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_a_pack_that_ranks_share_is_one_process_s_bit_for_bit(found, name):
+    first, second = (each[name] for each in found[0])
+    assert first["shared"] == second["shared"]
+    assert first["held_out"] == second["held_out"]
+    if "without a seed" not in name:
+        assert first["alone"] == first["shared"] == second["alone"]
+    (of_first,), (of_second,) = first["trained"], second["trained"]
+    if "fewer" in name:
+        assert (of_first, of_second) == (1, 0)
+    else:
+        assert min(of_first, of_second) >= 2
+        assert of_first + of_second == PACKED["n_members"]
 
 
 def test_rank_0_is_told_of_epochs_and_stops_all(found):
@@ -82,7 +107,7 @@ def test_an_error_of_one_rank_ends_all(found):
     assert second["error"].startswith("ValueError: Input y contains NaN")
     assert first["error"].startswith("RankError: ")
     assert "rank 1 ended it with ValueError: Input y contains NaN" in first["error"]
-    assert first["seconds"] < 60  # and not when patience ends
+    assert first["seconds"] < 600  # and not after the half hour that a rank waits for others
 
 
 class Own(nn.Module):
@@ -121,40 +146,92 @@ def test_a_killed_rank_is_made_up_for(found):
 
 
 OWN_GROUP = """
-import os, sys
+import os, sys, threading
+from datetime import timedelta
 import numpy as np
 import torch.distributed as dist
 from combutab import MLPRegressor
 from combutab.training import Callback
 
+rank, count, path, what = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+store = dist.FileStore(path, count)
+store.set(f"here {rank}", "")  # all that takes long is loaded
+store.wait([f"here {other}" for other in range(count)], timedelta(minutes=9))
+wait = timedelta(seconds=15) if what == "hangs" else timedelta(minutes=9)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=count, timeout=wait)
+X = np.random.default_rng(0).normal(size=(100, 2))
+
 class Stop(Callback):
     def on_epoch_end(self, report):
-        os.kill(os.getpid(), 9)
+        if what == "is killed":
+            os.kill(os.getpid(), 9)
+        if what == "hangs":
+            threading.Event().wait()
 
-rank = int(sys.argv[1])
-dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
-X = np.random.default_rng(0).normal(size=(100, 2))
-net = MLPRegressor(hidden_layer_sizes=(4,), callbacks=[Stop()], max_iter=3, random_state=0)
-net.fit(X, X[:, 0])
+settings = {"hidden_layer_sizes": (4,), "callbacks": [Stop()], "random_state": 0}
+if what == "ends":
+    settings |= {"n_members": 2, "n_iter_no_change": 1, "solver": "sgd", "early_stopping": True}
+    settings |= {"learning_rate_init": 0.1, "tol": 1e-3, "precision": "float64"}
+net = MLPRegressor(**settings, max_iter=30).fit(X, X[:, 0])
+print(net.history_.groupby("member").size().tolist(), net.predict(X).tobytes().hex())
+dist.destroy_process_group()
 """
 
 
-def test_a_rank_that_is_killed_ends_the_others_with_one_error(tmp_path):
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", OWN_GROUP, str(rank), str(tmp_path / "store")],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
+@pytest.fixture
+def start(tmp_path):
+    """Start ranks of a group of their own, of which the first does something."""
+    started = []
+
+    def start(count, what):
+        for rank in range(count):
+            arguments = [str(rank), str(count), str(tmp_path / "store"), what]
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, "-W", "ignore", "-c", OWN_GROUP, *arguments],
+                    cwd=ROOT,
+                    env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+        return started
+
+    yield start
+    for rank in started:
+        rank.kill()
+        rank.communicate()  # closes its pipes
+
+
+def test_a_rank_that_is_killed_ends_the_others_with_one_error(start):
+    first, second = start(2, "is killed")
+    _, told = second.communicate(timeout=1200)
+    assert first.wait(timeout=1200) == -9
+    assert second.returncode == 1
+    assert "RankError: the fit that 2 ranks shared is over: another rank ended without" in told
+
+
+def test_a_rank_that_hangs_is_noticed_after_the_groups_timeout(start):
+    first, second = start(2, "hangs")
+    _, told = second.communicate(timeout=1200)  # torch's own is half an hour
+    assert second.returncode == 1
+    assert "is later than the process group's timeout of 0:00:15" in told
+    assert first.poll() is None
+
+
+def test_members_that_are_fewer_than_ranks_end_apart(start):
+    found = [rank.communicate(timeout=1200) for rank in start(3, "ends")]
+    assert [told for told, _ in found] == [found[0][0]] * 3, found[0][1][-5000:]
+    epochs = json.loads(found[0][0].partition("]")[0] + "]")
+    assert len(set(epochs)) == 2
+
+
+def test_groups_have_the_timeout_of_the_programs_group(tmp_path):
+    given = timedelta(minutes=7)
+    path = f"file://{tmp_path / 'store'}"
+    dist.init_process_group("gloo", init_method=path, rank=0, world_size=1, timeout=given)
     try:
-        told = [rank.communicate(timeout=300)[1] for rank in ranks]
+        assert world._timeout() == given
     finally:
-        for rank in ranks:
-            rank.kill()
-    assert ranks[0].returncode == -9
-    assert ranks[1].returncode == 1
-    assert "RankError: the fit that 2 ranks shared is over: another rank ended without" in told[1]
+        dist.destroy_process_group()

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -52,9 +53,13 @@ def test_points_are_means_of_points(name):
     torch.testing.assert_close(loss.point(loss.average(raw, HEADS)), points)
 
 
-def test_quantiles_are_means_of_quantiles():
+def test_quantiles_are_means_of_each_heads_quantiles_in_order():
     raw, loss = draw(M, B * HEADS, 4), Pinball(n_per_target=2, quantiles=(0.2, 0.6))
-    torch.testing.assert_close(loss.average(raw, HEADS), by_head(raw).mean(2))
+    ordered = np.sort(by_head(raw).numpy().reshape(M, B, HEADS, 2, 2), -1)  # targets, quantiles
+    expected = torch.from_numpy(ordered.mean(2).reshape(M, B, 4))
+    torch.testing.assert_close(loss.average(raw, HEADS), expected)
+    alone = torch.from_numpy(np.sort(raw.numpy().reshape(M, -1, 2, 2), -1).reshape(M, -1, 4))
+    assert torch.equal(loss.average(raw, 1), alone)
 
 
 def test_normals_have_the_moments_of_their_mixture():

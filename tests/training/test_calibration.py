@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 
 from combutab import MLPClassifier, TabMClassifier
 from combutab.training import BinaryCrossEntropy, CrossEntropy
-from combutab.training._calibration import best_factors
+from combutab.training._losses import best_factors
 
 INF = float("inf")
 QUICK = {"hidden_layer_sizes": (16,), "max_iter": 12, "n_iter_no_change": INF, "random_state": 0}

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from combutab import TVAE, MLPClassifier
-from combutab._device import Precision
+from combutab.core.device import Precision
 from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     CrossEntropy,
@@ -33,7 +33,7 @@ from combutab.training import (
     train_stack,
 )
 from combutab.training import _compiled as module
-from combutab.training import _loop as loop
+from combutab.training import _trainer as loop
 
 N = 330
 GENERATOR = torch.Generator().manual_seed(0)

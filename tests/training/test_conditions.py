@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from combutab._random import random_uniform
+from combutab.core.rng import random_uniform
 from combutab.training import ConditionSampler
 
 RNG = np.random.default_rng(0)

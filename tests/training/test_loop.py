@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from combutab._device import Precision
+from combutab.core.device import Precision
 from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     Callback,
@@ -23,6 +24,7 @@ from combutab.training import (
     train_lbfgs,
     train_stack,
 )
+from combutab.training._trainer import _Training
 
 N = 330
 SQUARED = make_regression_loss("squared_error", ())
@@ -143,6 +145,40 @@ def test_members_that_finish_early_leave_the_others_alone():
         np.testing.assert_allclose(together[i].train_loss, alone.train_loss, rtol=1e-8)
         for name, value in alone.state.items():
             torch.testing.assert_close(together[i].state[name], value, rtol=1e-7, atol=1e-9)
+
+
+def lengths(thing, name="training", seen=None):
+    """The length of each list, array and tensor that an object of ours holds, by its place."""
+    seen = set() if seen is None else seen
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, list | tuple) or getattr(thing, "ndim", 0):
+        yield name, len(thing)
+    parts = {}
+    if isinstance(thing, dict):
+        parts = thing
+    elif isinstance(thing, list | tuple):
+        parts = dict(enumerate(thing))
+    elif type(thing).__module__.startswith(("combutab", "torch.nn")):
+        parts = getattr(thing, "__dict__", {})
+    for key, part in parts.items():
+        yield from lengths(part, f"{name}.{key}", seen)
+
+
+def test_members_that_leave_take_along_all_that_is_theirs():
+    members = [Member(i, "prelu" if i < 4 else nn.Mish, 0.1) for i in range(11)]
+    plans = [plan(i, 200 + i, val_rows=torch.arange(260, N)) for i in range(11)]
+    config = replace(CONFIG, score="loss", calibrated=True)
+    net = MLPSpec(5, (16, 16), 1, normalization="batch").build(members)
+    training = _Training(net, data(), plans, config, ())
+    training._record(training._epoch(0).tolist(), training.scorer.scores(net).tolist())
+    before = {name for name, length in lengths(training) if length == 11}
+    assert {"training.plans", "training.scorer.factors", "training.optimizer.steps"} <= before
+    training.keep([2, 5])
+    left = {name for name, length in lengths(training) if length == 11}
+    by_place = {"training.histories", "training.results"}  # in the stack as it was given
+    assert left == by_place
 
 
 def test_the_best_weights_come_back_and_are_no_alias():

@@ -57,7 +57,7 @@ class Forked:
         if self._process.exitcode is None and self._process.pid is not None:
             os.kill(self._process.pid, number)
 
-    def communicate(self, timeout: float = 120) -> tuple[str, ...]:
+    def communicate(self, timeout: float = 500) -> tuple[str, ...]:
         """Wait for its end; what it has printed to its standard output and error."""
         self._process.join(timeout)
         if self._process.exitcode is None:

@@ -3,6 +3,7 @@
 import os
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from combutab.model_selection import (
     plan_comparison,
     shown_range,
 )
+from combutab.model_selection._comparison import other_measures
 from combutab.plotting import plot_comparison
 from combutab.preprocessing import TableEncoder
 from combutab.reports import render_report
@@ -62,7 +64,7 @@ def test_nothing_wins_where_there_is_nothing_to_learn(seed, metric):
     found = compare_activations(*noise(seed), **settings, metric=metric)
     assert found.winner is None
     assert not found.summary["beats_guess"].any()
-    assert first(found).startswith("No activation beats guessing: the guess (")
+    assert first(found).startswith(f"No activation beats guessing by {found.measure.label}: ")
     assert f"\nOf the activations {found.best} has the best mean " in found.sentences
 
 
@@ -72,7 +74,7 @@ def test_nothing_wins_in_a_regression_on_noise(metric):
     y = np.random.default_rng(9).standard_t(2, size=240)  # with heavy tails
     found = compare_activations(X, y, **QUICK, metric=metric)
     assert found.winner is None
-    assert first(found).startswith("No activation beats guessing: the guess (always the me")
+    assert first(found).startswith(f"No activation beats guessing by {found.measure.label}: ")
 
 
 def test_the_linear_model_is_not_beaten_where_the_truth_is_linear():
@@ -95,6 +97,26 @@ def test_networks_and_trees_beat_the_linear_model_on_an_exclusive_or():
     assert found.summary["mean"].iloc[0] > 0.9 < means["boosting"]
     assert means["linear"] < 0.65 > means["guess"]
     assert re.search(rf"^Worse than {found.best}: linear 0\.[56]", found.sentences, re.M)
+
+
+def test_a_measure_by_which_an_activation_beats_guessing_is_named():
+    folds = np.arange(5)
+    wobble = np.array([0.0, 0.01, -0.01, 0.005, -0.005])
+    lines = {"accuracy": 0.9 - 0.01 + wobble, "f1": 0.5 + 30 * wobble, "roc_auc": 0.77 + wobble}
+    results = pd.DataFrame({"activation": "relu", "fold": folds, "log_loss": np.nan, **lines})
+    guess = {"accuracy": 0.9, "f1": 0.5, "log_loss": 0.3, "roc_auc": 0.5}
+    scored = pd.DataFrame({"baseline": "guess", "fold": folds, **guess})
+    plan = SimpleNamespace(
+        task="classification", metric="accuracy", test="corrected-t", n_train=80, n_test=20
+    )
+    summary = pd.DataFrame({"activation": ["relu"], "beats_guess": [False]})
+    said = other_measures(plan, summary, results, scored)
+    assert re.fullmatch(
+        r"An activation does beat guessing by ROC AUC \(relu 0\.77, the guess 0\.5, p .*\)\.", said
+    )
+    assert other_measures(plan, summary.assign(beats_guess=True), results, scored) == ""
+    assert other_measures(plan, summary, results.assign(roc_auc=0.5 + wobble), scored) == ""
+    assert other_measures(plan, summary.drop(columns="beats_guess"), results, scored) == ""
 
 
 def test_several_classes():

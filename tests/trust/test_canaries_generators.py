@@ -350,7 +350,9 @@ def test_what_cannot_be_learned_is_refused_with_a_way_out(cls):
         make(cls).fit(table)
     with pytest.raises(ValueError, match="n_samples=4 is less than min_frequency=5"):
         make(cls).fit(table[:4])
-    with pytest.warns(UserWarning, match="most values of 'name' are there once, and rows get them"):
+    with pytest.warns(
+        UserWarning, match="most values of 'name' are there once, and new rows get them"
+    ):
         made = make(cls, min_frequency=1).fit(table).sample(50)
     assert set(made["name"]) <= set(names)
     with pytest.warns(UserWarning, match="'name' holds identifiers"):

@@ -128,7 +128,7 @@ def test_addresses_that_are_copied_are_told():
         real_train=given["real"], synthetic=copied, real_test=given["held"], learners="linear"
     )
     assert found.findings[2].level == "poor"
-    assert "values of 'name' that one real row alone has are copied in 120" in (
+    assert "Values of 'name' that occur in a single training row are copied in 120" in (
         found.findings[2].sentence
     )
 
@@ -174,7 +174,7 @@ def test_a_comparison_holds_no_canary(target):
     table = people(0, "real", n=80).drop(columns=["account", "saved"])
     if target == "label":  # a class of one row is in no fold, and refused
         table = table.assign(label=np.where(table["label"] == "unheard", "no", table["label"]))
-    with pytest.warns(UserWarning, match="each category of column 'name'") as told:
+    with pytest.warns(UserWarning, match="nothing is learned from column 'name'") as told:
         found = compare_activations(
             table.drop(columns=target),
             table[target],

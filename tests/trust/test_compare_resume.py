@@ -1,11 +1,13 @@
 """compare: what is interrupted or killed goes on from finished networks, with the same results."""
 
+import itertools
 import json
 import os
 import re
 import signal
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -17,9 +19,10 @@ from torch import nn
 
 from combutab.cli import main
 from combutab.cli._compare import FILES, JOURNAL
-from combutab.estimators.fitting import _jobs, _stacks
+from combutab.estimators import _jobs
 from combutab.model_selection import ComparisonError, compare_activations
-from combutab.model_selection.comparison._progress import TimeLeft
+from combutab.model_selection import _comparison as progress_module
+from combutab.model_selection._comparison import TimeLeft
 from tests.trust.forked import Forked, needs_fork
 
 BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
@@ -37,7 +40,7 @@ ARGUMENTS += ["--baselines", "guess,linear"]
 @pytest.fixture(autouse=True)
 def small_stacks(monkeypatch):
     """Stacks of one or two networks: there is something to interrupt between."""
-    monkeypatch.setitem(_stacks._STACK_UNITS, "cpu", 2000)
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 2000)
 
 
 def write_iris(folder):
@@ -69,7 +72,7 @@ def same(found, other):
 @pytest.fixture(scope="module")
 def whole():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(_stacks._STACK_UNITS, "cpu", 2000)
+        patch.setitem(_jobs._STACK_UNITS, "cpu", 2000)
         return compare_activations(X, Y, **SMALL)
 
 
@@ -78,7 +81,7 @@ def journal(tmp_path_factory):
     """The bytes that a whole comparison keeps."""
     path = tmp_path_factory.mktemp("journal") / "scores.jsonl"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(_stacks._STACK_UNITS, "cpu", 2000)
+        patch.setitem(_jobs._STACK_UNITS, "cpu", 2000)
         compare_activations(X, Y, **SMALL, refit=False, checkpoint=path, name="data")
     return path.read_bytes()
 
@@ -119,7 +122,7 @@ def test_a_finished_comparison_trains_nothing_again(tmp_path, whole, monkeypatch
         raise AssertionError("trained again")
 
     monkeypatch.setattr(_jobs, "train_one_stack", train)
-    monkeypatch.setattr("combutab.model_selection.comparison._compare.score_baseline", train)
+    monkeypatch.setattr("combutab.model_selection._comparison.score_baseline", train)
     same(compare_activations(X, Y, **SMALL, checkpoint=path, refit=False), whole)
     assert path.read_bytes() == before
 
@@ -229,7 +232,7 @@ def test_a_disk_that_fills_up_ends_the_journal_and_not_the_training(tmp_path, mo
     def fail(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("combutab.model_selection.comparison._journal.os.fsync", fail)
+    monkeypatch.setattr("combutab.model_selection._journal.os.fsync", fail)
     with pytest.warns(UserWarning, match=r"no longer kept in .*: No space left on device") as seen:
         found = compare_activations(X, Y, **SMALL, checkpoint=tmp_path / "scores.jsonl")
     assert len(seen) == 1
@@ -253,7 +256,7 @@ def unstopped(tmp_path_factory):
     place = tmp_path_factory.mktemp("whole")
     write_iris(place)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(_stacks._STACK_UNITS, "cpu", 2000)
+        patch.setitem(_jobs._STACK_UNITS, "cpu", 2000)
         patch.chdir(place)
         assert main(STOPPED) == 0
     return tables(place / "o")
@@ -267,15 +270,26 @@ def test_a_command_that_is_stopped_goes_on(folder, unstopped):
     def count():
         return journal.read_bytes().count(b'{"activation"') if journal.exists() else 0
 
+    def slowly():
+        numbers, train = itertools.count(), _jobs.train_one_stack
+
+        def train_one_stack(*arguments):
+            if next(numbers) == 3:
+                time.sleep(500)  # for a signal that is late
+            return train(*arguments)
+
+        _jobs.train_one_stack = train_one_stack
+        return main(STOPPED)
+
     for how in ["SIGINT", "SIGKILL"] * BUDGET:
         n_before = count()
-        process = Forked(lambda: main(STOPPED), folder)
+        process = Forked(slowly, folder)
         while process.returncode is None and count() <= n_before:
             time.sleep(0.01)
         time.sleep(generator.uniform(0, 0.2))
         process.send_signal(getattr(signal, how))
         _, err = process.communicate()
-        if process.returncode == 0:
+        if process.returncode == 0:  # a longer budget has stopped it often enough
             break
         stops.add(how)
         assert "Traceback" not in err
@@ -337,6 +351,20 @@ def test_files_of_unknown_origin_are_not_overwritten(folder, capsys):
         Path("o", name).write_text("mine")
     assert main([*ARGUMENTS, "--out", "o", "--force"]) == 0
     assert b"mine" not in [Path("o", name).read_bytes() for name in FILES]
+
+
+def test_the_bar_counts_the_networks_that_are_announced(monkeypatch):
+    drawn = []
+
+    @contextmanager
+    def draw(data, total, time_left):
+        drawn.append(total)
+        yield drawn.append
+
+    monkeypatch.setattr(progress_module, "_terminal_bar", draw)
+    with progress_module.shown_progress(True, "t", 6, refit=True) as report:
+        report(6.5)
+    assert drawn == [6, 6.5]
 
 
 # ---- time left -----------------------------------------------------------------------------------

@@ -13,9 +13,8 @@ import pytest
 
 from combutab import CTGAN, TVAE, TabFlow
 from combutab.cli import main
-from combutab.generators import ShortfallError
-from combutab.generators.sampling import _sampling
-from combutab.generators.sampling._sampling import Sampler
+from combutab.generators import ShortfallError, sampling
+from combutab.generators.sampling import Sampler
 
 BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
 QUICK = {"epochs": 2, "batch_size": 50, "random_state": 0}
@@ -251,7 +250,7 @@ def test_settings_of_the_search_are_checked(fitted):
 
 
 def test_what_was_found_is_not_lost(monkeypatch):
-    monkeypatch.setattr(_sampling, "_CHUNK", 100)
+    monkeypatch.setattr(sampling, "_CHUNK", 100)
     model = make(TVAE).fit(TABLE)
     conditions = {"kind": "a", "age": (30, 33), "price": (52, None)}
     with pytest.raises(ShortfallError, match=r"on_shortfall='return'.*max_tries=9") as caught:
@@ -273,7 +272,7 @@ def test_what_was_found_is_not_lost(monkeypatch):
 
 
 def test_rows_of_conditions_that_were_found_are_not_lost(monkeypatch):
-    monkeypatch.setattr(_sampling, "_CHUNK", 1)
+    monkeypatch.setattr(sampling, "_CHUNK", 1)
     table = pd.DataFrame({"kind": ["a"] * 392 + ["b"] * 8, "x": RNG.normal(size=400)})
     model = TVAE(**QUICK | {"epochs": 30}).fit(table)
     asked = pd.DataFrame({"kind": ["a", "b"] * 20}, index=range(100, 140))
@@ -309,7 +308,7 @@ def test_the_command_takes_numbers_and_writes_what_it_found(folder, capsys, monk
     assert capsys.readouterr().err == ""  # no warning of a number that no row has
     assert main(["sample", "model", "-o", "more.csv", "--rows", "9", "--condition=age=30|41"]) == 0
     assert set(pd.read_csv("more.csv")["age"]) <= {30, 41}
-    monkeypatch.setattr(_sampling, "_CHUNK", 100)
+    monkeypatch.setattr(sampling, "_CHUNK", 100)
     rare = ["--condition", "age=30..33", "--condition", "when=2024-01-10..2024-01-11"]
     assert main(["sample", "model", "-o", "some.csv", "--rows", "300", *rare]) == 2
     found = pd.read_csv("some.csv")

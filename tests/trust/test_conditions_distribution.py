@@ -11,11 +11,11 @@ import torch
 from scipy.stats import kstest
 
 from combutab import CTGAN, TVAE
+from combutab.generators import sampling
 from combutab.generators._records import RowsDrawn
-from combutab.generators.sampling import _found
-from combutab.generators.sampling._conditions import read_conditions
-from combutab.generators.sampling._sampling import Sampler
-from combutab.generators.vae._training import VAEShape
+from combutab.generators._tvae import VAEShape
+from combutab.generators.conditions import read_conditions
+from combutab.generators.sampling import Sampler
 from combutab.nn import RowSpans
 from combutab.preprocessing import ModeEncoder
 
@@ -120,7 +120,7 @@ def test_few_rows_are_those_of_plain_rejection(monkeypatch):
     sampler = known_sampler(0.02)
     wanted = read_conditions(sampler.encoder, {"a": 1, "b": 1})
     first = sampler.draw(100, wanted, 0, 100)
-    monkeypatch.setattr(_found, "_ENOUGH", np.inf)
+    monkeypatch.setattr(sampling, "_ENOUGH", np.inf)
     plain = sampler.draw(100, wanted, 0, 100)
     for a, b in zip(first, plain, strict=True):
         np.testing.assert_array_equal(a, b)

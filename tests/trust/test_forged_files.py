@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import combutab
-from combutab._safe_files import write_tensors
+from combutab.core.files import write_tensors
 from tests.trust.forged_files import SECONDS, VALUES, forge, load, outcome
 from tests.trust.forked import Forked, needs_fork
 
@@ -205,11 +205,11 @@ def test_arrays_that_no_network_has_are_refused(name, paths, tmp_path):
 )
 def test_headers_that_readers_of_json_fall_over(text, tmp_path):
     write_tensors(tmp_path / "forged", "combutab", text, {})
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ValueError, match="forged ") as error:
         combutab.load(tmp_path / "forged")
     assert len(str(error.value)) < 1000
-    assert time.perf_counter() - started < SECONDS
+    assert time.process_time() - started < SECONDS
 
 
 def _raw(header, body=b""):

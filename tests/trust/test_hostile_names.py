@@ -120,17 +120,17 @@ def test_no_control_character_reaches_the_reader(tmp_path, on_a_terminal):
 def test_warnings_and_unexpected_errors_are_escaped_too(tmp_path):
     program = f"""
 import sys, warnings
-from combutab.cli import _console, commands, main
-def fail(module, name, options):
+from combutab.cli import _compare, _console, main
+def fail(**options):
     with _console.one_line_warnings():
         warnings.warn({EVIL!r})
     raise RuntimeError({EVIL!r})
-commands._compare.run = fail
+_compare.compare = fail
 sys.argv = ["combutab", "compare"]
 main()
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, timeout=60, check=False
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, timeout=500, check=False
     )
     text = done.stderr.decode()
     assert done.returncode == 1

@@ -15,8 +15,8 @@ import pytest
 import combutab
 from benchmarks.papers.common.results import Store
 from combutab import MLPRegressor
-from combutab._whole_files import check_writable
 from combutab.cli import main
+from combutab.core.files import check_writable
 from tests.trust.forged_files import BUDGET
 from tests.trust.forked import Forked, needs_fork
 
@@ -27,7 +27,7 @@ KILLS = 12
 NAMES = ["best_model.safetensors", "comparison.png", "results.csv", "summary.csv"]
 ALONE = f"""
 import importlib.util, sys
-spec = importlib.util.spec_from_file_location("whole", {str(ROOT / "combutab/_whole_files.py")!r})
+spec = importlib.util.spec_from_file_location("whole", {str(ROOT / "combutab/core/files.py")!r})
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 whole_files = module.whole_files
@@ -54,7 +54,12 @@ def _start_set(home):
     return process
 
 
-def _kill_after(process, seconds):
+def _kill_after(process, seconds, file=None):
+    """So long after a file is there."""
+    end = time.monotonic() + 100
+    while file is not None and not file.exists() and process.poll() is None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
     time.sleep(seconds)
     process.send_signal(signal.SIGKILL)
     told, _ = process.communicate()
@@ -140,8 +145,8 @@ def test_a_model_is_whole_whenever_its_writer_is_killed(tmp_path):
                 state["linears.1.bias"][:] = number
             model.save("model")
 
-    for _ in range(2 * BUDGET):
-        _kill_after(Forked(write, tmp_path), 0.05 + rng.uniform(0, 0.3))
+    for file in [None, tmp_path / "model"] * BUDGET:
+        _kill_after(Forked(write, tmp_path), rng.uniform(0, 0.3), file)
         if (tmp_path / "model").exists():
             last = combutab.load(tmp_path / "model").predict(X)[0]
             assert np.isfinite(last)
@@ -151,8 +156,8 @@ def test_a_model_is_whole_whenever_its_writer_is_killed(tmp_path):
 
 
 @needs_fork
-def test_a_study_loses_no_row_that_was_reported(tmp_path):
-    rng, reported = random.Random(2), 0
+def test_a_study_loses_no_row_that_was_reported(tmp_path, tmp_path_factory):
+    rng, reported, told_of = random.Random(2), 0, tmp_path_factory.mktemp("mark") / "told of"
     store = Store(tmp_path / "study.csv", ["name", "score"], ["name"])
 
     def write():
@@ -162,9 +167,10 @@ def test_a_study_loses_no_row_that_was_reported(tmp_path):
                 for i in range(n, n + 5):
                     journal.add([{"name": str(i), "score": "1"}])
                     print(i + 1, flush=True)
+                    told_of.touch()
 
-    for _ in range(2 * BUDGET):
-        told = _kill_after(Forked(write, tmp_path), 0.05 + rng.uniform(0, 0.3)).split()
+    for file in [None, told_of] * BUDGET:
+        told = _kill_after(Forked(write, tmp_path), rng.uniform(0, 0.3), file).split()
         reported = max([reported, *map(int, told)])
         with store.open([]) as journal:
             assert len(journal.rows) in (reported, reported + 1)  # one may be written, not told

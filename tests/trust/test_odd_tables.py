@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import combutab
 from combutab.cli import main
 from combutab.datasets import TableError, make_formula, read_table
 from combutab.preprocessing import odd_columns
@@ -183,7 +184,7 @@ def write(name, table, **options):
 ALL = {name: column for kind in ODD if kind != "text numbers" for name, column in ODD[kind].items()}
 
 
-@pytest.mark.filterwarnings("ignore:fewer than 5 rows")
+@pytest.mark.filterwarnings("ignore:nothing is learned from")
 @pytest.mark.parametrize("command", ["compare", "synth", "evaluate"])
 def test_each_kind_is_told_of_in_one_line(folder, capsys, command):
     write("odd.csv", ALL | {"zip": every("02139", "10001"), "y": every("p", "q")})
@@ -311,15 +312,15 @@ def test_infinity_is_refused_with_its_column_before_any_training(folder, capsys)
 def test_excel_without_openpyxl(folder, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     Path("t.xlsx").write_bytes(b"PK\x03\x04")
-    with pytest.raises(ImportError, match=r"reading t.xlsx needs openpyxl: pip install openpyxl"):
+    match = r"reading t.xlsx needs openpyxl: pip install 'combutab\[excel\]'"
+    with pytest.raises(ImportError, match=match):
         read_table("t.xlsx")
     for arguments in (["compare", "t.xlsx", "--target", "y"], ["synth", "t.xlsx", "-o", "m.csv"]):
         assert main(arguments) == 2
-        assert "pip install openpyxl" in capsys.readouterr().err
+        assert "pip install 'combutab[excel]'" in capsys.readouterr().err
 
 
 def test_excel(folder, capsys):
-    pytest.importorskip("openpyxl")
     table = pd.DataFrame(
         {"a": X, "n": every(1, None, 3), "day": FINE["dates"], "y": every("p", "q"), 7: X}
     )
@@ -335,8 +336,27 @@ def test_excel(folder, capsys):
     assert not Path("made.csv").read_text().count(".0,2024")  # whole numbers stay whole
 
 
+def test_excel_of_dates_percent_and_empty_cells_through_fit_and_predict(folder, capsys):
+    rows = pd.DataFrame({"share": X / 100, "n": every(1, None, 3), "day": FINE["dates"]})
+    rows = rows.assign(kind=every("p", None, "q"), y=2.5 * X)
+    with pd.ExcelWriter("t.xlsx") as book:
+        rows.to_excel(book, index=False)
+        for cell in book.sheets["Sheet1"]["A"][1:]:
+            cell.number_format = "0.0%"
+    assert main(["fit", "t.xlsx", "--target", "y", "-o", "m.safetensors", "--epochs", "1"]) == 0
+    model = combutab.load("m.safetensors")
+    assert type(model) is combutab.MLPRegressor
+    assert model.encoder_.kinds_ == ("number", "number", "datetime", "category")
+    assert main(["predict", "m.safetensors", "t.xlsx", "-o", "p.csv", "--keep", "share"]) == 0
+    found = read_table("p.csv")
+    np.testing.assert_allclose(found["share"], X / 100)
+    read = read_table("t.xlsx").drop(columns="y")
+    np.testing.assert_allclose(found["predicted_y"], model.predict(read), rtol=1e-5)
+    assert main(["predict", "m.safetensors", "t.xlsx", "-o", "p.xlsx"]) == 2
+    assert "known endings are .csv" in capsys.readouterr().err
+
+
 def test_excel_of_several_sheets_twice_a_name_and_no_workbook(folder):
-    pytest.importorskip("openpyxl")
     with pd.ExcelWriter("t.xlsx") as book:
         pd.DataFrame({"a": [1], "b": [2]}).to_excel(book, sheet_name="one", index=False)
         pd.DataFrame({"c": [1]}).to_excel(book, sheet_name="two", index=False)

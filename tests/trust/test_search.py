@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
 
 from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, paper_recipe
-from combutab.estimators.fitting import _stacks
+from combutab.estimators import _jobs
 from combutab.training import TimeLimit
 
 RNG = np.random.default_rng(0)
@@ -71,7 +71,7 @@ REFITS = {
 @pytest.fixture(autouse=True)
 def small_stacks(monkeypatch):
     """More stacks than one, so that there is something to share out."""
-    monkeypatch.setitem(_stacks._STACK_UNITS, "cpu", 1000)
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
 
 
 def agree(ours, theirs):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from combutab._random import Purpose, derive
 from combutab.activations import ACTIVATIONS
+from combutab.core.rng import Stream, fold_in
 from combutab.nn import (
     NORMALIZATIONS,
     Member,
@@ -42,7 +42,7 @@ def _random_network(seed):
     if "complex-combu" in kinds:  # of pairs
         hidden = tuple(width + width % 2 for width in hidden)
     members = [
-        Member(derive(seed, Purpose.MEMBER, i), kind, float(_choose(rng, [0.0, 0.3])))
+        Member(fold_in(seed, Stream.MEMBER, i), kind, float(_choose(rng, [0.0, 0.3])))
         for i, kind in enumerate(kind for kind in kinds for _ in range(rng.integers(1, 3)))
     ]
     shape = MLPSpec(
@@ -77,7 +77,7 @@ def _data(rng, shape, members):
 
 def _both(net, twin, dense, codes, valid, weight, key):
     dropped = any(member.dropout for member in net.members)
-    keys = [derive(key, Purpose.MEMBER, i) for i in range(net.n_members)]
+    keys = [fold_in(key, Stream.MEMBER, i) for i in range(net.n_members)]
 
     def masks():
         return net.mask_maker().draw(keys, dense.shape[1]) if dropped else None
@@ -97,7 +97,7 @@ def test_random_networks_have_autograds_gradients(seed):
     rng, shape, members = _random_network(seed)
     net, twin = (StackedMLP(shape, members, dtype=torch.float64) for _ in range(2))
     for step in range(2):  # the second one in memory that the first has left
-        _both(net, twin, *_data(rng, shape, members), derive(seed, Purpose.DROPOUT, step))
+        _both(net, twin, *_data(rng, shape, members), fold_in(seed, Stream.DROPOUT, step))
     keep = sorted(rng.choice(len(members), int(rng.integers(1, len(members) + 1)), replace=False))
     net.select(keep)
     twin.select(keep)
@@ -125,7 +125,7 @@ def _random_block(seed):
     names = UNITWISE if proxy_norm else sorted(ACTIVATIONS)
     multiple = 8 if normalization in ("group", "pln") else 1
     widths = tuple(multiple * int(w) for w in rng.integers(2, 5, rng.integers(1, 4)))
-    members = [Member(derive(seed, Purpose.MEMBER, i), _choose(rng, names)) for i in range(2)]
+    members = [Member(fold_in(seed, Stream.MEMBER, i), _choose(rng, names)) for i in range(2)]
     if any(m.activation == "complex-combu" for m in members):  # of pairs
         widths = tuple(width + width % 2 for width in widths)
     settings = {"normalization": normalization, "proxy_norm": proxy_norm, "dtype": torch.float64}
@@ -166,7 +166,7 @@ def test_random_critics_have_autograds_gradients(seed):
     critic = StackedCritic(3, widths, members, pac=pac, dropout=0.4, **settings)
     real, fake = torch.from_numpy(rng.normal(size=(2, 2, n * pac, 3)))
     mix = torch.from_numpy(rng.random((2, n)))
-    keys = [derive(seed, Purpose.GAN_MASKS, i) for i in range(2)]
+    keys = [fold_in(seed, Stream.GAN_MASKS, i) for i in range(2)]
     masks = critic.mask_maker().draw(keys, 3 * n)
     parts = [[mask[:, k * n : (k + 1) * n] for mask in masks] for k in range(3)]
     penalty = gradient_penalty(critic, real, fake, mix, parts[2])

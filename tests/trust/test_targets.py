@@ -47,6 +47,21 @@ def test_targets_of_any_size_are_learned(loss, scale):
         assert np.isfinite(deviation).all()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int64"])
+@pytest.mark.parametrize("settings", [{}, {"bagging": "cv", "n_members": 2}, {"loss": "quantile"}])
+def test_a_table_of_few_digits_rounds_none_of_the_targets(dtype, settings):
+    rows = (X * 1000 if dtype == "int64" else X).astype(dtype)
+    model = MLPRegressor(**LEARNS, **settings).fit(rows, 1e9 + Z)
+    plain = MLPRegressor(**LEARNS, **settings).fit(rows, Z)
+    assert model.score(rows, 1e9 + Z) > 0.8
+    assert r_squared(plain.predict(rows), model.predict(rows) - 1e9) > 0.99
+    module = model.to_torch()
+    exported = module(*module.encode(rows)).detach().numpy()
+    assert_allclose(exported - 1e9, model.predict(rows) - 1e9, atol=1e-3)
+    if "bagging" in settings:
+        assert r_squared(plain.oof_prediction_, model.oof_prediction_ - 1e9) > 0.99
+
+
 def test_several_targets_of_very_different_sizes_and_parquet(tmp_path):
     y = np.column_stack(
         [Z * 1e200, Z * 1e-300, Z + 1e9, np.full(120, 1e299), np.full(120, -3e-320)]
@@ -100,8 +115,10 @@ NOT_HELD = {
     "huge unscaled": (Z * 1e154, {"scale_target": False}, "use scale_target=True"),
     "large unscaled": (Z * 1e25, {"scale_target": False}, "precision='float32' cannot hold the sq"),
     "float64": (Z * 1e200, {"scale_target": False, "precision": "float64"}, "cannot hold the squ"),
-    "tiny unscaled": (Z * 1e-60, {"scale_target": False}, "takes for one number"),
-    "offset unscaled": (1e10 + Z, {"scale_target": False}, "10000000.* takes for one number"),
+    "tiny unscaled": (Z * 1e-60, {"scale_target": False}, "rounds such numbers"),
+    "offset unscaled": (1e10 + Z, {"scale_target": False}, "10000000.* to steps of 1.02e"),
+    "coarse unscaled": (1e8 + Z, {"scale_target": False}, "of 2.4.*to steps of 8; use scale"),
+    "coarse poisson": (3e8 + Z, {"loss": "poisson"}, "use another loss"),
     "offset poisson": (1e10 + Z, {"loss": "poisson"}, "use another loss"),
     "integers": (
         2**60 + np.arange(120),

@@ -15,8 +15,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from sklearn.base import clone
 
 from combutab import MLPClassifier, StackedGridSearchCV
-from combutab.estimators import FitTask, fit_stacked
-from combutab.estimators.fitting import _stacks
+from combutab.estimators import FitTask, _jobs, fit_stacked
 from combutab.model_selection import compare_activations
 
 X = np.random.default_rng(0).normal(size=(60, 3))
@@ -47,7 +46,7 @@ def _deadly(mark, home):
 
 @pytest.fixture(autouse=True)
 def small_stacks(monkeypatch):
-    monkeypatch.setitem(_stacks._STACK_UNITS, "cpu", 1000)
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
 
 
 def compare(activations, **options):
@@ -110,15 +109,15 @@ def test_a_search_whose_worker_is_killed_says_so_too():
 
 
 def test_a_stack_that_fails_though_each_fit_succeeds_is_said(monkeypatch):
-    original = _stacks._train_together
+    original = _jobs._train_together
 
     def train(jobs, stack, *rest):
         if len(stack) > 1:
             raise MemoryError("no room for a stack")
         return original(jobs, stack, *rest)
 
-    monkeypatch.setattr(_stacks, "_train_together", train)
-    monkeypatch.setitem(_stacks._STACK_UNITS, "cpu", 1 << 19)
+    monkeypatch.setattr(_jobs, "_train_together", train)
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1 << 19)
     done = []
     tasks = [
         FitTask(MLPClassifier(hidden_layer_sizes=(8,), max_iter=2, n_iter_no_change=np.inf,
@@ -184,7 +183,7 @@ for work in (fits, predicts, generates):
             work()
         said = [w for w in caught if "forked" in str(w.message)]
         os._exit(7 if len(said) == 1 and torch.get_num_threads() == 1 else 8)
-    end, status = time.monotonic() + 60, None
+    end, status = time.monotonic() + 150, None
     while time.monotonic() < end and status is None:
         done, code = os.waitpid(child, os.WNOHANG)
         if done:
@@ -201,6 +200,6 @@ def test_a_forked_process_computes_with_one_thread_and_says_so():
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
     run = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT],
-        env=environment, capture_output=True, text=True, timeout=300,
+        env=environment, capture_output=True, text=True, timeout=550,
     )  # fmt: skip
     assert run.stdout.split() == ["fits", "7", "predicts", "7", "generates", "7"], run.stderr

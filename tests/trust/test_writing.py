@@ -21,9 +21,9 @@ import pytest
 
 from benchmarks.papers.common.results import Store
 from combutab import TVAE, MLPRegressor
-from combutab._whole_files import whole_file, whole_files
 from combutab.cli import main
 from combutab.cli._compare import FILES, JOURNAL
+from combutab.core.files import whole_file, whole_files
 
 ROOT = Path(__file__).parents[2]
 POSIX = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="of POSIX")
@@ -302,14 +302,14 @@ def test_a_journal_of_another_kind_is_left_alone(tmp_path):
 
 WRITERS = {"to_csv", "to_parquet", "savefig", "write_text", "write_bytes", "write_html"}
 TO_A_PLACE = {  # that whole_file or whole_files gave, by who writes to it
-    "combutab/_safe_files.py": 1,
+    "combutab/core/files.py": 1,
     "combutab/cli/_compare.py": 4,
-    "combutab/cli/tables/_forms.py": 2,  # what write_whole calls
-    "combutab/estimators/export/_exports.py": 1,
-    "combutab/model_selection/comparison/_journal.py": 2,  # one is the journal
+    "combutab/cli/_tables.py": 2,  # what write_whole calls
+    "combutab/estimators/_export.py": 1,
+    "combutab/model_selection/_journal.py": 2,  # one is the journal
     "combutab/plotting/_display.py": 1,  # to memory
     "combutab/reports/_write.py": 1,
-    "combutab/reports/comparison/_picture.py": 1,  # to memory
+    "combutab/reports/_comparison.py": 1,  # to memory
     "benchmarks/outputs.py": 4,
     "benchmarks/papers/common/results.py": 1,
     "benchmarks/speed/scale_out.py": 1,  # what a process says to the one that began it

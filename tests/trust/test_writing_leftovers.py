@@ -8,7 +8,7 @@ import pytest
 
 import combutab
 from combutab import MLPRegressor
-from combutab._whole_files import check_writable, finish_leftovers, whole_file, whole_files
+from combutab.core.files import check_writable, finish_leftovers, whole_file, whole_files
 
 needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root makes others' files"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from combutab._whole_files import whole_file
+from combutab.core.files import whole_file
 
 Row = dict[str, str]
 

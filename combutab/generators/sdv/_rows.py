@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from combutab._random import Purpose, derive
+from combutab.core.rng import Stream, fold_in
 from combutab.generators._contract import Generator
 from combutab.generators.sampling import FREE, DirectSampler
 
@@ -47,7 +47,7 @@ def _draw(
     while n_met < n_rows and n_made < n_tries:
         chunk = min(sampler.chunk, n_tries - n_made if n_made else n_rows)
         asked = np.full(chunk, span), np.full(chunk, code)
-        chunk_key = derive(key, Purpose.CHUNK, n_made)
+        chunk_key = fold_in(key, Stream.CHUNK, n_made)
         new_values, new_codes = sampler.generate(chunk, *asked, chunk_key)
         met = np.ones(chunk, dtype=bool)
         for other_span, other_code in codes.items():

@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 
 from combutab.generators._base import BaseGenerator
-from combutab.generators.flow import TabFlow
-from combutab.generators.gan import CTGAN
+from combutab.generators._ctgan import CTGAN
+from combutab.generators._tabflow import TabFlow
+from combutab.generators._tvae import TVAE
 from combutab.generators.sdv._rows import rows_that_meet
-from combutab.generators.vae import TVAE
 from combutab.preprocessing import NumberColumn
 
 try:

@@ -3,17 +3,21 @@
 Uses the readers of tables in preprocessing; the generators use it.
 """
 
-from combutab.preprocessing.modes._columns import CategoryColumn, IdentifierColumn, NumberColumn
-from combutab.preprocessing.modes._encoder import ModeEncoder
-from combutab.preprocessing.modes._identifiers import Identifiers, find_identifiers
+from combutab.preprocessing.modes._columns import (
+    CategoryColumn,
+    IdentifierColumn,
+    Identifiers,
+    NumberColumn,
+    find_identifiers,
+)
+from combutab.preprocessing.modes._encoder import ModeEncoder, ModeTable, RowLayout, RowSpan
 from combutab.preprocessing.modes._incomplete import (
     IncompleteTable,
     append_cells,
     missing_codes,
     put_cells,
 )
-from combutab.preprocessing.modes._layout import ModeTable, RowLayout, RowSpan
-from combutab.preprocessing.modes._values import read_duration, read_moment, read_number
+from combutab.preprocessing.modes._state import read_duration, read_moment, read_number
 
 __all__ = [
     "CategoryColumn",

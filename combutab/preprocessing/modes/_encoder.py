@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from combutab._random_state import seed_from
+from combutab.core.rng import seed_from
 from combutab.preprocessing._categories import fewest_rows
 from combutab.preprocessing._parquet import ParquetTable
-from combutab.preprocessing.modes._bins import fit_bins
 from combutab.preprocessing.modes._columns import (
     CategoryColumn,
     Column,
@@ -25,15 +25,282 @@ from combutab.preprocessing.modes._columns import (
     fit_categories,
     fit_identifiers,
 )
-from combutab.preprocessing.modes._kinds import choose_formats, choose_identifiers
-from combutab.preprocessing.modes._layout import ModeTable, RowLayout, lay_out
-from combutab.preprocessing.modes._mixtures import Mixture, Sample, fit_mixtures, take_sample
-from combutab.preprocessing.modes._numbers import grids_of
-from combutab.preprocessing.modes._parquet import WholeColumns
+from combutab.preprocessing.modes._numbers import (
+    Mixture,
+    Sample,
+    fit_bins,
+    fit_mixtures,
+    grids_of,
+    take_sample,
+)
 from combutab.preprocessing.modes._state import read_state, write_state
-from combutab.preprocessing.modes._tables import TableSchema, read_columns
-from combutab.preprocessing.modes._transforming import ModeTransformer
-from combutab.preprocessing.modes._withheld import describe_withheld, refuse_unknown
+from combutab.preprocessing.modes._tables import (
+    TableSchema,
+    choose_formats,
+    choose_identifiers,
+    read_columns,
+)
+
+# ---- The layout of a row of a generator's network: values, then one-hot spans --------------------
+
+
+@dataclass(frozen=True)
+class RowSpan:
+    """The meaning of a one-hot span of a row.
+
+    Attributes
+    ----------
+    column : int
+        The position of its column in the table.
+    kind : {"category", "mode"}
+        Which value a discrete column has, or in which mode a continuous one lies.
+    value_index : int or None
+        Which of the row's values lies within that mode; None for categories.
+    missing : bool
+        Whether the last mode is that of missing values.
+    """
+
+    column: int
+    kind: Literal["category", "mode"]
+    value_index: int | None = None
+    missing: bool = False
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """A row of a generator's network: values in [-1, 1], then one-hot spans.
+
+    Attributes
+    ----------
+    n_values : int
+    sizes : tuple of int
+        Of each span, in ascending order, so that spans of one size are neighbours.
+    spans : tuple of RowSpan
+    never : tuple of (int, int)
+        Span and code of what is learned, but made in no row: all rare values of a column together.
+    """
+
+    n_values: int
+    sizes: tuple[int, ...]
+    spans: tuple[RowSpan, ...]
+    never: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ModeTable:
+    """An encoded table; its rows are what a `RowLayout` says.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_values), float32
+        Each in [-1, 1].
+    codes : ndarray of shape (n_rows, n_spans), int32
+        Where each span is 1.
+    """
+
+    values: np.ndarray
+    codes: np.ndarray
+
+
+def lay_out(columns: Sequence[Column]) -> RowLayout:
+    """Give every column that is not constant its span, and every continuous one a value."""
+    spans: list[tuple[int, RowSpan]] = []
+    n_values = 0
+    for j, column in enumerate(columns):
+        if isinstance(column, NumberColumn):
+            spans.append((column.size, RowSpan(j, "mode", n_values, column.missing)))
+            n_values += 1
+        elif column.size > 1:
+            spans.append((column.size, RowSpan(j, "category")))
+    spans.sort(key=lambda each: each[0])
+    rare = ((i, columns[span.column].never) for i, (_, span) in enumerate(spans))
+    return RowLayout(
+        n_values,
+        tuple(size for size, _ in spans),
+        tuple(span for _, span in spans),
+        tuple((i, code) for i, code in rare if code is not None),
+    )
+
+
+# ---- Sentences on the values that a ModeEncoder does not keep, or keeps of single rows -----------
+
+_MUCH = 0.1  # of the rows
+_MOST = 0.5  # of the values
+_SHOWN = 10  # names
+
+
+def refuse_unknown(names: Sequence[Any], columns: Sequence[Column], fewest: int) -> None:
+    """Refuse columns of which no value is kept, although many rows have one."""
+    unknown = [
+        name
+        for name, each in zip(names, columns, strict=True)
+        if isinstance(each, CategoryColumn)
+        and each.rare
+        and not each.keys
+        and (not each.missing or each.counts[-1] >= fewest)
+    ]
+    if unknown:
+        raise ValueError(
+            f"no value of {_listed(unknown)} is held by {fewest} rows (min_frequency), so that "
+            "none could be made: leave the column out, or convert it if it holds numbers or dates, "
+            "or list it in identifiers to have new ones made, or keep all values by min_frequency=1"
+        )
+
+
+def describe_withheld(names: Sequence[Any], columns: Sequence[Column]) -> list[str]:
+    """Describe the values that an encoder does not keep, or keeps although they are private.
+
+    A sentence each on columns of identifiers; on columns of which more than a tenth of the rows
+    have values that are not kept; and on columns whose values are kept although most of them are
+    there once.
+    """
+    identifiers, rare, copied = [], [], []
+    for name, column in zip(names, columns, strict=True):
+        if isinstance(column, IdentifierColumn):
+            identifiers.append(name)
+        elif isinstance(column, CategoryColumn):
+            share = column.counts[-1] / column.counts.sum() if column.rare else 0.0
+            present = column.counts[: len(column.keys)]
+            if share > _MUCH:
+                rare.append(f"{share:.0%} of the rows of {name!r}")
+            if column.size > 1 and (present == 1).sum() > _MOST * max(1, present.sum()):
+                copied.append(name)
+    told = []
+    if identifiers:
+        told.append(
+            f"{_listed(identifiers)} {_verb(identifiers, 'holds', 'hold')} identifiers: they are "
+            "not learned, and new rows and filled cells get made-up ones that are not in the "
+            "table; 'identifiers' says which columns hold some, if not these"
+        )
+    if rare:
+        told.append(
+            f"{', '.join(rare[:_SHOWN])}{' and more' if len(rare) > _SHOWN else ''} have values "
+            "that fewer rows than min_frequency have: they are not kept, and new rows and filled "
+            "cells get the others; join such values into groups, or keep them by a lower "
+            "min_frequency"
+        )
+    if copied:
+        told.append(
+            f"most values of {_listed(copied)} are there once, and new rows get them as they "
+            "are: if they are private, leave the column out, or raise min_frequency"
+        )
+    return told
+
+
+def _listed(names: Sequence[Any]) -> str:
+    shown = ", ".join(map(repr, names[:_SHOWN]))
+    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _verb(names: Sequence[Any], one: str, many: str) -> str:
+    return one if len(names) == 1 else many
+
+
+# ---- ModeEncoder as a transformer of scikit-learn: one array, its columns' names, and back -------
+
+
+class ModeTransformer(TransformerMixin):
+    """``transform`` and ``inverse_transform`` of an encoder that has ``encode`` and ``decode``."""
+
+    layout_: RowLayout
+
+    def encode(self, X: Any) -> ModeTable:
+        """Encode a table."""
+        raise NotImplementedError
+
+    def decode(self, values: Any, codes: Any) -> Any:
+        """Decode rows."""
+        raise NotImplementedError
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Encode to one array: `encode`'s values, then its codes, as numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_values + n_spans), float64
+
+        Raises
+        ------
+        ValueError
+            As `encode` does.
+        """
+        table = self.encode(X)
+        return np.hstack([table.values, table.codes])
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Decode what `transform` gives: a DataFrame, or an array if the encoder was fitted on one.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_rows, n_values + n_spans)
+
+        Raises
+        ------
+        ValueError
+            As `decode` does, and if a code is no whole number.
+        """
+        check_is_fitted(self)
+        rows, n_values = np.asarray(X, dtype=np.float64), self.layout_.n_values
+        width = n_values + len(self.layout_.spans)
+        if rows.ndim != 2 or rows.shape[1] != width:
+            raise ValueError(f"X must have the shape (n_rows, {width}), got {rows.shape}")
+        codes = rows[:, n_values:]
+        if not (codes == np.rint(codes)).all():
+            raise ValueError(f"the last {width - n_values} columns are codes: whole numbers")
+        return self.decode(rows[:, :n_values], codes.astype(np.int64))
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns of `transform`: ``age_value``, ..., then ``age_mode``, ``city``."""
+        check_is_fitted(self)
+        inputs, spans = _check_feature_names_in(self, input_features), self.layout_.spans
+        values = sorted(
+            (span.value_index, inputs[span.column])
+            for span in spans
+            if span.value_index is not None
+        )
+        names = [f"{name}_value" for _, name in values]
+        names += [
+            f"{inputs[s.column]}_mode" if s.kind == "mode" else inputs[s.column] for s in spans
+        ]
+        return np.asarray(names, dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+# ---- Columns of Parquet files, each as a whole ---------------------------------------------------
+
+
+class WholeColumns(Sequence[pd.Series]):
+    """The columns of Parquet files, read whole when they are asked for; the last one is held.
+
+    ``check`` is told what each takes, as `ParquetTable.column` has it.
+    """
+
+    def __init__(
+        self, table: ParquetTable, names: Sequence[str], check: Callable[[str, int], None]
+    ) -> None:
+        self._table, self._names, self._check = table, list(names), check
+        self._held: tuple[int, pd.Series] | None = None
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, j: Any) -> Any:
+        if not 0 <= j < len(self):
+            raise IndexError(j)
+        if self._held is None or self._held[0] != j:
+            self._held = None  # not two at a time
+            self._held = j, self._table.column(self._names[j], self._check)
+        return self._held[1]
+
+
+# ---- ModeEncoder: a table to the rows of a generator's network, and back -------------------------
 
 
 class ModeEncoder(ModeTransformer, BaseEstimator):
@@ -176,10 +443,17 @@ class ModeEncoder(ModeTransformer, BaseEstimator):
         schema, columns = read_columns(X)
         return self._fit(schema, columns, len(columns[0]))
 
-    def fit_parquet(self, table: ParquetTable, columns: Sequence[str]) -> ModeEncoder:
+    def fit_parquet(
+        self,
+        table: ParquetTable,
+        columns: Sequence[str],
+        check: Callable[[str, int], None] = lambda name, size: None,
+    ) -> ModeEncoder:
         """Learn columns of Parquet files as `fit` does of the DataFrame that pandas reads.
 
-        Memory holds one whole column at a time; each is read three times.
+        Memory holds one whole column at a time; each is read three times. ``check`` is told a
+        column's name and the bytes that learning it takes, before they are taken; it may raise an
+        error.
 
         Raises
         ------
@@ -188,7 +462,7 @@ class ModeEncoder(ModeTransformer, BaseEstimator):
         """
         self._validate_params()
         schema = TableSchema(pd.Index(list(columns)), None)
-        return self._fit(schema, WholeColumns(table, columns), table.n_rows)
+        return self._fit(schema, WholeColumns(table, columns, check), table.n_rows)
 
     def _fit(self, schema: TableSchema, columns: Sequence[pd.Series], n_rows: int) -> ModeEncoder:
         fewest = fewest_rows(self.min_frequency, n_rows)

@@ -9,10 +9,9 @@ import pandas as pd
 from pandas.api import types
 from sklearn.utils.validation import check_is_fitted
 
-from combutab.preprocessing._frames import as_pandas, fill_polars, is_polars
+from combutab.preprocessing._tables import as_pandas, fill_polars, is_polars
 from combutab.preprocessing.modes._columns import CategoryColumn, NumberColumn, factorize
-from combutab.preprocessing.modes._encoder import ModeEncoder
-from combutab.preprocessing.modes._layout import ModeTable
+from combutab.preprocessing.modes._encoder import ModeEncoder, ModeTable
 from combutab.preprocessing.modes._numbers import TickFormat
 from combutab.preprocessing.modes._tables import read_columns
 

@@ -7,16 +7,496 @@ of two near their range, so that nothing overflows.
 
 from __future__ import annotations
 
+import math
+import threading
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas.api import types
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.parallel import Parallel, delayed
+from threadpoolctl import ThreadpoolController
 
-from combutab.preprocessing._columns import raise_complex
-from combutab.preprocessing.modes._bounds import find_bounds
-from combutab.preprocessing.modes._grids import HELD, Grids, find_grids
+from combutab.preprocessing._columns import ColumnKind, large_numbers, raise_complex, refuse_equal
+
+# ---- Bounds of numbers that are no single row's: shared by enough rows, or rounded outward -------
+
+_FURTHER = 3  # times as far as the outermost rows reach, the last may lie beyond them
+_PARTS = 20  # of the spread: a bound is rounded to one of them at least
+_ULPS = 128  # of a float: multiples of less might be the float itself
+
+
+def find_bounds(x: np.ndarray, fewest: int) -> tuple[Any, Any]:
+    """The least and the greatest number, or what stands for those that are single rows'.
+
+    A bound that at least `fewest` rows share stays as it is. Another one is moved outward to the
+    next multiple of 1, 2 or 5 times a power of ten, of about a twentieth of the spread; none
+    crosses zero. What lies far from all other rows is no bound: the `fewest`-th number from the
+    outside is then taken, and three times as far beyond it as the next `fewest` reach within.
+    Integers, (n,) of at least one, give integers, computed exactly.
+
+    >>> find_bounds(np.r_[0, 0, 0, np.arange(73, 913)], 3)
+    (0, 920)
+    >>> find_bounds(np.r_[np.arange(1.37, 9.0, 0.01), 1e6], 5)
+    (1.2, 9.2)
+    """
+    ordered = np.sort(x)
+    least, most = ordered[0].item(), ordered[-1].item()
+    if fewest <= 1:
+        return least, most
+    k = min(fewest, (len(x) + 1) // 2)
+    m = min(2 * k, len(x))
+    inner, outer = ordered[k - 1].item(), ordered[-k].item()
+    low = max(least, inner - _FURTHER * (ordered[m - 1].item() - inner))
+    high = min(most, outer + _FURTHER * (outer - ordered[-m].item()))
+    shared = [np.count_nonzero(ordered == each) >= fewest for each in (low, high)]
+    # halves: the spread itself might overflow
+    part = (high / 2 - low / 2 or abs(high) / 2) / (_PARTS / 2)
+    return (
+        low if shared[0] else _beyond(low, least, part),
+        high if shared[1] else -_beyond(-high, -most, part),
+    )
+
+
+def _beyond(value: Any, extreme: Any, part: float) -> Any:
+    """A round number below a value, and not the extreme, which may lie there by chance."""
+    rounded = _below(value, part)
+    return _below(rounded, part) if rounded == extreme else rounded
+
+
+def _below(value: Any, part: float) -> Any:
+    """The next lower multiple of a round number as large as a part; above zero if the value is."""
+    if value == 0:
+        return value
+    whole = isinstance(value, int)
+    digit, power = _round(part if whole else max(part, _ULPS * math.ulp(value)))
+    if whole:
+        unit = digit * 10 ** max(power, 0)
+        rounded: Any = (value - 1) // unit * unit
+    else:
+        n = math.ceil(_parts(value, digit, power)) - 1
+        n -= _multiple(n, digit, power) >= value  # by a rounding
+        rounded = _multiple(n, digit, power)
+    if value > 0 and rounded <= 0:
+        digit, power = _round(value)
+        if digit * 10**power == value:
+            digit, power = {1: (5, power - 1), 2: (1, power), 5: (2, power)}[digit]
+        positive = max(1, int(digit * 10.0**power)) if whole else digit * 10.0**power
+        rounded = positive if positive <= value else 0.0  # among the smallest floats there is none
+    return rounded
+
+
+def _parts(value: float, digit: int, power: int) -> float:
+    """How many times a round number it is."""
+    return value / (digit * 10.0**power) if power >= 0 else value * 10.0**-power / digit
+
+
+def _multiple(n: int, digit: int, power: int) -> float:
+    """n times a round number; divided by a power of ten, which is exact, it is the nearest one."""
+    return n * (digit * 10.0**power) if power >= 0 else n * digit / 10.0**-power
+
+
+def _round(part: float) -> tuple[int, int]:
+    """1, 2 or 5, and a power of ten: of all such products the next below."""
+    power = max(-300, math.floor(math.log10(part))) if part > 0 else 0
+    digit = part / 10.0**power
+    return (5 if digit >= 5 else 2 if digit >= 2 else 1), power
+
+
+# ---- How finely numbers are written: most as whole ones, say, and some with halves ---------------
+
+_FEWEST = 20  # numbers, that a grid is seen from
+_SHARE = 0.1  # of the numbers of a grid, beyond chance, that are on a coarser one
+_GRID_DIGITS = 11  # of numbers of any number of decimals, beyond which they are on no grid
+HELD = 2**53  # whole floats are exact up to it
+_ROUNDING = 2.0**-22  # of half a mode's width: what a value of single precision may be off
+
+
+@dataclass(frozen=True)
+class Grids:
+    """Grids of ascending steps, each of whole multiples of the one before.
+
+    Attributes
+    ----------
+    decimals : int
+        The grids' steps are counted in units of ``10 ** -decimals``.
+    steps : tuple of int
+    shares : tuple of float
+        Of the numbers that are put on each grid or a coarser one, descending; the rest is on none.
+
+    >>> grids = find_grids(np.r_[np.arange(1.0, 99.0), 0.5, 2.5], 1)
+    >>> grids
+    Grids(decimals=1, steps=(5, 10), shares=(1.0, 0.96))
+    >>> low, high = np.full(3, 0.0), np.full(3, 100.0)
+    >>> grids.put(np.array([17.31, 17.31, 99.9]), np.array([0.5, 0.99, 0.5]), low, high)
+    array([ 17. ,  17.5, 100. ])
+    """
+
+    decimals: int
+    steps: tuple[int, ...]
+    shares: tuple[float, ...]
+
+    def put(
+        self, numbers: np.ndarray, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
+    ) -> np.ndarray:
+        """Bring each number to the nearest place between ``low`` and ``high`` of a grid.
+
+        Which grid is drawn by a uniform in [0, 1); a finer one, where it has no place there. All
+        are of shape (n,).
+        """
+        scale, found = 10.0**self.decimals, numbers.copy()
+        left = np.ones(len(numbers), dtype=bool)
+        for step, share in zip(reversed(self.steps), reversed(self.shares), strict=True):
+            rows = np.flatnonzero(left & (uniforms < share))
+            unit = step / scale
+            least, most = np.ceil(low[rows] / unit), np.floor(high[rows] / unit)
+            rows, least, most = (each[least <= most] for each in (rows, least, most))
+            place = np.clip(np.rint(numbers[rows] / unit), least, most)
+            found[rows] = place * step / scale
+            left[rows] = False
+        return found
+
+    def restore(self, numbers: np.ndarray, widths: np.ndarray) -> np.ndarray:
+        """Bring the numbers that are on a grid but for single precision to it; (n,) each.
+
+        ``widths`` are those that the numbers were scaled by.
+        """
+        scale, found = 10.0**self.decimals, numbers.copy()
+        for step in self.steps:  # the coarsest last
+            near = np.rint(numbers * (scale / step)) * step / scale
+            found = np.where(np.abs(near - numbers) <= _ROUNDING * widths, near, found)
+        return found
+
+
+def find_grids(numbers: np.ndarray, decimals: int | None, fewest: int = 1) -> Grids | None:
+    """Find the grids that numbers, (n,) float64, are on.
+
+    ``decimals`` are those that all of them have, None where there are too many to tell. A grid
+    counts where a tenth of the numbers of the finer one are on it, beyond those that are there by
+    chance, and the finer one where at least ``fewest`` numbers need it. None where there is none,
+    but for that of all their decimals.
+    """
+    largest = float(np.abs(numbers).max(initial=0.0))
+    if len(numbers) < _FEWEST or not largest:
+        return None
+    any_number = decimals is None
+    if any_number:
+        decimals = _GRID_DIGITS - math.ceil(math.log10(largest))
+    assert decimals is not None
+    if not 0 <= decimals <= 22 or largest * 10.0**decimals >= HELD:  # 10.0**22 is exact
+        return None
+    counted = numbers * 10.0**decimals
+    whole = np.rint(counted)
+    if any_number:
+        off = np.abs(whole / 10.0**decimals - numbers)
+        whole = whole[off <= 4 * np.spacing(largest)]
+    n_off = len(numbers) - len(whole)
+    steps, shares = [1], [1.0 if n_off < fewest else len(whole) / len(numbers)]
+    if shares[0] < _SHARE:
+        return None
+    step, places = 1, whole.astype(np.int64)
+    while len(places) >= _FEWEST:
+        factor = 2 if str(step).startswith("5") else 5
+        on = places % (step * factor) == 0
+        chance, n = 1 / factor, len(places)
+        beyond = (float(on.mean()) - chance) / (1 - chance)
+        noise = 3 * math.sqrt(chance / (1 - chance) / n)
+        if beyond < max(_SHARE, noise) or not (places[on] != 0).any():
+            break
+        step, places = step * factor, places[on]
+        if n - on.sum() < max(1, fewest):  # the finer one is not needed
+            steps[-1] = step
+        else:
+            steps.append(step)
+            shares.append(shares[-1] * beyond)
+    if steps == [1] and not any_number:
+        return None
+    return Grids(decimals, tuple(steps), tuple(shares))
+
+
+# ---- Mixtures of normal distributions: the modes of a numeric column -----------------------------
+
+# After these the likelihood of common columns no longer grows: modes that overlap trade shares.
+_MAX_ITER = 30
+NARROW = 1e-300  # the standard deviation that a mode of one number has in the place of 0
+# A sample of this share of the column's range is one value: its squares would underflow.
+_POINT = 1e-50
+# Posteriors that are held at a time: 4 MB of float64.
+_PIECE = 2**19
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """The modes of a column: normal distributions of shares `weights`, each (n_modes,) float64.
+
+    >>> modes = Mixture(np.array([0.5, 0.5]), np.array([0.0, 10.0]), np.array([1.0, 0.5]))
+    >>> codes = modes.draw(np.array([1.0, 9.0]), np.array([0.3, 0.3]))
+    >>> codes, modes.scale(np.array([1.0, 9.0]), codes)
+    (array([0, 1], dtype=int32), array([ 0.25, -0.5 ]))
+    """
+
+    weights: np.ndarray
+    means: np.ndarray
+    sds: np.ndarray
+
+    def posterior(self, x: np.ndarray) -> np.ndarray:
+        """Compute each mode's probability for each value: (n,) -> (n, n_modes), rows of sum 1."""
+        log = -0.5 * ((x[:, None] - self.means) / self.sds) ** 2 + np.log(self.weights / self.sds)
+        log -= log.max(axis=1, keepdims=True)
+        np.exp(log, out=log)
+        log /= log.sum(axis=1, keepdims=True)
+        return log
+
+    def draw(self, x: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """A mode for each value, drawn from its posterior by a uniform in [0, 1): (n,) int32."""
+        codes = np.zeros(len(x), dtype=np.int32)
+        if len(self.weights) == 1:
+            return codes
+        step = max(1, _PIECE // len(self.weights))
+        for start in range(0, len(x), step):
+            rows = slice(start, start + step)
+            posterior = self.posterior(x[rows])
+            # NOTE[DIFF]: the paper may draw a mode within which `scale` clips the value; we do so
+            # only where every mode would.
+            near = np.where(self._holds(x[rows]), posterior, 0.0)
+            posterior = np.where(near.any(axis=1, keepdims=True), near, posterior)
+            cumulative = posterior.cumsum(axis=1)
+            drawn = uniforms[rows, None] * cumulative[:, -1:]
+            # The last is left out: rounding may bring the draw up to it.
+            codes[rows] = (cumulative[:, :-1] <= drawn).sum(axis=1)
+        return codes
+
+    def scale(self, x: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Each value within its mode: four standard deviations are 1, further ones clipped."""
+        # CTGAN, section 4.2: alpha = (c - eta) / (4 phi)
+        return np.clip((x - self.means[codes]) / (4 * self.sds[codes]), -1.0, 1.0)
+
+    def spread(self, x: np.ndarray) -> np.ndarray:
+        """Those of some numbers that are no mode of one number."""
+        return x[~np.isin(x, self.means[self.sds <= NARROW])]
+
+    def ends(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers that -1 and 1 stand for, of each mode: (n,) and (n,)."""
+        half = 4 * self.sds[codes]
+        return self.means[codes] - half, self.means[codes] + half
+
+    def _holds(self, x: np.ndarray) -> np.ndarray:
+        """Tell which modes scale which values without clipping: (n,) -> (n, n_modes)."""
+        holds: np.ndarray = np.abs(x[:, None] - self.means) < 4 * self.sds
+        return holds
+
+    def unscale(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Invert `scale`, where it did not clip."""
+        return np.clip(values, -1.0, 1.0) * (4 * self.sds[codes]) + self.means[codes]
+
+
+_filters_lock = threading.Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Values of one column to fit a mixture to, the range of all its values, and a seed."""
+
+    values: np.ndarray
+    range: float
+    seed: int
+
+
+def take_sample(x: np.ndarray, max_rows: int, rng: np.random.Generator) -> Sample:
+    """Draw at most `max_rows` of the values, all equally likely."""
+    chosen = x if len(x) <= max_rows else rng.choice(x, max_rows, replace=False, shuffle=False)
+    return Sample(chosen, float(x.max() - x.min()), int(rng.integers(2**31)))
+
+
+def fit_mixtures(
+    samples: Sequence[Sample],
+    *,
+    n_modes: int,
+    min_weight: float,
+    n_jobs: int | None,
+    fewest: int = 1,
+) -> list[Mixture]:
+    """Fit a variational mixture of at most `n_modes` modes to each sample, in threads.
+
+    A mode that fewer values than `fewest` make is left out.
+    """
+    controller = ThreadpoolController()
+    # Filters belong to the process, so they are set here and not in each thread, and by one fit of
+    # a process at a time.
+    with _filters_lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return Parallel(n_jobs=n_jobs, prefer="threads")(
+            delayed(_fit)(each, n_modes, min_weight, fewest, controller) for each in samples
+        )
+
+
+def _fit(
+    sample: Sample, n_modes: int, min_weight: float, fewest: int, controller: ThreadpoolController
+) -> Mixture:
+    from sklearn.mixture import BayesianGaussianMixture  # 0.1 s, of use to generators only
+
+    x = sample.values
+    n_distinct = len(np.unique(x))
+    centre, spread = x.mean(), x.std()
+    if n_distinct == 1 or spread <= _POINT * sample.range:
+        # All other values of the column are rarer than the sample shows: none is clipped.
+        return Mixture(np.ones(1), x[:1].copy(), np.array([sample.range / 4 or 1.0]))
+    model = BayesianGaussianMixture(
+        n_components=max(1, min(n_modes, n_distinct, len(x) // fewest)),
+        covariance_type="diag",  # of one column: the same model as "full", computed faster
+        max_iter=_MAX_ITER,
+        weight_concentration_prior=0.001,
+        n_init=1,
+        random_state=sample.seed,
+    )
+    # k-means adds up in an order that depends on its threads; with one the result is the same.
+    with controller.limit(limits=1, user_api="openmp"):
+        model.fit(((x - centre) / spread)[:, None])
+    least = max(min_weight, (fewest - 0.5) / len(x)) if fewest > 1 else min_weight
+    kept = model.weights_ > min(least, np.nextafter(model.weights_.max(), 0))
+    return Mixture(
+        weights=model.weights_[kept] / model.weights_[kept].sum(),
+        means=model.means_[kept, 0] * spread + centre,
+        sds=np.sqrt(model.covariances_[kept, 0]) * spread,
+    )
+
+
+# ---- Quantile bins of a numeric column: atoms that many rows share, and intervals between --------
+
+_ROWS = 20  # of an interval, at least
+_TAILS = 8  # times that the outermost intervals are halved, at most
+
+
+class Bins(Mixture):
+    """Intervals and atoms in the form of a `Mixture`, in ascending order.
+
+    An interval reaches four ``sds`` to both sides of its mean, an atom is its mean. Each number is
+    in one of them: in the atom that it is, or else in the interval around it.
+
+    >>> bins = Bins(np.full(3, 1 / 3), np.array([0.0, 2.0, 6.0]), np.array([1e-300, 0.5, 0.5]))
+    >>> codes = bins.draw(np.array([0.0, 0.5, 3.9, 9.0]), np.empty(0))
+    >>> codes, bins.scale(np.array([0.0, 0.5, 3.9, 9.0]), codes)
+    (array([0, 1, 1, 2], dtype=int32), array([ 0.  , -0.75,  0.95,  1.  ]))
+    """
+
+    def scale(self, x: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Each value within its interval, from -1 to 1; 0 in an atom."""
+        atom = self.sds[codes] <= NARROW
+        half = np.where(atom, 1.0, 4 * self.sds[codes])
+        return np.where(atom, 0.0, np.clip((x - self.means[codes]) / half, -1.0, 1.0))
+
+    def unscale(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Invert `scale`; an atom is its mean wherever the value lies."""
+        found = super().unscale(values, codes)
+        return np.where(self.sds[codes] <= NARROW, self.means[codes], found)
+
+    def draw(self, x: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """The code of each value's bin, (n,) int32, or of the nearest; nothing is drawn."""
+        atoms = np.flatnonzero(self.sds <= NARROW)
+        wide = np.flatnonzero(self.sds > NARROW)
+        codes = np.empty(len(x), dtype=np.int32)
+        if len(wide):
+            ends = self.means[wide] + 4 * self.sds[wide]
+            codes[:] = wide[np.minimum(np.searchsorted(ends, x), len(wide) - 1)]
+        else:
+            middles = (self.means[1:] + self.means[:-1]) / 2
+            codes[:] = np.searchsorted(middles, x)
+        if len(atoms):
+            place = np.minimum(np.searchsorted(self.means[atoms], x), len(atoms) - 1)
+            is_atom = self.means[atoms][place] == x
+            codes[is_atom] = atoms[place[is_atom]]
+        return codes
+
+
+def fit_bins(sample: Sample, n_bins: int, fewest: int) -> Bins:
+    """Fit about ``n_bins`` bins to the values of a column.
+
+    A value that as many rows share as an even bin would have is an atom, and so is each where there
+    are no more than ``n_bins`` of them. The rest is cut into intervals of as many rows each; the
+    outermost are halved again and again, for long tails. A cut is a round number between two
+    values. No bin is of fewer rows than ``fewest``: a rest of fewer has none, and is taken for the
+    nearest atoms.
+    """
+    n = len(sample.values)
+    values, counts = np.unique(sample.values, return_counts=True)
+    least = fewest if len(values) <= n_bins else max(fewest, 2, n / n_bins)
+    atom = counts >= least
+    if (~atom).sum() == 1 and counts[~atom][0] >= fewest:  # an interval of one value
+        atom[:] = True
+    rest, n_rest = values[~atom], int(counts[~atom].sum())
+    means, sds = [values[atom]], [np.full(int(atom.sum()), NARROW)]
+    weights = [counts[atom] / n]
+    if n_rest >= fewest or not atom.any():
+        parts = max(1, min(round(n_bins * n_rest / n), n_rest // max(fewest, _ROWS)))
+        edges, shares = _cut(rest, counts[~atom], parts, fewest)
+        half = np.maximum((edges[1:] - edges[:-1]) / 2, 4 * NARROW * 2)
+        means.append((edges[1:] + edges[:-1]) / 2)
+        sds.append(half / 4)
+        weights.append(shares / n)
+    order = np.argsort(np.concatenate(means), kind="stable")
+    weight, mean, sd = (np.concatenate(each)[order] for each in (weights, means, sds))
+    return Bins(weight, mean, sd)
+
+
+def _cut(
+    values: np.ndarray, counts: np.ndarray, n_parts: int, fewest: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Edges of intervals, and how many rows each has, of distinct values in ascending order."""
+    below = np.cumsum(counts)  # rows up to each value
+    shares = list(np.arange(1, n_parts) / n_parts)
+    if shares:
+        for k in range(1, _TAILS + 1):
+            part = shares[0] / 2**k
+            if part * below[-1] < max(fewest, _ROWS):
+                break
+            shares += [part, 1 - part]
+    places = np.searchsorted(below, np.sort(shares) * below[-1])
+    kept, last_row = [], 0  # a cut follows the value there
+    for place in np.unique(places).tolist():  # where many rows share a value, few may be left
+        if min(below[place] - last_row, below[-1] - below[place]) >= fewest:
+            kept.append(place)
+            last_row = below[place]
+    places = np.array(kept, dtype=np.intp)
+    cuts = [_round_between(values[i], values[i + 1]) for i in places]
+    held = np.diff(np.concatenate([[0], below[places], below[-1:]])).astype(float)
+    # the outermost reach as far beyond their rows as these are from each other
+    spacing = [
+        ((cuts[0] if cuts else values[-1]) - values[0]) / held[0],
+        (values[-1] - (cuts[-1] if cuts else values[0])) / held[-1],
+    ]
+    if len(values) > 1 and counts[0] > 1:  # rounded numbers: half a step
+        spacing[0] = (values[1] - values[0]) / 4
+    if len(values) > 1 and counts[-1] > 1:
+        spacing[1] = (values[-1] - values[-2]) / 4
+    first = _round_between(values[0] - 2 * spacing[0], values[0])
+    last = _round_between(values[-1], values[-1] + 2 * spacing[1])
+    if first == last:
+        first, last = first - 0.5, last + 0.5
+    return np.array([first, *cuts, last]), held
+
+
+def _round_between(low: float, high: float) -> float:
+    """The number of fewest binary digits in the middle half between two numbers.
+
+    >>> _round_between(4.0, 5.0), _round_between(0.3, 2.9)
+    (4.5, 2.0)
+    """
+    quarter = (high - low) / 4
+    least, most = low + quarter, high - quarter
+    if not least < most:  # neighbours
+        return low
+    exponent = math.frexp(most)[1]
+    while True:
+        unit = math.ldexp(1.0, exponent)
+        found = math.ceil(least / unit) * unit
+        if found <= most:
+            return found
+        exponent -= 1
+
 
 _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _UNITS["D"] = 24 * _UNITS["h"]
@@ -147,6 +627,7 @@ def fit_format(column: pd.Series, label: str, fewest: int = 1) -> Format | None:
             step = _resolution(present, dtype)
             return TickFormat(dtype, *_tick_bounds(present, dtype, step, fewest), step)
     x, missing = _to_floats(column, label)
+    refuse_equal(large_numbers(column, x, ColumnKind.NUMBER), label, ColumnKind.NUMBER)
     present = x[~missing]
     if not len(present):
         return FloatFormat(dtype, 0.0, 0.0, 0, None)

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from combutab.cli._console import UserError
-from combutab.cli.synth._conditions import read_conditions
-from combutab.cli.tables._forms import FileFormat
+from combutab.cli._generators import read_conditions
+from combutab.cli._tables import FileFormat
 from combutab.preprocessing import ModeEncoder
 
 FORMS = FileFormat(

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 import combutab
-from combutab.cli import main
-from combutab.cli.tables import _outputs
+from combutab.cli import _tables, main
 from combutab.generators import CTGAN, TVAE
 
 QUICK = ["--model", "ctgan", "--epochs", "1", "--batch-size", "20", "--device", "cpu"]
@@ -181,7 +180,7 @@ def test_a_read_only_folder_is_found_out_before_training(
         if Path(place) == folder:
             raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(_outputs, "check_writable", refuse)
+    monkeypatch.setattr(_tables, "check_writable", refuse)
     says = complaint("synth", "t.csv", *places, *QUICK)
     assert "cannot write to .: Permission denied" in says
 

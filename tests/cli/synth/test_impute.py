@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 import combutab
-from combutab.cli import main
-from combutab.cli.synth import _impute
+from combutab.cli import _impute, main
 from combutab.generators import CTGAN, TVAE
 
 QUICK = ["--model", "tvae", "--epochs", "1", "--device", "cpu"]
@@ -126,6 +125,14 @@ def test_options_reach_the_generator(folder, calls):
     assert (model.n_iter_, model.min_frequency, model.identifiers) == (1, 1, None)
     assert set(model.encoder_.discrete_columns) == {"age", "city"}
     assert list(cells("out.csv")) == ["age", "city", "price"]
+
+
+def test_the_warning_on_identifiers_is_true_of_the_filled_table(folder, capsys):
+    names = [f"P{i:05}" for i in range(len(HOLES))]
+    HOLES.assign(id=names).to_csv("ids.csv", index=False)
+    assert main(["impute", "ids.csv", "-o", "out.csv", *QUICK]) == 0
+    assert "not learned, and new rows and filled cells get made-up" in capsys.readouterr().err
+    assert pd.read_csv("out.csv")["id"].tolist() == names
 
 
 def test_cells_that_no_value_is_known_for_are_told_of(folder, calls, capsys):

@@ -99,7 +99,7 @@ def test_what_goes_wrong_after_the_rows_are_written_says_so(folder, arguments, c
             ["--report", "r", "--target", "dear", "--drop", "age,city,price"],
             "there is no column beside 'dear' to predict it from",
         ),
-        (["--report", "r", "--target", "day"], "--target: 'day' cannot be predicted: .* dates"),
+        (["--report", "r", "--target", "day"], "target 'day' holds dates .* --discrete day"),
         (["--report", "r", "--holdout", "0.95"], "--holdout must lie between 0 and 0.9, got 0.95"),
         (["--report", "r", "--holdout", "-0.1"], "--holdout must lie between 0 and 0.9, got -0.1"),
         (["--report", "r", "--holdout", "nan"], "--holdout must lie between 0 and 0.9, got nan"),

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 import combutab
-from combutab.cli import main
-from combutab.cli.synth import _synth
+from combutab.cli import _generators, main
 from combutab.generators import CTGAN, TVAE, TabFlow
 
 QUICK = ["--model", "ctgan", "--epochs", "1", "--batch-size", "20", "--device", "cpu"]
@@ -237,7 +236,7 @@ def test_identifiers_and_rare_values_are_named(folder, capsys, people):
     assert main([*run, *all_kept]) == 0
     err = capsys.readouterr().err
     assert "'age', 'id' hold identifiers" in err
-    assert "most values of 'name' are there once, and rows get them as they are" in err
+    assert "most values of 'name' are there once, and new rows get them as they are" in err
     made = pd.read_csv("out.csv")
     assert set(made["name"]) <= set(names)
     assert made["age"].is_unique
@@ -302,12 +301,12 @@ def test_ctrl_c_while_rows_are_made_keeps_the_trained_generator(folder, capsys, 
 def test_an_interrupted_fit_is_an_interrupted_command(folder, capsys, monkeypatch, out):
     there = []
 
-    class Interrupt(_synth.ProgressBar):
+    class Interrupt(_generators.ProgressBar):
         def on_epoch_end(self, report):
             there[:] = sorted(os.listdir())
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(_synth, "ProgressBar", Interrupt)
+    monkeypatch.setattr(_generators, "ProgressBar", Interrupt)
     Path("old.csv").write_text("old")
     options = [*QUICK, "--epochs", "5", "--save", "model"]
     assert main(["synth", "people.csv", "-o", out, *options]) == 130

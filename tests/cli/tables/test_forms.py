@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from combutab.cli import main
-from combutab.cli.tables._forms import FileFormat, read_file, write_file
+from combutab.cli._tables import FileFormat, read_file, write_file
 from combutab.datasets import TableError
 
 

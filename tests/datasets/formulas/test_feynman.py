@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.datasets import list_feynman, load_feynman, parse_formula
-from combutab.datasets.formulas import _feynman
-from combutab.datasets.formulas._feynman import _checksum, _read_equations
+from combutab.datasets import _feynman, list_feynman, load_feynman, parse_formula
+from combutab.datasets._feynman import _checksum, _read_equations
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 MADE = """Filename,Number,Output,Formula,# variables,v1_name,v1_low,v1_high,v2_name,v2_low,v2_high

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from combutab.datasets import FORMULAS, make_formula
-from combutab.datasets.formulas._formulas import _quantile_bins
+from combutab.datasets._formulas import _quantile_bins
 
 VARIABLES = {
     "gs": ["x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "v"],

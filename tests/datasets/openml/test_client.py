@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from combutab.datasets import TableError, load_openml
-from combutab.datasets.openml._registry import REGISTRY
+from combutab.datasets._openml import REGISTRY
 from tests.datasets.openml.fake_server import FakeServer, Table
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data"

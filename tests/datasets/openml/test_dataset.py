@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 
 from combutab.datasets import Dataset, TableError, list_openml, load_openml
-from combutab.datasets.openml._registry import REGISTRY, Entry
-from combutab.datasets.openml._table import as_nominal, as_numeric, content_checksum
+from combutab.datasets._openml import REGISTRY, Entry, as_nominal, as_numeric, content_checksum
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 # Table 4 of the CombU paper: rows, numeric and nominal features, classes (0: regression). It

@@ -114,7 +114,7 @@ def test_what_cannot_be_expressed_is_named(tmp_path):
 
 
 def test_columns_that_are_named_like_outputs_or_hold_several_types():
-    from combutab.estimators.export._onnx import _Inputs
+    from combutab.estimators._export import _Inputs
     from combutab.preprocessing import TableEncoder
 
     table = pd.DataFrame({"label": [1.0] * 9, "label_": [2.0] * 9, "kind": ["", "a", "b"] * 3})
@@ -125,3 +125,11 @@ def test_columns_that_are_named_like_outputs_or_hold_several_types():
     mixed = pd.DataFrame({"kind": pd.Series(["1", 1, "a"] * 3, dtype=object)})
     with pytest.raises(ValueError, match="'kind' has two categories that are written '1'"):
         _Inputs().add_columns(TableEncoder(min_frequency=1).fit(mixed))
+
+
+def test_bytes_are_the_text_that_they_are():
+    from combutab.estimators._export import _texts
+
+    assert _texts({b"a": 0, b"\xff": 1, 3: 2}, "kind") == ["a", r"b'\xff'", "3"]
+    with pytest.raises(ValueError, match="two categories that are written 'a'"):
+        _texts({b"a": 0, "a": 1}, "kind")

@@ -14,7 +14,7 @@ from combutab import (
     TabMClassifier,
     load,
 )
-from combutab.estimators.export._encoding import TableEncoding, normal_quantile
+from combutab.estimators._export import TableEncoding, normal_quantile
 from combutab.preprocessing import TableEncoder
 from tests.estimators.export.tables import mixed_table, new_rows
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from combutab import MLPClassifier, MLPRegressor, PackClassifier, PackRegressor
-from combutab.estimators.pack._base import _OF_THE_PACK
-from combutab.estimators.pack._members import CLASSIFIER, Between, Recipe, draw_members
+from combutab.estimators._pack import _OF_THE_PACK
+from combutab.estimators._pack_training import CLASSIFIER, Between, Recipe, draw_members
 
 RECIPE = Recipe(
     shared={},

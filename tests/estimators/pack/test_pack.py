@@ -15,8 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from combutab import PackClassifier, PackRegressor, StackedGridSearchCV
-from combutab.estimators.fitting import _stacks
-from combutab.estimators.pack import _base, _training
+from combutab.estimators import _jobs, _pack, _pack_training
 from combutab.nn import Member
 
 SMALL = {"hidden_layer_sizes": (8,), "numeric_embedding_dim": 3, "batch_size": 64}
@@ -168,13 +167,13 @@ def test_several_targets_and_labels():
 @pytest.fixture
 def jobs(monkeypatch):
     """The jobs of the next fit."""
-    seen, original = [], _base.train_members
+    seen, original = [], _pack.train_members
 
     def watched(jobs, *arguments):
         seen.extend(jobs)
         return original(jobs, *arguments)
 
-    monkeypatch.setattr(_base, "train_members", watched)
+    monkeypatch.setattr(_pack, "train_members", watched)
     return seen
 
 
@@ -194,7 +193,7 @@ def test_folds_part_the_rows_and_no_member_sees_its_own(jobs, cv):
     assert sorted(functools.reduce(operator.iadd, held_out.values(), [])) == list(everything)
     assert pack.members_["fold"].tolist() == [0, 1, 2] * 2
     np.testing.assert_allclose(pack.members_.groupby("fold")["weight"].sum(), 1 / 3)
-    assert len(_stacks.plan_stacks(jobs)) == 1  # folds of other sizes and scales, one shape
+    assert len(_jobs.plan_stacks(jobs)) == 1  # folds of other sizes and scales, one shape
     assert pack.validation_loss_ <= pack.best_member_validation_loss_
 
 
@@ -237,7 +236,7 @@ def test_rare_classes_are_no_obstacle_to_a_hold_out():
 @pytest.fixture
 def small_stacks(monkeypatch):
     """A stack holds a network or two; operations have one thread, for others to have theirs."""
-    monkeypatch.setitem(_stacks._STACK_UNITS, "cpu", 1000)
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -287,14 +286,14 @@ def test_when_the_time_is_up_there_is_a_model(n_jobs, small_stacks):
 
 
 def test_an_interrupt_keeps_what_there_is(monkeypatch):
-    original = _training.Track.end_epoch
+    original = _pack_training.Track.end_epoch
 
     def interrupted(track, report, *arguments):
         if report.epoch == 3:
             raise KeyboardInterrupt
         original(track, report, *arguments)
 
-    monkeypatch.setattr(_training.Track, "end_epoch", interrupted)
+    monkeypatch.setattr(_pack_training.Track, "end_epoch", interrupted)
     pack = PackRegressor(**QUICK | {"max_iter": 100})
     with pytest.warns(UserWarning, match="interrupted by user: the best weights so far are kept"):
         pack.fit(TABLE, TARGET)
@@ -306,7 +305,7 @@ def test_an_interrupt_before_any_epoch_ends_the_program(monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_training.Track, "end_epoch", interrupted)
+    monkeypatch.setattr(_pack_training.Track, "end_epoch", interrupted)
     pack = PackRegressor(**QUICK)
     with pytest.raises(KeyboardInterrupt):
         pack.fit(TABLE, TARGET)
@@ -317,7 +316,7 @@ def test_an_interrupt_between_threads_keeps_what_is_trained(monkeypatch, small_s
     def interrupted(*words):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_base, "print", interrupted, raising=False)
+    monkeypatch.setattr(_pack, "print", interrupted, raising=False)
     pack = PackRegressor(**QUICK | {"n_members": 8}, n_jobs=2, verbose=True)
     with pytest.warns(UserWarning, match="interrupted by user"):
         pack.fit(TABLE, TARGET)

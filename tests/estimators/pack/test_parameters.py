@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from combutab import PackClassifier, PackRegressor
-from combutab._seconds import parse_seconds
+from combutab.core.text import parse_seconds
 
 X, Y = load_iris(return_X_y=True)
 CONSTRAINED = {

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from combutab.estimators.pack._selection import Pool, pick_from_folds, pick_greedily
-from combutab.training import BinaryCrossEntropy, CrossEntropy, GaussianNLL, make_regression_loss
+from combutab.estimators._pack_training import Pool, pick_from_folds, pick_greedily
+from combutab.training import (
+    BinaryCrossEntropy,
+    CrossEntropy,
+    GaussianNLL,
+    Pinball,
+    make_regression_loss,
+)
 
 N_ROWS, N_NETWORKS = 9, 5
 QUANTILES = (0.1, 0.5, 0.9)
@@ -72,10 +78,10 @@ def test_of_equal_networks_the_first_is_picked_and_a_nan_never():
 
 
 def test_a_large_pool_is_looked_at_in_parts(monkeypatch):
-    from combutab.estimators.pack import _selection
+    from combutab.estimators import _pack_training
 
     whole = pick_greedily(class_pool(*draw()), 6)
-    monkeypatch.setattr(_selection, "_VALUES", 1)
+    monkeypatch.setattr(_pack_training, "_VALUES", 1)
     assert pick_greedily(class_pool(*draw()), 6) == whole
 
 
@@ -107,8 +113,19 @@ def test_an_ensemble_of_one_has_its_loss_and_of_two_alike_too(loss):
         y = torch.randint(0, 3, (N_ROWS,), generator=generator)
     else:
         y = torch.randint(0, 2, (N_ROWS, 2), generator=generator).double()
+    if isinstance(loss, Pinball):  # which rearranges quantiles that cross
+        raw = raw.unflatten(-1, (2, -1)).sort(-1).values.flatten(-2)
     averaged = loss.averaged(raw, y)
     torch.testing.assert_close(loss.rows_of_average(averaged, y), loss.rows(raw, y))
+
+
+def test_two_networks_quantiles_are_averaged_in_their_order():
+    loss, y = make_regression_loss("quantile", (0.2, 0.6)), torch.tensor([[2.0]])
+    raws = torch.tensor([[[3.0, 1.0]], [[0.0, 5.0]]])  # the first network's cross
+    average = torch.stack([loss.averaged(raw, y) for raw in raws]).mean(0)
+    assert average.tolist() == [[0.5, 4.0]]
+    expected = (0.2 * (2.0 - 0.5) + 0.4 * (4.0 - 2.0)) / 2
+    assert float(loss.rows_of_average(average, y)) == pytest.approx(expected)
 
 
 def test_two_normals_average_to_their_mixtures_moments():

@@ -14,10 +14,8 @@ import pandas as pd
 import pytest
 
 from combutab import MLPRegressor
-from combutab.estimators.parquet import _fitting
-from combutab.estimators.parquet._ahead import OneAhead
-from combutab.estimators.parquet._memory import MemoryPlan
-from combutab.estimators.parquet._rows import ParquetRows
+from combutab.estimators import _streaming
+from combutab.estimators._streaming import MemoryPlan, OneAhead, ParquetRows
 from combutab.training import Callback
 
 pytest.importorskip("pyarrow")
@@ -41,7 +39,7 @@ def path(tmp_path):
 @pytest.fixture(autouse=True)
 def small_windows():
     plan = MemoryPlan(40, 3, 200)
-    with mock.patch.object(_fitting, "plan_memory", return_value=plan):
+    with mock.patch.object(_streaming, "plan_memory", return_value=plan):
         yield
     assert not threads(), "none is left behind"
 
@@ -62,7 +60,7 @@ def test_one_item_is_made_ahead_and_no_more():
         for used, _ in enumerate(items):
             for _ in range(1 if used else 2):  # the one in use, and the next
                 if len(begun) < 5:
-                    assert go.acquire(timeout=10)
+                    assert go.acquire(timeout=100)
             time.sleep(0.01)  # for one that must not be begun
             assert len(begun) == min(5, used + 2)
     assert used == 4
@@ -128,10 +126,10 @@ def test_a_file_that_breaks_off_in_an_epoch_is_named(path):
         path.write_bytes(content[: len(content) // 2])
         return original(self, *args)
 
-    original = _fitting.train_shared_stream
+    original = _streaming.train_shared_stream
     model = MLPRegressor(**QUICK)
     with (
-        mock.patch.object(_fitting, "train_shared_stream", spoil),
+        mock.patch.object(_streaming, "train_shared_stream", spoil),
         pytest.raises(ValueError, match=r"cannot read \S*table\.parquet") as caught,
     ):
         model.fit_parquet(path, "y")

@@ -14,11 +14,10 @@ import pandas as pd
 import pytest
 
 from combutab import MLPClassifier, MLPRegressor
-from combutab._bytes import parse_bytes
+from combutab.core.text import parse_bytes
 from combutab.datasets import load_openml
-from combutab.estimators.parquet import _fitting as _streaming
-from combutab.estimators.parquet._memory import MemoryPlan
-from combutab.estimators.parquet._rows import ParquetRows
+from combutab.estimators import _streaming as _streaming
+from combutab.estimators._streaming import MemoryPlan, ParquetRows
 from combutab.training import Callback
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
@@ -280,7 +279,7 @@ def fit(path, target="y", kind=MLPRegressor, parameters=None, **arguments):
         ({"sample_weight": "none"}, "there is no column 'none'"),
         ({"sample_weight": "city"}, "sample_weight='city' is a column of type"),
         ({"sample_weight": "y"}, "columns ['y'] have two parts to play"),
-        ({"target": "city"}, "the target 'city' is of type"),
+        ({"target": "city"}, "the target 'city' must hold numbers, but"),
         ({"memory_limit": "1MB"}, "memory_limit of 1000000 bytes is too small"),
         ({"memory_limit": "much"}, "got 'much'"),
         ({"memory_limit": 0}, "got 0"),

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab import MLPClassifier, MLPRegressor, _whole_files
-from combutab.estimators.parquet import _predicting
+from combutab import MLPClassifier, MLPRegressor
+from combutab.core import files
+from combutab.estimators import _streaming
 
 pa = pytest.importorskip("pyarrow")
 fs = pytest.importorskip("pyarrow.fs")
@@ -38,7 +39,7 @@ def table(tmp_path):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(_predicting, "PREDICT_ROWS", 50)
+    monkeypatch.setattr(_streaming, "PREDICT_ROWS", 50)
 
 
 def classifier(table):
@@ -61,6 +62,39 @@ def test_predictions_stand_beside_the_columns_that_are_kept(table, tmp_path):
     assert list(proba) == ["probability_high", "probability_low"]
     np.testing.assert_array_equal(proba, model.predict_parquet(table, "predict_proba"))
     assert sorted(os.listdir(tmp_path)) == ["out.parquet", "table.parquet"]
+
+
+def test_categories_of_another_type_and_rows_of_rare_ones(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 400
+    codes = rng.choice(["1", "2", "A7"], n)
+    rare = [f"name {i:03}" for i in range(n - 100)] + ["often"] * 100  # in files by their order
+    frame = pd.DataFrame({"code": codes, "name": rare, "y": codes == "1"})
+    frame.to_parquet(tmp_path / "fit.parquet", row_group_size=50)
+    model = MLPClassifier(**QUICK).fit_parquet(tmp_path / "fit.parquet", "y")
+    rows = frame[codes != "A7"]
+    rows.to_parquet(tmp_path / "text.parquet")
+    rows.astype({"code": int}).to_parquet(tmp_path / "numbers.parquet")
+    np.testing.assert_array_equal(
+        model.predict_parquet(tmp_path / "numbers.parquet", "predict_proba"),
+        model.predict_parquet(tmp_path / "text.parquet", "predict_proba"),
+    )
+    rows.assign(code=rows["code"].astype(int) + 5).to_parquet(tmp_path / "other.parquet")
+    with pytest.warns(UserWarning, match="hardly a row of column 'code'"):
+        model.predict_parquet(tmp_path / "other.parquet")
+
+
+def test_integers_that_are_one_float_are_refused(tmp_path):
+    ids = pd.Series(np.arange(300) + 2**60, dtype="Int64").mask(np.arange(300) % 7 == 0)
+    frame = pd.DataFrame({"id": ids, "y": np.arange(300.0)})
+    frame.to_parquet(tmp_path / "fit.parquet", row_group_size=50)
+    with pytest.raises(ValueError, match="column 'id' holds numbers such as 11529215046068"):
+        MLPRegressor(**QUICK).fit_parquet(tmp_path / "fit.parquet", "y")
+    model = MLPRegressor(**QUICK, categorical_features=["id"], min_frequency=1)
+    frame["id"] = 2**60 + ids % 3  # exact as categories, though some are missing
+    frame.to_parquet(tmp_path / "fit.parquet", row_group_size=50)
+    model.fit_parquet(tmp_path / "fit.parquet", "y")
+    assert model.encoder_.categories_ == {0: [2**60, 2**60 + 1, 2**60 + 2, None]}
 
 
 def test_several_targets_and_all_columns(table, tmp_path):
@@ -160,7 +194,7 @@ def test_a_disk_that_fills_up(table, tmp_path, limit):
 def test_a_folder_that_is_read_only_is_found_before_anything_is_predicted(table, tmp_path):
     model, read_only = classifier(table), OSError(errno.EROFS, os.strerror(errno.EROFS))
     with (
-        mock.patch.object(_whole_files.os, "mkdir", side_effect=read_only),
+        mock.patch.object(files.os, "mkdir", side_effect=read_only),
         fails_at(model, 0, AssertionError("predicted")),
         pytest.raises(OSError, match=r"Read-only file system: .*out\.parquet"),
     ):

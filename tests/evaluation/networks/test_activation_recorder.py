@@ -73,7 +73,7 @@ def test_members_keep_their_numbers_when_others_have_stopped():
 
 
 def test_members_of_several_stacks_are_counted_on(monkeypatch):
-    monkeypatch.setattr("combutab.estimators.fitting._stacks._STACK_UNITS", {"cpu": 1})
+    monkeypatch.setattr("combutab.estimators._jobs._STACK_UNITS", {"cpu": 1})
     settings = QUICK | {"n_members": 3}
     found = recorded(MLPClassifier(**settings), every=4).layers
     assert found["epoch"].unique().tolist() == [1, 4]

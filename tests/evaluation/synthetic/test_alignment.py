@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.evaluation.synthetic._alignment import align_tables
+from combutab.evaluation._alignment import align_tables
 
 
 def align(real, made, **options):

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from combutab.evaluation import _privacy as neighbours
 from combutab.evaluation import privacy
-from combutab.evaluation.synthetic._alignment import align_tables
-from combutab.evaluation.synthetic.privacy import _neighbours as neighbours
-from combutab.evaluation.synthetic.privacy._points import Space
+from combutab.evaluation._alignment import align_tables
+from combutab.evaluation._privacy import Space
 
 
 def law(n, seed=0, n_ids=0):
@@ -163,6 +163,8 @@ def test_every_measure_by_hand():
     assert reference["copies"] == pytest.approx(4 / 3)  # one of three in holdout
     assert found["copies_share"] == 0.5
     assert reference["copies_share"] == pytest.approx(1 / 3)
+    assert found["holdout_copies"] == 2
+    assert reference["holdout_copies"] == pytest.approx(4 / 3)  # one of three in train
     # the nearest synthetic row, from each of train and of holdout
     near, far = [0, 0, 1], [1, 0, 0]
     wins = [0.5 if t == h else float(t < h) for t, h in itertools.product(near, far)]
@@ -178,6 +180,7 @@ def test_every_measure_by_hand():
         "nndr_p05": False,
         "copies": True,
         "copies_share": True,
+        "holdout_copies": True,
         "membership_auc": True,
     }
 
@@ -198,6 +201,7 @@ def test_every_measure_by_loops(n_ids):
     assert found["nndr_median"] == pytest.approx(np.median(near[:, 0] / near[:, 1]))
     assert reference["nndr_p05"] == pytest.approx(np.quantile(far[:, 0] / far[:, 1], 0.05))
     assert found["copies"] == 7
+    assert found["holdout_copies"] == 3
     pairs = itertools.product(to_train.min(axis=0), to_holdout.min(axis=0))
     wins = [0.5 if t == h else float(t < h) for t, h in pairs]
     assert found["membership_auc"] == pytest.approx(np.mean(wins))
@@ -348,7 +352,7 @@ def test_several_samples_are_averaged():
     means = np.array([table["mean"] for table in alone])
     np.testing.assert_allclose(by_model["mean"], means.mean(axis=0))
     np.testing.assert_allclose(by_model["sd"], means.std(axis=0, ddof=1))
-    assert by_model["n_tables"].tolist() == [3] * 8
+    assert by_model["n_tables"].tolist() == [3] * 9
 
 
 # ---- hostile tables ----------------------------------------------------------------------------

@@ -348,5 +348,5 @@ synthesizer = load_synthesizer({str(tmp_path / "synthesizer.pkl")!r})
 synthesizer.reset_sampling()
 synthesizer.sample(20)["t"].to_pickle({str(tmp_path / "rows.pkl")!r})
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=500)
     pd.testing.assert_frame_equal(pd.read_pickle(tmp_path / "rows.pkl"), expected)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from combutab.preprocessing import ModeEncoder
-from combutab.preprocessing.modes._bins import Bins, _round_between, fit_bins
-from combutab.preprocessing.modes._mixtures import Sample
+from combutab.preprocessing.modes._numbers import Bins, Sample, _round_between, fit_bins
 
 
 def fit(x, n_bins=8, fewest=1):

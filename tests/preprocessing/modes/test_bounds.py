@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from combutab.preprocessing import ModeEncoder
-from combutab.preprocessing.modes._bounds import find_bounds
+from combutab.preprocessing.modes._numbers import find_bounds
 
 
 @settings(max_examples=300, deadline=None)

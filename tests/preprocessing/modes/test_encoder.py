@@ -13,7 +13,7 @@ from scipy.stats import chisquare, norm
 from sklearn.base import clone
 
 from combutab.preprocessing import ModeEncoder
-from combutab.preprocessing.modes._mixtures import Mixture, fit_mixtures, take_sample
+from combutab.preprocessing.modes._numbers import Mixture, fit_mixtures, take_sample
 
 RNG = np.random.default_rng(0)
 N = 400
@@ -192,11 +192,11 @@ def test_no_mode_is_drawn_that_clips_where_another_does_not():
 
 
 def test_large_tables_are_encoded_in_pieces(monkeypatch, table):
-    from combutab.preprocessing.modes import _mixtures
+    from combutab.preprocessing.modes import _numbers
 
     encoder = ModeEncoder(random_state=0).fit(table)
     whole = encoder.encode(table)
-    monkeypatch.setattr(_mixtures, "_PIECE", 64)
+    monkeypatch.setattr(_numbers, "_PIECE", 64)
     pieces = encoder.encode(table)
     assert_array_equal(whole.codes, pieces.codes)
     assert_array_equal(whole.values, pieces.values)

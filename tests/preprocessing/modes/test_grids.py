@@ -8,7 +8,7 @@ import pytest
 
 from combutab import CTGAN, TVAE, TabFlow
 from combutab.preprocessing import ModeEncoder
-from combutab.preprocessing.modes._grids import Grids, find_grids
+from combutab.preprocessing.modes._numbers import Grids, find_grids
 
 RNG = np.random.default_rng(0)
 N = 600

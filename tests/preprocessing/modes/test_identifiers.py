@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.preprocessing.modes._identifiers import fewest_rows, find_identifiers, new_identifiers
+from combutab.preprocessing._categories import fewest_rows
+from combutab.preprocessing.modes._columns import find_identifiers, new_identifiers
 
 N = 200
 RNG = np.random.default_rng(0)

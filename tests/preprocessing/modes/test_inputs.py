@@ -250,6 +250,12 @@ def _object_column(*values):
         (np.eye(3), {"discrete_columns": [True]}, ValueError, "are positions, got True"),
         (FRAME.assign(age=np.inf), {}, ValueError, "column 'age' has infinite values"),
         (
+            np.array([[2**70], [2**70 + 1]], dtype=object),
+            {},
+            ValueError,
+            "column 0 holds numbers such as 1180591620717411303424",
+        ),
+        (
             pd.DataFrame({"a": [1.0, -np.inf]}),
             {"discrete_columns": ["a"]},
             ValueError,

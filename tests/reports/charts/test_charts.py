@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from combutab.reports import _charts
+from combutab.reports._charts import HEIGHT, WIDTH
 from combutab.reports._page import number
-from combutab.reports.charts import _charts
-from combutab.reports.charts._charts import HEIGHT, WIDTH
 
 
 def histogram(real, synthetic, others=(), least=1):

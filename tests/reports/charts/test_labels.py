@@ -4,7 +4,7 @@ import string
 
 import pytest
 
-from combutab.reports.charts import shortened, text_width
+from combutab.reports._charts import shortened, text_width
 
 ALL = string.ascii_letters + string.digits + string.punctuation + " äéßñøčΩЖ…"
 NAMES = [ALL[i : i + 9] for i in range(len(ALL) - 8)]

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from combutab.evaluation import align_tables
-from combutab.reports.charts._shown import is_identifier
+from combutab.reports._charts import is_identifier
 
 RNG = np.random.default_rng(0)
 N = 200

@@ -13,8 +13,8 @@ from torch import nn
 
 from combutab.model_selection import ActivationComparison, compare_activations
 from combutab.reports import render_report, write_report
-from combutab.reports.charts import text_width
-from combutab.reports.comparison._cards import verdict_cards
+from combutab.reports._charts import text_width
+from combutab.reports._comparison import verdict_cards
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -316,7 +316,7 @@ def scored(p, mean=0.9, p_guess=0.001, learners=()):
         (
             scored([0.3, 0.2], p_guess=0.4),
             ["unknown", "poor"],
-            "No activation is surely better than guessing.",
+            "No activation is surely better than guessing by accuracy.",
         ),
         (
             scored([0.3, 0.2], learners=[("linear", 0.95, 0.01), ("boosting", 0.8, 0.01)]),

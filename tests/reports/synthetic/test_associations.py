@@ -7,7 +7,7 @@ from scipy.stats.contingency import association
 from sklearn.linear_model import LinearRegression
 
 from combutab.evaluation import align_tables
-from combutab.reports.synthetic._associations import associations
+from combutab.reports._yardsticks import associations
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.reports.synthetic._likeness import judge_likeness
-from combutab.reports.synthetic._yardsticks import Yardsticks, measure_yardsticks
+from combutab.reports._findings import judge_likeness
+from combutab.reports._yardsticks import Yardsticks, measure_yardsticks
 
 
 def fidelity(shapes, pairs=(), held_out=None, missing=()):
@@ -101,7 +101,7 @@ def test_what_chance_may_make_good_or_poor_is_not_known():
     assert "60 % of what ties columns together is kept, give or take 10 points;" in found.sentence
     found = likeness(table, None, unsure, n=200)
     assert found.level == "unknown"
-    assert found.sentence.startswith("Not known, with 200 rows: shown a real row")
+    assert found.sentence.startswith("Not known, with 200 rows: gradient boosting")
     assert "give or take 32 points, which leaves it open" in found.sentence
     # another part that is poor beyond doubt decides
     assert likeness(table, detection(0.99), unsure).level == "poor"
@@ -114,16 +114,16 @@ def test_what_chance_may_make_good_or_poor_is_not_known():
 def test_an_area_that_may_be_good_as_well_as_poor_is_not_known(area, se, level):
     found = likeness(fidelity([1.0]), detection(area, se=se))
     assert found.level == level
-    assert f"in {100 * area:.0f} of 100 cases, give or take {200 * se:.1f} (" in found.sentence
+    assert f"a ROC AUC of {area:.2f}, give or take {2 * se:.2f} (" in found.sentence
     assert ("which leaves it open" in found.sentence) == (level == "unknown")
 
 
 def test_boosting_decides_whatever_a_linear_model_tells():
     found = likeness(fidelity([1.0]), detection(0.96, linear=0.5))
     assert found.level == "poor"
-    assert "gradient boosting tells which is which in 96 of 100 cases" in found.sentence
+    assert "boosting tells synthetic rows from real ones with a ROC AUC of 0.96" in found.sentence
     assert likeness(fidelity([1.0]), detection(0.6, linear=0.97)).level == "good"
-    assert "in more than 99 of 100" in likeness(fidelity([1.0]), detection(0.9951)).sentence
+    assert "AUC of more than 0.99, give" in likeness(fidelity([1.0]), detection(0.9951)).sentence
 
 
 def test_few_rows_do_not_teach_to_tell_tables_apart():
@@ -141,10 +141,10 @@ def test_likeness_in_words():
     found = likeness(table, detection(0.714, 0.506), sticks)
     assert found.level == "fair"
     assert found.sentence == (
-        "Shown a real row and a synthetic one, gradient boosting tells which is which in 71 of 100 "
-        "cases, give or take 1.0 (50 is chance; held-out real rows: 51); 90 % of what ties columns "
-        "together is kept; the columns match the real ones to 89 % on average (as many real rows, "
-        "by chance: 98 %; held-out real rows: 98 %), the column 'c0' least, to 81 %."
+        "Gradient boosting tells synthetic rows from real ones with a ROC AUC of 0.71, give or "
+        "take 0.01 (0.5 is chance; held-out real rows: 0.51); 90 % of what ties columns together "
+        "is kept; the columns match the real ones to 89 % on average (as many real rows, by "
+        "chance: 98 %; held-out real rows: 98 %), the column 'c0' least, to 81 %."
     )
     assert found.notes == ()
 
@@ -159,6 +159,17 @@ def test_held_out_rows_that_differ_are_noted():
     (note,) = likeness(fidelity([1.0]), detection(0.99, 0.95), n_test=500).notes
     assert "the two real tables differ" in note
     assert likeness(fidelity([1.0]), detection(0.99, 0.95), n_test=50).notes == ()
+
+
+def test_an_area_far_below_one_half_is_a_sign_of_near_copies():
+    found = likeness(fidelity([1.0]), detection(0.06, se=0.02), n=300)
+    assert found.level == "good"
+    assert found.short == "Its rows look like real ones, but may be near copies of them."
+    (note,) = found.notes
+    assert note.startswith("A ROC AUC of 0.06 is clearly below 0.5. This is a sign of near copies")
+    for area, se, n in ((0.46, 0.001, 10_000), (0.44, 0.021, 300), (0.4, 0.02, 99)):
+        found = likeness(fidelity([1.0]), detection(area, se=se), n=n)
+        assert not any("near copies" in text for text in (found.short, *found.notes))
 
 
 def test_yardsticks_are_real_rows_and_shuffled_ones():

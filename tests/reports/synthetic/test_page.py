@@ -146,7 +146,7 @@ def test_without_target_and_held_out_rows_it_says_so():
     real = people(60, 0)
     page = Page(render_report(evaluate_synthetic(real_train=real, synthetic=real[:50])))
     assert "usefulness" not in page.ids
-    assert page.says("50 of 50 synthetic rows equal a real one")
+    assert page.says("50 of 50 synthetic rows are exact duplicates of a training row")
     assert page.says("How the synthetic table was made was not told.")
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from combutab.evaluation import align_tables, detection, fidelity, ml_efficacy, privacy
 from combutab.reports import evaluate_synthetic
-from combutab.reports.synthetic._copies import count_copies
-from combutab.reports.synthetic._yardsticks import share_by_chance
+from combutab.reports._findings import count_copies, count_values, find_copies
+from combutab.reports._yardsticks import share_by_chance
 
 QUICK = {"learners": ["linear"]}
 
@@ -89,7 +89,9 @@ def test_a_copy_of_the_real_rows_gives_them_away(target):
     found = evaluated("copy", target)
     assert levels(found) == ("good", "good", "poor")
     assert found.copies == len(TRAIN)
-    assert "of 100 synthetic rows, 100.0 are nearer" in found.findings[2].sentence
+    assert (
+        "100.0 % of the synthetic rows are closer to a training row" in found.findings[2].sentence
+    )
 
 
 @pytest.mark.parametrize("target", ["rich", "income"])
@@ -129,6 +131,71 @@ def test_near_copies_of_a_part_are_found():
     found = evaluate(pd.concat([near, FRESH[:240]]))
     assert found.copies == 0
     assert levels(found) == ("good", "good", "poor")
+
+
+@pytest.mark.usefixtures("short_report")
+def test_rows_are_looked_for_in_both_real_tables():
+    swapped = "Either the two real tables are swapped, or the generator was trained on the held-out"
+    for found in (
+        evaluate(TEST, target=None),
+        evaluate(TRAIN, real_train=TEST, real_test=TRAIN, target=None),
+        evaluate(TEST.assign(born=FRESH["born"], age=TEST["age"] + 0.01), target=None),
+    ):
+        assert levels(found)[2] == "poor"
+        assert swapped in found.findings[2].sentence
+        assert found.findings[2].short == "Held-out rows or values are copied."
+        assert found.copies == 0
+    both = evaluate(pd.concat([TRAIN[:150], TEST[150:]]), target=None).findings[2]
+    assert both.level == "poor"
+    assert "The generator was probably trained on both real tables." in both.sentence
+
+
+@pytest.mark.usefixtures("short_report")
+def test_one_synthetic_row_that_equals_a_real_one_is_not_good():
+    for real in (TRAIN, TEST):
+        found = evaluate(pd.concat([real[:1], FRESH[1:]]), target=None)
+        assert levels(found)[2] == "fair"
+        assert "1 of the 300 synthetic rows is an exact duplicate" in found.findings[2].sentence
+
+
+def test_near_copies_are_found_without_held_out_rows():
+    rng = np.random.default_rng(4)
+    noisy = {name: TRAIN[name] + rng.normal(0, 0.05, N) for name in ("age", "income")}
+    noisy["born"] = TRAIN["born"] + pd.Timedelta(hours=1)
+    found = evaluate(TRAIN.assign(**noisy), real_test=None, target=None)
+    assert levels(found)[2] == "poor"
+    assert "clearly below 0.5" in found.findings[2].sentence
+    assert found.findings[1].short.endswith("but may be near copies of them.")
+
+
+@pytest.mark.usefixtures("short_report")
+def test_a_few_synthetic_rows_are_not_praised():
+    for n in (1, 3):
+        privacy = evaluate(FRESH[:n], target=None).findings[2]
+        assert privacy.level == "unknown"
+        assert "are too few to tell" in privacy.sentence
+
+
+@pytest.mark.usefixtures("short_report")
+def test_copies_with_new_identifiers_are_copies():
+    def named(table, first):
+        return table.assign(id=range(first, first + len(table)))
+
+    real = {"real_train": named(TRAIN, 1000), "real_test": named(TEST, 2000), "target": None}
+    found = evaluate(named(TRAIN, 9000), **real)
+    assert levels(found)[2] == "poor"
+    assert found.copies == N
+    assert found.privacy.set_index("measure").loc["copies", "mean"] == N
+    assert "Distances and exact duplicates leave identifiers out: 'id'." in found.findings[2].notes
+
+
+@pytest.mark.usefixtures("short_report")
+def test_near_rows_of_real_tables_that_differ_are_no_sign():
+    # the held-out rows are others: fresh rows are closer to the training rows
+    later = TEST.assign(age=TEST["age"] + 25.0)
+    found = evaluate(FRESH, real_test=later, target=None)
+    assert levels(found)[2] == "unknown"
+    assert "the two real tables differ" in found.findings[2].sentence
 
 
 def test_missing_values():
@@ -193,7 +260,10 @@ def test_held_out_rows_that_are_among_those_learned_from():
     # copies would be told from nothing: the held-out rows are copies as well
     found = evaluate(TRAIN, real_test=TRAIN[:200])
     assert levels(found)[2] == "poor"
-    assert "no test: 200 of them" in evaluate(FRESH, real_test=TRAIN[:200]).findings[2].sentence
+    assert (
+        "exact duplicates: 200 held-out rows are training rows"
+        in evaluate(FRESH, real_test=TRAIN[:200]).findings[2].sentence
+    )
 
 
 @pytest.mark.usefixtures("short_report")
@@ -381,6 +451,68 @@ def test_copies_by_chance_are_estimated_from_the_table_itself():
         assert found.of_single == pytest.approx(found.expected, rel=0.1)
         assert found.by_chance
     assert not count_copies(train, train).by_chance
+
+
+def codes(n, seed):
+    """Rows of few categories, of which many are equal."""
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(rng.integers(0, 3, (n, 5)), columns=list("abcde")).astype(str)
+
+
+@pytest.mark.usefixtures("short_report")
+def test_equal_rows_of_few_categories_are_chance():
+    found = evaluate(codes(300, 2), real_train=codes(300, 0), real_test=codes(300, 1), target=None)
+    assert found.copies > 100
+    assert levels(found)[2] == "good"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_equal_rows_are_chance_where_real_ones_were_removed(seed):
+    """No two real rows are equal, so that a held-out row never equals a training row."""
+    real = codes(2000, 3 * seed).drop_duplicates(ignore_index=True)[:160]
+    fresh = codes(200, 3 * seed + 1)
+    of_train, of_test = find_copies(*aligned(real[:80], fresh, real[80:]))
+    assert min(of_train.of_single, of_test.of_single) > 20
+    assert max(of_train.expected, of_test.expected) == 0.0
+    for copies in (of_train, of_test):
+        assert copies.by_chance
+        assert not copies.unexplained
+    # held-out rows of another distribution show nothing either
+    shown = find_copies(*aligned(codes(300, 0), codes(300, 1), codes(300, 2) + "x"), differ=True)
+    assert shown[0].by_chance
+    # rows of one side only are met
+    of_train, of_test = find_copies(*aligned(real[:80], real[:80], real[80:]))
+    assert not of_train.by_chance
+    assert of_test.rows == 0
+
+
+def test_rows_that_differ_in_one_column_bound_what_chance_does():
+    train = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": list("wxyz"), "c": list("wxyz")})
+    test = pd.DataFrame({"a": [1.0, 9.0, 3.0], "b": list("wyw"), "c": list("qyq")})
+    ours, made, others = aligned(train, train[:2], test)
+    found = count_copies(ours, made, others)
+    assert (found.of_single, found.expected) == (2, 0.0)
+    # (1, w, q) and (9, y, y) are one column off; of 4 rows that are met 2 or more are among 2 of 5
+    assert found.near_pvalue == pytest.approx(1 - 0.6**4 - 4 * 0.4 * 0.6**3)
+    assert not found.unexplained
+    # within the table itself, and none at all
+    assert count_copies(ours, made).near_pvalue == 0.0
+    assert count_copies(ours, made).unexplained
+    assert not count_copies(ours, aligned(train, test)[1]).unexplained
+    # of two columns both count: rows of a small space are equal anyway
+    rare = pd.DataFrame({"a": list("xxxxz"), "b": list("yyyyz")})
+    ours, made, others = aligned(rare, rare[4:], rare[:4])
+    assert not count_copies(ours, made, others).unexplained
+    assert count_copies(ours[4:], made, others).unexplained
+
+
+def test_running_numbers_in_one_range_are_no_copied_values():
+    order = np.random.default_rng(0).permutation(600)
+    numbers = pd.DataFrame({"id": order.astype(float)})
+    ours, others, made = numbers[:300], numbers[300:], pd.DataFrame({"id": np.arange(300.0)})
+    assert list(count_values(ours, made, others)) == ["id"]
+    assert count_values(ours, made, others, identifiers=["id"]) == {}
+    assert list(count_values(ours, ours, others, identifiers=["id"])) == ["id"]
 
 
 def test_chance_grows_where_a_few_rows_are_nearest_to_all():

@@ -5,8 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from combutab.reports.synthetic._usefulness import judge_usefulness
-from combutab.reports.synthetic._verdict import RULES
+from combutab.reports._findings import RULES, judge_usefulness
 
 
 def efficacy(note="", se=0.0, gap_se=0.0, **scores):
@@ -44,6 +43,8 @@ def test_the_share_of_skill_that_is_kept(made, level, share):
     found = usefulness(efficacy(accuracy=(0.9, made), roc_auc=(0.95, 0.5)))
     assert (found.subject, found.level) == ("usefulness", level)
     assert f"keep {share} of what the real rows teach about 'income'" in found.sentence
+    lost = {"nothing": "do no better than guessing"}.get(share, "do much worse than on real rows")
+    assert level != "poor" or found.short == f"Models trained on it {lost}."
 
 
 def test_a_classification_in_words():
@@ -86,7 +87,7 @@ def test_a_rare_class_is_judged_by_the_area():
     found = usefulness(table, guess=0.99, n_test=10_000)
     assert found.level == "poor"
     assert "keep 50 %" in found.sentence  # (0.7 - 0.5) / (0.9 - 0.5)
-    assert "in 70.0 % of all pairs of rows" in found.sentence
+    assert "has a ROC AUC of 0.700 on 10,000 held-out real rows" in found.sentence
     # of the same scores with 2 rows of the rare class nothing is known
     assert usefulness(table, guess=0.99, n_test=200).level == "unknown"
 
@@ -176,7 +177,8 @@ def test_the_rules_name_the_thresholds():
     assert all(number in RULES["usefulness"] for number in ("0.9", "0.7", "0.02", "10"))
     assert all(number in RULES["likeness"] for number in ("0.9", "0.75", "0.65", "0.8", "100"))
     assert all(
-        number in RULES["privacy"] for number in ("3 standard errors", "0.001", "0.55", "0.7")
+        number in RULES["privacy"]
+        for number in ("3 standard errors", "6 standard", "0.001", "0.05", "0.7")
     )
 
 
@@ -202,3 +204,9 @@ def test_skill_by_chance_is_within_what_is_told():
         in (found.sentence)
     )
     assert found.level == "poor"
+
+
+def test_a_synthetic_score_that_is_not_known_is_no_crash():
+    found = usefulness(efficacy(r2=(0.8, math.nan)), guess=0.0)
+    assert found.level == "unknown"
+    assert found.sentence.startswith("Not known: ")

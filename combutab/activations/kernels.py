@@ -1,0 +1,746 @@
+"""How activations and normalisations compute: forward and backward in memory that is given.
+
+A kernel serves exactly one class. An activation that has one returns it from ``kernel()``. The
+chain of layers calls it, and ``run`` makes it a twice differentiable autograd function for
+everyone else. Needs torch only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, TypeVar, cast
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+# ---- Known modules: those that are what their class says, so that a kernel may stand in for them
+
+ModuleClass = TypeVar("ModuleClass", bound=type[nn.Module])
+Hook = TypeVar("Hook", bound=Callable[..., None])
+
+
+def _always(module: Any) -> bool:
+    return True
+
+
+def _never(module: Any) -> bool:
+    return False
+
+
+# torch's own that act on every number alone and hold nothing, and what holds such
+_KNOWN_OF_TORCH = (
+    nn.CELU,
+    nn.ELU,
+    nn.GELU,
+    nn.Hardsigmoid,
+    nn.Hardswish,
+    nn.Hardtanh,
+    nn.Identity,
+    nn.LeakyReLU,
+    nn.LogSigmoid,
+    nn.Mish,
+    nn.ModuleList,
+    nn.ReLU,
+    nn.ReLU6,
+    nn.SELU,
+    nn.SiLU,
+    nn.Sigmoid,
+    nn.Softplus,
+    nn.Softsign,
+    nn.Tanh,
+    nn.Tanhshrink,
+)
+_KNOWN: dict[type, Callable[[Any], bool]] = dict.fromkeys(_KNOWN_OF_TORCH, _always)
+_OBSERVERS: WeakSet[Callable[..., None]] = WeakSet()
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def known(when: Callable[[Any], bool] = _always) -> Callable[[ModuleClass], ModuleClass]:
+    """Declare a class of this package: its modules, of its very type, compute what it says.
+
+    ``when`` tells of a module whether it is one of these.
+    """
+
+    def declare(cls: ModuleClass) -> ModuleClass:
+        _KNOWN[cls] = when
+        return cls
+
+    return declare
+
+
+def is_itself(module: nn.Module) -> bool:
+    """Tell whether a module is exactly of a known class, without hooks or a ``forward`` of its own.
+
+    >>> is_itself(nn.ReLU()), is_itself(type("Mine", (nn.ReLU,), {})())
+    (True, False)
+    """
+    return (
+        _KNOWN.get(type(module), _never)(module)
+        and "forward" not in vars(module)
+        and all(hook in _OBSERVERS for kind in _HOOKS for hook in getattr(module, kind).values())
+    )
+
+
+def is_observed(module: nn.Module) -> bool:
+    """Tell whether a module, or one in it, has a hook, which waits for its ``forward``."""
+    return any(getattr(part, kind) for part in module.modules() for kind in _HOOKS)
+
+
+def observer(hook: Hook) -> Hook:
+    """Declare a hook that changes nothing: a module that has it computes what its class says."""
+    _OBSERVERS.add(hook)
+    return hook
+
+
+def is_known(module: nn.Module) -> bool:
+    """Tell whether a module and all in it are known, and act along the last axis.
+
+    Then it does the same to x of shape (members, rows, width) as to each member's rows.
+    """
+    return all(is_itself(part) and getattr(part, "dim", -1) == -1 for part in module.modules())
+
+
+# ---- Kernels: what a module computes forward and backward, in memory given or in new memory ------
+# A kernel's formulas stand once. With ``out=None`` and a plain ``Memory`` they are differentiable
+# operations in new memory; with memory given they overwrite it, and autograd never sees them. So
+# the same two methods serve a module in anybody's network (``run``), the compiler and torch.func,
+# and a training loop that owns its buffers.
+
+_aten = torch.ops.aten
+
+HALF = (torch.float16, torch.bfloat16)
+
+Vectors = Sequence[Tensor]  # what a kernel is given beside x: per unit, they broadcast against x
+Maybe = Tensor | None
+Gradients = Sequence[Maybe]  # by the vectors, of their shapes
+
+
+class Memory:
+    """A kernel's memory from its forward to its backward pass; here new memory, as it comes.
+
+    ``out=memory.work(...)`` and ``out=memory.keep(...)`` are for results of that shape, the first
+    for those that nobody needs after the call. What ``backward`` needs is put under a name:
+    ``memory["rstd"] = rstd``.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, Tensor] = {}
+
+    def work(self, name: str, *shape: int) -> Tensor | None:
+        return None
+
+    def keep(self, name: str, *shape: int) -> Tensor | None:
+        return None
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        self._held[name] = value
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._held[name]
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def part(self, name: str) -> Memory:
+        """Give the memory of a kernel that is one of several in another."""
+        return _Part(self, name)
+
+
+class _Part(Memory):
+    def __init__(self, whole: Memory, name: str) -> None:
+        self._whole, self._prefix = whole, f"{name}."
+
+    def work(self, name: str, *shape: int) -> Tensor | None:
+        return self._whole.work(name, *shape)
+
+    def keep(self, name: str, *shape: int) -> Tensor | None:
+        return self._whole.keep(self._prefix + name, *shape)
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        self._whole[self._prefix + name] = value
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._whole[self._prefix + name]
+
+    def __len__(self) -> int:
+        return len(self._whole)
+
+
+class Kernel:
+    """Forward and backward of a module along the last axis; stateless, and equal if alike.
+
+    Neither x nor y nor ``grad`` change but where they are ``out``.
+
+    Attributes
+    ----------
+    unitwise : bool
+        Each output follows from one input.
+    keeps_input, keeps_output : bool
+        What ``backward`` needs; what it does not need may be None there.
+    n_vectors : int
+        How many it is given.
+    """
+
+    unitwise: bool = True
+    keeps_input: bool = False
+    keeps_output: bool = True
+    n_vectors: int = 0
+
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        """The result, (..., width); ``out`` may be x where ``keeps_input`` is False or no
+        backward pass follows."""
+        raise NotImplementedError
+
+    def backward(
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
+    ) -> tuple[Tensor, Gradients]:
+        """The gradients by x and by the vectors, given that by y; ``out`` may be ``grad``.
+
+        Without ``out``, and where ``keeps_output`` alone, the result can be differentiated.
+        """
+        raise NotImplementedError
+
+
+class Pointwise(Kernel):
+    """A kernel of single units without vectors, whose slope follows from x or from y."""
+
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        """grad times the slope, given y, or x where ``keeps_input``."""
+        raise NotImplementedError
+
+    def backward(
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
+    ) -> tuple[Tensor, Gradients]:
+        kept = cast(Tensor, x if self.keeps_input else y)  # None where neither is needed
+        return self.times_slope(kept, grad, memory, out), ()
+
+
+class Activation(nn.Module):
+    """A module that owns a kernel, and the vectors that its kernel is given."""
+
+    unitwise: ClassVar[bool] = True
+    dim: int
+
+    def kernel(self) -> Kernel | None:
+        """The kernel; None where there is none, or none for these settings."""
+        return None
+
+    def vectors(self) -> Vectors:
+        """Functions of the parameters, (width,) each, or (members, 1, width) in a stack."""
+        return ()
+
+    def run(self, kernel: Kernel, x: Tensor) -> Tensor:
+        """The result of its kernel, along ``dim`` if it has one."""
+        dim = getattr(self, "dim", -1)
+        vectors = [v.to(x.dtype) if v.is_floating_point() else v for v in self.vectors()]
+        return run(kernel, x.movedim(dim, -1), *vectors).movedim(-1, dim)
+
+    def check_width(self, x: Tensor, width: int) -> None:
+        """Raise ValueError where the input has another width."""
+        if x.shape[self.dim] != width:
+            raise ValueError(
+                f"{type(self).__name__} was built for {width} features, got {x.shape[self.dim]} "
+                f"along dim={self.dim} of an input of shape {tuple(x.shape)}; build it for that "
+                "width or set dim to the feature axis"
+            )
+
+
+class _Run(torch.autograd.Function):
+    """A kernel in anybody's network; twice differentiable."""
+
+    @staticmethod
+    def forward(ctx: Any, kernel: Kernel, x: Tensor, *vectors: Tensor) -> Tensor:
+        memory = Memory()
+        y = kernel.forward(x, vectors, memory, torch.empty_like(x))
+        ctx.kernel, ctx.memory = kernel, memory
+        from_output = kernel.keeps_output and not (kernel.keeps_input or vectors or len(memory))
+        ctx.save_for_backward(
+            None if from_output else x, y if kernel.keeps_output else None, *vectors
+        )
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        kernel: Kernel = ctx.kernel
+        x, y, *vectors = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            batched = _transformed() or torch._C._functorch.is_legacy_batchedtensor(grad)
+            out = None if batched else torch.empty_like(grad)  # a batch has no memory
+            grad_in, grads = kernel.backward(x, y, grad, vectors, ctx.memory, out)
+            return None, grad_in, *grads, *[None] * (len(vectors) - len(grads))
+        if x is None:  # someone will differentiate this gradient, a function of the output
+            return None, kernel.backward(None, y, grad, (), Memory())[0]
+        wanted = ctx.needs_input_grad[1:]
+        inputs = [t for t, needed in zip((x, *vectors), wanted, strict=True) if needed]
+        again = kernel.forward(x, vectors, Memory())
+        found = iter(torch.autograd.grad(again, inputs, grad, create_graph=True, allow_unused=True))
+        return None, *(next(found) if needed else None for needed in wanted)
+
+
+def run(kernel: Kernel, x: Tensor, *vectors: Tensor) -> Tensor:
+    """A kernel's result, (..., width), differentiable twice in every mode of autograd.
+
+    The compiler, ``torch.func`` and forward mode get the plain operations.
+
+    >>> x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    >>> run(ReLU(), x).sum().backward()
+    >>> x.grad
+    tensor([0., 1.])
+    """
+    if torch.compiler.is_compiling() or _transformed() or forward_ad._current_level >= 0:
+        return kernel.forward(x, vectors, Memory())
+    if not torch.is_grad_enabled():
+        return kernel.forward(x, vectors, Memory(), torch.empty_like(x))
+    return _Run.apply(kernel, x, *vectors)
+
+
+def along(parameter: Tensor, x: Tensor, dim: int) -> Tensor:
+    """Shape a per-feature tensor (..., width) to broadcast against ``x`` along ``dim``.
+
+    For the last dimension nothing happens but a cast, so a stacked parameter of shape
+    (members, 1, width) meets x of shape (members, batch, width) by plain broadcasting.
+    """
+    after = x.ndim - 1 - dim % x.ndim
+    if after:
+        parameter = parameter.reshape(parameter.shape + (1,) * after)
+    return parameter.to(x.dtype)
+
+
+def _transformed() -> bool:
+    return torch._C._are_functorch_transforms_active()
+
+
+def sum_to(x: Tensor, vector: Tensor) -> Tensor:
+    """The gradient of a vector that was broadcast, given that of each place."""
+    # of one row it would be x itself, whose memory is used again
+    return x.clone() if x.shape == vector.shape else x.sum_to_size(vector.shape)
+
+
+# ---- torch's own --------------------------------------------------------------------------------
+
+
+def into(op: Any, out: Tensor | None, *arguments: Any, **options: Any) -> Tensor:
+    """An operator of torch's, into memory given or new."""
+    if out is None:
+        return op.default(*arguments, **options)
+    if "grad_input" in op.overloads():
+        return op.grad_input(*arguments, **options, grad_input=out)
+    if "out" in op.overloads():
+        return op.out(*arguments, **options, out=out)
+    return out.copy_(op.default(*arguments, **options))
+
+
+def above_zero(x: Tensor, out: Tensor | None = None) -> Tensor:
+    """max(0, x), whose derivative at 0 is 0."""
+    return torch.relu(x) if out is None else torch.clamp_min(x, 0, out=out)
+
+
+def where_above(grad: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
+    """grad where y is above 0, and 0 elsewhere."""
+    return into(_aten.threshold_backward, out, grad, y, 0)
+
+
+@dataclass(frozen=True)
+class Identity(Pointwise):
+    keeps_output: bool = False
+
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        return x.clone() if out is None else x if out is x else out.copy_(x)
+
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        return self.forward(grad, (), memory, out)
+
+
+@dataclass(frozen=True)
+class ReLU(Pointwise):
+    slope: float = 0.0  # below zero, not negative
+
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        if self.slope:
+            return into(_aten.leaky_relu, out, x, self.slope)
+        return above_zero(x, out)
+
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        if self.slope:
+            return into(_aten.leaky_relu_backward, out, grad, kept, self.slope, True)
+        return where_above(grad, kept, out)
+
+
+@dataclass(frozen=True)
+class ELU(Pointwise):
+    alpha: float = 1.0
+    scale: float = 1.0
+    input_scale: float = 1.0
+
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        return into(_aten.elu, out, x, self.alpha, self.scale, self.input_scale)
+
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        settings = self.alpha, self.scale, self.input_scale
+        return into(_aten.elu_backward, out, grad, *settings, True, kept)
+
+
+@dataclass(frozen=True)
+class Torch(Pointwise):
+    """An elementwise function of torch's by the names of its operators."""
+
+    name: str
+    keeps_input: bool = False
+    settings: tuple[float, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    operators: ClassVar[Any] = _aten
+
+    @property
+    def keeps_output(self) -> bool:  # type: ignore[override]
+        return not self.keeps_input
+
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        operator, options = getattr(_aten, self.name), dict(self.options)
+        if self.name == "gelu" and out is not None and not out.is_contiguous():
+            # torch 2.13 on a CPU fills float32 memory as if its rows were one behind the other
+            return out.copy_(operator(x, **options))
+        return into(operator, out, x, *self.settings, **options)
+
+    def times_slope(
+        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        operator = getattr(_aten, f"{self.name}_backward")
+        return into(operator, out, grad, kept, *self.settings, **dict(self.options))
+
+
+_KERNELS_OF_TORCH: dict[type[nn.Module], Callable[[Any], Kernel | None]] = {
+    nn.Identity: lambda m: Identity(),
+    nn.ReLU: lambda m: ReLU(),
+    # below, where the output does not give the slope there is no kernel
+    nn.LeakyReLU: lambda m: ReLU(m.negative_slope) if m.negative_slope >= 0 else None,
+    nn.ELU: lambda m: ELU(m.alpha) if m.alpha >= 0 else None,
+    nn.CELU: lambda m: ELU(m.alpha, 1.0, 1.0 / m.alpha) if m.alpha > 0 else None,
+    nn.SELU: lambda m: ELU(1.6732632423543772, 1.0507009873554805),
+    nn.Tanh: lambda m: Torch("tanh"),
+    nn.Sigmoid: lambda m: Torch("sigmoid"),
+    nn.SiLU: lambda m: Torch("silu", True),
+    nn.GELU: lambda m: Torch("gelu", True, options=(("approximate", m.approximate),)),
+    nn.Mish: lambda m: Torch("mish", True),
+    nn.Hardswish: lambda m: Torch("hardswish", True),
+    nn.Softplus: lambda m: Torch("softplus", True, (m.beta, m.threshold)),
+}
+
+
+def kernel_of(module: nn.Module, dim: int = -1) -> Kernel | None:
+    """The kernel of a module that acts along ``dim``, or None where it has none.
+
+    A subclass has none, nor has a module with hooks or a ``forward`` of its own: they may compute
+    something else.
+
+    >>> kernel_of(nn.Tanh())
+    Torch(name='tanh', keeps_input=False, settings=(), options=())
+    """
+    if torch.compiler.is_compiling() or not is_itself(module):  # the compiler fuses plain modules
+        return None
+    if isinstance(module, Activation):
+        return module.kernel() if getattr(module, "dim", dim) == dim else None
+    make = _KERNELS_OF_TORCH.get(type(module))
+    return None if make is None else make(module)
+
+
+# ---- Kernels made of others: each for some of the units, or one between two affine maps ----------
+
+T = TypeVar("T", Tensor, Tensor | None)
+
+
+@dataclass(frozen=True)
+class Slices(Kernel):
+    """A kernel for each run of neighbouring units: (start, length, kernel)."""
+
+    parts: tuple[tuple[int, int, Kernel], ...]
+
+    @property
+    def unitwise(self) -> bool:  # type: ignore[override]
+        return all(kernel.unitwise for _, _, kernel in self.parts)
+
+    @property
+    def keeps_input(self) -> bool:  # type: ignore[override]
+        return any(kernel.keeps_input for _, _, kernel in self.parts)
+
+    @property
+    def keeps_output(self) -> bool:  # type: ignore[override]
+        return any(kernel.keeps_output for _, _, kernel in self.parts)
+
+    @property
+    def n_vectors(self) -> int:  # type: ignore[override]
+        return sum(kernel.n_vectors for _, _, kernel in self.parts)
+
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        given = iter(vectors)
+        pieces = []
+        for i, (start, length, kernel) in enumerate(self.parts):
+            own = [next(given) for _ in range(kernel.n_vectors)]
+            x_i = _narrow(x, start, length)
+            out_i = x_i if out is x else _narrow(out, start, length)
+            pieces.append(kernel.forward(x_i, own, memory.part(str(i)), out_i))
+        return torch.cat(pieces, -1) if out is None else out
+
+    def backward(
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
+    ) -> tuple[Tensor, Gradients]:
+        given = iter(vectors)
+        pieces: list[Tensor] = []
+        grads: list[Tensor | None] = []
+        for i, (start, length, kernel) in enumerate(self.parts):
+            own = [next(given) for _ in range(kernel.n_vectors)]
+            x_i = _narrow(x, start, length) if kernel.keeps_input else None
+            y_i = _narrow(y, start, length) if kernel.keeps_output else None
+            grad_i = _narrow(grad, start, length)
+            out_i = grad_i if out is grad else _narrow(out, start, length)
+            grad_in, by_own = kernel.backward(x_i, y_i, grad_i, own, memory.part(str(i)), out_i)
+            pieces.append(grad_in)
+            grads.extend(by_own)
+        return torch.cat(pieces, -1) if out is None else out, grads
+
+
+def _narrow(x: T, start: int, length: int) -> T:
+    return None if x is None else x.narrow(-1, start, length)
+
+
+@dataclass(frozen=True)
+class Scattered(Kernel):
+    """A kernel for the units that the first vector gives each part; all see the whole width."""
+
+    parts: tuple[Kernel, ...]
+
+    @property
+    def keeps_input(self) -> bool:  # type: ignore[override]
+        return any(kernel.keeps_input for kernel in self.parts)
+
+    @property
+    def keeps_output(self) -> bool:  # type: ignore[override]
+        return any(kernel.keeps_output for kernel in self.parts)
+
+    @property
+    def n_vectors(self) -> int:  # type: ignore[override]
+        return 1 + sum(kernel.n_vectors for kernel in self.parts)
+
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        given = iter(vectors[1:])
+        y = x if out is None or out is x else out.copy_(x)
+        for i, kernel in enumerate(self.parts):
+            mine, own = vectors[0] == i, [next(given) for _ in range(kernel.n_vectors)]
+            memory[f"of {i}"] = mine
+            # autograd would multiply what is not its own by 0, which may be infinite
+            shown = y if out is not None else torch.where(mine, y, 0.0)
+            y_i = kernel.forward(shown, own, memory.part(str(i)), memory.work("result", *x.shape))
+            y = torch.where(mine, y_i, y, out=out)
+        return y
+
+    def backward(
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
+    ) -> tuple[Tensor, Gradients]:
+        given = iter(vectors[1:])
+        grads: list[Tensor | None] = [None]
+        grad = grad if out is None or out is grad else out.copy_(grad)
+        for i, kernel in enumerate(self.parts):
+            mine, own = memory[f"of {i}"], [next(given) for _ in range(kernel.n_vectors)]
+            work = memory.work("result", *grad.shape)
+            grad_i, by_own = kernel.backward(x, y, grad, own, memory.part(str(i)), work)
+            grad = torch.where(mine, grad_i, grad, out=out)
+            grads += [None if v is None else torch.where(mine, v, 0.0) for v in by_own]
+        return grad, grads
+
+
+@dataclass(frozen=True)
+class Affine(Kernel):
+    """phi(gamma x + beta) scale + shift; its vectors are these four, and phi's."""
+
+    phi: Kernel
+    keeps_input: bool = True
+    keeps_output: bool = False
+
+    @property
+    def n_vectors(self) -> int:  # type: ignore[override]
+        return 4 + self.phi.n_vectors
+
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        gamma, beta, scale, shift, *own = vectors
+        # ProxyNorm Eq. (7), Derf Eq. (10)
+        z_out = memory.keep("z", *x.shape)
+        apart = memory.keep("into phi", *x.shape) if self.phi.keeps_input else z_out
+        into_phi = torch.addcmul(beta, x, gamma, out=apart)
+        z = self.phi.forward(into_phi, own, memory.part("phi"), z_out)
+        memory["into phi"], memory["z"] = into_phi, z
+        return torch.addcmul(shift, z, scale, out=out)
+
+    def backward(
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
+    ) -> tuple[Tensor, Gradients]:
+        assert x is not None
+        gamma, beta, scale, shift, *own = vectors
+        work = memory.work("product", *x.shape)
+        by_scale = sum_to(torch.mul(grad, memory["z"], out=work), scale)
+        by_shift = sum_to(grad, shift)
+        grad = torch.mul(grad, scale, out=out)
+        kept = memory["into phi"], memory["z"]
+        grad, by_own = self.phi.backward(*kept, grad, own, memory.part("phi"), out)
+        by_beta = sum_to(grad, beta)
+        by_gamma = sum_to(torch.mul(grad, x, out=work), gamma)
+        return torch.mul(grad, gamma, out=out), (by_gamma, by_beta, by_scale, by_shift, *by_own)
+
+
+# ---- Standardising groups of neighbouring units, with a derivative of few operations -------------
+
+_EXACT = ("none", "ieee")
+
+
+class Blocks:
+    """Group sums and means over a last axis, as products with small block-diagonal matrices.
+
+    Reductions over a last axis of 2 to 16 numbers are slow on a CPU; a product with ones in
+    diagonal blocks is several times faster and broadcasts on its way. A block holds the widest
+    run of groups, up to 16 units, that divides a row: products never cross rows, so what is in
+    one sample (or member) cannot reach another, not even a NaN.
+    """
+
+    def __init__(self, groups: int, size: int) -> None:
+        run = next(n for n in range(16 // size, 0, -1) if groups % n == 0)
+        ones = torch.block_diag(*[torch.ones(size, size, dtype=torch.float64)] * run)
+        self.size = size
+        self.ones = {torch.float64: ones, torch.float32: ones.float()}
+        self.averaging = {dtype: ones / size for dtype, ones in self.ones.items()}
+
+    def mean(self, x: Tensor, memory: Memory) -> Tensor:
+        return _product(x, self.averaging[x.dtype], memory.work("mean", *x.shape))
+
+    def center(self, x: Tensor, memory: Memory, out: Tensor | None) -> Tensor:
+        work = memory.work("square", *x.shape)
+        sums = _product(x, self.ones[x.dtype], work)
+        # summing first keeps a constant group exactly constant
+        return torch.sub(x, torch.div(sums, self.size, out=work), out=out)
+
+
+def _product(x: Tensor, matrix: Tensor, out: Tensor | None) -> Tensor:
+    n = len(matrix)
+    if out is not None:
+        torch.mm(x.reshape(-1, n), matrix, out=out.view(-1, n))
+        return out
+    return (x.reshape(-1, n) @ matrix).view(x.shape)
+
+
+class _Reductions:
+    """The same by reductions; means keep the axis with length 1."""
+
+    def mean(self, x: Tensor, memory: Memory) -> Tensor:
+        return torch.mean(x, -1, keepdim=True, out=memory.work("mean", *x.shape[:-1], 1))
+
+    def center(self, x: Tensor, memory: Memory, out: Tensor | None) -> Tensor:
+        mean = torch.mean(x, -1, keepdim=True, out=memory.work("center", *x.shape[:-1], 1))
+        return torch.sub(x, mean, out=out)
+
+
+_blocks = lru_cache(maxsize=64)(Blocks)
+_REDUCTIONS = _Reductions()
+
+
+@dataclass(frozen=True)
+class Standardize(Kernel):
+    """x -> (x - mean) rstd inside groups of neighbouring units, or x rstd without centring.
+
+    Of float32 or float64, ``width`` units in groups of ``size``.
+    """
+
+    size: int
+    width: int
+    eps: float
+    center: bool = True
+    unitwise: bool = False
+
+    def forward(
+        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
+    ) -> Tensor:
+        # PLN Eq. (3), centred; PLS Eq. (6), not
+        if self._by_torch:
+            n, _, memory["rstd"] = torch.native_layer_norm(
+                self._grouped(x), [self.size], None, None, self.eps
+            )
+            n = n.reshape(x.shape)
+            return n if out is None else out.copy_(n)
+        by, x_g = self._means(x), self._grouped(x)
+        out_g = None if out is None else self._grouped(out)
+        n = by.center(x_g, memory, out_g) if self.center else x_g
+        mean = by.mean(torch.mul(n, n, out=memory.work("square", *n.shape)), memory)
+        work = memory.work("mean", *mean.shape)
+        rstd = torch.rsqrt(torch.add(mean, self.eps, out=work), out=work)
+        kept = memory.keep("rstd", *rstd.shape[:-1], 1)  # a group has one
+        memory["rstd"] = rstd if kept is None else kept.copy_(rstd[..., :1])
+        n = torch.mul(n, rstd, out=out_g)
+        return n.reshape(x.shape) if out is None else out
+
+    def backward(
+        self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
+    ) -> tuple[Tensor, Gradients]:
+        assert y is not None
+        y_g, grad_g = self._grouped(y), self._grouped(grad)
+        out_g = None if out is None else self._grouped(out)
+        if self._by_torch:  # of y, whose mean is 0 and deviation 1 already
+            rstd = memory["rstd"]
+            nothing, one = torch.zeros_like(rstd), torch.ones_like(rstd)
+            grad_in, _, _ = torch.ops.aten.native_layer_norm_backward(
+                grad_g, y_g, [self.size], nothing, one, None, None, [True, False, False]
+            )
+            grad_in = torch.mul(grad_in, rstd, out=out_g)
+            return grad_in.reshape(grad.shape) if out is None else out, ()
+        by = self._means(grad)
+        along = by.mean(torch.mul(grad_g, y_g, out=memory.work("square", *y_g.shape)), memory)
+        grad_in = by.center(grad_g, memory, out_g) if self.center else grad_g
+        grad_in = torch.addcmul(grad_in, y_g, along, value=-1, out=out_g)
+        grad_in = torch.mul(grad_in, memory["rstd"], out=out_g)
+        return grad_in.reshape(grad.shape) if out is None else out, ()
+
+    @property
+    def _by_torch(self) -> bool:
+        """Tell whether torch's own layer normalisation serves: in two passes, into new memory."""
+        return self.center and self.size > 16
+
+    def _grouped(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:-1], self.width // self.size, self.size)
+
+    def _means(self, x: Tensor) -> Blocks | _Reductions:
+        if 1 < self.size <= 16 and x.stride(-1) == 1 and _keeps_precision(x):
+            return _blocks(self.width // self.size, self.size)
+        return _REDUCTIONS
+
+
+def _keeps_precision(x: Tensor) -> bool:
+    """Tell whether a CPU's matrix product is as precise as this tensor."""
+    if torch.compiler.is_compiling():  # the compiler fuses reductions itself
+        return False
+    if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        return False
+    matmul = getattr(torch.backends.mkldnn, "matmul", None)
+    return x.dtype is torch.float64 or getattr(matmul, "fp32_precision", "none") in _EXACT

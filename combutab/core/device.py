@@ -1,0 +1,87 @@
+"""The device and the number formats that a fit runs on."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+PRECISIONS = ("float32", "float64", "bf16-mixed")
+_threads_of: set[int] = set()  # the process that has computed with torch's threads, if any
+
+
+def guard_forks() -> None:
+    """Call before computing: a forked process has none of its parent's threads, and no use of more.
+
+    OpenMP in it would wait for ever for those that it remembers; with one thread it does not.
+    """
+    if torch.get_num_threads() == 1:
+        return
+    if _threads_of <= {os.getpid()}:
+        _threads_of.add(os.getpid())
+        return
+    torch.set_num_threads(1)
+    warnings.warn(
+        "this process was forked from one in which torch had computed with several threads, and "
+        "would wait for these for ever: it computes with one. Start workers by joblib's 'loky' "
+        "or multiprocessing's 'spawn' to use more",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def resolve_device(device: str | torch.device) -> torch.device:
+    """Turn ``"auto"`` into the best device at hand; check that a named one exists.
+
+    Raises ValueError if the name is not a device of torch, or the device is not on this machine.
+
+    >>> resolve_device("cpu")
+    device(type='cpu')
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {device!r}"
+        ) from error
+    if resolved.type not in ("cpu", "cuda") or (resolved.type == "cpu" and resolved.index):
+        raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {device!r}")
+    if resolved.type == "cuda":
+        n_devices = torch.cuda.device_count()
+        if n_devices == 0:
+            raise ValueError(f"device={str(device)!r}, but torch sees no CUDA device; use 'auto'")
+        if (resolved.index or 0) >= n_devices:
+            raise ValueError(
+                f"device={str(device)!r}, but torch sees {n_devices} CUDA device(s), "
+                f"numbered from 0"
+            )
+    return resolved
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Number formats: of the parameters, and of the matrix products."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in PRECISIONS:
+            raise ValueError(f"precision must be one of {PRECISIONS}, got {self.name!r}")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of parameters, data and optimiser state."""
+        return torch.float64 if self.name == "float64" else torch.float32
+
+    def context(self, device: torch.device) -> Callable[[], AbstractContextManager[object]]:
+        """Return a maker of the context that forward passes run in: autocast, or none."""
+        if self.name == "bf16-mixed":
+            return partial(torch.autocast, device.type, dtype=torch.bfloat16)
+        return nullcontext

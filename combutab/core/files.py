@@ -1,0 +1,512 @@
+"""Files that are written whole or not at all, and read without trust.
+
+What is written goes to a folder beside its place, ``.combutab-*.stage``, and is moved from there
+when it is on the disk. Several files are moved in two steps. The folder is renamed to
+``.combutab-*.whole``, which is when they count; then those that they replace are moved out, and
+they are moved in. At no moment do new files stand beside old ones. A process that ends before the
+first step has changed nothing; one that ends after it leaves it to the next that writes to the same
+place to complete it. Folders that no living process owns are removed then.
+
+Safetensors files are written byte for byte the same each time. All that a file claims is checked
+before memory is asked for.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from combutab.core.interrupts import uninterrupted
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+# ---- Files that are written in whole or not at all: one alone, or several together ---------------
+# What is written goes to a folder of its own beside its place, ``.combutab-*.stage``, and is moved
+# from there when it is on the disk. Several files are moved in two steps. The folder is renamed to
+# ``.combutab-*.whole``, which is when they count; then those that they replace are moved out, and
+# they are moved in. At no moment do new files stand beside old ones. A process that ends before the
+# first step has changed nothing; one that ends after it leaves it to the next that writes to the
+# same place to complete it. Folders that no living process owns are removed then.
+
+_PREFIX, _STAGE, _WHOLE = ".combutab-", ".stage", ".whole"
+_OLD = 3600.0  # seconds: what has no lock and is older was left by a process that is gone
+_LINKS = 40  # that are followed, as the system does
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a place to write a file to, of the same name; it is moved to the path in the end.
+
+    After an error within, nothing is left behind, and a file that was there is as it was.
+
+    Raises OSError with the path if it is a directory or no regular file, its folder does not exist
+    or may not be written, the disk is full, or it is a link in a folder that others may write to.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with whole_file(f"{folder}/note.txt") as place:
+    ...         _ = place.write_text("all of it")
+    ...     os.listdir(folder)
+    ['note.txt']
+    """
+    place = _place(path)
+    _remove_parts(place)
+    with _naming(path), _stage(place.parent) as stage:
+        made = stage / "new" / place.name
+        yield made
+        _ready(made, place)
+        os.replace(made, place)
+        _sync(place.parent)
+
+
+@contextmanager
+def whole_files(folder: str | os.PathLike[str], names: Sequence[str]) -> Iterator[Path]:
+    """Give a folder to write files to; all are moved to theirs together, or none is.
+
+    A link in the folder is replaced itself.
+
+    Raises OSError as of `whole_file`, and if one of the names was not written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with whole_files(folder, ["a.txt", "b.txt"]) as stage:
+    ...         for name in ("a.txt", "b.txt"):
+    ...             _ = (stage / name).write_text("new")
+    ...     sorted(os.listdir(folder))
+    ['a.txt', 'b.txt']
+    """
+    home = _home(Path(folder).absolute())
+    for name in names:
+        _check(home / name, Path(folder) / name)
+    with _naming(folder), _stage(home) as stage:
+        yield stage / "new"
+        for name in names:
+            _ready(stage / "new" / name, home / name)
+        _sync(stage / "new")
+        whole = stage.with_suffix(_WHOLE)
+        os.rename(stage, whole)
+        _sync(home)
+        _swap(whole)
+
+
+def check_writable(folder: str | os.PathLike[str]) -> None:
+    """Find out whether files can be written to a folder, and tidy what was left there."""
+    home = _home(Path(folder).absolute())
+    if not home.is_dir():
+        raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
+    with _naming(folder), _stage(home):
+        pass
+
+
+def finish_leftovers(folder: Path) -> None:
+    """Complete or remove what processes that are gone have left in a folder."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in [each for each in entries if each.name.startswith(_PREFIX)]:
+            with suppress(OSError):
+                _finish(Path(entry.path))
+
+
+# ---- stages ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _stage(folder: Path) -> Iterator[Path]:
+    """A folder beside the files-to-be, that belongs to this process as long as it lives."""
+    finish_leftovers(folder)
+    made: list[tuple[Path, int | None]] = []
+    try:
+        with uninterrupted():
+            made.append(_make_stage(folder))
+        stage, _ = made[0]
+        (stage / "new").mkdir()
+        (stage / "old").mkdir()
+        yield stage
+    finally:
+        with uninterrupted():
+            for stage, lock in made:
+                whole = stage.with_suffix(_WHOLE)
+                if whole.exists():  # it was to be moved, and was interrupted
+                    _swap(whole)
+                shutil.rmtree(stage, ignore_errors=True)
+                if lock is not None:
+                    os.close(lock)
+
+
+def _make_stage(folder: Path) -> tuple[Path, int | None]:
+    while True:
+        stage = folder / f"{_PREFIX}{secrets.token_hex(4)}{_STAGE}"
+        with suppress(FileExistsError):
+            os.mkdir(stage, 0o700)
+            if fcntl is None:
+                return stage, None
+            with suppress(FileNotFoundError):  # another process took it for a leftover
+                lock = os.open(stage, os.O_RDONLY)
+                with suppress(OSError):  # some file systems have no locks
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                if stage.exists():
+                    return stage, lock
+                os.close(lock)
+
+
+def _finish(leftover: Path) -> None:
+    found = os.lstat(leftover)
+    if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "geteuid") and found.st_uid != os.geteuid()):
+        return  # of another user, who may want to have it moved over our files
+    if leftover.suffix not in (_STAGE, _WHOLE) or fcntl is None:
+        if time.time() - found.st_mtime > _OLD:
+            _remove(leftover)
+        return
+    lock = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove(leftover)
+    finally:
+        os.close(lock)
+
+
+def _remove_parts(place: Path) -> None:
+    """Remove what version 0.1 left, which wrote to other names and held no locks."""
+    with suppress(OSError):
+        for part in place.parent.glob(f"{glob.escape(place.name)}????????.part"):
+            if time.time() - part.lstat().st_mtime > _OLD:
+                part.unlink()
+
+
+def _remove(leftover: Path) -> None:
+    if leftover.suffix == _WHOLE:
+        _swap(leftover)
+    else:
+        shutil.rmtree(leftover)
+
+
+def _swap(whole: Path) -> None:
+    """Move all old files out, then all new ones in; goes on where an earlier call stopped."""
+    home, new, old = whole.parent, whole / "new", whole / "old"
+    names = sorted(os.listdir(new)) if new.exists() else []
+    try:
+        for name in names:
+            with suppress(FileNotFoundError):
+                os.replace(home / name, old / name)
+        for name in names:
+            os.replace(new / name, home / name)
+    except OSError:
+        for name in names:  # as it was
+            if (old / name).exists():
+                os.replace(old / name, home / name)
+            elif not (new / name).exists():
+                (home / name).unlink()
+        shutil.rmtree(whole, ignore_errors=True)
+        raise
+    _sync(home)
+    shutil.rmtree(whole, ignore_errors=True)
+
+
+# ---- one file ----------------------------------------------------------------------------------
+
+
+def _ready(made: Path, place: Path) -> None:
+    """Bring a file to the disk, with the permissions of the one that it replaces."""
+    if place.exists() and not place.is_symlink():
+        os.chmod(made, place.stat().st_mode & 0o777)
+    _sync(made)
+
+
+def _sync(path: Path) -> None:
+    """Have the system bring a file or a folder's entries to the disk."""
+    is_folder = path.is_dir()
+    if is_folder and os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:  # some file systems do not sync folders
+        if not is_folder or error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def _place(path: str | os.PathLike[str]) -> Path:
+    """Resolve the links of a path, to where a regular file may be written."""
+    place = Path(path).absolute()
+    for _ in range(_LINKS):
+        if not place.is_symlink():
+            break
+        _refuse_strange_link(place, is_file=True)
+        place = place.parent / os.readlink(place)  # a link stays one
+    else:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+    place = _home(place.parent) / place.name
+    _check(place, path)
+    return place
+
+
+def _home(folder: Path) -> Path:
+    """Resolve the links of a folder's path."""
+    for each in (folder, *folder.parents):
+        if each.is_symlink():
+            _refuse_strange_link(each, is_file=False)
+    return folder.resolve()
+
+
+def _check(place: Path, asked: str | os.PathLike[str]) -> None:
+    if place.is_dir():
+        raise IsADirectoryError(f"{str(asked)!r} is a directory; name a file in it")
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"the folder {place.parent} does not exist; create it first")
+    if place.exists():
+        if not place.is_file():
+            raise OSError(f"{asked} is a device or pipe, which is not replaced; name a file")
+        if not os.access(place, os.W_OK):
+            raise PermissionError(f"{asked} may not be written")
+
+
+def _refuse_strange_link(link: Path, *, is_file: bool) -> None:
+    """Links are as trustworthy as those who may make them: others could aim them at our files."""
+    if not hasattr(os, "geteuid"):
+        return
+    folder, ours = os.stat(link.parent), (0, os.geteuid())
+    mode = folder.st_mode
+    shared = mode & stat.S_IWOTH
+    theirs = os.lstat(link).st_uid not in ours
+    if (is_file and shared) or (
+        theirs and (shared or mode & stat.S_IWGRP or folder.st_uid not in ours)
+    ):
+        raise PermissionError(
+            f"{link} is a link in a folder that others may write to, and is not followed; name "
+            "the file that it stands for"
+        )
+
+
+@contextmanager
+def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Have errors of the system name the path that was asked for, in one line."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            elsewhere = error.filename is not None and _PREFIX not in str(error.filename)
+            if elsewhere:
+                raise
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+        if os.fspath(path) in str(error):
+            raise
+        raise OSError(f"{os.fspath(path)} cannot be written: {error}") from error
+
+
+# ---- Safetensors files, written byte for byte the same, and read as a stranger's may be read -----
+# All that a file claims is checked before memory is asked for.
+
+MAX_HEADER = 32 * 2**20  # bytes
+MAX_DEPTH = 64  # of lists and objects in one another
+_MAX_AXES = 8
+_DTYPES: dict[str, Any] = {
+    **{f"F{8 * n}": np.dtype(f"<f{n}") for n in (2, 4, 8)},
+    **{f"I{8 * n}": np.dtype(f"<i{n}") for n in (1, 2, 4, 8)},
+    **{f"U{8 * n}": np.dtype(f"<u{n}") for n in (1, 2, 4, 8)},
+    "BOOL": np.dtype(bool),
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_CHECKSUM = "sha256"
+_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_STEPS = np.zeros(256, dtype=np.int8)
+_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
+
+
+def write_tensors(place: Path, key: str, text: str, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write arrays, and a text in the metadata, with a checksum of both.
+
+    Raises ValueError if ``read_tensors`` would refuse the file for its size.
+    """
+    arrays = {
+        name: np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+        for name, array in tensors.items()
+    }
+    metadata = {key: text, _CHECKSUM: _digest(text, arrays)}
+    layout: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    # the widest numbers first: each array then begins at a multiple of its numbers' size
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    for name in order:
+        begin, end = end, end + arrays[name].nbytes
+        dtype, shape = _NAMES[arrays[name].dtype], arrays[name].shape
+        layout[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+    header = json.dumps(layout).encode()
+    header += b" " * (-len(header) % 8)
+    if len(header) > MAX_HEADER:
+        raise ValueError(
+            f"what the model knows beside its weights takes more than {MAX_HEADER // 2**20} MiB, "
+            "which load would refuse: its columns have too many categories; drop or join them"
+        )
+    with open(place, "wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        for name in order:
+            file.write(_bytes(arrays[name]))
+
+
+def read_tensors(
+    path: Path, key: str, *, arrays: bool = True
+) -> tuple[str | None, dict[str, np.ndarray]]:
+    """The text in a file's metadata, None if there is none, and its arrays by name.
+
+    Raises OSError if there is no such file, or it is none that holds data; ValueError if it is not
+    whole, claims what it does not hold, or has another checksum than written.
+    """
+    with _open(path) as file:
+        start = file.read(8)
+        n_header, size = int.from_bytes(start, "little"), os.fstat(file.fileno()).st_size
+        if len(start) < 8 or n_header > min(size - 8, MAX_HEADER):
+            refuse(path, "its header is longer than the file, or than is read")
+        try:
+            header = parse_json(file.read(n_header).decode())
+        except ValueError as error:
+            refuse(path, str(error))
+        if not isinstance(header, dict):
+            refuse(path, "its header is no object")
+        metadata = header.pop("__metadata__", {})
+        if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+            refuse(path, "its metadata is not text")
+        layout = _layout(path, header, size - 8 - n_header)
+        tensors: dict[str, np.ndarray] = {}
+        if arrays:
+            for name, dtype, shape in layout:
+                tensors[name] = array = np.empty(shape, dtype)
+                if array.nbytes and file.readinto(_bytes(array)) != array.nbytes:
+                    refuse(path, "it became shorter")
+    text = metadata.pop(key, None)
+    checksum = metadata.pop(_CHECKSUM, None)
+    if text is not None and metadata:
+        raise ValueError(f"{path} is damaged: its metadata has more than a model's: {[*metadata]}")
+    if arrays and checksum is not None and checksum != _digest(text or "", tensors):
+        raise ValueError(
+            f"{path} is damaged: its weights or its header are not those that were written (their "
+            "checksum differs); take a copy that is whole"
+        )
+    return text, tensors
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON of limited depth whose keys differ and whose numbers are finite, or a ValueError.
+
+    >>> parse_json('{"a": [1, 2.5]}')
+    {'a': [1, 2.5]}
+    """
+    try:
+        value = json.loads(
+            text, object_pairs_hook=_unlike, parse_float=_finite, parse_constant=_finite
+        )
+    except RecursionError:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} deep") from None
+    brackets = np.frombuffer(_STRINGS.sub("", text).encode(errors="replace"), dtype=np.uint8)
+    if len(brackets) and np.cumsum(_STEPS[brackets], dtype=np.int32).max() > MAX_DEPTH:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+    return value
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Have all that goes wrong with the contents of a file be a ValueError that names it."""
+    path = os.fspath(path)
+    try:
+        yield
+    except Exception as error:  # of any library that is given what the file says
+        said = str(error)
+        if path in said and type(error) is ValueError:
+            raise
+        if not isinstance(error, ValueError):
+            said = f"its header and arrays do not make a {what} ({error!r})"
+        said = said if len(said) < 500 else said[:500] + " ..."
+        raise ValueError(f"{path} is damaged: {said}") from error
+
+
+def refuse(path: Path, why: str) -> NoReturn:
+    """Say that a file is none of safetensors."""
+    raise ValueError(f"{path} is not a safetensors file, or is cut short: {why}") from None
+
+
+# ---- parts -------------------------------------------------------------------------------------
+
+
+def _open(path: Path) -> io.BufferedReader:
+    """A regular file; a pipe is not waited for."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a directory; name a file in it")
+    try:
+        handle = os.open(
+            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        )
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no such file: {path}") from None
+    file = os.fdopen(handle, "rb")
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        file.close()
+        raise OSError(f"{path} is a device or a pipe, not a file of a model")
+    return file
+
+
+def _layout(path: Path, header: dict[str, Any], size: int) -> list[tuple[str, Any, list[int]]]:
+    """Name, dtype and shape of each array in the order of the file, which they fill."""
+    found = []
+    for name, entry in header.items():
+        try:
+            dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
+            begin, end = entry["data_offsets"]
+            whole = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
+        except (TypeError, KeyError, ValueError):
+            whole = False
+        if not whole or len(shape) > _MAX_AXES or math.prod(shape) * dtype.itemsize != end - begin:
+            refuse(path, f"what it says of the array {name[:100]!r} cannot be")
+        found.append((begin, end, name, dtype, shape))
+    found.sort(key=lambda each: each[:2])
+    ends = [0, *(end for _, end, *_ in found)]
+    if [begin for begin, *_ in found] != ends[:-1] or ends[-1] != size:
+        refuse(path, "its arrays do not fill it")
+    return [(name, dtype, shape) for _, _, name, dtype, shape in found]
+
+
+def _bytes(array: np.ndarray) -> Any:
+    """The memory of an array as a buffer."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _digest(text: str, tensors: Mapping[str, np.ndarray]) -> str:
+    """Return the SHA-256 of a header and arrays, whichever way a file stores them."""
+    digest = hashlib.sha256(json.dumps(text).encode())
+    for name in sorted(tensors):
+        array = tensors[name]
+        digest.update(json.dumps([name, array.dtype.name, array.shape]).encode())
+        digest.update(_bytes(np.ascontiguousarray(array)))
+    return digest.hexdigest()
+
+
+def _unlike(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError("it has a key twice")
+    return made
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"it has the number {number[:20]}, which is not finite")
+    return value

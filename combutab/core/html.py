@@ -1,0 +1,186 @@
+"""Fitted estimators in notebooks: learning curves as data, and drawn in scikit-learn's HTML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+# ---- The curves of a fit, as estimators, packs, generators and scikit-learn's networks keep them
+
+_NO_LOSS = {"member", "epoch", "train_metric", "learning_rate"}
+_SCORES = {"r2": "R²"}
+_LOSSES = {"validation loss", "validation distance"}  # which are better if smaller
+
+
+@dataclass(frozen=True, eq=False)
+class LearningCurves:
+    """Training losses and validation score by member and epoch.
+
+    ``table`` has the columns member, epoch, those of ``losses`` and validation_score, of which
+    larger is better; NaN where there is none. ``validation`` says in words what the score is, or
+    what it is the negative of. ``keeps_best`` is false of a pack, which chooses among epochs.
+    """
+
+    table: pd.DataFrame
+    losses: tuple[str, ...]
+    validation: str
+    keeps_best: bool = True
+
+    def panels(self) -> dict[str, str]:
+        """Columns to draw, and their names in words."""
+        named = {name: name.replace("train_", "training ") for name in self.losses}
+        named = {name: words.replace("_", " ") for name, words in named.items()}
+        return named | ({"validation_score": self.validation} if self.scored else {})
+
+    def of_each(self, column: str, *, as_scores: bool = False) -> pd.DataFrame:
+        """One column by epoch (rows) and member (columns), a loss of validation rows as such."""
+        table = self.table.pivot(index="epoch", columns="member", values=column)
+        negative = column == "validation_score" and self.validation in _LOSSES and not as_scores
+        return -table if negative else table
+
+    @property
+    def scored(self) -> bool:
+        """Whether there are validation scores."""
+        return bool(self.table["validation_score"].notna().any())
+
+    def best_epochs(self) -> dict[Any, int]:
+        """The epoch whose weights are kept, by member: the best, the first of equals."""
+        scored = self.table[self.table["validation_score"].notna() & self.keeps_best]
+        rows = scored.loc[scored.groupby("member")["validation_score"].idxmax()]
+        return dict(zip(rows["member"].tolist(), rows["epoch"].tolist(), strict=True))
+
+
+def learning_curves(estimator: Any) -> LearningCurves:
+    """Read the curves of a fitted estimator: of the last call of ``fit``, of one network of all.
+
+    Raises
+    ------
+    ValueError
+        If it has no epochs.
+    """
+    history = getattr(estimator, "history_", None)
+    losses = getattr(estimator, "loss_curve_", None) or []
+    if history is None or (history["member"].nunique() == 1 and len(history) < len(losses)):
+        scores = getattr(estimator, "validation_scores_", None) or []
+        history = pd.DataFrame({"member": 0, "epoch": np.arange(len(losses)) + 1})
+        # of earlier calls there may be none
+        history["train_loss"] = np.asarray(losses, dtype=float)
+        history["validation_score"] = [np.nan] * (len(losses) - len(scores)) + list(scores)
+    if history.empty:
+        raise ValueError("has no epochs to draw; solver='lbfgs' has none")
+    columns = [str(name) for name in history if name not in _NO_LOSS]
+    validations = [name for name in columns if name.startswith("validation")]
+    names = [name for name in columns if name not in validations]
+    scores, words = pd.Series(np.nan, history.index), "score"
+    for name in validations:
+        if name == "validation_score":
+            scores, words = history[name], _score_words(estimator)
+        else:
+            scores, words = -history[name], name.removeprefix("validation_")
+    table = history[["member", "epoch", *names]].assign(validation_score=scores)
+    table = table.rename(columns={"loss": "train_loss"})
+    losses = tuple("train_loss" if name == "loss" else name for name in names)
+    return LearningCurves(table, losses, f"validation {words}", not hasattr(estimator, "members_"))
+
+
+def _score_words(estimator: Any) -> str:
+    scoring = getattr(estimator, "early_stopping_scoring", None)
+    scoring = scoring or getattr(estimator, "_score_name", "score")
+    words = scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score")
+    return _SCORES.get(words, words)
+
+
+# ---- What a fit found, within scikit-learn's HTML of an estimator: facts, and the curves as
+# small SVG
+# It needs neither JavaScript nor colours: what a curve says stands below it.
+
+_WIDTH, _HEIGHT, _PAD = 168, 56, 4  # of a curve, in pixels
+_POINTS = 120  # of a curve, at most
+_COLORS = {"validation_score": "#D55E00"}  # Okabe and Ito's vermilion, and for others blue
+_TEMPLATE = """
+<div class="estimator-table">
+<table class="parameters-table" style="margin: 0.5em"><tbody>{rows}</tbody></table>
+<div style="display: flex; flex-wrap: wrap; gap: 0.5em 1.5em; padding: 0.5em">{figures}</div>
+</div>
+"""
+
+
+class FittedHTML:
+    """Lets scikit-learn's HTML of a fitted estimator (1.7 and later) show what its fit found."""
+
+    def _fit_facts(self) -> dict[str, str]:
+        """What there is to say beside the curves: names, and values in words."""
+        raise NotImplementedError
+
+    def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
+        shown = super()._get_params_html(*args, **kwargs)  # type: ignore[misc]
+        if self.__sklearn_is_fitted__():  # type: ignore[attr-defined]
+            parameters = shown._html_repr
+            shown._html_repr = lambda: parameters() + fitted_html(self)
+        return shown
+
+
+def fitted_html(estimator: FittedHTML) -> str:
+    """What a fitted estimator learned, as a table and its curves."""
+    facts = estimator._fit_facts()
+    figures: list[str] = []
+    history = getattr(estimator, "history_", None)
+    if history is not None and len(history):
+        curves = learning_curves(estimator)
+        facts.setdefault("trained", _epochs(curves))
+        figures = [_figure(curves, column, name) for column, name in curves.panels().items()]
+    rows = "".join(
+        f'<tr class="default"><td class="param">{escape(name)}</td><td>{escape(value)}</td></tr>'
+        for name, value in facts.items()
+    )
+    return _TEMPLATE.format(rows=rows, figures="".join(figures))
+
+
+def _epochs(curves: LearningCurves) -> str:
+    counts = curves.table["member"].value_counts().tolist()
+    least, most = min(counts), max(counts)
+    counted = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{counted} epoch{'s' * (most != 1)}"
+
+
+def _figure(curves: LearningCurves, column: str, name: str) -> str:
+    """One curve, the mean of members as far as all train, and in words where it leads."""
+    values = curves.of_each(column).dropna().mean(axis=1)
+    several = curves.table["member"].nunique() > 1
+    best = None if several else next(iter(curves.best_epochs().values()), None)
+    if values.empty:
+        return ""
+    words = f"{name}{', mean' if several else ''}: {values.iloc[0]:.3g} → {values.iloc[-1]:.3g}"
+    if column == "validation_score" and best is not None:
+        words += f"; kept is epoch {best}: {values[best]:.3g}"
+    return (
+        f'<figure style="margin: 0; max-width: {_WIDTH + 40}px">{_svg(values, column, best)}'
+        f"<figcaption>{escape(words)}</figcaption></figure>"
+    )
+
+
+def _svg(values: pd.Series, column: str, best: int | None) -> str:
+    y = values.to_numpy(dtype=float)
+    finite = y[np.isfinite(y)]
+    low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
+    heights = (y - low) / (high - low) if high > low else np.full(len(y), 0.5)
+    places = np.arange(len(y)) / max(len(y) - 1, 1)
+    points = np.column_stack(
+        [_PAD + places * (_WIDTH - 2 * _PAD), _HEIGHT - _PAD - heights * (_HEIGHT - 2 * _PAD)]
+    ).round(1)
+    drawn = points[np.unique(np.linspace(0, len(y) - 1, _POINTS).round().astype(int))]
+    line = " ".join(f"{x:g},{height:g}" for x, height in drawn if np.isfinite(height))
+    color = _COLORS.get(column, "#0072B2")
+    marked = len(y) - 1 if best is None else values.index.get_loc(best)
+    x, height = points[marked]
+    dot = f'<circle cx="{x:g}" cy="{height:g}" r="3" fill="{color}"/>'
+    return (
+        f'<svg width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'aria-hidden="true" style="border-bottom: 1px solid gray"><polyline points="{line}" '
+        f'fill="none" stroke="{color}" stroke-width="1.5"/>{dot if np.isfinite(height) else ""}'
+        "</svg>"
+    )

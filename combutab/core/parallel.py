@@ -1,0 +1,492 @@
+"""Jobs over processes by joblib: on one machine, or on Dask's and Ray's workers."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import io
+import os
+import pickle
+import platform
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+from joblib.parallel import BACKENDS, get_active_backend
+
+from combutab._version import __version__
+
+# ---- Dask and Ray as joblib's backends: what these lack for a run that lasts ---------------------
+
+
+class WorkerDied(RuntimeError):
+    """The workers that were given a task died, one after the other."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """In place of a task's result: what it raised, or a `WorkerDied`."""
+
+    error: Exception
+
+
+def _worker() -> Any:
+    """The Dask worker whose task this thread works on, or None."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.get_worker()
+    except ValueError:  # the thread is no worker's
+        return None
+
+
+def on_worker() -> bool:
+    """Tell whether this thread works on a task of Dask, whose joblib would share it out anew."""
+    return _worker() is not None
+
+
+def unwanted() -> bool:
+    """Tell whether the task that this thread works on was cancelled: Dask ends no thread."""
+    worker = _worker()
+    if worker is None:
+        return False
+    task = worker.state.tasks.get(worker.get_current_task())
+    return task is None or task.state == "cancelled"
+
+
+def patched(active: Any) -> Any:
+    """Give joblib's backend of Dask or Ray again, with what it lacks; others as they are."""
+    kind = type(active)
+    if kind.__name__ == "DaskDistributedBackend":
+        return type(kind.__name__, (_Dask, kind), {})(
+            client=active.client,
+            wait_for_workers_timeout=active.wait_for_workers_timeout,
+            **active.submit_kwargs,
+        )
+    if kind.__name__ == "RayBackend":
+        restarts = {"max_restarts": -1, "max_task_retries": 2}  # of workers that die; none else
+        return type(kind.__name__, (_Ray, kind), {})(
+            nesting_level=active.nesting_level,
+            inner_max_num_threads=active.inner_max_num_threads,
+            ray_remote_args=restarts | (active.ray_remote_args or {}),
+            **active.backend_kwargs,
+        )
+    return active
+
+
+_Backend: Any = object  # as which mypy knows the other base's methods
+
+
+class _Dask(_Backend):
+    """What joblib's Dask backend lacks, as its first base."""
+
+    pre_dispatch = "all"  # a worker keeps a table as long as tasks that are known wait for it
+
+    def effective_n_jobs(self, n_jobs: int) -> int:
+        # joblib would do the tasks of a single worker in this process
+        return max(2, super().effective_n_jobs(n_jobs))
+
+    def start_call(self) -> None:
+        self._aborted = False
+        super().start_call()
+
+    async def _to_func_args(self, func: Any) -> Any:
+        end = time.monotonic() + (self.wait_for_workers_timeout or 0)
+        while not self._aborted:
+            try:
+                sent = await super()._to_func_args(func)
+            except Exception as error:  # the worker that a table went to is gone, or there is none
+                if time.monotonic() > end or self.client.status != "running":
+                    func.tell(error)
+                    raise
+                self.call_data_futures.clear()  # which would fail again
+                await asyncio.sleep(0.1)
+            else:
+                if not self._aborted:  # while the table went to a worker
+                    return sent
+        raise asyncio.CancelledError
+
+    def submit(self, func: Any, callback: Any = None) -> Any:
+        """Tell joblib of a task that has no result, for which it would wait for ever."""
+        from distributed.scheduler import KilledWorker
+
+        def tell(sent: Any) -> None:
+            error = sent.exception()
+            if error is not None:
+                callback(_died(func, error) if isinstance(error, KilledWorker) else error)
+
+        func.tell = callback
+        sent = super().submit(func, callback)
+        sent.add_done_callback(tell)
+        return sent
+
+    def abort_everything(self, ensure_ready: bool = True) -> None:
+        """Cancel the tasks, those not yet sent too, and let go of the results that are there."""
+        super().abort_everything(ensure_ready)
+        if self.client.status == "running":
+            self.client.sync(self._cancel)
+
+    async def _cancel(self) -> None:
+        self._aborted = True
+        await self.client.cancel(list(self._results), asynchronous=True, force=True)
+        async with self.waiting_futures.condition:  # where what collects results would wait on
+            self.waiting_futures.condition.notify_all()
+
+
+class _Ray(_Backend):
+    """What Ray's backend for joblib lacks, as its first base."""
+
+    supports_return_generator = True  # joblib's pools of this machine cannot be left midway
+
+    def start_call(self) -> None:
+        self._stored: dict[int, tuple[np.ndarray, Any]] = {}  # by id, with Ray's reference
+        super().start_call()
+
+    def submit(self, func: Any, callback: Any = None) -> Any:
+        """Store arrays once, which the backend would send with each task of a newer joblib."""
+        from ray.exceptions import RayActorError
+
+        def tell(out: Any) -> None:
+            callback(_died(func, out) if isinstance(out, RayActorError) else out)
+
+        batch = copy.copy(func)
+        batch.items = [
+            (_run_stored, (sent[0], call, *map(self._store, sent[1:])), named)
+            for call, sent, named in func.items
+        ]
+        return super().submit(batch, tell)
+
+    def terminate(self) -> None:
+        """Kill the workers: one that is asked to end has failed, says Ray, which would retry."""
+        import ray
+
+        actors = getattr(self._pool, "_actor_pool", [])
+        while actors:
+            ray.kill(actors.pop()[0])
+        super().terminate()
+
+    def _store(self, each: Any) -> Any:
+        import ray
+
+        if not isinstance(each, np.ndarray):
+            return each
+        if id(each) not in self._stored:
+            self._stored[id(each)] = each, ray.put(each)
+        return self._stored[id(each)][1]
+
+
+def _run_stored(position: int, call: Callable[..., Any], *sent: Any) -> tuple[int, Any]:
+    """Do a task whose arrays are in Ray's store, read where they are."""
+    import ray
+
+    return call(position, *(ray.get(a) if isinstance(a, ray.ObjectRef) else a for a in sent))
+
+
+def _died(batch: Any, error: Exception) -> list[tuple[int, Failed]]:
+    """Give the results of a batch of tasks whose worker died."""
+    words = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return [(sent[0], Failed(WorkerDied(words))) for _, sent, _ in batch.items]
+
+
+# ---- Tasks at the same time: in threads, or wherever joblib's context sends them -----------------
+
+_SEPARATE = 1000  # bytes: smaller arguments go along with each task
+
+
+class BrokenBackend(BrokenExecutor):
+    """A cluster ended a run, not one of its tasks: its scheduler is gone, or data are lost."""
+
+
+class OtherVersions(RuntimeError):
+    """A worker has other versions than the process that sent it a task."""
+
+
+def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Give what a function gives, or `Failed` with what it raises."""
+    try:
+        return function(*arguments)
+    except Exception as error:  # the caller decides
+        return Failed(error)
+
+
+def on_cluster() -> bool:
+    """Tell whether joblib's context names more than this machine's threads and processes."""
+    active, _ = get_active_backend(prefer="threads")
+    local = [BACKENDS.get(name) for name in ("loky", "multiprocessing")]
+    return not getattr(active, "supports_sharedmem", False) and type(active) not in local
+
+
+def gathered(
+    function: Callable[..., Any],
+    tasks: Iterable[Sequence[Any]],
+    *,
+    n_jobs: int | None,
+    shared: Iterable[Any] = (),
+) -> list[Any]:
+    """List ``function(*task)`` for each task, in order, by joblib; the first error is raised.
+
+    Parameters as of `completed`, which does it on a cluster.
+    """
+    if not on_cluster():
+        return Parallel(n_jobs=n_jobs)(delayed(function)(*task) for task in tasks)
+    results = {}
+    for i, result in completed(function, tasks, n_jobs=n_jobs, shared=shared):
+        if isinstance(result, Failed):
+            raise result.error
+        results[i] = result
+    return [results[i] for i in sorted(results)]
+
+
+def completed(
+    function: Callable[..., Any],
+    tasks: Iterable[Sequence[Any]],
+    *,
+    n_jobs: int | None,
+    shared: Iterable[Any] = (),
+) -> Generator[tuple[int, Any]]:
+    """Call ``function(*task)`` for each task; results come as they are done.
+
+    What a cluster loses is sent again: all that is not back, as long as anything comes back; and,
+    at the end and one by one, the tasks that workers died with.
+
+    Parameters
+    ----------
+    function : callable
+    tasks : iterable of sequences
+        Arguments.
+    n_jobs : int, optional
+        As joblib has it; on a cluster by default all its workers.
+    shared : iterable
+        Objects that several tasks hold (tensors, arrays, tables): each of them, and all that are
+        equal, is sent once to other processes, where joblib's backend can. They outlive the call.
+
+    Yields
+    ------
+    (int, object)
+        A task's position, and its result or `Failed`.
+
+    Raises
+    ------
+    BrokenBackend
+        If a cluster fails as a whole.
+    OtherVersions
+        If a worker has another version of the package or of torch.
+    """
+    active, _ = get_active_backend(prefer="threads")
+    if getattr(active, "supports_sharedmem", False):
+        calls = (delayed(_run)(i, function, task) for i, task in enumerate(tasks))
+        yield from _results(n_jobs, calls)
+        return
+    wanted, send = list(tasks), _Sender(shared).pack
+    packed = ((i, (i, *send(function, task))) for i, task in enumerate(wanted))
+    if not on_cluster():
+        yield from _results(n_jobs, (delayed(_run_sent)(*task) for _, task in packed))
+        return
+    out: dict[int, tuple[Any, ...]] = {}  # what is not back
+    died = []
+    n_back, n_before = 0, -1  # the first time all is sent again even if nothing came back
+
+    def calls_for(some: Iterable[tuple[int, tuple[Any, ...]]]) -> Iterator[Any]:
+        for i, task in some:
+            out[i] = task
+            yield delayed(_run_sent)(*task)
+
+    while n_back < len(wanted):
+        try:
+            for i, result in _results(n_jobs, calls_for(chain([*out.items()], packed))):
+                n_back += 1
+                task = out.pop(i)
+                if _is(result, WorkerDied):
+                    died.append((i, task))
+                else:
+                    yield i, result
+        except OtherVersions:
+            raise
+        except Exception as error:
+            broken = _broken(active, error)
+            if n_back == n_before:
+                raise broken from error
+            warnings.warn(f"{broken}; what is not back is sent again", RuntimeWarning, stacklevel=2)
+            n_before = n_back
+    for task in died:  # one may have taken the others along
+        try:
+            yield from _results(n_jobs, calls_for([task]))
+        except OtherVersions:
+            raise
+        except Exception as error:
+            raise _broken(active, error) from error
+
+
+def _broken(active: Any, error: Exception) -> BrokenBackend:
+    return BrokenBackend(f"{type(active).__name__} of joblib ended with {_line(error)}")
+
+
+def _results(n_jobs: int | None, calls: Iterable[Any]) -> Generator[tuple[int, Any]]:
+    active, wanted = get_active_backend(prefer="threads")
+    options: dict[str, Any] = {"n_jobs": n_jobs, "prefer": "threads"}
+    if on_cluster():
+        backend = options["backend"] = patched(active)
+        options["pre_dispatch"] = getattr(backend, "pre_dispatch", "2 * n_jobs")
+        options["n_jobs"] = n_jobs or wanted or -1
+    try:
+        parallel = Parallel(return_as="generator_unordered", **options)
+    except ValueError:  # backends that give all results at once, as "multiprocessing"
+        parallel = Parallel(**options)
+    outputs = (found for found in parallel(calls))
+    finished = False
+    try:
+        for i, result in outputs:
+            if _is(result, OtherVersions):
+                raise result.error
+            yield i, result
+        finished = True
+    finally:
+        if not finished:  # after an interrupt or an error
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # that the rest is cancelled
+                outputs.close()
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _is(result: Any, kind: type[Exception]) -> bool:
+    return isinstance(result, Failed) and isinstance(result.error, kind)
+
+
+def _run(position: int, function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[int, Any]:
+    return position, attempt(function, *arguments)
+
+
+# ---- to other processes ------------------------------------------------------------------------
+
+
+class _Sender:
+    """Packs tasks, without what they share: that goes beside them, as arrays.
+
+    An array that is an argument by itself is what joblib's backends know how to send once: 'dask'
+    scatters it, 'loky' maps it into memory; for 'ray' see `_Ray`.
+    """
+
+    def __init__(self, shared: Iterable[Any]) -> None:
+        self._arrays: list[np.ndarray] = []
+        self._places: dict[int, tuple[str, int]] = {}  # by the object's id
+        self._kept = []  # as long as their ids are in use
+        found: dict[object, int] = {}
+        for each in shared:
+            if id(each) in self._places:
+                continue
+            kind, array = _as_array(each)
+            if array.nbytes < _SEPARATE:
+                continue
+            content = array.dtype.str, array.shape, hashlib.blake2b(array.data.cast("B")).digest()
+            place = found.setdefault(content, len(self._arrays))
+            if place == len(self._arrays):
+                self._arrays.append(array)
+            self._places[id(each)] = kind, place
+            self._kept.append(each)
+
+    def pack(self, function: Callable[..., Any], task: Sequence[Any]) -> tuple[Any, ...]:
+        """Give the arguments of `_run_sent` but the first."""
+        buffer = io.BytesIO()
+        pickler = _Pickler(buffer, self._places)
+        try:
+            pickler.dump((function, *task))
+        except Exception as error:  # the task's own: the others can be sent
+            return self.pack(_raise, [_portable(error)])
+        return _versions(), buffer.getvalue(), *(self._arrays[place] for place in pickler.used)
+
+
+def _as_array(each: Any) -> tuple[str, np.ndarray]:
+    if isinstance(each, torch.Tensor):
+        return "tensor", np.ascontiguousarray(each.numpy())
+    if isinstance(each, np.ndarray) and not each.dtype.hasobject:
+        return "array", np.ascontiguousarray(each)
+    return "object", np.frombuffer(cloudpickle.dumps(each), np.uint8)
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Leaves out what is sent beside; functions of a script are sent by their code."""
+
+    def __init__(self, buffer: io.BytesIO, places: dict[int, tuple[str, int]]) -> None:
+        super().__init__(buffer)
+        self.used: dict[int, int] = {}  # an array's place among all, and among the task's
+        self._places = places
+
+    def persistent_id(self, each: Any) -> tuple[str, int] | None:
+        found = self._places.get(id(each))
+        if found is None:
+            return None
+        kind, place = found
+        return kind, self.used.setdefault(place, len(self.used))
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, packed: bytes, arrays: Sequence[np.ndarray]) -> None:
+        super().__init__(io.BytesIO(packed))
+        self._arrays, self._made = arrays, dict[tuple[str, int], Any]()
+
+    def persistent_load(self, which: tuple[str, int]) -> Any:
+        if which not in self._made:
+            kind, place = which
+            array = self._arrays[place]
+            if kind == "object":
+                self._made[which] = pickle.loads(array.data)
+            else:  # torch takes no array that is not to be written
+                array = array if array.flags.writeable else np.array(array)
+                self._made[which] = torch.from_numpy(array) if kind == "tensor" else array
+        return self._made[which]
+
+
+def _versions() -> dict[str, str]:
+    return {"combutab": __version__, "torch": torch.__version__.split("+")[0]}
+
+
+def _run_sent(
+    position: int, versions: dict[str, str], packed: bytes, *arrays: np.ndarray
+) -> tuple[int, Any]:
+    """Do a task that another process sent; nothing of it is unpacked by another version."""
+    here = _versions()
+    if here != versions:
+        theirs, ours = (
+            ", ".join(f"{name} {version}" for name, version in each.items())
+            for each in (here, versions)
+        )
+        message = (
+            f"process {os.getpid()} on {platform.node()} has {theirs}, and was sent a task by a "
+            f"process with {ours}: install the same versions on all workers"
+        )
+        return position, Failed(OtherVersions(message))
+    result = attempt(lambda: _call(*_Unpickler(packed, arrays).load()))
+    return position, Failed(_portable(result.error)) if isinstance(result, Failed) else result
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def _portable(error: Exception) -> Exception:
+    """Give an error that can be sent back, with the lines of code that led to it."""
+    try:
+        found = pickle.loads(pickle.dumps(error))
+    except Exception:  # whatever classes of errors come to
+        found = RuntimeError(f"{type(error).__name__}: {error}")
+    found.add_note("".join(traceback.format_exception(error)))
+    return found

@@ -1,0 +1,119 @@
+"""Words in messages and parameters: similar names, durations, sizes of memory."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from numbers import Integral
+from typing import Any
+
+# ---- Suggestions in errors: the known names that an unknown one may stand for --------------------
+
+
+def did_you_mean(name: object, known: Iterable[object], n: int = 3) -> str:
+    """Ask whether one of up to ``n`` known names was meant; say nothing if none is near.
+
+    >>> did_you_mean("medv", ["MEDV", "CRIM", "MEDIAN"])
+    "did you mean 'MEDV' or 'MEDIAN'?"
+    >>> did_you_mean("x", ["MEDV"])
+    ''
+    """
+    texts: dict[str, list[str]] = {}
+    for each in known:
+        texts.setdefault(str(each).casefold(), []).append(repr(each))
+    near = difflib.get_close_matches(str(name).casefold(), texts, n=n, cutoff=0.6)
+    found = [text for match in near for text in texts[match]][:n]
+    return f"did you mean {' or '.join(found)}?" if found else ""
+
+
+def known_instead(name: object, known: Iterable[object], n: int = 8) -> str:
+    """Ask as `did_you_mean`, or else name the first ``n`` of those that there are.
+
+    >>> known_instead("Pariss", ["Paris", "Rome"])
+    "did you mean 'Paris'?"
+    >>> known_instead("x", ["Paris", "Rome"])
+    "there are 'Paris', 'Rome'"
+    """
+    known = list(known)
+    more = f" and {len(known) - n:,} more" if len(known) > n else ""
+    listed = ", ".join(map(repr, known[:n])) + more
+    verb = "is only" if len(known) == 1 else "are"
+    return did_you_mean(name, known) or f"there {verb} {listed}"
+
+
+def no_column(name: object, columns: Iterable[object]) -> str:
+    """Say that a table has no such column, and which may have been meant.
+
+    >>> no_column("Age", ["age", "sex"])
+    "there is no column 'Age'; did you mean 'age'?"
+    """
+    return f"there is no column {name!r}; {known_instead(name, columns)}"
+
+
+# ---- A span of time as users write it ------------------------------------------------------------
+
+_DURATIONS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def parse_seconds(value: float | str | None) -> float:
+    """Return seconds; without a limit, infinitely many.
+
+    Raises ValueError if it is no positive number, with a unit where it is text.
+
+    >>> parse_seconds("1.5min"), parse_seconds(10), parse_seconds(None)
+    (90.0, 10.0, inf)
+    """
+    if value is None:
+        return float("inf")
+    if not isinstance(value, str):
+        return float(value)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(s|min|h)\s*", value)
+    if match is None or not float(match[1]):
+        raise ValueError(
+            f"max_time must be a number of seconds or text such as '90s', '2min' or '1h', got "
+            f"{value!r}"
+        )
+    return float(match[1]) * _DURATIONS[match[2]]
+
+
+# ---- Sizes of memory as bytes or text, and limits of it ------------------------------------------
+
+_SIZES = {"": 1, **{p: 1000 ** (i + 1) for i, p in enumerate("kmgt")}}
+_SIZES |= {f"{p}i": 1024 ** (i + 1) for i, p in enumerate("kmgt")}
+RESERVE = 32 << 20  # what allocators keep for themselves
+_PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?|)b\s*", re.IGNORECASE)
+
+
+def parse_bytes(limit: Any) -> int:
+    """A number of bytes, or text such as "500MB" or "1.5 GiB", as bytes.
+
+    >>> parse_bytes("500MB"), parse_bytes("1.5 GiB"), parse_bytes(4096)
+    (500000000, 1610612736, 4096)
+    """
+    if isinstance(limit, str):
+        match = _PATTERN.fullmatch(limit)
+        if match is not None:
+            return int(float(match[1]) * _SIZES[match[2].lower()])
+    elif isinstance(limit, Integral) and not isinstance(limit, bool) and int(limit) > 0:
+        return int(limit)
+    raise ValueError(
+        "memory_limit must be a positive number of bytes or text such as '500MB', '2GB' or "
+        f"'1.5GiB', got {limit!r}"
+    )
+
+
+def check_limit(limit: int, needed: int, what: str, instead: str) -> None:
+    """Refuse a ``memory_limit`` below what is needed, with the least one that is enough.
+
+    >>> check_limit(10**6, 2 * 10**6, "100 rows", "use fewer columns")
+    Traceback (most recent call last):
+        ...
+    ValueError: memory_limit of 1000000 bytes is too small for 100 rows: at least 2000000 bytes \
+(2MB) are needed; raise it, or use fewer columns
+    """
+    if needed > limit:
+        raise ValueError(
+            f"memory_limit of {limit} bytes is too small for {what}: at least {needed} bytes "
+            f"({-(-needed // 10**6)}MB) are needed; raise it, or {instead}"
+        )

@@ -1,0 +1,369 @@
+"""One fit on several processes: which of them this one is, and what they tell one another.
+
+The processes are those of ``torch.distributed``: of a group that the program has initialised, or
+those that ``torchrun`` started, whose environment says so.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import itertools
+import multiprocessing
+import os
+import secrets
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from datetime import timedelta
+from numbers import Number
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_WORD = 2.0  # seconds in which the error of a rank that ended is looked for
+_PART = 1 << 16  # rows that are looked at at once
+_NEAR = 1e-6  # tables that differ by less are one, encoded by processors that round differently
+_ALONE = "alone"
+_OF_PROCESS = {"callbacks", "device", "n_jobs", "verbose"}  # parameters
+_current: ContextVar[Ranks | str | None] = ContextVar("ranks", default=None)
+_numbers = itertools.count()  # of shared fits: the same on all ranks
+
+
+class RankError(RuntimeError):
+    """A fit that ranks share has ended because another of them did."""
+
+
+class Ranks:
+    """The ranks that share a fit, of which this process is ``number`` of ``count``."""
+
+    def __init__(self, group: Any) -> None:
+        import torch.distributed as dist
+
+        self._dist, self._group = dist, group
+        self.world = dist.group.WORLD
+        self.number, self.count = dist.get_rank(group), dist.get_world_size(group)
+        self._fit = -1
+        self._cuda_group: Any = None
+
+    def begin(self, what: str) -> None:
+        """Wait for all to begin the next fit; raises ValueError if it is not the same."""
+        self._fit = next(_numbers)
+        first, *others = self.gather(what)
+        for number, other in enumerate(others, 1):
+            if other != first:
+                raise ValueError(_unlike(number, "other parameters"))
+
+    def span(self, n: int) -> tuple[int, int]:
+        """First and end of this rank's share of n things in a row."""
+        return n * self.number // self.count, n * (self.number + 1) // self.count
+
+    def sum_(self, tensor: Tensor) -> None:
+        """Add up the ranks' tensors in place."""
+        self._told(lambda: self._dist.all_reduce(tensor, group=self._of(tensor)))
+
+    def first_(self, tensor: Tensor) -> None:
+        """Overwrite a tensor with that of rank 0."""
+        self._told(lambda: self._dist.broadcast(tensor, group=self._of(tensor), group_src=0))
+
+    def all(self, truths: Tensor) -> Tensor:
+        """Tell which of some truth values hold on all ranks."""
+        missing = (~truths).to(torch.int64)
+        self.sum_(missing)
+        return missing == 0
+
+    def joined(self, own: Tensor, n: int) -> Tensor:
+        """All ranks' shares of n things, (M, share, ...), as (M, n, ...).
+
+        A thing may take several places; each rank must have one at least.
+        """
+        start, stop = self.span(n)
+        k = own.shape[1] // (stop - start)
+        number = torch.uint8 if own.dtype == torch.bool else own.dtype
+        whole = own.new_zeros((own.shape[0], n * k, *own.shape[2:]), dtype=number)
+        whole[:, start * k : stop * k] = own
+        self.sum_(whole)
+        return whole.to(own.dtype)
+
+    def first(self, value: T) -> T:
+        """Return what rank 0 has."""
+        held = [value]
+        self._told(lambda: self._dist.broadcast_object_list(held, group=self._group, group_src=0))
+        return held[0]
+
+    def gather(self, value: T) -> list[T]:
+        """Return what each rank has, in their order."""
+        held: list[Any] = [None] * self.count
+        self._told(lambda: self._dist.all_gather_object(held, value, group=self._group))
+        return held
+
+    def each(self, train: Callable[[], T]) -> list[T]:
+        """Return what each rank trains for itself, without a word until it has."""
+        with unshared():
+            own = train()
+        return self.gather(own)
+
+    def collected(self, own: list[T], n: int) -> list[T]:
+        """All ranks' shares of n things, as a list; raises ValueError if n is not the same."""
+        held = self.gather((n, own))
+        for number, (other, _) in enumerate(held):
+            if other != held[0][0]:
+                raise ValueError(_unlike(number, "another table"))
+        return [each for _, share in held for each in share]
+
+    def _of(self, tensor: Tensor) -> Any:
+        """The group for tensors of this device: NCCL's, where each rank has a GPU of its own."""
+        if not tensor.is_cuda:
+            return self._group
+        if self._cuda_group is None:
+            at = tensor.device
+            places = self.gather((socket.gethostname(), str(torch.cuda.get_device_properties(at))))
+            own = len(set(places)) == self.count and self._dist.is_nccl_available()
+            self._cuda_group = self._group
+            if own:
+                self._cuda_group = self._dist.new_group(backend="nccl", timeout=_timeout())
+        return self._cuda_group
+
+    # ---- the end of a fit ------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Wait for all to be done: what one of them could not do, none has done."""
+        self.gather(None)
+
+    def leave(self, error: BaseException) -> None:
+        """Tell the others why this rank ends the fit, and let go of them."""
+        global _ranks
+        _ranks = None
+        if not isinstance(error, RankError):
+            words = f"rank {self.number} ended it with {type(error).__name__}: {error}"
+            with suppress(Exception):  # there may be nobody left to tell
+                self._store().compare_set(f"combutab/{self._fit}", "", words)
+        groups, self._group, self._cuda_group = {self._group, self._cuda_group}, None, None
+        for group in groups - {None}:  # whoever waits for this rank is told at once
+            with suppress(Exception):
+                group.abort() if hasattr(group, "abort") else None
+            with suppress(Exception):
+                self._dist.destroy_process_group(group)
+
+    def _told(self, call: Callable[[], object]) -> None:
+        """Communicate; an error says which rank ended the fit, and why."""
+        try:
+            call()
+        except (RuntimeError, ConnectionError) as error:
+            raise RankError(
+                f"the fit that {self.count} ranks shared is over: {self._why(error)}"
+            ) from error
+
+    def _why(self, error: Exception) -> str:
+        key, until = f"combutab/{self._fit}", time.monotonic() + _WORD
+        with suppress(Exception):
+            while not (told := self._store().check([key])) and time.monotonic() < until:
+                time.sleep(0.05)
+            if told:
+                return str(self._store().get(key).decode())
+        return (
+            "another rank ended without a word (killed, or out of memory), did not call fit as "
+            f"this one did, or is later than the process group's timeout of {_timeout()}: {error}"
+        )
+
+    def _store(self) -> Any:
+        return self._dist.distributed_c10d._get_default_store()
+
+
+_ranks: Ranks | None = None
+
+
+def current() -> Ranks | None:
+    """The ranks that share what is being done, None if nobody does."""
+    found = _current.get()
+    return found if isinstance(found, Ranks) else None
+
+
+def broadcast(value: T) -> T:
+    """Return rank 0's value where ranks share a fit, else the value itself."""
+    ranks = current()
+    return value if ranks is None else ranks.first(value)
+
+
+def check_same(ranks: Ranks, tables: Sequence[Tensor | None]) -> None:
+    """Refuse tables that differ by rank: sums over the ranks' rows would be of nothing."""
+    outline, *others = ranks.gather(_outline(tables))
+    for number, other in enumerate(others, 1):
+        if other.shape != outline.shape or not torch.allclose(
+            other, outline, rtol=_NEAR, atol=_NEAR, equal_nan=True
+        ):
+            raise ValueError(_unlike(number, "another table"))
+
+
+def _unlike(number: int, what: str) -> str:
+    return (
+        f"rank {number} was given {what} than rank 0: all ranks that share a fit are to be given "
+        "the same table, targets and parameters; to fit a model of each rank's own, use "
+        "combutab.training.unshared()"
+    )
+
+
+def plain_parameters(estimator: Any) -> dict[str, Any]:
+    """The parameters that shape a model and can be told apart by their words, in any process."""
+    parameters = estimator.get_params(deep=False).items()
+    return {n: value for n, value in parameters if n not in _OF_PROCESS and _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    return value is None or isinstance(value, bool | str | Number)
+
+
+def _outline(tables: Sequence[Tensor | None]) -> Tensor:
+    """A few numbers that other rows, or these in another order, would have others of."""
+    sizes = [0.0 if table is None else table.numel() for table in tables]
+    found = [torch.tensor(sizes, dtype=torch.float64)]
+    for table in tables:
+        if table is None:
+            continue
+        rows = table.flatten(1) if table.ndim > 1 else table.unsqueeze(1)
+        total = torch.zeros(rows.shape[1], dtype=torch.float64, device=table.device)
+        for start in range(0, len(table), _PART):
+            part = rows[start : start + _PART].double()
+            places = torch.arange(start + 1, start + 1 + len(part), device=table.device)
+            total += (places.double() / len(table)) @ part
+        found.append(total.cpu() / len(table))
+    return torch.cat(found)
+
+
+@contextmanager
+def sharing(what: Callable[[], str]) -> Iterator[Ranks | None]:
+    """Share what is fitted within with the other ranks, if there are any.
+
+    ``what`` says what that is: all must say the same. An error of one of them ends it for all. What
+    one fit does within itself is not shared once more, nor is what threads do beside the main one:
+    their calls would mix.
+    """
+    if _current.get() is not None or threading.current_thread() is not threading.main_thread():
+        with unshared():
+            yield None
+        return
+    ranks = _find()
+    if ranks is None:
+        yield None
+        return
+    token = _current.set(ranks)
+    quiet = warnings.catch_warnings(action="ignore") if ranks.number else nullcontext()
+    try:
+        with quiet, _own_gpu():  # rank 0 reports
+            ranks.begin(what())
+            yield ranks
+            ranks.end()
+    except BaseException as error:
+        ranks.leave(error)
+        raise
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def unshared() -> Iterator[None]:
+    """Fit within as one process alone, also where there are other ranks.
+
+    >>> from combutab import MLPRegressor
+    >>> with unshared():
+    ...     net = MLPRegressor(max_iter=2, learning_rate="cosine").fit([[0.0]] * 9, [1.0] * 9)
+    >>> net.n_iter_
+    2
+    """
+    token = _current.set(_ALONE)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def _find() -> Ranks | None:
+    """The ranks that this process is one of; None if it is the only one."""
+    global _ranks
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        return None
+    if not dist.is_initialized():
+        if not all(name in os.environ for name in _TORCHRUN) or os.environ["WORLD_SIZE"] == "1":
+            return None
+        if multiprocessing.parent_process() is not None:
+            return None  # a worker that a rank has started, and not a rank
+        store, number, count = next(dist.rendezvous("env://"))
+        store = dist.PrefixStore(_fresh_part(store, number, count), store)
+        dist.init_process_group("gloo", store=store, rank=number, world_size=count)
+        atexit.register(_part)
+    if dist.get_world_size() == 1:
+        return None
+    if _ranks is None or _ranks.world is not dist.group.WORLD:
+        _ranks = Ranks(dist.new_group(backend="gloo", timeout=_timeout()))
+    return _ranks
+
+
+def _timeout() -> timedelta:
+    """The process group's timeout: what its maker gave ``init_process_group``, or torch's own.
+
+    Groups made of it have torch's own unless they are told.
+    """
+    import torch.distributed as dist
+
+    world = dist.group.WORLD
+    assert world is not None
+    found: list[timedelta] = []
+    for device in world._device_types:
+        with suppress(AttributeError, RuntimeError):  # not every backend tells
+            found.append(world._get_backend(device).options._timeout)
+    return max(found, default=dist.default_pg_timeout)
+
+
+def _fresh_part(store: Any, number: int, count: int) -> str:
+    """Agree on a part of the store that nobody has written to.
+
+    torchrun's is kept over restarts, with the addresses of processes that are gone. So each rank
+    says hello by a name that is new, and takes part in what rank 0 welcomes this name to.
+    """
+    own, until = secrets.token_hex(8), time.monotonic() + store.timeout.total_seconds()
+    if number:
+        store.set(f"hello/{number}", own)
+        part = store.get(f"welcome/{own}").decode()
+        store.set(f"here/{part}/{number}", "")
+        return str(part)
+    missing = set(range(1, count))
+    while missing := {each for each in missing if not store.check([f"here/{own}/{each}"])}:
+        if time.monotonic() > until:
+            raise RankError(f"the ranks {sorted(missing)} of {count} have not called fit")
+        for each in missing:
+            if store.check([f"hello/{each}"]):
+                store.set(f"welcome/{store.get(f'hello/{each}').decode()}", own)
+        time.sleep(0.02)
+    return own
+
+
+def _part() -> None:
+    global _ranks
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        _ranks = None  # gloo's threads abort an interpreter that ends before its groups
+        dist.destroy_process_group()
+        gc.collect()
+
+
+def _own_gpu() -> Any:
+    """The context in which "cuda" is the GPU that torchrun counts as this rank's."""
+    number = os.environ.get("LOCAL_RANK", "")
+    if torch.cuda.is_available() and number.isdigit() and torch.cuda.current_device() == 0:
+        return torch.cuda.device(int(number) % torch.cuda.device_count())
+    return nullcontext()

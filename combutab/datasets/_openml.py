@@ -1,0 +1,751 @@
+"""Data sets of OpenML by name or id: from its server, its client's cache or a local copy."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+import os
+import re
+import textwrap
+import threading
+import warnings
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_bool_dtype
+
+from combutab.datasets._feynman import DATA_HOME_VARIABLE
+from combutab.datasets._files import TableError, read_cells, read_table
+
+# ---- The eight OpenML data sets of the CombU paper's Table 4, and what is known of each ----------
+# OpenML itself could not be asked when this was written. Not verified: the versions (taken to be
+# the first), the exact column names and their order, the order of the rows, and which columns are
+# nominal beyond their number, which is the paper's. The ids agree with public code that loads these
+# sets by them. The checksums are of copies from the sources that OpenML's are said to come from
+# (UCI, StatLib, Weka, the book "Hands-On Machine Learning").
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Hold the facts that a copy of a registered data set is checked against."""
+
+    name: str
+    openml_id: int
+    version: int
+    task: str
+    target: str
+    columns: tuple[str, ...]  # the features, in the order that X has them
+    nominal: tuple[str, ...]
+    n_rows: int
+    checksum: str  # of the content, see content_checksum
+
+
+_PHISHING = (
+    *("having_IP_Address", "URL_Length", "Shortining_Service", "having_At_Symbol"),
+    *("double_slash_redirecting", "Prefix_Suffix", "having_Sub_Domain", "SSLfinal_State"),
+    *("Domain_registeration_length", "Favicon", "port", "HTTPS_token", "Request_URL"),
+    *("URL_of_Anchor", "Links_in_tags", "SFH", "Submitting_to_email", "Abnormal_URL"),
+    *("Redirect", "on_mouseover", "RightClick", "popUpWidnow", "Iframe", "age_of_domain"),
+    *("DNSRecord", "web_traffic", "Page_Rank", "Google_Index", "Links_pointing_to_page"),
+    "Statistical_report",
+)
+_ENTRIES = (
+    Entry(
+        name="california_housing",
+        openml_id=43939,  # the copy with ocean_proximity; there are others of the same name
+        version=1,
+        task="regression",
+        target="median_house_value",
+        columns=(
+            *("longitude", "latitude", "housing_median_age", "total_rooms", "total_bedrooms"),
+            *("population", "households", "median_income", "ocean_proximity"),
+        ),
+        nominal=("ocean_proximity",),
+        n_rows=20640,
+        checksum="50a8e54ef91f68b8587c0277d3e3815a27abc06d3807121c1a123f4e34c09f64",
+    ),
+    Entry(
+        name="diabetes",
+        openml_id=37,
+        version=1,
+        task="classification",
+        target="class",
+        columns=("preg", "plas", "pres", "skin", "insu", "mass", "pedi", "age"),
+        nominal=(),
+        n_rows=768,
+        checksum="57f9019b24232981576f70adc9443444c1925890764d366e304a2c237be83bdb",
+    ),
+    Entry(
+        name="boston",
+        openml_id=531,
+        version=1,
+        task="regression",
+        target="MEDV",
+        columns=(
+            *("CRIM", "ZN", "INDUS", "CHAS", "NOX", "RM", "AGE", "DIS", "RAD", "TAX"),
+            *("PTRATIO", "B", "LSTAT"),
+        ),
+        nominal=("CHAS", "RAD"),  # the paper counts these two among its 13 numeric ones as well
+        n_rows=506,
+        checksum="8a247d4cb5dc04f7607584aec9616399dacbc745cc21230d99574190f2705ba8",
+    ),
+    Entry(
+        name="breast-w",
+        openml_id=15,
+        version=1,
+        task="classification",
+        target="Class",
+        columns=(
+            *("Clump_Thickness", "Cell_Size_Uniformity", "Cell_Shape_Uniformity"),
+            *("Marginal_Adhesion", "Single_Epi_Cell_Size", "Bare_Nuclei", "Bland_Chromatin"),
+            *("Normal_Nucleoli", "Mitoses"),
+        ),
+        nominal=(),
+        n_rows=699,
+        checksum="ebc67279ce73c284f18159044031030c780546691fe5b45e7bb70465cde2b67c",
+    ),
+    Entry(
+        name="wine_quality",
+        openml_id=287,
+        version=1,
+        task="regression",
+        target="quality",
+        columns=(
+            *("fixed.acidity", "volatile.acidity", "citric.acid", "residual.sugar", "chlorides"),
+            *("free.sulfur.dioxide", "total.sulfur.dioxide", "density", "pH", "sulphates"),
+            "alcohol",
+        ),
+        nominal=(),
+        n_rows=6497,
+        checksum="d725fb20db0ea96684fe3e443006abb17e742a3012dba6547dec4adfdd3924fe",
+    ),
+    Entry(
+        name="wdbc",
+        openml_id=1510,
+        version=1,
+        task="classification",
+        target="Class",
+        columns=tuple(f"V{i}" for i in range(1, 31)),
+        nominal=(),
+        n_rows=569,
+        checksum="b6e3698acb24680401a7c85ddad3c119bebf40d7f390c05b6ecdc1c04bf3c17a",
+    ),
+    Entry(
+        name="PhishingWebsites",
+        openml_id=4534,
+        version=1,
+        task="classification",
+        target="Result",
+        columns=_PHISHING,
+        nominal=_PHISHING,
+        n_rows=11055,
+        checksum="04af529e31e93fedaff8e01d3f103083121cba4207785b188761a1358c2fcce0",
+    ),
+    Entry(
+        name="autoMpg",
+        openml_id=196,
+        version=1,
+        task="regression",
+        target="class",
+        columns=(
+            *("cylinders", "displacement", "horsepower", "weight", "acceleration", "model"),
+            "origin",
+        ),
+        nominal=("cylinders", "model", "origin"),
+        n_rows=398,
+        checksum="d6a369a05643d5977b40cd610edb8c4da0d01806fe77b47d0cf24f8e166a2547",
+    ),
+)
+REGISTRY = {entry.name: entry for entry in _ENTRIES}
+
+
+def list_openml() -> pd.DataFrame:
+    """List the OpenML data sets that `load_openml` knows and checks: Table 4 of the CombU paper.
+
+    Any other set on OpenML can be loaded too. The list could not be compared with OpenML itself:
+    names and numbers are the paper's, ids are as public code has them, versions and checksums are
+    not verified. Where a checksum is wrong, `load_openml` warns and goes on.
+
+    Returns
+    -------
+    DataFrame, one row a data set
+        ``name``, ``openml_id``, ``version``, ``task``, ``target``, ``n_rows``, ``n_numeric``,
+        ``n_nominal``, ``nominal`` (column names, as text) and ``checksum`` (of the content).
+
+    Examples
+    --------
+    >>> list_openml()[["name", "openml_id", "task", "n_rows", "n_numeric", "n_nominal"]]
+                     name  openml_id            task  n_rows  n_numeric  n_nominal
+    0  california_housing      43939      regression   20640          8          1
+    1            diabetes         37  classification     768          8          0
+    2              boston        531      regression     506         11          2
+    3            breast-w         15  classification     699          9          0
+    4        wine_quality        287      regression    6497         11          0
+    5                wdbc       1510  classification     569         30          0
+    6    PhishingWebsites       4534  classification   11055          0         30
+    7             autoMpg        196      regression     398          4          3
+    """
+    return pd.DataFrame(
+        [
+            {
+                "name": entry.name,
+                "openml_id": entry.openml_id,
+                "version": entry.version,
+                "task": entry.task,
+                "target": entry.target,
+                "n_rows": entry.n_rows,
+                "n_numeric": len(entry.columns) - len(entry.nominal),
+                "n_nominal": len(entry.nominal),
+                "nominal": ", ".join(entry.nominal),
+                "checksum": entry.checksum,
+            }
+            for entry in _ENTRIES
+        ]
+    )
+
+
+# ---- Copies of OpenML data sets in a folder of the user's: ``<name>.csv`` or ``<name>.csv.gz``
+
+
+def local_file(name: str, data_home: str | PathLike[str] | None) -> Path | None:
+    """The file of that name in the folder, or in its folder ``openml``, if there is one."""
+    home = data_home if data_home is not None else os.environ.get(DATA_HOME_VARIABLE) or None
+    if home is None or Path(name).name != name:  # a name with a slash is no file's
+        return None
+    for folder in (Path(home), Path(home) / "openml"):
+        for extension in (".csv", ".csv.gz"):
+            path = folder / f"{name}{extension}"
+            if path.is_file():
+                return path
+    return None
+
+
+def own_copy(name: str) -> str:
+    """The way out that every error names: what to pass, and what to have there."""
+    return (
+        f"pass data_home=FOLDER (or set {DATA_HOME_VARIABLE}) where FOLDER holds {name}.csv "
+        f"or {name}.csv.gz"
+    )
+
+
+def read_local(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    """Read a file's cells as text or exact numbers, and the names of the columns with text.
+
+    Pandas rounds some decimals differently from Python and takes "03" for 3, so numbers are
+    parsed by Python here and texts are left alone; ``read_table`` says what a column holds and
+    refuses a broken file.
+    """
+    parsed = read_table(path)
+    raw = read_cells(path, only_empty=True)
+    nominal = []
+    for name, column in parsed.items():
+        is_number = pd.api.types.is_numeric_dtype(column) and column.dtype != bool
+        if is_number:
+            raw[name] = raw[name].where(column.notna(), np.nan).astype(float)
+        else:
+            nominal.append(str(name))
+    return raw, nominal
+
+
+# ---- Data sets through the openml package: from its cache, else from the server into its cache
+
+_NAMESPACE = "{http://openml.org/openml}"
+_lock = threading.Lock()  # the package's cache is not for several threads
+
+
+@dataclass(frozen=True)
+class RawDataset:
+    """A data set as the openml package gives it."""
+
+    table: pd.DataFrame
+    nominal: frozenset[str]
+    text: frozenset[str]  # columns of free text or dates
+    target: str | None
+    name: str
+    openml_id: int
+    version: int
+
+
+def fetch(
+    name: str | None, openml_id: int | None, version: int | None, *, offline: bool
+) -> RawDataset:
+    """Load a data set by its id, or else by its name and version.
+
+    Raises ImportError without the openml package; OSError if the set is neither in the cache nor to
+    be had; ValueError if OpenML has no such set.
+    """
+    label = str(openml_id) if name is None else name
+    try:
+        import openml
+    except ImportError as error:
+        raise ImportError(
+            f"loading {label} from OpenML needs openml: pip install 'combutab[openml]'; "
+            f"or {own_copy(label)}"
+        ) from error
+    cache = Path(openml.config.get_cache_directory())
+    with _lock:
+        if openml_id is None and not offline:
+            with _named_errors(openml, label, cache):
+                openml_id = _ask_id(openml, label, version)
+        folder = _find_cached(cache, name, openml_id, version)
+        damage = ""
+        if folder is not None:
+            try:
+                return _load(openml, folder)
+            except Exception as error:  # whatever the package's readers raise
+                damage = f" as a whole ({_reason(error)})"
+        if offline:
+            raise OSError(
+                f"{label} is not in OpenML's cache {cache}{damage}, and offline=True: connect to "
+                f"the network and load it once with offline=False, or {own_copy(label)}"
+            )
+        with _named_errors(openml, label, cache):
+            return _load(openml, cache / "datasets" / str(openml_id), refresh=True)
+
+
+@contextmanager
+def _named_errors(openml: Any, label: str, cache: Path) -> Iterator[None]:
+    """Have errors of the openml package name the data set and the way out."""
+    refusals = (
+        openml.exceptions.OpenMLServerNoResult,
+        openml.exceptions.OpenMLPrivateDatasetError,
+        openml.exceptions.OpenMLNotAuthorizedError,
+        LookupError,
+    )
+    try:
+        yield
+    except refusals as error:
+        raise ValueError(
+            f"OpenML gives no data set {label}: {_reason(error)}; list_openml() has some, "
+            "https://www.openml.org all"
+        ) from error
+    except Exception as error:  # of requests, urllib3, minio, the system or the readers of files
+        raise OSError(
+            f"cannot fetch {label} from OpenML into its cache {cache}: {_reason(error)}; connect "
+            "to the network and try again (with offline=True if the cache has it), set "
+            f"OPENML_CACHE_DIR to a folder that can be written to, or {own_copy(label)}"
+        ) from error
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost of the errors that requests, urllib3 and openml wrap into one another."""
+    wrapped = (getattr(error, "reason", None), *error.args)
+    if type(error) is Exception:  # as openml has it around those of unreadable files
+        wrapped = (error.__cause__,)
+    for inner in wrapped:
+        if isinstance(inner, BaseException):
+            return _reason(inner)
+    return textwrap.shorten(str(error), 300) or type(error).__name__
+
+
+def _ask_id(openml: Any, name: str, version: int | None) -> int:
+    found = openml.datasets.list_datasets(
+        data_name=name,
+        data_version=version,
+        status="active" if version is None else None,
+        output_format="dataframe",
+    )
+    if found.empty:
+        which = "active version" if version is None else f"version {version}"
+        raise LookupError(f"there is no {which} of that name")
+    return int(found["did"].min())  # the oldest: ids are chronological
+
+
+def _find_cached(
+    cache: Path, name: str | None, openml_id: int | None, version: int | None
+) -> Path | None:
+    """The folder of a data set that can be read without the server, of a name the oldest."""
+    folders = (
+        cache.glob("datasets/[1-9]*") if openml_id is None else [cache / f"datasets/{openml_id}"]
+    )
+    found = []
+    for folder in folders:
+        files = {file.name for file in folder.glob("*")}
+        if not {"features.xml", "description.xml"} <= files:
+            continue
+        if not {"dataset.arff", f"dataset_{folder.name}.pq"} & files:
+            continue
+        try:
+            description = ElementTree.parse(folder / "description.xml")
+        except ElementTree.ParseError:  # the package would ask the server for another
+            continue
+        said = {
+            key: description.findtext(_NAMESPACE + key) for key in ("name", "version", "status")
+        }
+        fits = said["version"] == str(version) or (version is None and said["status"] == "active")
+        if openml_id is not None or (said["name"] == name and fits):
+            found.append(folder)
+    return min(found, key=lambda folder: int(folder.name), default=None)
+
+
+@contextmanager
+def _without_parquet(openml: Any) -> Iterator[None]:
+    variable = openml.config.OPENML_SKIP_PARQUET_ENV_VAR
+    before = os.environ.get(variable)
+    os.environ[variable] = "true"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[variable]
+        else:
+            os.environ[variable] = before
+
+
+def _load(openml: Any, folder: Path, *, refresh: bool = False) -> RawDataset:
+    """Load a data set by the id that its folder is named after."""
+    only_arff = (
+        not refresh
+        and (folder / "dataset.arff").exists()
+        and not (folder / f"dataset_{folder.name}.pq").exists()
+    )
+    with _without_parquet(openml) if only_arff else nullcontext():
+        dataset = openml.datasets.get_dataset(
+            int(folder.name),
+            download_data=True,
+            download_features_meta_data=True,
+            force_refresh_cache=refresh,
+        )
+        table, *_ = dataset.get_data(include_row_id=True, include_ignore_attribute=True)
+    unused = [*_names(dataset.ignore_attribute), *_names(dataset.row_id_attribute)]
+    table = table.drop(columns=[column for column in table.columns if column in unused])
+    kinds = {feature.name: feature for feature in dataset.features.values()}
+    for name in kinds.keys() & set(table.columns):
+        if kinds[name].data_type == "nominal" and is_bool_dtype(table[name]):
+            # The package makes truth values of FALSE and TRUE, whichever way they are written.
+            spelling = {value.casefold() == "true": value for value in kinds[name].nominal_values}
+            table[name] = table[name].astype(object).map(spelling, na_action="ignore")
+    return RawDataset(
+        table=table,
+        nominal=frozenset(name for name, kind in kinds.items() if kind.data_type == "nominal"),
+        text=frozenset(
+            name for name, kind in kinds.items() if kind.data_type in ("string", "date")
+        ),
+        target=dataset.default_target_attribute,
+        name=dataset.name,
+        openml_id=dataset.dataset_id,
+        version=dataset.version,
+    )
+
+
+def _names(attribute: str | list[str] | None) -> list[str]:
+    """The columns of an attribute, whose names may be in one text with commas."""
+    names = [attribute] if isinstance(attribute, str) else attribute or []
+    return [part for name in names for part in (name, *name.split(","))]
+
+
+# ---- One form for a data set's columns, whether they come from a CSV, an ARFF or a Parquet file
+
+_EXACT = 2.0**53  # float64 holds every whole number up to here
+
+
+def as_nominal(column: pd.Series) -> pd.Series:
+    """Give the column as an unordered category of text, its categories those met, sorted.
+
+    Some formats hold the value 3 of a nominal column as text, some as a number: it is "3" here.
+
+    >>> as_nominal(pd.Series([3.0, None, 1.0])).cat.categories.tolist()
+    ['1', '3']
+    """
+    codes, uniques = pd.factorize(column)
+    texts = [_as_text(value) for value in uniques]
+    categories = sorted(set(texts))
+    position = {text: i for i, text in enumerate(categories)}
+    recoded = np.array([*(position[text] for text in texts), -1], dtype=np.intp)[codes]
+    values = pd.Categorical.from_codes(recoded, categories=pd.Index(categories, dtype=str))
+    return pd.Series(values, index=column.index, name=column.name)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def as_numeric(column: pd.Series, *, whole: bool = True) -> pd.Series:
+    """Give the column as int64 if all its values are whole numbers, else (or not whole) float64.
+
+    Raises TableError if a value is no number.
+    """
+    try:
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+    except (TypeError, ValueError) as error:
+        raise TableError(f"column {column.name!r} is numeric, but {error}") from error
+    is_whole = whole and bool(
+        np.isfinite(values).all()
+        and (values == np.rint(values)).all()
+        and (np.abs(values) <= _EXACT).all()
+    )
+    array = values.astype(np.int64) if is_whole else values
+    return pd.Series(array, index=column.index, name=column.name)
+
+
+def split(
+    table: pd.DataFrame, target: str, nominal: Iterable[str], text: Iterable[str] = ()
+) -> tuple[pd.DataFrame, pd.Series, str]:
+    """Split a raw table into X, y and the task, with one dtype for each kind of column.
+
+    A column is nominal, text (left as it is) or numeric; a numeric target is float64.
+    """
+    nominal, text = set(nominal), set(text)
+    task = "classification" if target in nominal | text else "regression"
+    if task == "classification":
+        y = as_nominal(table[target])
+    else:
+        y = as_numeric(table[target], whole=False)
+    columns = {}
+    for name in table.columns.drop(target):
+        if name in nominal:
+            columns[name] = as_nominal(table[name])
+        else:
+            columns[name] = table[name] if name in text else as_numeric(table[name])
+    return pd.DataFrame(columns, index=table.index), y, task
+
+
+def check_registered(table: pd.DataFrame, entry: Entry, where: str, way_out: str) -> pd.DataFrame:
+    """Check the rows and columns of a registered set, and give the columns in their known order.
+
+    Columns are told apart by their letters and digits alone, since the sources write
+    ``fixed.acidity`` and ``fixed_acidity``.
+    """
+    wanted = (*entry.columns, entry.target)
+    found = {_plain(name): name for name in table.columns}
+    missing = [name for name in wanted if _plain(name) not in found]
+    unknown = [str(name) for name in table.columns if _plain(name) not in map(_plain, wanted)]
+    flaws = [
+        f"{what} {', '.join(map(repr, names))}"
+        for what, names in (("lacks the columns", missing), ("has besides", unknown))
+        if names
+    ]
+    if len(table) != entry.n_rows:
+        flaws.append(f"has {len(table)} rows")
+    if flaws:
+        raise TableError(
+            f"{where} is not {entry.name} ({entry.n_rows} rows, {len(wanted)} columns): "
+            f"it {' and '.join(flaws)}; {way_out}"
+        )
+    names = {found[_plain(name)]: name for name in wanted}
+    return table[list(names)].rename(columns=names)
+
+
+def _plain(name: object) -> str:
+    return re.sub(r"[\W_]+", "", str(name)).casefold()
+
+
+def content_checksum(X: pd.DataFrame, y: pd.Series) -> str:
+    """SHA-256 of what a table says: names, kinds and values, whatever file they came in."""
+    digest = hashlib.sha256()
+    for name, column in [*X.items(), (y.name, y)]:
+        nominal = isinstance(column.dtype, pd.CategoricalDtype)
+        digest.update(json.dumps([str(name), "nominal" if nominal else "numeric"]).encode())
+        if nominal:
+            texts = column.astype(object).where(column.notna(), None).tolist()
+            digest.update(json.dumps(texts).encode())
+        else:
+            values = column.to_numpy(dtype="<f8", copy=True) + 0.0  # -0.0 becomes 0.0
+            values[np.isnan(values)] = np.nan  # one of the many NaNs
+            digest.update(values.tobytes())
+    return digest.hexdigest()
+
+
+# ---- Data sets of OpenML by name or id, from its server, its client's cache or a local copy ------
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A table to learn from, as `load_openml` gives it.
+
+    Attributes
+    ----------
+    X : DataFrame of shape (n_samples, n_features)
+        Nominal columns are categories of text; numeric ones are int64 if all their values are
+        whole numbers and float64 otherwise; missing values stay missing.
+    y : Series of length n_samples
+        Categories of text for classification, float64 for regression.
+    task : str
+        ``"classification"`` or ``"regression"``.
+    categorical : tuple of str
+        Names of the nominal columns of ``X``.
+    name : str
+    openml_id : int or None
+        None for a local file of a name that is not in `list_openml`.
+    source : str
+        ``"OpenML"``, fetched now or earlier, or ``"local file"``.
+    """
+
+    X: pd.DataFrame = field(repr=False)
+    y: pd.Series = field(repr=False)
+    task: str
+    categorical: tuple[str, ...]
+    name: str
+    openml_id: int | None
+    source: str
+
+
+def load_openml(
+    name_or_id: str | int,
+    *,
+    version: int | None = None,
+    data_home: str | PathLike[str] | None = None,
+    offline: bool = False,
+) -> Dataset:
+    """Load a data set of OpenML, from a local copy, from the cache or from the server.
+
+    The sets of `list_openml` are checked, wherever they come from: other columns or another
+    number of rows are an error. Other values, or the same rows in another order, are a warning
+    only, since the checksums could not be compared with OpenML itself: they are of the copies
+    that the studies of this project used. Column names are compared by their letters and digits.
+
+    Parameters
+    ----------
+    name_or_id : str or int
+        A name or id of `list_openml`, or any other of OpenML, such as ``"credit-g"`` or 31.
+    version : int, optional
+        Of a name that has several; by default the one in `list_openml`, else the oldest that is
+        active. Local files, which have no version, are not looked at when one is given, except
+        for the versions in `list_openml`.
+    data_home : path, optional
+        Folder with ``<name>.csv`` or ``<name>.csv.gz``, or with a folder ``openml`` that has them.
+        Default: the environment variable ``COMBUTAB_DATA``. An empty cell is a missing value,
+        as is ``NA`` or ``nan`` among numbers.
+        The file of a set that is not in `list_openml` (``<id>.csv`` if asked for by id) has its
+        target in the last column; columns that hold anything but numbers are nominal, and a
+        nominal target makes a classification task.
+    offline : bool, default=False
+        Whether to look at local files and at the cache only. There a name without a version
+        stands for the oldest that the cache has.
+
+    Returns
+    -------
+    Dataset
+        The same, to the value and dtype, from a local file of a set in `list_openml` as from
+        OpenML.
+
+    Raises
+    ------
+    ImportError
+        There is no local file, and the package openml (extra ``openml``) is not installed.
+    OSError
+        The set is not in the cache, and cannot be fetched or kept.
+    ValueError
+        OpenML has no such set, it has no default target or is sparse, or a copy is not the set.
+
+    Warns
+    -----
+    UserWarning
+        A set of `list_openml` has other content than the copies that the studies used.
+
+    Notes
+    -----
+    The package openml fetches and keeps data sets by its own settings: ``openml.config`` has its
+    cache (``get_cache_directory()``), its tries (``set_retry_policy``) and its progress bar
+    (``show_progress``). Its cache is not for processes that fetch the same set at the same time:
+    load a set once before many of them do.
+
+    Examples
+    --------
+    A table of one's own; ``load_openml("diabetes")`` fetches that set once.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "mine.csv").write_text("size,colour,price\\n1,red,2.5\\n,blue,3\\n")
+    ...     data = load_openml("mine", data_home=folder)
+    >>> data.task, data.categorical, data.source
+    ('regression', ('colour',), 'local file')
+    >>> data.X["size"].tolist(), data.y.tolist()
+    ([1.0, nan], [2.5, 3.0])
+    """
+    name, openml_id = _name_and_id(name_or_id)
+    entry = next(
+        (
+            entry
+            for entry in REGISTRY.values()
+            if (name == entry.name or openml_id == entry.openml_id)
+            and version in (None, entry.version)
+        ),
+        None,
+    )
+    if entry is not None:
+        name, openml_id = entry.name, entry.openml_id
+    label = str(openml_id) if name is None else name
+    path = local_file(label, data_home) if entry is not None or version is None else None
+    if path is not None:
+        dataset = _from_file(path, label, entry)
+    else:
+        dataset = _from_openml(fetch(name, openml_id, version, offline=offline), entry, version)
+    if entry is not None and content_checksum(dataset.X, dataset.y) != entry.checksum:
+        warnings.warn(
+            f"{entry.name} from {path or 'OpenML'} has other values, or its rows in another order, "
+            "than the copy that this project's studies used: results on it may differ from theirs",
+            UserWarning,
+            stacklevel=2,
+        )
+    return dataset
+
+
+def _name_and_id(name_or_id: str | int) -> tuple[str | None, int | None]:
+    if isinstance(name_or_id, str) and name_or_id and not name_or_id.isdecimal():
+        return name_or_id, None
+    try:
+        openml_id = operator.index(int(name_or_id) if isinstance(name_or_id, str) else name_or_id)
+    except (TypeError, ValueError):
+        openml_id = 0
+    if openml_id < 1 or isinstance(name_or_id, bool):
+        raise ValueError(
+            f"name_or_id must be the name or id of a data set, got {name_or_id!r}; "
+            "list_openml() has some"
+        )
+    return None, openml_id
+
+
+def _from_file(path: Path, name: str, entry: Entry | None) -> Dataset:
+    table, nominal = read_local(path)
+    if entry is not None:
+        way_out = "replace it, or remove it to fetch the set from OpenML"
+        return _registered(table, entry, str(path), way_out, "local file")
+    if len(table.columns) < 2:
+        raise TableError(f"{path} has one column; the last is the target, so two are needed")
+    X, y, task = split(table, str(table.columns[-1]), nominal)
+    return Dataset(X, y, task, _categorical(X), name, None, "local file")
+
+
+def _from_openml(raw: RawDataset, entry: Entry | None, version: int | None) -> Dataset:
+    where = f"{raw.name} (OpenML {raw.openml_id}, version {raw.version})"
+    if version not in (None, raw.version):
+        raise ValueError(f"{where} is not version {version}: leave out version= or ask by name")
+    if entry is not None:
+        return _registered(raw.table, entry, where, own_copy(entry.name), "OpenML")
+    if any(isinstance(dtype, pd.SparseDtype) for dtype in raw.table.dtypes):
+        raise ValueError(
+            f"{where} is sparse, and tables are dense here; "
+            f"sklearn.datasets.fetch_openml(data_id={raw.openml_id}) reads it"
+        )
+    if raw.target is None or raw.target not in raw.table.columns:
+        columns = ", ".join(map(repr, raw.table.columns[:8]))
+        raise ValueError(
+            f"{where} names no column as its target, but {raw.target!r}; the columns begin with "
+            f"{columns}: put the one to predict last in a CSV file, and {own_copy('NAME')}"
+        )
+    X, y, task = split(raw.table, raw.target, raw.nominal, raw.text)
+    return Dataset(X, y, task, _categorical(X), raw.name, raw.openml_id, "OpenML")
+
+
+def _registered(
+    table: pd.DataFrame, entry: Entry, where: str, way_out: str, source: str
+) -> Dataset:
+    table = check_registered(table, entry, where, way_out)
+    nominal = [*entry.nominal, *([entry.target] if entry.task == "classification" else [])]
+    X, y, task = split(table, entry.target, nominal)
+    return Dataset(X, y, task, _categorical(X), entry.name, entry.openml_id, source)
+
+
+def _categorical(X: pd.DataFrame) -> tuple[str, ...]:
+    return tuple(X.columns[[isinstance(dtype, pd.CategoricalDtype) for dtype in X.dtypes]])

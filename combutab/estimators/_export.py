@@ -1,0 +1,762 @@
+"""Fitted estimators as plain torch modules and as ONNX models: encoding, networks, answers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from combutab._version import __version__
+from combutab.core.files import whole_file
+from combutab.nn import ActivationSpec, TableNetwork, build_activation
+from combutab.preprocessing import TableEncoder
+from combutab.training import Loss
+
+if TYPE_CHECKING:
+    import onnx
+
+
+# ---- What is answered, given the raw outputs of an ensemble's networks ---------------------------
+
+
+class ClassAnswer(nn.Module):
+    """Class probabilities, averaged over networks.
+
+    Parameters
+    ----------
+    out_activation : {"softmax", "logistic"}
+    n_classes : int
+    multilabel : bool
+        Each output is a label's own probability.
+
+    Shape
+    -----
+    (n_networks, n, n_outputs) -> (n, n_classes)
+
+    >>> ClassAnswer("logistic", 2, multilabel=False)(torch.zeros(3, 5, 1)).shape
+    torch.Size([5, 2])
+    """
+
+    def __init__(self, out_activation: str, n_classes: int, *, multilabel: bool) -> None:
+        super().__init__()
+        self.out_activation, self.n_classes = out_activation, n_classes
+        self.multilabel = multilabel
+
+    def forward(self, raw: Tensor) -> Tensor:
+        if self.out_activation == "softmax":
+            return torch.softmax(raw, -1).mean(0)
+        positive = torch.sigmoid(raw).mean(0)
+        if self.multilabel:
+            return positive
+        if self.n_classes == 1:
+            return torch.ones_like(positive)
+        return torch.cat([1 - positive, positive], -1)
+
+
+class RegressionAnswer(nn.Module):
+    """Predicted targets in their units, averaged over networks.
+
+    Parameters
+    ----------
+    loss : Loss
+        Whose point predictions are averaged.
+    shift, scale : ndarray of shape (n_targets,)
+        Of the targets that the networks learned.
+    bounds : ndarray of shape (2, n_targets), or None
+        Where predictions are cut.
+    one_dimensional : bool
+        The single target is no column.
+
+    Shape
+    -----
+    (n_networks, n, n_outputs) float64 -> (n,) or (n, n_targets)
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        shift: np.ndarray,
+        scale: np.ndarray,
+        bounds: np.ndarray | None,
+        *,
+        one_dimensional: bool,
+    ) -> None:
+        super().__init__()
+        self.loss, self.one_dimensional = loss, one_dimensional
+        self.shift: Tensor
+        self.scale: Tensor
+        self.bounds: Tensor | None
+        self.register_buffer("shift", torch.from_numpy(np.array(shift)))
+        self.register_buffer("scale", torch.from_numpy(np.array(scale)))
+        limits = None if bounds is None else torch.from_numpy(np.array(bounds))
+        self.register_buffer("bounds", limits)
+
+    def forward(self, raw: Tensor) -> Tensor:
+        values = self.loss.point(raw).mean(0) * self.scale + self.shift
+        if self.bounds is not None:
+            values = torch.minimum(torch.maximum(values, self.bounds[0]), self.bounds[1])
+        return values[:, 0] if self.one_dimensional else values
+
+
+# ---- A fitted table encoder as a torch module: scales, missing values and one-hot columns --------
+
+# Wichura's AS 241, PPND16, from the highest power to the lowest: the numerator and denominator of
+# the middle, those of the tails.
+_PPND16 = (
+    (
+        2509.0809287301226727,
+        5226.4952788528545610,
+        7.74545014278341407640e-4,
+        1.05075007164441684e-9,
+    ),
+    (33430.575583588128105, 28729.085735721942674, 0.0227238449892691845833, 5.4759380849953449e-4),
+    (67265.770927008700853, 39307.895800092710610, 0.241780725177450611770, 0.0151986665636164572),
+    (45921.953931549871457, 21213.794301586595867, 1.27045825245236838258, 0.148103976427480075),
+    (13731.693765509461125, 5394.1960214247511077, 3.64784832476320460504, 0.689767334985100005),
+    (1971.5909503065514427, 687.18700749205790830, 5.76949722146069140550, 1.67638483018380385),
+    (133.14166789178437745, 42.313330701600911252, 4.63033784615654529590, 2.05319162663775882),
+    (3.3871328727963666080, 1.0, 1.42343711074968357734, 1.0),
+)
+_EDGE = 1e-7  # of TableEncoder's quantiles
+_BLOCK = 32  # knots that are looked through at a time
+
+
+class TableEncoding(nn.Module):
+    """What ``TableEncoder.encode`` makes of a table's numbers and codes, with torch's operations.
+
+    Parameters
+    ----------
+    encoder : TableEncoder
+        A fitted one.
+
+    Shape
+    -----
+    numbers : (n, n_numeric) float64, codes : (n, n_categorical) int64, as ``TableEncoder.read``
+    gives them -> (n, n_dense) float32 and (n, n_coded) int64
+
+    >>> encoder = TableEncoder().fit([[1.0], [3.0]])
+    >>> encoding = TableEncoding(encoder)
+    >>> encoding(torch.tensor([[3.0], [torch.nan]], dtype=torch.float64), None)[0]
+    tensor([[1.],
+            [0.]])
+    """
+
+    def __init__(self, encoder: TableEncoder) -> None:
+        super().__init__()
+        scaler = encoder.numeric_scaler_
+        self.method, self.limit, self.n_numeric = scaler.method, scaler.limit, scaler.n_columns
+        # two values of such a column may differ by more than float64 holds
+        unit = np.where(scaler.scale > 1e290, 2.0**-10, 1.0)
+        arrays = {
+            "unit": unit,
+            "centre": scaler.centre * unit,
+            "scale": scaler.scale * unit,
+            "fill": np.clip(scaler.fill, -scaler.limit, scaler.limit),
+            "constant": scaler.constant,
+            "unscaled": scaler.unscaled,
+            "indicated": np.flatnonzero(scaler.missing),
+            "knots": scaler.knots,
+            "blocks": _blocks(scaler.knots),
+            # of each knot, which is the first of those that equal it
+            "first": np.array([np.searchsorted(knots, knots) for knots in scaler.knots.T]).T,
+        }
+        for name, array in arrays.items():
+            self.register_buffer(name, torch.from_numpy(np.array(array)))
+        maps = encoder.category_maps_
+        self.onehot = [(i, each.width) for i, each in enumerate(maps) if each.onehot]
+        self.coded = [i for i, each in enumerate(maps) if not each.onehot]
+
+    def forward(self, numbers: Tensor, codes: Tensor | None) -> tuple[Tensor, Tensor]:
+        parts = [self._scaled(numbers)] if self.n_numeric else []
+        if len(self.get_buffer("indicated")):
+            parts.append(torch.isnan(numbers)[:, self.get_buffer("indicated")].float())
+        if codes is not None:
+            for i, width in self.onehot:
+                places = torch.arange(width, device=codes.device)
+                parts.append((codes[:, i : i + 1] == places).float())
+        if codes is None:
+            return torch.cat(parts, 1), numbers[:, :0].long()
+        dense = torch.cat(parts, 1) if parts else codes[:, :0].float()
+        own = [codes[:, i : i + 1] for i in self.coded]
+        return dense, torch.cat(own, 1) if own else codes[:, :0]
+
+    def _scaled(self, numbers: Tensor) -> Tensor:
+        missing = torch.isnan(numbers)
+        x = torch.where(missing, 0.0, numbers)  # NaN would spread over the gradient
+        unscaled, constant = self.get_buffer("unscaled"), self.get_buffer("constant")
+        if self.method == "quantile":
+            x = torch.where(unscaled | constant, x, self._normal_score(x))
+        elif self.method != "none":
+            x = (x * self.get_buffer("unit") - self.get_buffer("centre")) / self.get_buffer("scale")
+        if self.method == "robust":
+            cut = torch.clamp(x, -1e15, 1e15)
+            x = torch.where(unscaled, x, cut / torch.sqrt(1 + (cut / 3) ** 2))
+        x = torch.clamp(x, -self.limit, self.limit)
+        x = torch.where(constant, 0.0, x)
+        return torch.where(missing, self.get_buffer("fill"), x).float()
+
+    def _normal_score(self, x: Tensor) -> Tensor:
+        knots, last = self.get_buffer("knots"), len(self.get_buffer("knots")) - 1
+        x = torch.minimum(torch.maximum(x, knots[0]), knots[-1])
+        below = self._last_not_above(x)
+        low, high = knots.gather(0, below), knots.gather(0, torch.clamp(below + 1, max=last))
+        share = (x - low) / torch.where(high > low, high - low, 1.0)
+        first = self.get_buffer("first").gather(0, below)
+        # a value that several knots have gets their middle
+        level = torch.where(x == low, (below + first).double() / 2, below + share) / last
+        return normal_quantile(torch.clamp(level, _EDGE, 1 - _EDGE))
+
+    def _last_not_above(self, x: Tensor) -> Tensor:
+        """The last knot that is not above x, (n, n_numeric); ONNX has no search for it."""
+        blocks, rows = self.get_buffer("blocks"), x.unsqueeze(1)
+        block = (blocks[:, 0] <= rows).sum(1) - 1
+        own = blocks.gather(0, block.unsqueeze(1).expand(-1, _BLOCK, -1))
+        return block * _BLOCK + (own <= rows).sum(1) - 1
+
+
+def normal_quantile(p: Tensor) -> Tensor:
+    """Quantiles of the normal distribution, for p in [1e-7, 1 - 1e-7], to float64's precision.
+
+    References
+    ----------
+    Wichura (1988), "Algorithm AS 241: the percentage points of the normal distribution".
+
+    >>> normal_quantile(torch.tensor([0.025, 0.5, 0.975], dtype=torch.float64))
+    tensor([-1.9600,  0.0000,  1.9600], dtype=torch.float64)
+    """
+    # ONNX has neither this nor the inverse of erf
+    q = p - 0.5
+    tail = torch.sqrt(-torch.log(torch.minimum(p, 1 - p))) - 1.6
+    x = torch.stack([0.180625 - q * q, tail]).unsqueeze(1)  # (2, 1, *p.shape)
+    highest, *others = (
+        torch.tensor(each, dtype=p.dtype, device=p.device).view(2, 2, *[1] * p.ndim)
+        for each in _PPND16
+    )
+    value = highest
+    for each in others:
+        value = value * x + each
+    middle, outer = value[:, 0] / value[:, 1]
+    return torch.where(q.abs() <= 0.425, q * middle, torch.where(q < 0, -outer, outer))
+
+
+def _blocks(knots: np.ndarray) -> np.ndarray:
+    """Knots (n_knots, n_columns) -> (n_blocks, _BLOCK, n_columns), filled up with infinity."""
+    lacking = -len(knots) % _BLOCK
+    whole = np.concatenate([knots, np.full((lacking, knots.shape[1]), np.inf)])
+    return whole.reshape(len(whole) // _BLOCK, _BLOCK, knots.shape[1])
+
+
+# ---- A fitted estimator as one torch module: encoding, networks, answer --------------------------
+
+
+class TableModule(nn.Module):
+    """A fitted estimator as a plain torch module, encoding included.
+
+    It is what ``to_torch`` gives: a copy, whose parameters can be trained on, moved, compiled and
+    exported without the estimator. It computes on the device that it is moved to.
+
+    Parameters
+    ----------
+    encoder : TableEncoder
+        A fitted one, which ``encode`` reads tables by.
+    networks : sequence of TableNetwork
+        Of its columns; each has members, and heads.
+    answer : nn.Module
+        Raw outputs (n_networks, n, n_outputs) -> what is answered.
+    picks : sequence of int, optional
+        Which networks are averaged, as often as they are named; by default each once.
+
+    Shape
+    -----
+    numbers : (n, n_numeric) float64, codes : (n, n_categorical) int64 -> (n, n_classes)
+    probabilities, or (n,) or (n, n_outputs) predicted targets
+
+    Notes
+    -----
+    ``numbers`` has the columns that are no categories, in the table's order: numbers as they are,
+    truth values as 0 and 1, dates as seconds since 1970-01-01 UTC, durations in seconds, and NaN
+    where a value is missing. ``codes`` has the others: the place of the category in
+    ``module.encoder.categories_[column]`` (one more, where the encoder gives the column an
+    embedding), and the encoder's codes for missing, rare and unseen ones. ``encode`` makes both of
+    a table. With ``precision="bf16-mixed"`` the module computes in float32, where the estimator
+    rounds more.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from combutab import MLPRegressor
+    >>> X = pd.DataFrame({"size": [1.0, 2.0, None, 9.0] * 5, "kind": ["a", "b", "b", "a"] * 5})
+    >>> reg = MLPRegressor(hidden_layer_sizes=(4,), max_iter=2, n_iter_no_change=float("inf"),
+    ...                    random_state=0).fit(X, range(20))
+    >>> module = reg.to_torch()
+    >>> numbers, codes = module.encode(X[:3])
+    >>> numbers.flatten().tolist(), codes.flatten().tolist(), module(numbers, codes).shape
+    ([1.0, 2.0, nan], [0, 1, 1], torch.Size([3]))
+    """
+
+    def __init__(
+        self,
+        encoder: TableEncoder,
+        networks: Sequence[TableNetwork],
+        answer: nn.Module,
+        picks: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.encoding = TableEncoding(encoder)
+        self.networks, self.answer = nn.ModuleList(networks), answer
+        self.picks: Tensor | None
+        self.register_buffer("picks", None if picks is None else torch.tensor(list(picks)))
+
+    def encode(self, X: Any) -> tuple[Tensor, Tensor]:
+        """Read what ``predict`` takes into what the module takes.
+
+        Parameters
+        ----------
+        X : table of shape (n, n_features)
+
+        Returns
+        -------
+        numbers : Tensor, (n, n_numeric) float64
+        codes : Tensor, (n, n_categorical) int64
+
+        Raises
+        ------
+        ValueError
+            As ``predict``: of other columns, infinite values, or text for numbers.
+        """
+        device = self.encoding.get_buffer("unit").device
+        numbers, codes = self.encoder.read(X)
+        return torch.from_numpy(numbers).to(device), torch.from_numpy(codes).to(device)
+
+    def raw(self, numbers: Tensor, codes: Tensor | None = None) -> Tensor:
+        """Raw outputs of every network that is averaged: (n_networks, n, n_outputs) float64."""
+        dense, coded = self.encoding(numbers, codes)
+        outputs = []
+        for net in self.networks:
+            assert isinstance(net, TableNetwork)
+            rows = dense.to(next(net.parameters()).dtype)
+            each = (x.expand(net.n_members, *x.shape) for x in (rows, coded))
+            outputs.append(net.by_head(net(*each)))
+        raw = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+        return (raw if self.picks is None else raw[self.picks]).double()
+
+    def forward(self, numbers: Tensor, codes: Tensor | None = None) -> Tensor:
+        answer: Tensor = self.answer(self.raw(numbers, codes))
+        return answer
+
+
+# ---- How an estimator leaves the library ---------------------------------------------------------
+
+
+class Exports(BaseEstimator):
+    """A fitted estimator that can be given away as a torch module or an ONNX file."""
+
+    @abstractmethod
+    def _exported(self, dtype: torch.dtype | None) -> TableModule:
+        """The estimator as a module, on the CPU; its weights in this dtype, or their own."""
+
+    def to_torch(self) -> TableModule:
+        """The fitted estimator as a plain torch module, encoding included.
+
+        Returns
+        -------
+        TableModule
+            On the CPU, in eval mode. ``module(*module.encode(X))`` is ``predict_proba(X)``, of a
+            regressor ``predict(X)``; it can be differentiated by its parameters and by the numbers.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from sklearn.datasets import load_iris
+        >>> from combutab import MLPClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> clf = MLPClassifier((8,), max_iter=5, n_iter_no_change=float("inf"),
+        ...                     random_state=0).fit(X, y)
+        >>> module = clf.to_torch()
+        >>> probabilities = module(*module.encode(X[:2])).detach().numpy()
+        >>> abs(probabilities - clf.predict_proba(X[:2])).max() < 1e-6
+        np.True_
+        """
+        check_is_fitted(self)
+        return self._exported(None).eval()
+
+    def to_onnx(self, path: str | os.PathLike[str] | None = None) -> onnx.ModelProto:
+        """The fitted estimator as an ONNX model, encoding included.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            File to write it to, in whole or not at all.
+
+        Returns
+        -------
+        onnx.ModelProto
+            Any number of rows at a time. It has an input for each column, of the column's name and
+            of shape (n, 1): float64 with NaN for missing values, where dates are seconds since
+            1970-01-01 UTC and durations are seconds, and of categories text, "" for missing ones
+            (float64, where all known categories are numbers). Texts are compared as they are: "1.0"
+            is not the category 1, as it is to ``predict``, nor "2024-01-01" the category
+            "2024-01-01 00:00:00". Columns without names are "x0",
+            "x1", ...; where all of these are numbers there is one input "X" of shape
+            (n, n_features). The outputs are those of skl2onnx: "label", (n,), and "probabilities",
+            (n, n_classes); of a regressor "variable", (n, n_outputs).
+
+        Raises
+        ------
+        ImportError
+            If onnx or onnxscript is not installed: ``pip install 'combutab[onnx]'``.
+        ValueError
+            If an activation cannot be expressed, which is named, a column is named as no input can
+            be, has categories of several types that are written alike, or the weights take 2 GB.
+        OSError
+            If the file cannot be written.
+
+        Notes
+        -----
+        The metadata "combutab" of the model, JSON, has of each input the column and its kind, and
+        the text that stands for a missing value. A column that is named like an output has a "_"
+        behind its name. Networks compute in float32 whatever ``precision`` says. A model refuses
+        no rows: infinite numbers, which ``predict`` does not take, get an answer. The file holds
+        what that of ``save`` does of the categories and scales, and none of the training.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from combutab import MLPClassifier
+        >>> X = pd.DataFrame({"area": [20.0, 35.0, 50.0, 90.0] * 5, "city": ["Rome", "Oslo"] * 10})
+        >>> clf = MLPClassifier((4,), max_iter=2, n_iter_no_change=float("inf"), random_state=0)
+        >>> model = clf.fit(X, X["area"] > 40).to_onnx()
+        >>> [each.name for each in model.graph.input], [each.name for each in model.graph.output]
+        (['area', 'city'], ['label', 'probabilities'])
+
+        With a path it is a file for a runtime: ``onnxruntime.InferenceSession("clf.onnx").run(None,
+        {"area": X[["area"]].to_numpy(), "city": X[["city"]].to_numpy(object)})``.
+        """
+        check_is_fitted(self)
+        classes = getattr(self, "classes_", None)
+        with nullcontext() if path is None else whole_file(path) as place:
+            model = make_onnx(self._exported(torch.float32).eval(), type(self).__name__, classes)
+            if place is not None:
+                place.write_bytes(model.SerializeToString())
+        return model
+
+
+_OWN = "combutab/"  # what names within the graph begin with, and no input does
+_ROWS = "N"
+_LOGGERS = ("torch.onnx", "onnxscript")  # which tell of what they skip
+_MOST = 2**31 - 2**20  # bytes of a protocol buffer, less those of the graph
+
+
+def make_onnx(module: TableModule, name: str, classes: np.ndarray | None) -> onnx.ModelProto:
+    """The model; ``name`` is the estimator's class, ``classes`` are a classifier's labels.
+
+    Raises
+    ------
+    ImportError
+        If onnx or onnxscript is not installed.
+    ValueError
+        If the columns' names, an activation or the size have no place in an ONNX file.
+    """
+    try:
+        import onnx
+        import onnxscript  # noqa: F401
+        from onnx import compose, helper
+    except ImportError as error:
+        raise ImportError("ONNX needs two libraries: pip install 'combutab[onnx]'") from error
+    n_bytes = sum(tensor.nbytes for tensor in module.state_dict().values())
+    if n_bytes > _MOST:
+        raise ValueError(
+            f"the weights take {n_bytes / 1e9:.1f} GB, and an ONNX file holds 2 GB; use save"
+        )
+    inputs = _Inputs()
+    inputs.add_columns(module.encoder)
+    inner = compose.add_prefix(_traced(module), _OWN)
+    outputs = [] if classes is None else _labelled(inputs, inner, module, classes)
+    outputs += _answered(inputs, inner, module, is_classifier=classes is not None)
+    graph = helper.make_graph(
+        [*inputs.before, *inner.graph.node, *inputs.after],
+        name,
+        inputs.values,
+        outputs,
+        [*inner.graph.initializer, *inputs.constants],
+    )
+    domains = [helper.make_opsetid("ai.onnx.ml", 4), *inner.opset_import]
+    model = helper.make_model(
+        graph,
+        opset_imports=domains,
+        ir_version=inner.ir_version,
+        functions=list(inner.functions),
+        producer_name="combutab",
+        producer_version=__version__,
+    )
+    helper.set_model_props(model, {"combutab": json.dumps({"class": name, "inputs": inputs.told})})
+    onnx.checker.check_model(model)
+    return model
+
+
+# ---- the networks ------------------------------------------------------------------------------
+
+
+def _traced(module: TableModule) -> onnx.ModelProto:
+    """The module by torch's exporter: numbers and codes in, its answer out."""
+    n_numeric = module.encoding.n_numeric
+    n_codes = len(module.encoder.category_maps_)
+    inputs = {"numbers": torch.zeros(2, n_numeric, dtype=torch.float64)}
+    if n_codes:
+        inputs["codes"] = torch.zeros(2, n_codes, dtype=torch.int64)
+    try:
+        return export(inputs, module)
+    except torch.onnx.errors.OnnxExporterError as error:
+        for net in module.networks:
+            assert isinstance(net, TableNetwork)
+            for activation in dict.fromkeys(member.activation for member in net.members):
+                _refuse(activation)
+        raise ValueError(f"torch cannot express the networks in ONNX: {_why(error)}") from error
+
+
+def export(inputs: dict[str, Tensor], module: nn.Module) -> onnx.ModelProto:
+    """A module of example inputs (n, ...) by name, n free; its one output is named "answer"."""
+    rows = torch.export.Dim(_ROWS)
+    with torch.no_grad(), _quiet():
+        program = torch.onnx.export(
+            module,
+            tuple(inputs.values()),
+            input_names=list(inputs),
+            output_names=["answer"],
+            dynamic_shapes=tuple({0: rows} for _ in inputs),
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    return program.model_proto
+
+
+def _refuse(activation: ActivationSpec) -> None:
+    """Raise ValueError if this activation cannot be expressed."""
+    try:
+        export({"x": torch.zeros(2, 8)}, build_activation(activation, 8).eval())
+    except torch.onnx.errors.OnnxExporterError as error:
+        raise ValueError(
+            f"activation={activation!r} cannot be expressed in ONNX: {_why(error)}; fit with "
+            "another one, or write its forward pass without branches on values, by operations "
+            "that torch.onnx.export knows"
+        ) from error
+
+
+def _why(error: BaseException) -> str:
+    cause = error.__cause__ or error
+    return f"{type(cause).__name__}: {str(cause).strip().splitlines()[0]}"[:300]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter's remarks on its own workings are not for its users."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+# ---- what is around them -----------------------------------------------------------------------
+
+
+@dataclass
+class _Inputs:
+    """A model's inputs, and the nodes around the exported ones."""
+
+    values: list[onnx.ValueInfoProto] = field(default_factory=list)
+    told: list[dict[str, Any]] = field(default_factory=list)  # of each, as the file's metadata
+    before: list[onnx.NodeProto] = field(default_factory=list)
+    after: list[onnx.NodeProto] = field(default_factory=list)
+    constants: list[onnx.TensorProto] = field(default_factory=list)
+
+    def add_columns(self, encoder: TableEncoder) -> None:
+        """An input a column, or one of all where they are numbers without names."""
+        from onnx import TensorProto, helper, numpy_helper
+
+        names = getattr(encoder, "feature_names_in_", None)
+        if names is None and not encoder.category_maps_:
+            self._add("X", TensorProto.DOUBLE, len(encoder.kinds_), {"kind": "number"})
+            self._join(["X"], "numbers")
+            return
+        columns = [f"x{j}" for j in range(len(encoder.kinds_))] if names is None else list(names)
+        inputs = _input_names(columns)
+        maps = {each.column: each for each in encoder.category_maps_}
+        numbers, codes = [], []
+        for j, (column, name) in enumerate(zip(columns, inputs, strict=True)):
+            told: dict[str, Any] = {"column": column, "kind": str(encoder.kinds_[j])}
+            if j not in maps:
+                self._add(name, TensorProto.DOUBLE, 1, told)
+                numbers.append(name)
+                continue
+            known, unseen, missing = maps[j].codes()
+            if known and all(_is_number(key) for key in known):
+                self._add(name, TensorProto.DOUBLE, 1, told)
+                keys = np.array([*known, np.nan], dtype=np.float64)
+                coded = np.array([*known.values(), missing])
+                settings: dict[str, Any] = {
+                    "keys_tensor": helper.make_tensor(
+                        "keys", TensorProto.DOUBLE, [len(keys)], keys
+                    ),
+                    "values_tensor": helper.make_tensor(
+                        "values", TensorProto.INT64, [len(coded)], coded
+                    ),
+                    "default_tensor": helper.make_tensor(
+                        "default", TensorProto.INT64, [1], [unseen]
+                    ),
+                }
+            else:
+                texts = _texts(known, column)
+                gap = _gap(texts)
+                self._add(name, TensorProto.STRING, 1, {**told, "missing": gap})
+                settings = {
+                    "keys_strings": [*texts, gap],
+                    "values_int64s": [*known.values(), missing],
+                    "default_int64": unseen,
+                }
+            code = f"{_OWN}code/{j}"
+            codes.append(code)
+            self.before.append(
+                helper.make_node("LabelEncoder", [name], [code], domain="ai.onnx.ml", **settings)
+            )
+        self._join(numbers, "numbers")
+        self._join(codes, "codes")
+        if not numbers:  # a table of no columns, whose rows are counted
+            for name, value in (("none", 0), ("columns", 1)):
+                self.constants.append(numpy_helper.from_array(np.array([value]), _OWN + name))
+            ends = [_OWN + name for name in ("codes", "none", "none", "columns")]
+            self.before += [
+                helper.make_node("Slice", ends, [f"{_OWN}empty"]),
+                helper.make_node(
+                    "Cast", [f"{_OWN}empty"], [f"{_OWN}numbers"], to=TensorProto.DOUBLE
+                ),
+            ]
+
+    def _add(self, name: str, dtype: int, width: int, told: dict[str, Any]) -> None:
+        from onnx import helper
+
+        self.values.append(helper.make_tensor_value_info(name, dtype, [_ROWS, width]))
+        self.told.append({"input": name, **told})
+
+    def _join(self, names: Sequence[str], whole: str) -> None:
+        from onnx import helper
+
+        if names:
+            self.before.append(helper.make_node("Concat", list(names), [_OWN + whole], axis=1))
+
+
+def _labelled(
+    inputs: _Inputs, inner: onnx.ModelProto, module: TableModule, classes: np.ndarray
+) -> list[onnx.ValueInfoProto]:
+    """The output "label", of the most probable class, or of each label whether it is probable."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    answer, found = inner.graph.output[0].name, f"{_OWN}found"
+    if getattr(module.answer, "multilabel", False):
+        inputs.constants.append(numpy_helper.from_array(np.array(0.5), f"{_OWN}half"))
+        inputs.after += [
+            helper.make_node("Greater", [answer, f"{_OWN}half"], [found]),
+            helper.make_node("Cast", [found], ["label"], to=TensorProto.INT64),
+        ]
+        return [helper.make_tensor_value_info("label", TensorProto.INT64, [_ROWS, len(classes)])]
+    kinds: dict[str, type] = {"i": np.int64, "u": np.int64, "f": np.float64, "b": np.bool_}
+    labels: np.ndarray
+    if classes.dtype.kind in kinds:
+        labels = classes.astype(kinds[classes.dtype.kind])
+    else:
+        labels = np.array([str(each) for each in classes], dtype=object)
+    constant = numpy_helper.from_array(labels, f"{_OWN}classes")
+    inputs.constants.append(constant)
+    inputs.after += [
+        helper.make_node("ArgMax", [answer], [found], axis=1, keepdims=0),
+        helper.make_node("Gather", [f"{_OWN}classes", found], ["label"], axis=0),
+    ]
+    return [helper.make_tensor_value_info("label", constant.data_type, [_ROWS])]
+
+
+def _answered(
+    inputs: _Inputs, inner: onnx.ModelProto, module: TableModule, *, is_classifier: bool
+) -> list[onnx.ValueInfoProto]:
+    """The output "probabilities", or "variable", which has a column a target."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    (answer,) = inner.graph.output
+    shape = [each.dim_value for each in answer.type.tensor_type.shape.dim[1:]]
+    name = "probabilities" if is_classifier else "variable"
+    if shape:
+        inputs.after.append(helper.make_node("Identity", [answer.name], [name]))
+    else:
+        inputs.constants.append(numpy_helper.from_array(np.array([1]), f"{_OWN}axis"))
+        node = helper.make_node("Unsqueeze", [answer.name, f"{_OWN}axis"], [name])
+        inputs.after.append(node)
+    return [helper.make_tensor_value_info(name, TensorProto.DOUBLE, [_ROWS, *(shape or [1])])]
+
+
+_OUTPUTS = ("label", "probabilities", "variable")
+
+
+def _input_names(columns: Sequence[str]) -> list[str]:
+    """Names of the inputs: the columns', but those of outputs with a _ behind."""
+    taken = {*columns, *_OUTPUTS}
+    names = []
+    for column in columns:
+        if not column or column.startswith(_OWN):
+            raise ValueError(
+                f"the column {column!r} cannot name an input of an ONNX model; rename it, and fit"
+            )
+        name = column
+        while name in _OUTPUTS or (name != column and name in taken):
+            name += "_"
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def _is_number(key: object) -> bool:
+    return isinstance(key, float) or (isinstance(key, bool | int) and abs(key) <= 2**53)
+
+
+def _texts(known: dict[Any, int], column: str) -> list[str]:
+    texts = [_text(key) for key in known]
+    if len(set(texts)) < len(texts):
+        twice = next(text for i, text in enumerate(texts) if text in texts[:i])
+        raise ValueError(
+            f"column {column!r} has two categories that are written {twice!r}, and an input of an "
+            "ONNX model has one type; convert the column to text, and fit"
+        )
+    return texts
+
+
+def _text(key: object) -> str:
+    try:
+        return key.decode() if isinstance(key, bytes) else str(key)
+    except UnicodeDecodeError:
+        return str(key)
+
+
+def _gap(texts: Sequence[str]) -> str:
+    """The text that stands for a missing value."""
+    gap = ""
+    while gap in texts:
+        gap = gap + "_" if gap else "<missing>"
+    return gap

@@ -1,0 +1,751 @@
+"""A fitted estimator: its attributes, its network, which predicts, and its file."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _num_samples, check_is_fitted
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from combutab._model_files import (
+    ACTIVATION,
+    Loadable,
+    Saved,
+    check_layers,
+    check_state,
+    decode,
+    encode,
+)
+from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_device
+from combutab.core.fields import (
+    Field,
+    check_fields,
+    choice,
+    kind,
+    nullable,
+    number,
+    optional,
+    pair,
+    several,
+    whole,
+)
+from combutab.core.world import plain_parameters
+from combutab.estimators._export import Exports, TableModule
+from combutab.estimators._jobs import Job
+from combutab.estimators._parameters import Parameters
+from combutab.nn import NTK, ActivationSpec, Member, MLPSpec, NetworkSpec, TableNetwork
+from combutab.preprocessing import EncodedTable, TableEncoder
+from combutab.training import MemberResult, is_per_step
+
+# ---- Hand fits that a stack trained to scikit-learn's search, which clones and fits one at a
+# time
+
+
+@dataclass
+class FitOutcome:
+    """The outcome of a fit: its share of the stack's seconds, and the error if it failed."""
+
+    seconds: float
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class TrainedFit:
+    """A fit that is done: an unfitted clone carries it until its ``fit`` takes it over."""
+
+    estimator: BaseEstimator
+    outcome: FitOutcome
+    n_rows: int
+
+
+class FitHandout:
+    """Gives the clones of one estimator each its own of the fits that a stack trained, in order.
+
+    Nothing is found by way of a thread, a context or a process: a clone has its fit with it
+    wherever it is sent. Clones made before ``open`` hand the handout on, those made after it are
+    ordinary ones.
+    """
+
+    def __init__(self, fits: Sequence[TrainedFit] = ()) -> None:
+        self._left, self._state = deque(fits), "waiting" if fits else "closed"
+
+    def __reduce__(self) -> tuple[type[FitHandout], tuple[()]]:
+        return FitHandout, ()  # of use in the process that clones alone
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Within, each clone gets the next fit."""
+        self._state = "open"
+        try:
+            yield
+        finally:
+            self._state = "closed"
+        if self._left:
+            raise RuntimeError(f"{len(self._left)} of the fits were not asked for")
+
+    def equip(self, clone: Fitted) -> None:
+        """Give a new clone what it is to have."""
+        if self._state == "waiting":
+            clone._handout = self
+        elif self._state == "open":
+            clone._trained_fit = self._left.popleft()
+
+
+def take_over(estimator: BaseEstimator, X: Any) -> bool:
+    """Adopt the fit that the estimator carries, if any; raise its error, if it failed."""
+    trained: TrainedFit | None = estimator.__dict__.pop("_trained_fit", None)
+    if trained is None:
+        return False
+    # a clone's objects cannot be told apart
+    wanted = repr(plain_parameters(estimator)), _num_samples(X)
+    got = repr(plain_parameters(trained.estimator)), trained.n_rows
+    if wanted != got:
+        raise RuntimeError(f"the search asked for a fit of {wanted}, the stack trained {got}")
+    if trained.outcome.error is not None:
+        raise trained.outcome.error
+    parameters = estimator.get_params(deep=False)
+    fitted = vars(trained.estimator).items()
+    estimator.__dict__.update({n: v for n, v in fitted if n not in parameters})
+    return True
+
+
+# ---- Outputs of a fitted network for rows of its own fit: each fold's, or the rows it is scored
+# on
+
+_ROWS = 2048  # looked at, and computed at a time
+
+
+@torch.inference_mode()
+def held_out_outputs(net: TableNetwork, job: Job) -> Tensor:
+    """Raw outputs of each row by the member that has not trained on it, (n_heads, n, n_outputs).
+
+    NaN where an interrupt has left no such member.
+    """
+    assert job.folds is not None
+    raw = torch.full((net.n_heads, len(job.folds.kept), job.spec.n_outputs), torch.nan)
+    raw = raw.to(net.dtype)
+    folds = job.folds.positions[: net.n_members]
+    longest, chunk = max(map(len, folds)), max(1, _ROWS // len(folds))
+    index = torch.stack([pad(fold, (0, longest - len(fold))) for fold in folds])
+    for start in range(0, longest, chunk):
+        part = index[:, start : start + chunk]
+        codes = None if job.rows.codes is None else job.rows.codes[part].to(net.device)
+        with job.config.precision.context(net.device)():
+            outputs = net(job.rows.dense[part].to(net.device), codes)
+        by_head = outputs.to(net.dtype).cpu().unflatten(1, (-1, net.n_heads))
+        for fold, own in zip(folds, by_head, strict=True):  # own: (b, n_heads, n_outputs)
+            places = fold[start : start + chunk]
+            raw[:, places] = own[: len(places)].transpose(0, 1)
+    return raw
+
+
+def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
+    """Raw outputs, (n_networks, n, n_outputs), for rows that the fit is scored on, and which.
+
+    These are the validation rows, or where there are none the training rows: a sample, if many.
+    """
+    if job.folds is not None:
+        rows = torch.arange(len(job.folds.kept)) + job.folds.scored_from
+        return held_out_outputs(net, job), rows
+    plan = job.plans[0]
+    rows = plan.rows if plan.val_rows is None else plan.val_rows
+    if len(rows) > _ROWS:
+        sample = np.random.default_rng(0).permutation(len(rows))[:_ROWS]
+        rows = rows[torch.from_numpy(sample)]
+    codes = None if job.rows.codes is None else job.rows.codes[rows]
+    context = job.config.precision.context(net.device)
+    return net.predict(job.rows.dense[rows], codes, _ROWS, context).cpu(), rows
+
+
+# ---- A classifier that answers one class whatever it is asked: found out, and told ---------------
+
+_TRIAL = 20  # epochs: a fit that is to run fewer is a trial, which nobody takes for finished
+# Of the log loss that the classes' shares have. Below it the columns say something: of a rare
+# class every row may have less than a half, and yet be told from the others.
+_LEARNED = 0.95
+
+
+def warn_of_one_class(
+    job: Job,
+    results: Sequence[MemberResult],
+    network: Callable[[], TableNetwork],
+    probabilities: Callable[[Tensor], np.ndarray],
+    classes: np.ndarray,
+    *,
+    goes_on: bool,
+) -> None:
+    """Warn of a classifier that answers one class, no better than the classes' shares would.
+
+    Parameters
+    ----------
+    job, results
+    network : callable
+        Gives the fitted network, which is asked for where the recorded scores leave a doubt.
+    probabilities : callable
+        Raw outputs -> (n, n_classes).
+    classes : ndarray of shape (n_classes,)
+        One label a row, at least two classes.
+    goes_on : bool
+        Whether another call may train on, and is expected to where ``max_iter`` was reached.
+    """
+    reasons = {result.reason for result in results}
+    unfinished = "max_iter" in reasons and (goes_on or job.config.max_epochs < _TRIAL)
+    if unfinished or reasons - {"max_iter", "no_improvement"} or not len(job.rows.dense):
+        return
+    if _is_better(job, results, len(classes)) or not _varies(job):
+        return
+    raw, rows = scored_outputs(network(), job)
+    p, y, weight = probabilities(raw), _labels(job, rows), _weights(job, rows)
+    answers = p.argmax(1)
+    if (answers != answers[0]).any():
+        return
+    own = p[np.arange(len(y)), y].clip(np.finfo(p.dtype).tiny)
+    loss = float(-(weight * np.log(own)).sum() / weight.sum())
+    shares = _shares(job, rows, len(classes))
+    entropy = _entropy(shares)
+    if not loss > _LEARNED * entropy or entropy == 0:  # of rows of one class nothing can be said
+        return
+    what = "training" if job.config.score is None else "validation"
+    by_loss = "early_stopping_scoring='loss', " * (job.config.score not in (None, "loss"))
+    label, share = classes.tolist()[answers[0]], shares[answers[0]]
+    warnings.warn(
+        f"The classifier answers class {label!r} for every one of {len(y)} {what} rows, "
+        f"{share:.1%} of which have it, and its probabilities are hardly better than the classes' "
+        f"shares (log loss {loss:.3g}, that of the shares {entropy:.3g}): it has learned nothing "
+        "of the columns. Try another learning_rate_init than "
+        f"{job.plans[0].learning_rate:g}, {by_loss}more epochs (max_iter={job.config.max_epochs}, "
+        f"n_iter_no_change={job.config.n_iter_no_change}), or class_weight='balanced'.",
+        ConvergenceWarning,
+        stacklevel=6,
+    )
+
+
+def _is_better(job: Job, results: Sequence[MemberResult], n_classes: int) -> bool:
+    """Tell whether what training recorded already says that something was learned.
+
+    Or that there was nothing: where the training rows are of one class.
+    """
+    shares: dict[int, np.ndarray] = {}
+    for result, plan in zip(results, job.plans, strict=False):
+        scored = plan.rows if plan.val_rows is None else plan.val_rows
+        for rows in (plan.rows, scored):
+            if id(rows) not in shares:
+                shares[id(rows)] = _shares(job, rows, n_classes) if len(rows) else np.zeros(1)
+        if shares[id(plan.rows)].max() == 1:
+            continue
+        own, score = shares[id(scored)], job.config.score
+        if score == "accuracy":
+            better = result.best_score > own.max() + 1e-6
+        elif score == "loss":
+            better = -result.best_score < _LEARNED * _entropy(own)
+        elif score is None:  # penalties and all
+            loss = result.train_loss[-1] if result.train_loss else result.best_loss
+            better = loss < _LEARNED * _entropy(own)
+        else:
+            better = False
+        if not better:
+            return False
+    return True
+
+
+def _varies(job: Job) -> bool:
+    """Tell whether there is a column to learn of."""
+    tables = (job.rows.dense, job.rows.codes)
+    return any(bool((table != table[:1]).any()) for table in tables if table is not None)
+
+
+def _labels(job: Job, rows: Tensor) -> np.ndarray:
+    return job.rows.y[rows].reshape(-1).to(torch.int64).numpy()
+
+
+def _weights(job: Job, rows: Tensor) -> np.ndarray:
+    if job.rows.weight is None:
+        return np.ones(len(rows))
+    return job.rows.weight[rows].double().numpy()
+
+
+def _shares(job: Job, rows: Tensor, n_classes: int) -> np.ndarray:
+    """Share of the rows' weight that each class has."""
+    mass = np.bincount(_labels(job, rows), _weights(job, rows), n_classes)
+    return mass / mass.sum()
+
+
+def _entropy(shares: np.ndarray) -> Any:
+    present = shares[shares > 0]
+    return -(present * np.log(present)).sum()
+
+
+# ---- Attributes of a fitted estimator, from what training found ----------------------------------
+
+_N_NAMED = 5
+
+
+class LazyNetwork:
+    """Holds the network that predicts; a copy or a pickle of it is empty, to be built anew."""
+
+    def __init__(self) -> None:
+        self.network: TableNetwork | None = None
+
+    def __reduce__(self) -> tuple[type[LazyNetwork], tuple[()]]:
+        return LazyNetwork, ()
+
+
+def learned(
+    job: Job,
+    results: Sequence[MemberResult],
+    loss_curve: Sequence[float],
+    validation_scores: Sequence[float],
+) -> dict[str, Any]:
+    """The attributes of a fitted estimator; the curves are those that the training goes on from.
+
+    Raises ValueError if training diverged, or a weight is not finite.
+    """
+    first, trained = results[0], job.members[: len(results)]  # fewer after an interrupt
+    finite = all(torch.isfinite(v).all() for r in results for v in r.state.values())
+    lost = any(r.reason == "diverged" and not np.isfinite(r.best_score) for r in results)
+    if not finite or lost:  # with validation rows there are the best weights before
+        raise ValueError(
+            "Solver produced non-finite parameter weights. The input data may contain large "
+            "values and need to be preprocessed. Or lower learning_rate_init="
+            f"{job.plans[0].learning_rate}, or set max_grad_norm."
+        )
+    scored = job.config.score is not None
+    attributes: dict[str, Any] = {
+        "_states": [{n: v.numpy() for n, v in r.state.items()} for r in results],
+        "_progress": [
+            {
+                "epochs": r.epochs,
+                "t": r.t,
+                "best_loss": r.best_loss,
+                "n_idle": r.n_iter_no_improvement,
+                "learning_rate": r.next_learning_rate,
+                "optimizer": {n: v.numpy() for n, v in r.optimizer.items()},
+            }
+            for r in results
+        ],
+        "_net": LazyNetwork(),
+        "_trained": (tuple(member.activation for member in trained), job.config.precision.name),
+        "n_layers_": len(job.spec.widths),
+        "t_": first.t,
+        "n_iter_": len(first.train_loss),
+        "loss_": first.train_loss[-1] if first.train_loss else first.best_loss,
+        "loss_curve_": [*loss_curve, *first.train_loss],
+        "best_loss_": None if scored else first.best_loss,
+        "validation_scores_": [*validation_scores, *first.validation_score] if scored else None,
+        "best_validation_score_": first.best_score if scored else None,
+        "history_": _history(results),
+    }
+    if job.config.optimizer.solver == "lbfgs":
+        del attributes["loss_curve_"]
+        attributes |= {"n_iter_": first.epochs, "loss_": first.best_loss}
+    return attributes
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A warning of training that was cut short, diverged or did not converge."""
+
+    text: str
+    category: type[Warning]
+    members: tuple[int, ...]
+    n_members: int
+
+    @property
+    def words(self) -> str:
+        """The text, and where there are several members, which of them it is about."""
+        if self.n_members == 1:
+            return self.text
+        named = ", ".join(map(str, self.members[:_N_NAMED]))
+        more = f" and {len(self.members) - _N_NAMED} more" if len(self.members) > _N_NAMED else ""
+        return f"{self.text} ({len(self.members)} of {self.n_members} members: {named}{more})"
+
+
+def unfinished(
+    job: Job, results: Sequence[MemberResult], *, converges: bool, in_parts: bool = False
+) -> list[Unfinished]:
+    """What is to be warned of: training cut short, or not converged where that is expected.
+
+    ``in_parts``: a call of ``fit`` is one of several, none of which says that it was the last.
+    """
+    found = list[Unfinished]()
+    config, solver = job.config, job.config.optimizer.solver
+
+    def note(text: str, members: Iterable[int], category: type[Warning]) -> None:
+        if places := tuple(members):
+            found.append(Unfinished(text, category, places, len(results)))
+
+    def ended(reason: str) -> list[int]:
+        return [i for i, result in enumerate(results) if result.reason == reason]
+
+    interrupted = "Training interrupted by user: the best weights so far are kept."
+    note(interrupted, ended("interrupted"), UserWarning)
+    note(
+        "Training diverged; the weights of its best epoch are kept. Lower learning_rate_init="
+        f"{job.plans[0].learning_rate}, or set max_grad_norm.",
+        ended("diverged"),
+        ConvergenceWarning,
+    )
+    if config.score is not None and not any(np.isfinite(r.best_score) for r in results):
+        note(
+            "No epoch has a validation score that is a number: the weights of the last are kept. "
+            "See early_stopping_scoring.",
+            range(len(results)),
+            ConvergenceWarning,
+        )
+    late = ended("max_iter")
+    # with n_iter_no_change=inf, or a schedule to the end, so many epochs were asked for
+    planned = np.isinf(config.n_iter_no_change) or is_per_step(config.learning_rate)
+    if solver == "lbfgs" and late:
+        note(
+            f"lbfgs failed to converge after {results[late[0]].epochs} iteration(s); increase "
+            f"max_iter={config.max_epochs} or max_fun={job.max_fun}",
+            late,
+            ConvergenceWarning,
+        )
+    elif converges and (in_parts or not planned):
+        note(
+            f"Stochastic Optimizer: Maximum iterations ({config.max_epochs}) reached and the "
+            "optimization hasn't converged yet.",
+            late,
+            ConvergenceWarning,
+        )
+    return found
+
+
+def _history(results: Sequence[MemberResult]) -> pd.DataFrame:
+    """Tidy history: one row a member and epoch."""
+    frames = [
+        pd.DataFrame(
+            {
+                "member": i,
+                "epoch": np.arange(1, len(r.train_loss) + 1) + r.epochs - len(r.train_loss),
+                "train_loss": r.train_loss,
+                "train_metric": r.train_metric or np.nan,
+                "validation_score": r.validation_score or np.nan,
+                "learning_rate": r.learning_rate,
+            }
+        )
+        for i, r in enumerate(results)
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+# ---- A fitted estimator as a file, and back: its declared fields, and how its parts must agree
+
+_COUNT, _LONG, _ANY = whole(), whole(0, 2**62), number(finite=False)
+_CURVE = several(_ANY)
+_PROGRESS = {
+    "epochs": _COUNT,
+    "t": _LONG,
+    "best_loss": nullable(_ANY),
+    "n_idle": _COUNT,
+    "learning_rate": nullable(number()),
+}
+# all that fit sets besides: a file that names others is refused
+_FITTED = {
+    "n_features_in_": whole(1),
+    "feature_names_in_": optional(kind(np.ndarray)),
+    "n_outputs_": whole(1),
+    "out_activation_": choice("logistic", "softmax", "identity", "exp"),
+    "n_layers_": whole(2),
+    "t_": _LONG,
+    "n_iter_": _COUNT,
+    "loss_": nullable(_ANY),
+    "best_loss_": nullable(_ANY),
+    "loss_curve_": optional(_CURVE),
+    "validation_scores_": nullable(_CURVE),
+    "best_validation_score_": nullable(_ANY),
+    "_seed": whole(0, 2**64),
+    "_trained": pair(several(ACTIVATION, 1), choice(*PRECISIONS)),
+    "_made_with": optional(kind(dict)),
+    "_seeded": optional(nullable(whole(0, 2**64))),
+}
+
+
+def parts_to_save(model: Fitted) -> tuple[Iterable[str], dict[str, Any]]:
+    """Name the fitted attributes of an estimator's file, and give what else its header has."""
+    fields = {**_FITTED, **model._fitted_fields}
+    names = [name for name in vars(model) if name in fields]
+    progress = [
+        {name: encode(value, name) for name, value in member.items() if name != "optimizer"}
+        for member in model._progress
+    ]
+    return names, {"shape": model._spec.to_json(), "progress": progress}
+
+
+def restore(model: Fitted, saved: Saved) -> None:
+    """Take over what a file has, once its parts are known to belong together."""
+    _check_fitted(model._fitted_fields, saved.fitted)
+    model.__dict__.update(saved.fitted)
+    model._spec = NetworkSpec.from_json(saved.header["shape"])
+    arrays, states = saved.arrays()
+    model._states = [{_name_now(n): array for n, array in state.items()} for state in states]
+    model.encoder_ = TableEncoder.from_state(arrays, saved.header["encoder"])
+    progress = [{n: decode(v) for n, v in member.items()} for member in saved.header["progress"]]
+    for member in progress:
+        check_fields(member, _PROGRESS, "the progress")
+    model._progress = [{**member, "optimizer": {}} for member in progress]
+    model.history_ = saved.history
+    for state in model._states:
+        check_layers(state, model._spec.array_shapes())
+    _check_agreement(model, len(model._states))
+    model.__dict__.setdefault("_made_with", {})  # files of earlier versions do not say
+    model.__dict__.setdefault("_seeded", None)
+    model._net = LazyNetwork()
+    _check_network(model)
+
+
+def _check_fitted(own: Mapping[str, Field], fitted: dict[str, Any]) -> None:
+    """Refuse attributes that no estimator learns, nor a class with these of its own."""
+    fields = {**_FITTED, **own}
+    for each in fitted:
+        if each not in fields:
+            raise ValueError(f"it sets {each!r}, which no estimator learns")
+    check_fields(fitted, fields, "what was fitted")
+
+
+def _name_now(name: str) -> str:
+    """Rename a weight of a file that was written before the inputs were a module."""
+    return f"inputs.{name}" if name.startswith("embeddings.") else name
+
+
+def _check_agreement(model: Fitted, n_members: int) -> None:
+    """Refuse parts of a loaded estimator that do not belong together, naming the first."""
+    spec, encoder = model._spec, model.encoder_
+    names = getattr(model, "feature_names_in_", None)
+    known = getattr(encoder, "feature_names_in_", None)
+    found: dict[str, tuple[object, object]] = {
+        "n_features_in_": (model.n_features_in_, encoder.n_features_in_),
+        "feature_names_in_": (_listed(names), _listed(known)),
+        "n_dense": (spec.n_dense, encoder.n_dense_),
+        "cardinalities": (spec.cardinalities, encoder.cardinalities_),
+        "n_layers_": (model.n_layers_, len(spec.widths)),
+        "n_members": (len(model._trained[0]), n_members),
+        "progress": (len(model._progress), n_members),
+    }
+    for name, (there, here) in {**found, **model._check_loaded()}.items():
+        if there != here:
+            raise ValueError(f"{name} is {str(there)[:100]}, the rest of it has {str(here)[:100]}")
+
+
+def _listed(names: np.ndarray | None) -> list[Any] | None:
+    return None if names is None else names.tolist()
+
+
+def _check_network(model: Fitted) -> None:
+    """Refuse weights that do not fit the network, or make it answer what is no number."""
+    net, spec = model._network(), model._spec
+    for i, state in enumerate(model._states):
+        check_state(state, net.member_state(i))
+    dense = torch.zeros(1, spec.n_dense, dtype=net.dtype)
+    codes = torch.zeros(1, len(spec.cardinalities), dtype=torch.int64)
+    if not net.predict(dense, codes, 1).isfinite().all():
+        raise ValueError("its weights give predictions that are not finite")
+
+
+# ---- A fitted estimator: its network, which predicts, its weights as arrays, and a file of it ----
+
+# Matrix products round otherwise in the rows left over from their blocks: with a multiple of this
+# many rows a prediction depends on the rows beside it by the last bit at most.
+_MIN_ROWS = 16
+_PREDICT_UNITS = 1 << 20  # units of a layer computed at a time: a few MB, within the caches
+
+
+class Fitted(Parameters, Exports, Loadable):
+    """A fitted estimator, and what it can do without its data."""
+
+    encoder_: TableEncoder
+    history_: pd.DataFrame
+    n_features_in_: int
+    n_layers_: int
+    n_outputs_: int
+    out_activation_: str
+    _spec: NetworkSpec
+    _states: list[dict[str, np.ndarray]]  # of the members' networks
+    _progress: list[dict[str, Any]]  # of the members' training
+    _trained: tuple[tuple[ActivationSpec, ...], str]  # the members' activations; the precision
+    _made_with: dict[str, Any]  # the parameters that the first fit settled
+    _seed: int
+    _seeded: int | None  # the random_state that it came of
+    _net: LazyNetwork
+
+    _fitted_fields: ClassVar[Mapping[str, Field]]
+    """Attributes that the class learns of its target, as a file may have them."""
+
+    @abstractmethod
+    def _check_loaded(self) -> dict[str, tuple[object, object]]:
+        """Return what must be equal in a loaded estimator of this class, by name."""
+
+    # skops.io takes arrays and our own types, and no frame of pandas
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**super().__getstate__()}
+        if isinstance(state.get("history_"), pd.DataFrame):
+            state["history_"] = {name: c.to_numpy() for name, c in state["history_"].items()}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(state.get("history_"), dict):
+            state = {**state, "history_": pd.DataFrame(state["history_"])}
+        super().__setstate__(state)
+
+    @torch.inference_mode(False)  # weights that predict has built can be differentiated, too
+    def _network(self) -> TableNetwork:
+        """The members as one stack, built from their saved states when first needed."""
+        device = resolve_device(self.device)
+        net = self._net.network
+        if net is None or net.device != device:
+            net = self._net.network = self._built(device)
+        return net
+
+    def _built(
+        self, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+    ) -> TableNetwork:
+        """The members as a new stack, of their saved states, for predictions."""
+        activations, precision = self._trained
+        net = self._spec.build(
+            [Member(0, activation) for activation in activations],
+            dtype=dtype or Precision(precision).dtype,
+            device=device,
+        )
+        for i, state in enumerate(self._states):
+            net.load_member(i, {n: torch.from_numpy(v) for n, v in state.items()})
+        return net.eval()
+
+    @abstractmethod
+    def _answer(self) -> nn.Module:
+        """What is made of raw outputs (n_networks, n, n_outputs)."""
+
+    def _exported(self, dtype: torch.dtype | None) -> TableModule:
+        net = self._built(dtype=dtype).unflatten()
+        return TableModule(self.encoder_, [net], self._answer())
+
+    def _raw(self, X: Any) -> Tensor:
+        """Raw outputs of every member and head: (n_networks, n_samples, n_outputs), on the CPU."""
+        check_is_fitted(self)
+        guard_forks()
+        return self._outputs(self.encoder_.encode(X, owner=self))
+
+    @torch.inference_mode()
+    def _outputs(self, table: EncodedTable) -> Tensor:
+        """Raw outputs of encoded rows, float64 whatever the network computes in."""
+        net = self._network()
+        context = Precision(self._trained[1]).context(net.device)
+        units = self._spec.peak_units * net.n_members
+        chunk = _PREDICT_UNITS // units // _MIN_ROWS * _MIN_ROWS or _MIN_ROWS
+        n_rows = len(table.dense)
+        whole = n_rows // chunk * chunk  # of these rows no copy is made
+        parts = []
+        for dense, codes in (
+            (torch.from_numpy(table.dense[:whole]), torch.from_numpy(table.codes[:whole])),
+            (_padded(table.dense[whole:]), _padded(table.codes[whole:])),
+        ):
+            if len(dense):
+                parts.append(net.predict(dense.to(net.dtype), codes, chunk, context).cpu())
+        return torch.cat(parts, 1)[:, :n_rows].double()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to one file (safetensors with JSON in its header).
+
+        It loads on any device. It is written beside its place and moved there, so a failure leaves
+        no half-written file.
+
+        Notes
+        -----
+        The file holds no rows and no optimiser state. Of the training data it holds the names and
+        kinds of the columns; categories that ``min_frequency`` rows or more have, and the share of
+        rows, to two digits, that have one of them; of numbers and
+        dates a mean and a deviation (of fewer than ``min_frequency`` rows: rounded to two digits),
+        or quantiles (edges of bins, too) that lie between means of ``min_frequency`` neighbouring
+        rows, and which columns had missing values; the classifier's labels, all of them; the mean
+        and deviation of the regressor's targets; losses and scores; the parameters as they were
+        given. It does not hold a column's smallest and largest value, nor rarer categories. The
+        weights are learned from all rows, and no promise is made of what can be computed from them.
+        A pickle holds the same, and the optimiser's state, the ``callbacks`` and the ``oof_``
+        predictions of ``bagging="cv"``, one a row, beside it.
+
+        Raises
+        ------
+        ValueError
+            If a parameter cannot be written without code (a custom activation, say).
+        """
+        super().save(path)
+
+    def _to_save(self) -> tuple[Iterable[str], dict[str, Any]]:
+        return parts_to_save(self)
+
+    def _restore(self, saved: Saved) -> None:
+        restore(self, saved)
+
+    @property
+    def coefs_(self) -> list[np.ndarray]:
+        """Weight matrices (in, out) of the first member; the first acts on encoded features."""
+        return self._layer_arrays("weight")
+
+    @property
+    def intercepts_(self) -> list[np.ndarray]:
+        """Bias vectors (out,) of the first member's layers."""
+        return self._layer_arrays("bias")
+
+    def _layer_arrays(self, name: str) -> list[np.ndarray]:
+        if not hasattr(self, "_states"):
+            raise AttributeError(f"{type(self).__name__} is not fitted: call fit first")
+        state = self._states[0]
+        arrays = [state[f"linears.{i}.{name}"] for i in range(self.n_layers_ - 1)]
+        if name == "bias":
+            views = [a[0].view() if len(a) == 1 else a.view() for a in arrays]
+        elif isinstance(self._spec, MLPSpec) and self._spec.init in NTK:
+            views = [a / np.sqrt(a.shape[-2]) for a in arrays]
+        else:
+            views = [a.view() for a in arrays]
+        for view in views:
+            view.flags.writeable = False  # what was written there, predict would not see
+        return views
+
+    # ---- scikit-learn's questions --------------------------------------------------------------
+
+    _handout: FitHandout | None = None  # of the estimator that a stacked search clones
+    _trained_fit: TrainedFit  # of one of the clones
+
+    def __sklearn_clone__(self) -> Self:
+        clone: Self = super().__sklearn_clone__()
+        if self._handout is not None:
+            self._handout.equip(clone)
+        return clone
+
+    def _fit_facts(self) -> dict[str, str]:
+        layers = " → ".join(map(str, self._spec.widths))
+        facts = {"networks": f"{len(self._states)}", "units": layers}
+        return facts if len(self.history_) else {**facts, "trained": f"{self.n_iter_} iterations"}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_states")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.non_deterministic = False
+        return tags
+
+
+def _padded(array: np.ndarray) -> Tensor:
+    """A multiple of ``_MIN_ROWS`` rows, the last repeated."""
+    missing = -len(array) % _MIN_ROWS
+    if missing:
+        array = np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
+    return torch.from_numpy(array)

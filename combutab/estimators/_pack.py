@@ -1,0 +1,784 @@
+"""PackClassifier and PackRegressor: ensembles picked from many random networks."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import ClassifierMixin, RegressorMixin, _fit_context
+from sklearn.utils._param_validation import Interval, Options
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from combutab._model_files import Loadable, Saved, decode, encode, loadable, with_prefix
+from combutab.core.device import guard_forks
+from combutab.core.fields import (
+    Field,
+    check_fields,
+    kind,
+    nullable,
+    number,
+    several,
+    text,
+    whole,
+)
+from combutab.core.html import FittedHTML
+from combutab.core.rng import Stream, fold_in, seed_from
+from combutab.core.tasks import CallbackSupport, fit_task
+from combutab.core.text import known_instead, parse_seconds
+from combutab.core.world import broadcast, plain_parameters, sharing
+from combutab.estimators._base import BaseMLP
+from combutab.estimators._classifier import MLPClassifier
+from combutab.estimators._docs import fill
+from combutab.estimators._export import Exports, TableModule
+from combutab.estimators._jobs import Job, answering
+from combutab.estimators._pack_training import (
+    CLASSIFIER,
+    REGRESSOR,
+    HoldsOut,
+    Recipe,
+    Track,
+    choose,
+    draw_members,
+    given_folds,
+    history,
+    make_groups,
+    member_jobs,
+    member_table,
+    split_folds,
+    train_members,
+)
+from combutab.estimators._regressor import MLPRegressor
+from combutab.nn import ActivationSpec
+from combutab.training import uninterrupted
+
+# ---- The parameter and attribute descriptions that both packs share ------------------------------
+
+PARAMETERS = """
+n_members : int, default=16
+    Networks that are trained.
+activations : sequence of str or callable
+    What the members have, in turns: names of ``combutab.activations.ACTIVATIONS`` or callables
+    ``width -> nn.Module``.
+max_time : float, str or None, default=None
+    Seconds, or text such as ``"90s"``, ``"2min"`` or ``"1h"``, after which training ends with the
+    epoch: the pack is made of what is found by then, and members that have not begun are left
+    out; other machines go by their own clocks. Which these are depends on the machine, so that
+    such a fit cannot be repeated exactly.
+cv : int, splitter, iterable of (train, test) or None, default=None
+    None sets ``validation_fraction`` of the rows aside, by which snapshots are chosen (of fewer
+    than 50 rows none: all members count alike). A number splits the rows into so many folds;
+    each member trains without one of them, in turns, and those of one fold are chosen by its
+    loss, so that all rows train. The encoding is then learned on all rows. Other folds are
+    given as in scikit-learn.
+validation_fraction : float, default=0.2
+    Share of rows set aside, stratified for classes.
+max_ensemble_size : int, default=32
+    Snapshots in the ensemble at most, counted as often as they are chosen.
+max_iter : int, default=80
+    Epochs at most.
+n_iter_no_change : int or inf, default=16
+    Epochs without a smaller validation loss after which a member stops.
+member_params : dict or None, default=None
+    Parameters of every member, which then do not vary: any of {member}'s that a pack does not set
+    itself, such as ``{{"dropout": 0.1, "numeric_encoding": "quantile"}}``.
+categorical_features : as in {member}, default="from_dtype"
+    Which columns are categorical.
+random_state : int, RandomState, Generator or None, default=None
+    Fixes what the members are made with, their training, and which rows are set aside.
+device : str or torch.device, default="auto"
+    ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+verbose : bool or int, default=False
+    Print a line whenever members have been trained.
+n_jobs : int or None, default=None
+    Stacks of members that train at the same time: in threads, or in the processes that joblib's
+    context names ("loky", "dask", "ray"), to the same pack. None is as many as torch has threads,
+    or all workers of a cluster. Within a task of a cluster they stay in its process.
+"""
+
+ATTRIBUTES = """
+members_ : DataFrame
+    One row a member: its number, ``activation``, ``depth`` (hidden layers), what else it was made
+    with, ``fold`` (the one that it did not train on), ``n_iter`` (epochs), ``validation_loss``
+    (its smallest), ``n_snapshots`` (that were chosen) and ``weight`` in the ensemble; weights add
+    up to 1.
+n_iter_ : int
+    Epochs that the member trained that did so longest.
+activation_weights_ : Series
+    Weight of each activation's members, the largest first.
+validation_loss_ : float or None
+    Loss of the ensemble on the rows by which it was chosen (the folds' mean), and so better than
+    what to expect of new rows. None if none were set aside.
+best_member_validation_loss_ : float or None
+    The smallest loss of one snapshot alone on these rows (the folds' mean).
+history_ : DataFrame
+    One row a member and epoch: train_loss, validation_loss, learning_rate.
+encoder_ : TableEncoder
+    The fitted encoding of the table's columns.
+n_outputs_ : int
+    Output units, as scikit-learn counts them.
+n_features_in_ : int
+    Columns seen in fit.
+feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    Their names, when all are strings.
+"""
+
+
+# ---- A fitted pack as a file, and back: its groups are written as the plain estimators they are
+
+_MOST = 2**16  # networks that a file may ask for
+_FITTED = {
+    "validation_loss_": nullable(number()),
+    "best_member_validation_loss_": nullable(number()),
+}
+_GROUP = {
+    "n_members": whole(1, _MOST),
+    "fitted": kind(dict),
+    "shape": kind(dict),
+    "progress": kind(list),
+}
+_COUNTS, _NUMBERS = several(whole()), several(number(finite=False))
+_COLUMNS = {
+    "member": _COUNTS,
+    "activation": several(text(10_000)),
+    "depth": _COUNTS,
+    "fold": _COUNTS,
+    "n_iter": _COUNTS,
+    "validation_loss": _NUMBERS,
+    "n_snapshots": _COUNTS,
+    "weight": _NUMBERS,
+}
+
+
+def parts_to_save(pack: BasePack) -> tuple[Sequence[str], dict[str, Any]]:
+    """Name the fitted attributes of a pack's file, and give what else its header has."""
+    groups = []
+    for group in pack._groups:
+        names, parts = group._to_save()
+        fitted = {name: encode(getattr(group, name), name) for name in names}
+        groups.append({"n_members": len(group._states), "fitted": fitted, **parts})
+    table = {
+        str(name): encode(column.tolist(), str(name)) for name, column in pack.members_.items()
+    }
+    return tuple(_FITTED), {"groups": groups, "picks": pack._picks, "members": table}
+
+
+def restore(pack: BasePack, saved: Saved) -> None:
+    """Take over what a file has, once its parts are known to belong together."""
+    check_fields(saved.fitted, _FITTED, "what was fitted")
+    header = saved.header
+    saved.arrays()  # all of them have a place
+    check_fields(
+        {name: header.get(name) for name in ("groups", "picks", "members")},
+        {
+            "groups": several(kind(dict), 1),
+            "picks": several(whole(0, header["n_members"] - 1), 1),
+            "members": kind(dict),
+        },
+        "the header",
+    )
+    groups, n_before = [], 0
+    for found in header["groups"]:
+        check_fields(found, _GROUP, "a group")
+        _check_alike(pack, found["fitted"], header["groups"][0]["fitted"])
+        group = pack._checked_member()
+        group._restore(_part(saved, found, n_before))
+        groups.append(group)
+        n_before += found["n_members"]
+    if n_before != header["n_members"]:
+        raise ValueError(
+            f"its header asks for {str(header['n_members'])[:20]} networks, its groups have "
+            f"{n_before}"
+        )
+    for group in groups[1:]:
+        group.encoder_ = groups[0].encoder_
+    pack.__dict__.update(saved.fitted)
+    pack.history_ = saved.history
+    pack.members_ = _read_table(header["members"])
+    pack._adopt(groups, list(header["picks"]))
+
+
+def _part(saved: Saved, group: dict[str, Any], n_before: int) -> Saved:
+    """What a file of this group alone would have."""
+    tensors = {n: a for n, a in saved.tensors.items() if n.startswith("encoder.")}
+    for i in range(group["n_members"]):
+        own = with_prefix(saved.tensors, f"member.{n_before + i}.")
+        tensors |= {f"member.{i}.{name}": array for name, array in own.items()}
+    fitted = {name: decode(value) for name, value in group["fitted"].items()}
+    header = {**group, "encoder": saved.header["encoder"]}
+    return Saved(fitted, pd.DataFrame(), header, tensors)
+
+
+def _check_alike(pack: BasePack, fitted: dict[str, Any], first: dict[str, Any]) -> None:
+    """Refuse a group that learned another target or table than the first."""
+    for name in (*pack._learned, *pack._member_class._fitted_fields, "out_activation_"):
+        if fitted.get(name) != first.get(name):
+            raise ValueError(f"its groups differ in {name}")
+
+
+def _read_table(columns: dict[str, Any]) -> pd.DataFrame:
+    values = {name: decode(column) for name, column in columns.items()}
+    fields: dict[str, Field] = {**dict.fromkeys(values, _NUMBERS), **_COLUMNS}
+    check_fields(values, fields, "the table of members")
+    if len({len(column) for column in values.values()}) != 1:
+        raise ValueError("the columns of its table of members are not equally long")
+    return pd.DataFrame(values)
+
+
+# ---- The base of PackClassifier and PackRegressor: from a table to an ensemble of snapshots ------
+
+_OF_THE_PACK = {  # parameters of members that are the pack's to set
+    *(
+        "activation",
+        "n_members",
+        "bagging",
+        "random_state",
+        "device",
+        "verbose",
+        "callbacks",
+        "warm_start",
+    ),
+    *("max_iter", "n_iter_no_change", "early_stopping", "early_stopping_scoring"),
+    *("validation_fraction", "categorical_features", "track_metric", "max_fun"),
+}
+
+
+class _Kept(FittedHTML, CallbackSupport, Exports, Loadable):
+    """What a fit keeps."""
+
+    members_: pd.DataFrame
+    validation_loss_: float | None
+    best_member_validation_loss_: float | None
+    history_: pd.DataFrame
+    _groups: list[BaseMLP]
+    _picks: list[int]  # positions in the groups' members, which may repeat
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class BasePack(_Kept):
+    """The story of a pack: draw members, encode, train, choose, keep.
+
+    Members are plain estimators, of the class that a subclass names; what is kept of them are the
+    groups, one a shape of network, each such an estimator of several members.
+    """
+
+    n_members: int = 16
+    activations: Sequence[ActivationSpec] = ("combu", "mish", "selu", "relu", "pln-8", "la-silu")
+    max_time: float | str | None = None
+    cv: Any = None
+    validation_fraction: float = 0.2
+    max_ensemble_size: int = 32
+    max_iter: int = 80
+    n_iter_no_change: float = 16
+    member_params: Mapping[str, Any] | None = None
+    categorical_features: Any = "from_dtype"
+    random_state: Any = None
+    device: str | torch.device = "auto"
+    verbose: bool | int = False
+    n_jobs: int | None = None
+
+    _parameter_constraints: ClassVar[Mapping[str, Sequence[object]]] = {
+        "n_members": [Interval(Integral, 1, None, closed="left")],
+        "activations": [list, tuple],
+        "max_time": [None, str, Interval(Real, 0, None, closed="neither")],
+        "cv": ["cv_object"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "max_ensemble_size": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left"), Options(Real, {np.inf})],
+        "member_params": [dict, None],
+        "categorical_features": BaseMLP._parameter_constraints["categorical_features"],
+        "random_state": BaseMLP._parameter_constraints["random_state"],
+        "device": [str, torch.device],
+        "verbose": ["verbose"],
+        "n_jobs": [Integral, None],
+    }
+    _recipe: ClassVar[Recipe]
+    _member_class: ClassVar[type[BaseMLP]]
+    _encoding_class: ClassVar[type[BaseMLP]]  # encodes the table, and sets rows aside
+    _passed_on: ClassVar[tuple[str, ...]]  # parameters of the pack that all members have
+    _learned: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "n_outputs_")
+
+    # ---- fit ---------------------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, X_val: Any = None, y_val: Any = None
+    ) -> Self:
+        """Fit to a table.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like or sparse matrix of shape (n_samples, n_features)
+            Columns may be numeric, boolean, categorical, text or dates, with missing values.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Rows of weight 0 are left out.
+        X_val, y_val : as X and y, optional
+            Your own rows to choose by, instead of a part of these.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If the data or ``member_params`` cannot be used, or all members diverged.
+        RuntimeError
+            If processes share the fit, and another of them has ended it.
+
+        Notes
+        -----
+        In a process group of ``torch.distributed``, as ``torchrun`` starts one, all processes are
+        to call ``fit`` alike, with the whole table. They share out the stacks of members, one or
+        more per shape, and all end with the same pack: bit for bit that of one process, where
+        processors and torch's threads are the same. Lines, warnings and callbacks are those of
+        rank 0; Ctrl-C ends it without a pack. ``combutab.training.unshared()`` fits for one
+        process alone.
+        """
+        deadline = time.perf_counter() + parse_seconds(self.max_time)
+        words = f"{type(self).__name__} {plain_parameters(self)}"
+        with sharing(lambda: f"{words} {sample_weight is None} {X_val is None}"):
+            seed = seed_from(self.random_state)
+            members = self._draw(seed)
+            self._check_given(X, X_val)
+            for name in ("_groups", *self._learned):
+                self.__dict__.pop(name, None)
+            encoding = self._encoding(seed)
+            prepared = encoding._encode(X, y, sample_weight, X_val, y_val, split=self.cv is None)
+            parameters = encoding.get_params(deep=False)
+            learned = {n: v for n, v in vars(encoding).items() if n not in parameters}
+            for member in members:
+                member.__dict__.update(learned)
+            folds = [prepared]
+            if isinstance(self.cv, Integral):
+                folds = split_folds(prepared, int(self.cv), seed, members[0])
+            elif self.cv is not None:
+                folds = given_folds(prepared, self.cv, X, y, sample_weight)
+                self._check_room(len(folds))
+            jobs, tracks = member_jobs(members, folds)
+
+            def say(n_trained: int) -> None:
+                losses = [s.loss for track in tracks for s in track.snapshots()]
+                best = f", best loss = {min(losses):.6f}" if np.isfinite(losses).any() else ""
+                print(f"{n_trained} of {len(members)} members trained{best}")
+
+            with fit_task(self, X, y, sample_weight, n_parts=len(members)) as task:
+
+                def tell(n_trained: int) -> None:
+                    if self.verbose:
+                        say(n_trained)
+                    if task is not None:
+                        task.count("member", n_trained)
+
+                interrupted = train_members(jobs, tracks, deadline, self.n_jobs, tell)
+                return self._keep(members, jobs, tracks, interrupted=interrupted)
+
+    def _encoding(self, seed: int) -> BaseMLP:
+        """Make the estimator that encodes the table, and sets rows aside."""
+        return self._encoding_class(
+            **self._shared(), early_stopping="auto", random_state=seed % (1 << 32)
+        )
+
+    def _set_aside(self, y: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """As of a plain estimator; None also where ``cv`` has all rows train."""
+        return (
+            None
+            if self.cv is not None
+            else self._encoding(seed_from(self.random_state))._set_aside(y)
+        )
+
+    def _draw(self, seed: int) -> list[BaseMLP]:
+        """Make the members; a ValueError, before any work, if one of them cannot be made."""
+        if not self.activations:
+            raise ValueError(
+                "activations is empty: name at least one, such as activations=('relu',)"
+            )
+        for activation in self.activations:
+            if not (isinstance(activation, str) or callable(activation)):
+                raise ValueError(
+                    "activations must hold names or callables width -> nn.Module, got "
+                    f"{activation!r}"
+                )
+        if isinstance(self.cv, Integral):
+            self._check_room(int(self.cv))
+        members = []
+        drawn = draw_members(self._recipe, self.n_members, self.activations, seed)
+        for i, settings in enumerate(drawn):
+            member = self._checked_member(settings)
+            member.random_state = fold_in(seed, Stream.MEMBER, i) % (1 << 32)
+            members.append(member)
+        return members
+
+    def _check_room(self, n_folds: int) -> None:
+        """Refuse more folds than members, or than the ensemble may have."""
+        for name in ("n_members", "max_ensemble_size"):
+            if getattr(self, name) < n_folds:
+                raise ValueError(
+                    f"{name} must be at least the {n_folds} folds of cv, got {getattr(self, name)}"
+                )
+
+    def _check_member_params(self) -> None:
+        given = self.member_params or {}
+        known = self._member_class().get_params(deep=False)
+        plain = self._member_class.__name__
+        for name, value in given.items():
+            if name not in known:
+                raise ValueError(
+                    f"member_params has {name!r}, no parameter of {plain}; "
+                    f"{known_instead(name, known)}"
+                )
+            if name in _OF_THE_PACK or name in self._passed_on:
+                own = name if name in self.get_params(deep=False) else None
+                own = "activations" if name == "activation" else own
+                raise ValueError(
+                    f"member_params cannot have {name!r}, which a pack sets itself"
+                    + (f"; give the pack {own}=" if own else "")
+                )
+            if name == "solver" and value == "lbfgs":
+                raise ValueError(
+                    "member_params has solver='lbfgs', which has no epochs to choose from; use "
+                    "'adamw', 'adam' or 'sgd'"
+                )
+
+    def _shared(self) -> dict[str, Any]:
+        """Parameters of every member, but for what is drawn."""
+        own = ("max_iter", "n_iter_no_change", "validation_fraction", "categorical_features")
+        return {
+            **self._recipe.shared,
+            **{name: getattr(self, name) for name in (*own, "device", *self._passed_on)},
+            "early_stopping_scoring": "loss",
+            "n_members": 1,
+            **(self.member_params or {}),
+        }
+
+    def _checked_member(self, settings: Mapping[str, Any] | None = None) -> BaseMLP:
+        """A member that is made with these, unless ``member_params`` says otherwise."""
+        self._check_member_params()
+        parameters = {**self._shared(), **(settings or {}), **(self.member_params or {})}
+        member = self._member_class(**parameters)
+        member._validate_params()
+        member._check_parameters()
+        return member
+
+    def _check_given(self, X: Any, X_val: Any) -> None:
+        name, plain = type(self).__name__, self._member_class.__name__
+        paths = X if isinstance(X, list | tuple) and X else [X]
+        if all(isinstance(p, str | os.PathLike) and str(p).endswith(".parquet") for p in paths):
+            raise ValueError(
+                f"{name} reads its table into memory, got the path {str(paths[0])!r}: pass a table "
+                f"(pandas.read_parquet, say), or use {plain}, whose fit_parquet reads it in parts"
+            )
+        if X_val is not None and self.cv is not None:
+            raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
+
+    def _keep(
+        self,
+        members: Sequence[BaseMLP],
+        jobs: Sequence[Job],
+        tracks: Sequence[Track],
+        *,
+        interrupted: bool,
+    ) -> Self:
+        """Choose the ensemble, and keep its networks alone."""
+        if not any(track.usable for track in tracks):
+            raise ValueError(
+                "All members of the pack diverged: the input data may contain large values and "
+                "need to be preprocessed. Or set member_params, such as {'max_grad_norm': 1.0} or "
+                "a lower 'learning_rate_init'"
+            )
+        chosen = broadcast(choose(jobs, tracks, self.max_ensemble_size))
+        groups, picks = make_groups(members, jobs, tracks, chosen.counts)
+        with uninterrupted():
+            self.members_ = member_table(members, jobs, tracks, chosen, self._recipe)
+            self.history_ = history(tracks)
+            self.validation_loss_ = chosen.loss
+            self.best_member_validation_loss_ = chosen.best_single
+            self._adopt(groups, picks)
+        if interrupted:
+            warnings.warn(
+                "Training interrupted by user: the best weights so far are kept.", stacklevel=4
+            )
+        return self
+
+    def _adopt(self, groups: list[BaseMLP], picks: list[int]) -> None:
+        """Take over fitted groups, and what they learned of the data."""
+        self._groups, self._picks = groups, picks
+        self.encoder_ = groups[0].encoder_
+        self._states = [state for group in groups for state in group._states]
+        for name in self._learned:
+            if hasattr(groups[0], name):
+                setattr(self, name, getattr(groups[0], name))
+
+    # ---- predict -----------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def _raw(self, X: Any) -> Tensor:
+        """Raw outputs of the ensemble, a network as often as it is chosen: (n_picks, n, k)."""
+        check_is_fitted(self)
+        guard_forks()
+        table = self.encoder_.encode(X, owner=self)
+        for group in self._groups:
+            group.device = self.device  # which may have been set anew
+        raw = torch.cat([group._outputs(table) for group in self._groups])
+        return raw[self._picks]
+
+    def _exported(self, dtype: torch.dtype | None) -> TableModule:
+        networks = [group._built(dtype=dtype).unflatten() for group in self._groups]
+        return TableModule(self.encoder_, networks, self._groups[0]._answer(), self._picks)
+
+    def _answering(self, X: Any) -> Any:
+        """A plain estimator that answers with the ensemble's raw outputs for these rows."""
+        raw = self._raw(X)
+        return answering(self._groups[0], raw)
+
+    @property
+    def n_iter_(self) -> int:
+        """Epochs that the member trained that did so longest."""
+        check_is_fitted(self)
+        return int(self.members_["n_iter"].max())
+
+    @property
+    def activation_weights_(self) -> pd.Series:
+        """Weight of each activation's members, the largest first."""
+        check_is_fitted(self)
+        by_name = self.members_.groupby("activation", sort=False)["weight"].sum()
+        return by_name.sort_values(ascending=False, kind="stable")
+
+    # ---- files and scikit-learn's questions ------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted pack to one file (safetensors with JSON in its header).
+
+        It loads on any device, and predicts the same. It holds the chosen networks, the table of
+        members and their losses, and of the data what the file of a plain estimator holds
+        (`MLPClassifier.save`): no rows.
+
+        Raises
+        ------
+        ValueError
+            If a parameter cannot be written without code (a custom activation, say).
+        """
+        if self.cv is not None and not isinstance(self.cv, Integral):
+            raise ValueError(
+                f"cv={self.cv!r} cannot be saved; set_params(cv=None) first, which changes no "
+                "prediction, or pickle the pack"
+            )
+        super().save(path)
+
+    def _to_save(self) -> tuple[Sequence[str], dict[str, Any]]:
+        return parts_to_save(self)
+
+    def _restore(self, saved: Saved) -> None:
+        restore(self, saved)
+
+    def _fit_facts(self) -> dict[str, str]:
+        chosen = self.members_[self.members_["weight"] > 0]
+        by_name = self.activation_weights_
+        weights = [f"{name} {weight:.2f}" for name, weight in by_name[by_name > 0].items()]
+        facts = {
+            "members": f"{len(self.members_)}, {len(chosen)} of them in the ensemble",
+            "weight by activation": ", ".join(weights),
+        }
+        if self.validation_loss_ is not None:
+            alone = f"best member alone {self.best_member_validation_loss_:.3g}"
+            facts["validation loss"] = f"{self.validation_loss_:.3g} ({alone})"
+        return facts
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_groups")
+
+    def __sklearn_tags__(self) -> Any:
+        return self._member_class().__sklearn_tags__()
+
+
+# ---- PackClassifier ------------------------------------------------------------------------------
+
+
+class _ClassifierEncoding(HoldsOut, MLPClassifier):
+    """Encodes the table of a pack."""
+
+
+_ClassifierEncoding.__name__ = "PackClassifier"  # whose errors it has
+
+
+@loadable
+@partial(fill, parameters=PARAMETERS.format(member="MLPClassifier"), attributes=ATTRIBUTES)
+@dataclass(eq=False, repr=False, kw_only=True)
+class PackClassifier(ClassifierMixin, BasePack):
+    """Ensemble classifier of the best snapshots of many random networks, trained together.
+
+    Each member is a perceptron with its own activation, depth, dropout, weight decay, learning rate
+    and embedding of numbers. Networks of one shape train as one batched program. The ensemble is
+    picked from their best epochs, greedily and with replacement, so as to have the smallest log
+    loss on rows that they did not train on.
+
+    Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing
+    values. Binary, multi-class and multi-label targets.
+
+    Parameters
+    ----------
+    {parameters}
+    class_weight : dict, list of dict, "balanced" or None, default=None
+        Weights of the classes, as in scikit-learn's classifiers.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    {attributes}
+
+    References
+    ----------
+    TabPack, arXiv 2607.05380; the selection is that of Caruana et al., "Ensemble selection from
+    libraries of models", ICML 2004.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from combutab import PackClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> pack = PackClassifier(n_members=4, max_iter=10, random_state=0).fit(X, y)
+    >>> pack.predict_proba(X[:5]).shape, pack.validation_loss_ <= pack.best_member_validation_loss_
+    ((5, 3), True)
+    """
+
+    class_weight: Any = None
+
+    _parameter_constraints = {
+        **BasePack._parameter_constraints,
+        "class_weight": MLPClassifier._parameter_constraints["class_weight"],
+    }
+    _recipe = CLASSIFIER
+    _member_class = MLPClassifier
+    _encoding_class = _ClassifierEncoding
+    _passed_on = ("class_weight",)
+    _learned = (*BasePack._learned, "classes_")
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities, averaged over the ensemble.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``; for multi-label targets the probability of each
+            label.
+        """
+        return self._answering(X).predict_proba(X)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of ``predict_proba``, (n_samples, n_classes)."""
+        return self._answering(X).predict_log_proba(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predicted labels: (n_samples,), or a 0/1 matrix for multi-label targets."""
+        return self._answering(X).predict(X)
+
+
+# ---- PackRegressor -------------------------------------------------------------------------------
+
+
+class _RegressorEncoding(HoldsOut, MLPRegressor):
+    """Encodes the table of a pack."""
+
+
+_RegressorEncoding.__name__ = "PackRegressor"  # whose errors it has
+
+
+@loadable
+@partial(fill, parameters=PARAMETERS.format(member="MLPRegressor"), attributes=ATTRIBUTES)
+@dataclass(eq=False, repr=False, kw_only=True)
+class PackRegressor(RegressorMixin, BasePack):
+    """Ensemble regressor of the best snapshots of many random networks, trained together.
+
+    Each member is a perceptron with its own activation, depth, dropout, weight decay, learning rate
+    and embedding of numbers. Networks of one shape train as one batched program. The ensemble is
+    picked from their best epochs, greedily and with replacement, so as to have the smallest loss on
+    rows that they did not train on.
+
+    Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing
+    values. One or several targets, which are standardised inside and given back in their units.
+
+    Parameters
+    ----------
+    loss : str, default="squared_error"
+        As in MLPRegressor: ``"squared_error"``, ``"absolute_error"``, ``"huber"``, ``"poisson"``,
+        ``"quantile"`` or ``"gaussian_nll"``.
+    {parameters}
+    quantiles : sequence of float, default=(0.05, 0.5, 0.95)
+        What ``loss="quantile"`` learns, each in (0, 1). As in MLPRegressor, each network's are
+        sorted before they are averaged, predicted and scored.
+
+    Attributes
+    ----------
+    {attributes}
+
+    References
+    ----------
+    TabPack, arXiv 2607.05380; the selection is that of Caruana et al., "Ensemble selection from
+    libraries of models", ICML 2004.
+
+    Examples
+    --------
+    >>> from combutab import PackRegressor
+    >>> from combutab.datasets import make_formula
+    >>> X, y = make_formula("ar", n_samples=300, random_state=0)
+    >>> pack = PackRegressor(n_members=4, max_iter=10, random_state=0).fit(X, y)
+    >>> pack.predict(X[:5]).shape, pack.validation_loss_ <= pack.best_member_validation_loss_
+    ((5,), True)
+    """
+
+    loss: str = "squared_error"
+    quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+
+    _parameter_constraints = {
+        **BasePack._parameter_constraints,
+        "loss": MLPRegressor._parameter_constraints["loss"],
+        "quantiles": MLPRegressor._parameter_constraints["quantiles"],
+    }
+    _recipe = REGRESSOR
+    _member_class = MLPRegressor
+    _encoding_class = _RegressorEncoding
+    _passed_on = ("loss", "quantiles")
+
+    def predict(
+        self, X: Any, quantiles: Sequence[float] | None = None, return_std: bool = False
+    ) -> Any:
+        """Predicted targets, averaged over the ensemble.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+        quantiles : sequence of float, optional
+            Predict these quantiles instead: the ones that ``loss="quantile"`` learned, or any with
+            ``loss="gaussian_nll"``.
+        return_std : bool, default=False
+            Also return the predicted standard deviation (``loss="gaussian_nll"``).
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            With ``quantiles``, one more axis of that length at the end; never crossing. With
+            ``return_std``, a pair of arrays.
+
+        Raises
+        ------
+        ValueError
+            If the fitted loss cannot give what is asked for.
+        """
+        return self._answering(X).predict(X, quantiles, return_std)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Coefficient of determination of ``predict(X)``."""
+        return self._answering(X).score(X, y, sample_weight)

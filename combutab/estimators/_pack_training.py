@@ -1,0 +1,714 @@
+"""The members of a pack: drawn, trained together, and chosen into an ensemble."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from joblib import parallel_config
+from joblib.parallel import get_active_backend
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.utils.validation import _num_samples
+from torch import Tensor
+
+from combutab.core.parallel import on_worker
+from combutab.core.rng import Stream, fold_in
+from combutab.core.world import broadcast, current
+from combutab.estimators._base import BaseMLP
+from combutab.estimators._data import Prepared
+from combutab.estimators._fitted import learned
+from combutab.estimators._jobs import (
+    Job,
+    StackWatch,
+    activation_key,
+    first_states,
+    train_jobs,
+    train_shared_jobs,
+)
+from combutab.nn import ActivationSpec, MLPSpec
+from combutab.training import EpochReport, Loss, MemberResult, Rows, TrainableNetwork
+
+# ---- The members of a pack: what all of them share, and what varies from one to the next ---------
+
+
+@dataclass(frozen=True)
+class Between:
+    """Numbers that are spread evenly from ``low`` to ``high``, or their logarithms are.
+
+    Those below ``least`` become it.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    least: float = -math.inf
+
+    def at(self, share: float) -> float:
+        """Return the number below which so large a share lies.
+
+        >>> Between(0.01, 1.0, log=True).at(0.5)
+        0.1
+        """
+        if self.log:
+            return float(self.low * (self.high / self.low) ** share)
+        return max(self.least, float(self.low + (self.high - self.low) * share))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Parameters of a pack's members: shared, varied, and those that give a network its shape.
+
+    Members of one shape train as one stack, so there are few shapes.
+    """
+
+    shared: Mapping[str, Any]
+    varied: Mapping[str, Between]
+    shapes: tuple[Mapping[str, Any], ...]
+
+
+_BOTH = Recipe(
+    shared={
+        "solver": "adamw",
+        "alpha": 0.0,
+        "batch_size": "auto",
+        "learning_rate": "coslog4",
+        "beta_1": 0.9,
+        "beta_2": 0.95,
+        "epsilon": 1e-8,
+        "max_grad_norm": None,
+        "tol": 1e-6,
+        "shuffle": True,
+        "regularization_schedule": "flat-cosine",
+        "learning_rate_factors": None,
+        "normalization": "none",
+        "proxy_norm": False,
+        "init": "torch",
+        "numeric_encoding": "robust",
+        "max_onehot": 8,
+        "min_frequency": 5,
+        "embedding_dim": 8,
+        "numeric_embedding": "pbld",
+        "n_frequencies": 16,
+        "n_bins": 48,
+        "scale_inputs": True,
+        "precision": "float32",
+    },
+    varied={
+        "dropout": Between(-0.15, 0.3, least=0.0),  # a third of the members drop nothing out
+        "weight_decay": Between(1e-3, 1e-1, log=True),
+        "learning_rate_init": Between(1e-3, 6e-3, log=True),
+        "frequency_scale": Between(0.01, 10.0, log=True),
+    },
+    shapes=(
+        {"hidden_layer_sizes": (256,), "numeric_embedding_dim": 32},
+        {"hidden_layer_sizes": (256, 256), "numeric_embedding_dim": 16},
+        {"hidden_layer_sizes": (256, 256, 256), "numeric_embedding_dim": 8},
+    ),
+)
+
+CLASSIFIER = replace(_BOTH, shared={**_BOTH.shared, "label_smoothing": 0.0, "calibration": None})
+REGRESSOR = replace(_BOTH, shared={**_BOTH.shared, "scale_target": True, "clip_predictions": True})
+
+
+def draw_members(
+    recipe: Recipe, n_members: int, activations: Sequence[ActivationSpec], seed: int
+) -> list[dict[str, Any]]:
+    """Draw what each member is made with.
+
+    Each varied parameter is a Latin hypercube's: one draw from each of ``n_members`` equal parts of
+    its range, in random order. Shapes and activations come equally often; the first activations
+    are the given ones, in order.
+
+    Returns
+    -------
+    list of dict
+        One a member, of constructor parameters.
+
+    >>> [member["activation"] for member in draw_members(CLASSIFIER, 3, ("mish", "relu"), 0)][:2]
+    ['mish', 'relu']
+    """
+    rng = np.random.default_rng(fold_in(seed, Stream.MEMBER_SETTINGS))
+    shares = {
+        name: (rng.permutation(n_members) + rng.random(n_members)) / n_members
+        for name in recipe.varied
+    }
+    shapes = rng.permutation(np.arange(n_members) % len(recipe.shapes))
+    kinds = list(range(len(activations)))
+    while len(kinds) < n_members:
+        kinds += rng.permutation(len(activations)).tolist()
+    return [
+        {
+            "activation": activations[kinds[i]],
+            **recipe.shapes[shapes[i]],
+            **{name: between.at(shares[name][i]) for name, between in recipe.varied.items()},
+        }
+        for i in range(n_members)
+    ]
+
+
+# ---- Which rows each member trains on, and which it is scored on ---------------------------------
+
+_MIN_ROWS = 50  # of fewer, a part would tell next to nothing of the networks
+_Splits = Iterable[tuple[np.ndarray, np.ndarray]]
+
+
+class HoldsOut(BaseMLP):
+    """How the estimator that encodes a pack's table sets rows aside."""
+
+    def _stops_early(self, n_rows: int) -> bool:
+        return n_rows >= _MIN_ROWS
+
+    def _stratify(self, target: np.ndarray) -> np.ndarray | None:
+        labels = super()._stratify(target)
+        n_held_out = np.ceil(self.validation_fraction * len(target))
+        if labels is None or len(np.unique(labels)) > min(n_held_out, len(target) - n_held_out):
+            return None
+        return labels
+
+
+def split_folds(prepared: Prepared, cv: int, seed: int, estimator: BaseMLP) -> list[Prepared]:
+    """Split all rows into folds, stratified for classes: each sets one aside.
+
+    Raises ValueError if there are too few rows, or of a class.
+    """
+    n_rows = prepared.n_train
+    if cv > n_rows:
+        raise ValueError(f"cv={cv} needs as many rows, got n_samples={n_rows}; use cv=None")
+    target = prepared.rows.y.numpy()
+    labels = estimator._stratify(target)
+    splitter: Any = KFold
+    if labels is not None:
+        labels = labels.reshape(-1)
+        numbers, counts = np.unique(labels, return_counts=True)
+        if counts.min() < cv:
+            rarest = estimator._decode_target(numbers[[counts.argmin()]]).tolist()[0]
+            raise ValueError(
+                f"cv={cv} needs as many rows of each class, y has {counts.min()} of {rarest!r}; "
+                "use a smaller cv, or cv=None"
+            )
+        splitter = StratifiedKFold
+    random_state = fold_in(seed, Stream.SPLIT) % (1 << 32)
+    splits = splitter(cv, shuffle=True, random_state=random_state).split(target, labels)
+    return _folds(prepared, splits)
+
+
+def given_folds(prepared: Prepared, cv: Any, X: Any, y: Any, sample_weight: Any) -> list[Prepared]:
+    """The folds of a splitter, or of an iterable of (training rows, rows set aside).
+
+    Raises ValueError if a fold lacks rows, or has one on both sides.
+    """
+    weights = np.ones(_num_samples(X)) if np.ndim(sample_weight) == 0 else np.asarray(sample_weight)
+    kept = weights > 0
+    positions = np.cumsum(kept) - 1  # rows of weight 0 are gone
+    splits = []
+    for sides in check_cv(cv).split(X, y):
+        train, held_out = (positions[np.asarray(s)[kept[np.asarray(s)]]] for s in sides)
+        n_both = len(np.intersect1d(train, held_out))
+        if n_both or not len(train) or not len(held_out):
+            raise ValueError(
+                f"cv={cv!r} has a fold of {len(train)} rows that train and {len(held_out)} that "
+                f"are set aside, {n_both} of them both; each row may have one part, and each part "
+                "needs rows"
+            )
+        splits.append((train, held_out))
+    return _folds(prepared, broadcast(splits))  # a splitter may draw
+
+
+def _folds(prepared: Prepared, splits: _Splits) -> list[Prepared]:
+    return [
+        Prepared(prepared.rows, torch.from_numpy(train), torch.from_numpy(held_out))
+        for train, held_out in splits
+    ]
+
+
+# ---- The training of a pack's members, of whom snapshots are taken as they learn -----------------
+
+_PARTS = 8  # of the planned epochs: a snapshot is the best of its part
+_KEPT = 4  # snapshots a member, those of the smallest losses
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A member after some epoch: its weights, and what it says of the rows that it is scored on.
+
+    ``predictions`` are as ``Loss.averaged`` gives them, None if there are no such rows.
+    """
+
+    epoch: int  # from 1
+    loss: float
+    state: dict[str, Tensor]
+    predictions: Tensor | None
+
+
+class Track:
+    """One member's way: losses epoch by epoch, and its snapshots.
+
+    As the scorer of the member's plan it sees each epoch's raw outputs for the validation rows, and
+    no other stack's epochs: what is kept does not depend on how the work is shared out.
+    """
+
+    def __init__(self, loss: Loss, max_epochs: int, fold: int) -> None:
+        self.loss, self.max_epochs, self.fold = loss.unsmoothed(), max_epochs, fold
+        self.epochs: list[tuple[float, float, float]] = []  # losses and learning rates
+        self._parts: dict[int, Snapshot] = {}
+        self._scored: tuple[float, Tensor] | None = None
+
+    def __call__(self, raw: Tensor, y: Tensor, weight: Tensor | None) -> float:
+        """Score raw outputs, (1, n, n_outputs): minus the loss."""
+        outputs = self.loss.average(raw[0].double(), 1)
+        y = y.double() if y.is_floating_point() else y
+        losses = self.loss.rows(outputs, y)
+        if weight is None:
+            loss = float(losses.mean())
+        else:
+            loss = float((losses * weight).sum() / weight.sum())
+        self._scored = loss, self.loss.averaged(outputs, y).to(raw.dtype)
+        return -loss
+
+    def end_epoch(
+        self, report: EpochReport, place: int, state: Callable[[], Mapping[str, Tensor]]
+    ) -> None:
+        """Note an epoch, and keep the member as it is if no earlier epoch of its part was better.
+
+        Where no rows are set aside, the last epoch is the best.
+        """
+        scored, self._scored = self._scored, None
+        trained = float(report.train_loss[place])
+        loss = np.nan if scored is None else scored[0]
+        self.epochs.append((trained, loss, float(report.learning_rate[place])))
+        part, held_out = 0, report.validation_score is not None
+        if held_out:
+            part = (report.epoch - 1) * _PARTS // self.max_epochs
+            if not np.isfinite(loss):
+                return
+        before = self._parts.get(part)
+        if np.isfinite(trained) and (before is None or not loss >= before.loss):
+            copied = {name: tensor.cpu() for name, tensor in state().items()}
+            predictions = None if scored is None else scored[1].cpu()
+            self._parts[part] = Snapshot(report.epoch, loss, copied, predictions)
+
+    @property
+    def usable(self) -> bool:
+        """Tell whether there is a snapshot."""
+        return bool(self._parts)
+
+    def snapshots(self) -> list[Snapshot]:
+        """The best of them, in the order of their epochs."""
+        best = sorted(self._parts.values(), key=lambda snapshot: snapshot.loss)[:_KEPT]
+        return sorted(best, key=lambda snapshot: snapshot.epoch)
+
+    def __getstate__(self) -> dict[str, Any]:  # to and from other processes
+        best = [id(snapshot) for snapshot in self.snapshots()]
+        parts = {part: each for part, each in self._parts.items() if id(each) in best}
+        return self.__dict__ | {"_parts": parts}
+
+    def result(self, snapshot: Snapshot, n_rows: int) -> MemberResult:
+        """A snapshot as training would give it, had it ended there with these weights the best."""
+        done = self.epochs[: snapshot.epoch]
+        scores = [] if snapshot.predictions is None else [-loss for _, loss, _ in done]
+        return MemberResult(
+            state=snapshot.state,
+            optimizer={},
+            epochs=len(done),
+            t=len(done) * n_rows,
+            reason="max_iter",
+            train_loss=[loss for loss, _, _ in done],
+            validation_score=scores,
+            learning_rate=[rate for _, _, rate in done],
+            best_loss=min(loss for loss, _, _ in done),
+            best_score=-snapshot.loss if scores else -np.inf,
+            n_iter_no_improvement=0,
+        )
+
+
+class _Recorder(StackWatch):
+    """Tells the tracks of one stack's members of its epochs, and ends it when the time is up."""
+
+    def __init__(self, watch: _Watch, tracks: Sequence[Track]) -> None:
+        self.watch, self.tracks = watch, tracks
+
+    def begins(self) -> bool:
+        return not (self.watch.late and self.watch.any_usable())
+
+    def on_epoch_network(self, report: EpochReport, network: TrainableNetwork, data: Rows) -> None:
+        with self.watch.lock:  # after an interrupt some stacks end their epoch later
+            if self.watch.closed:
+                return
+            for place, member in enumerate(report.members):
+                self.tracks[member].end_epoch(report, place, partial(network.member_state, place))
+
+    def on_epoch_end(self, report: EpochReport) -> bool:
+        return self.watch.late
+
+    def take(self, other: StackWatch) -> None:
+        assert isinstance(other, _Recorder)
+        for track, copy in zip(self.tracks, other.tracks, strict=True):
+            track.__dict__.update(copy.__dict__)
+
+
+class _Watch:
+    """All stacks' tracks and their time.
+
+    A copy in another process, maybe on another machine, knows the time alone, by its clock.
+    """
+
+    def __init__(self, tracks: Sequence[Track], deadline: float) -> None:
+        self.tracks, self.deadline = tracks, deadline
+        self.lock, self.closed, self.at_home = threading.Lock(), False, True
+
+    @property
+    def late(self) -> bool:
+        return time.perf_counter() >= self.deadline
+
+    def any_usable(self) -> bool:
+        """Tell whether a member has a snapshot, as another process takes for granted."""
+        return not self.at_home or any(track.usable for track in self.tracks)
+
+    def __getstate__(self) -> dict[str, float]:
+        return {"until": time.time() + self.deadline - time.perf_counter()}
+
+    def __setstate__(self, state: dict[str, float]) -> None:
+        self.__init__([], state["until"] - time.time() + time.perf_counter())  # type: ignore[misc]
+        self.at_home = False
+
+
+def member_jobs(
+    members: Sequence[BaseMLP], folds: Sequence[Prepared]
+) -> tuple[list[Job], list[Track]]:
+    """Make each member's job, and what follows it; members take turns at the folds.
+
+    Networks that differ in the scale of their first frequencies have one shape all the same: they
+    begin with weights that are drawn here.
+    """
+    jobs, tracks = [], []
+    for i, member in enumerate(members):
+        number = i % len(folds)
+        fold = folds[number]
+        wanted = member.batch_size
+        if not isinstance(wanted, str):  # no warning a member of a table that is smaller
+            member.batch_size = min(wanted, fold.n_train)
+        job = member._build(fold)
+        track = Track(job.config.loss, job.config.max_epochs, number)
+        config, plans = job.config, job.plans
+        if not isinstance(wanted, str):  # folds of other sizes share stacks all the same
+            member.batch_size = wanted
+            config = replace(config, batch_size=int(wanted))
+        if fold.val is not None:
+            config = replace(config, score="scorer")
+            plans = tuple(replace(plan, scorer=track) for plan in plans)
+        spec = job.spec
+        if isinstance(spec, MLPSpec):
+            spec = replace(spec, frequency_scale=1.0)
+        first = first_states(job)
+        jobs.append(replace(job, spec=spec, config=config, plans=plans, start_states=first))
+        tracks.append(track)
+    return jobs, tracks
+
+
+def train_members(
+    jobs: Sequence[Job],
+    tracks: Sequence[Track],
+    deadline: float,
+    n_jobs: int | None,
+    on_trained: Callable[[int], None] | None,
+) -> bool:
+    """Train one member a job until the deadline; what it learns is in its track.
+
+    Stacks train in threads, or wherever joblib's context sends them. Members know nothing of one
+    another, so that it makes no difference but to what is left out for want of time. Where ranks
+    share the fit each trains some of the stacks, and all have all tracks in the end; the first one
+    tells of its own members, then of all.
+
+    Returns
+    -------
+    bool
+        Whether Ctrl-C ended it. It ends the program as ever where no epoch is done, or ranks share
+        the fit.
+    """
+    ranks, interrupted = current(), False
+    if ranks is not None and ranks.number:
+        on_trained = None
+
+    def train(skip: Collection[int]) -> dict[int, Track]:
+        nonlocal interrupted
+        interrupted = _train(jobs, tracks, deadline, n_jobs, on_trained, skip)
+        if interrupted and ranks is not None:
+            raise KeyboardInterrupt
+        return {i: track for i, track in enumerate(tracks) if i not in skip}
+
+    for of_rank in train_shared_jobs(jobs, train):
+        for i, track in of_rank.items():
+            tracks[i].__dict__.update(track.__dict__)
+    if ranks is not None and on_trained is not None:
+        on_trained(sum(bool(track.epochs) for track in tracks))
+    return interrupted
+
+
+def _train(
+    jobs: Sequence[Job],
+    tracks: Sequence[Track],
+    deadline: float,
+    n_jobs: int | None,
+    on_trained: Callable[[int], None] | None,
+    skip: Collection[int],
+) -> bool:
+    """Train the members of this process: all but those to skip."""
+    watch, n_trained = _Watch(tracks, deadline), 0
+    backend, wanted = get_active_backend(prefer="threads")
+    spread = not getattr(backend, "supports_sharedmem", False) and not on_worker()
+
+    def tell(results: Mapping[int, list[MemberResult]]) -> None:
+        nonlocal n_trained
+        n_trained += len(results)
+        if on_trained is not None:
+            on_trained(n_trained)
+
+    def train(n_jobs: int | None) -> bool:
+        results = train_jobs(
+            jobs,
+            on_jobs=tell,
+            skip=[i for i, track in enumerate(tracks) if track.epochs or i in skip],
+            n_jobs=n_jobs,
+            keep_optimizers=False,
+            watch=lambda members: _Recorder(watch, [tracks[job] for job, _ in members]),
+        )
+        return any(result.reason == "interrupted" for found in results for result in found)
+
+    try:
+        if spread and (n_jobs or wanted) != 1:
+            interrupted = train(n_jobs or wanted)
+            if not watch.late or watch.any_usable():
+                return interrupted  # else all workers were too late: one epoch there is
+        with parallel_config(backend="threading"):
+            return train(n_jobs)
+    except KeyboardInterrupt:
+        if not any(track.usable for track in tracks):
+            raise
+        return True
+    finally:
+        with watch.lock:
+            watch.closed = True
+
+
+# ---- Greedy selection of an ensemble (Caruana et al., 2004): forwards, with replacement ----------
+
+_VALUES = 1 << 22  # of predictions looked at together: bounds the memory
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Out-of-sample predictions to choose from, of rows that none of their networks trained on.
+
+    Shapes: predictions (K, n, k) as ``loss.averaged`` gives them, y (n,) or (n, T), weight (n,) or
+    None where all weigh the same.
+    """
+
+    loss: Loss
+    predictions: Tensor
+    y: Tensor
+    weight: Tensor | None = None
+
+    @torch.inference_mode()
+    def losses_with(self, total: Tensor, n_picked: int) -> np.ndarray:
+        """Losses of the ensemble whose predictions add up to ``total`` and each of the pool's."""
+        found = []
+        step = max(1, _VALUES // max(1, total.numel()))
+        for start in range(0, len(self.predictions), step):
+            block = self.predictions[start : start + step].to(torch.float64)
+            average = (block + total) / (n_picked + 1)
+            rows = self.loss.rows_of_average(average, self.y.expand(len(block), *self.y.shape))
+            found.append(_mean(rows, self.weight))
+        return np.nan_to_num(torch.cat(found).numpy(), nan=np.inf)
+
+
+def _mean(rows: Tensor, weight: Tensor | None) -> Tensor:  # (K, n) -> (K,)
+    if weight is None:
+        return rows.mean(1)
+    return (rows * weight).sum(1) / weight.sum()
+
+
+def pick_greedily(pool: Pool, n_picks: int) -> tuple[list[int], list[float]]:
+    """Pick, again and again, what makes the ensemble's loss smallest.
+
+    Returns
+    -------
+    list of int
+        Positions in the pool, which may repeat; of equal losses the first.
+    list of float
+        The ensemble's loss after each pick.
+    """
+    total = torch.zeros(pool.predictions.shape[1:], dtype=torch.float64)
+    picks: list[int] = []
+    losses: list[float] = []
+    for n_picked in range(n_picks):
+        candidates = pool.losses_with(total, n_picked)
+        best = int(candidates.argmin())
+        picks.append(best)
+        losses.append(float(candidates[best]))
+        total += pool.predictions[best]
+    return picks, losses
+
+
+def pick_from_folds(
+    pools: Sequence[Pool], n_picks: int
+) -> tuple[list[list[int]], list[float], list[float]]:
+    """Pick from each fold's pool as many: the number at which the folds' mean loss is smallest.
+
+    Returns
+    -------
+    list of list of int
+        Each fold's picks.
+    list of float
+        Each fold's loss of these.
+    list of float
+        Each fold's loss of the best alone.
+    """
+    found = [pick_greedily(pool, n_picks) for pool in pools]
+    n_best = int(np.mean([losses for _, losses in found], axis=0).argmin()) + 1
+    return (
+        [picks[:n_best] for picks, _ in found],
+        [losses[n_best - 1] for _, losses in found],
+        [losses[0] for _, losses in found],
+    )
+
+
+# ---- The ensemble of a pack: which snapshots are chosen, and the networks that are kept of them
+
+_Place = tuple[int, int]  # a member, and which of its snapshots
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """How often each snapshot is in the ensemble; the losses of it and of the best alone."""
+
+    counts: Mapping[_Place, int]
+    loss: float | None
+    best_single: float | None
+
+
+def choose(jobs: Sequence[Job], tracks: Sequence[Track], size: int) -> Chosen:
+    """Choose up to ``size`` snapshots, as many of each fold; without such rows, all members."""
+    by_fold: dict[int, list[_Place]] = {}
+    for member, track in enumerate(tracks):
+        places = [(member, k) for k in range(len(track.snapshots()))]
+        by_fold.setdefault(track.fold, []).extend(places)
+    places_of = [places for places in by_fold.values() if places]
+    if jobs[0].plans[0].val_rows is None:
+        return Chosen(Counter(places_of[0][:size]), None, None)
+    pools = [_pool(jobs, tracks, places) for places in places_of]
+    picks, losses, alone = pick_from_folds(pools, size // len(by_fold))
+    counts = Counter(places[k] for places, own in zip(places_of, picks, strict=True) for k in own)
+    return Chosen(counts, float(np.mean(losses)), float(np.mean(alone)))
+
+
+def _pool(jobs: Sequence[Job], tracks: Sequence[Track], places: Sequence[_Place]) -> Pool:
+    """The predictions of these snapshots, which are of one fold."""
+    member = places[0][0]
+    rows, held_out = jobs[member].rows, jobs[member].plans[0].val_rows
+    predictions = [tracks[member].snapshots()[k].predictions for member, k in places]
+    y = rows.y[held_out]
+    return Pool(
+        tracks[member].loss,
+        torch.stack([p for p in predictions if p is not None]),
+        y.double() if y.is_floating_point() else y,
+        None if rows.weight is None else rows.weight[held_out].double(),
+    )
+
+
+def make_groups(
+    members: Sequence[BaseMLP],
+    jobs: Sequence[Job],
+    tracks: Sequence[Track],
+    counts: Mapping[_Place, int],
+) -> tuple[list[BaseMLP], list[int]]:
+    """Make fitted estimators of the chosen networks, one a shape; and each network's position.
+
+    Positions are in all groups' networks one after the other, each as often as it is chosen.
+    """
+    by_shape: dict[object, list[_Place]] = {}
+    for place in sorted(counts):
+        by_shape.setdefault(jobs[place[0]].spec, []).append(place)
+    groups: list[BaseMLP] = []
+    picks: list[int] = []
+    n_before = 0
+    for places in by_shape.values():
+        places = _sorted_by_activation(jobs, places)
+        first = places[0][0]
+        job = replace(jobs[first], members=tuple(jobs[member].members[0] for member, _ in places))
+        results = [
+            tracks[member].result(tracks[member].snapshots()[k], len(jobs[member].plans[0].rows))
+            for member, k in places
+        ]
+        group = members[first]
+        group.n_members = len(places)
+        group._spec, group._made_with = job.spec, group._settled_parameters()
+        group.__dict__.update(learned(job, results, [], []))
+        groups.append(group)
+        picks += [n_before + i for i, place in enumerate(places) for _ in range(counts[place])]
+        n_before += len(places)
+    return groups, picks
+
+
+def _sorted_by_activation(jobs: Sequence[Job], places: Sequence[_Place]) -> list[_Place]:
+    """Make those of one activation neighbours, as a stack has them."""
+    kinds: dict[object, list[_Place]] = {}
+    for place in places:
+        kinds.setdefault(activation_key(jobs[place[0]].members[0].activation), []).append(place)
+    return [place for kind in kinds.values() for place in kind]
+
+
+def member_table(
+    members: Sequence[BaseMLP],
+    jobs: Sequence[Job],
+    tracks: Sequence[Track],
+    chosen: Chosen,
+    recipe: Recipe,
+) -> pd.DataFrame:
+    """One row a member, those without a part in the ensemble included."""
+    n_picks = sum(chosen.counts.values())
+    names = dict.fromkeys(name for shape in recipe.shapes for name in shape)
+    names.pop("hidden_layer_sizes", None)
+    rows = []
+    for i, (member, job, track) in enumerate(zip(members, jobs, tracks, strict=True)):
+        counts = [n for (own, _), n in chosen.counts.items() if own == i]
+        losses = [loss for _, loss, _ in track.epochs if np.isfinite(loss)]
+        rows.append(
+            {
+                "member": i,
+                "activation": _label(job.members[0].activation),
+                "depth": len(job.spec.widths) - 2,
+                **{name: getattr(member, name) for name in (*recipe.varied, *names)},
+                "fold": track.fold,
+                "n_iter": len(track.epochs),
+                "validation_loss": min(losses, default=np.nan),
+                "n_snapshots": len(counts),
+                "weight": sum(counts) / n_picks,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _label(activation: ActivationSpec) -> str:
+    if isinstance(activation, str):
+        return activation
+    return str(getattr(activation, "__name__", None) or repr(activation))
+
+
+def history(tracks: Sequence[Track]) -> pd.DataFrame:
+    """One row a member and epoch."""
+    columns = ["member", "epoch", "train_loss", "validation_loss", "learning_rate"]
+    rows = [
+        (i, epoch, *values)
+        for i, track in enumerate(tracks)
+        for epoch, values in enumerate(track.epochs, 1)
+    ]
+    return pd.DataFrame(rows, columns=columns)

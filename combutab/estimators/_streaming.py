@@ -1,0 +1,794 @@
+"""Fits to Parquet files that are larger than memory, and predictions on them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import threading
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import _fit_context
+from sklearn.utils.validation import check_is_fitted
+
+from combutab.core.device import Precision, guard_forks, resolve_device
+from combutab.core.rng import Stream, fold_in, random_permutations, random_uniform, seed_from
+from combutab.core.text import RESERVE, check_limit, parse_bytes
+from combutab.core.world import sharing
+from combutab.estimators._base import BaseMLP
+from combutab.estimators._data import Prepared, check_weights, encoded_rows, refuse_text
+from combutab.estimators._fitted import Fitted
+from combutab.estimators._jobs import Job, epoch_tasks, train_shared_stream
+from combutab.preprocessing import ColumnKind, ParquetTable, Paths, RowGroup, parquet_parts
+from combutab.training import Rows
+
+# ---- The shares of a memory limit that the parts of a streamed fit get ---------------------------
+
+# Copies of the weights: themselves, gradients, two moments of Adam, the optimiser's scratch, the
+# best so far, and at the end the results with their optimiser.
+_NETWORK_COPIES = 10
+_STEP_COPIES = 6  # of a batch's activations: forward, backward, masks and their like
+_ORDER_BYTES = 56  # a row and member: random numbers, sorted, and their places, as int64
+_FEWEST = 1024  # rows that are read at a time, at least
+_MOST = 1 << 14  # and at most: more rows are no faster
+_LANES = 8
+_INSTEAD = "use fewer columns, members or units, or a smaller batch_size"
+
+
+@dataclass(frozen=True)
+class RowCosts:
+    """Bytes that rows take."""
+
+    open_group: int
+    """Bytes of an open row group, whatever is read of it."""
+    read: int
+    """Bytes of a row while it is read."""
+    encoded: int = 0
+    """Bytes of a row as the network takes it."""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The plan that a limit allows; all counts are of rows but the lanes."""
+
+    read: int
+    """Rows read at a time."""
+    lanes: int
+    """Row groups read by turns."""
+    window: int
+    """Rows that are trained on before others are read, a whole number of batches."""
+
+
+def rows_read(limit: int, costs: RowCosts) -> int:
+    """Find how many rows to read at a time from one row group at a time.
+
+    Raises ValueError if the limit is too small for the smallest number.
+    """
+    needed = RESERVE + costs.open_group + _FEWEST * costs.read
+    check_limit(limit, needed, f"{_FEWEST} rows of the file", _INSTEAD)
+    return min(_MOST, max(_FEWEST, (limit - needed) // 4 // costs.read))
+
+
+def plan_memory(limit: int, costs: RowCosts, job: Job, n_train: int, n_val: int) -> MemoryPlan:
+    """Share out what the network and the validation rows leave to the window and to reading.
+
+    Raises ValueError if the limit is too small; it says how much is needed.
+    """
+    spec, n_members, batch_size = job.spec, len(job.members), job.config.batch_size
+    itemsize = job.config.precision.dtype.itemsize
+    fixed = RESERVE + n_val * costs.encoded
+    fixed += n_members * itemsize * spec.n_weights * _NETWORK_COPIES
+    units, peak = sum(spec.widths), spec.peak_units
+    units += peak if peak > max(spec.widths) else 0  # what embeddings of numbers are made from
+    fixed += n_members * itemsize * batch_size * units * _STEP_COPIES
+    order = _ORDER_BYTES * n_members
+    row = 2 * costs.encoded + order  # of a window, and of the next one
+    read = costs.read + 2 * costs.encoded
+    needed = fixed + costs.open_group + _FEWEST * read + 2 * batch_size * row
+    check_limit(limit, needed, "one block of rows and the network", _INSTEAD)
+    rest = limit - fixed
+    lanes = min(_LANES, max(1, rest // 4 // costs.open_group))
+    n_read = min(_MOST, max(_FEWEST, rest // 8 // read))
+    left = rest - lanes * costs.open_group - n_read * read
+    if n_train * (costs.encoded + order) <= left:  # one window holds all
+        return MemoryPlan(n_read, lanes, -(-n_train // batch_size) * batch_size)
+    return MemoryPlan(n_read, lanes, max(2, left // row // batch_size) * batch_size)
+
+
+# ---- What comes next made in a thread, while what came last is made use of -----------------------
+
+T = TypeVar("T")
+
+
+class OneAhead(Generic[T]):
+    """Items that another thread makes, one ahead.
+
+    ``make(stopped)`` is a generator of them, which ends early once ``stopped()`` is true. While an
+    item is in use the next one is made; it is done with when the next one is asked for, so that two
+    places hold all of them in turn. What is raised in the thread is raised by the iteration.
+
+    Examples
+    --------
+    >>> with OneAhead(lambda stopped: (i * i for i in range(3))) as items:
+    ...     list(items)
+    [0, 1, 4]
+    """
+
+    def __init__(self, make: Callable[[Callable[[], bool]], Generator[T, None, None]]) -> None:
+        self._make = make
+        self._stop = threading.Event()
+        self._wanted = threading.Semaphore(1)  # items that may be begun
+        self._made: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+        # a daemon: a process that ends does not wait for what nobody takes
+        self._thread = threading.Thread(target=self._run, name="combutab-ahead", daemon=True)
+
+    def __enter__(self) -> OneAhead[T]:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._wanted.release()
+        self._thread.join()
+
+    def __iter__(self) -> Iterator[T]:
+        while True:
+            item, error = self._made.get()
+            if error is not None:
+                raise error
+            if item is None:
+                return
+            self._wanted.release()
+            yield item
+
+    def _run(self) -> None:
+        try:
+            with closing(self._make(self._stop.is_set)) as items:
+                while True:
+                    self._wanted.acquire()
+                    item = None if self._stop.is_set() else next(items, None)
+                    self._made.put((item, None))
+                    if item is None:
+                        return
+        except BaseException as error:  # of whatever sort, it is for who waits for an item
+            self._made.put((None, error))
+
+
+# ---- Targets that come in parts: classes and their counts, or means and deviations ---------------
+
+
+class TargetLearner(Protocol):
+    """Takes a target part by part; then the estimator can encode it."""
+
+    kinds: tuple[ColumnKind, ...]
+    """The kinds of column that a target may be; text is a category."""
+    single: bool
+    """True where there can be one target only."""
+
+    def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
+        """Take complete targets, (n, n_targets), their weights, and which rows train."""
+
+    def finish(self, names: list[str]) -> None:
+        """Set what the estimator learns of its target."""
+
+    def encode(self, y: pd.DataFrame) -> np.ndarray:
+        """Targets -> what the loss takes."""
+
+    def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
+        """The weights of training rows of these encoded targets."""
+
+
+# ---- The rows of Parquet files as a training loop takes them: encoded, shuffled, window by
+# window
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A table in files: which of its columns are what, and which of its rows validate."""
+
+    table: ParquetTable
+    features: list[str]
+    targets: list[str]
+    weight: str | None
+    seed: int
+    held_out: float
+    """Share of rows that validate."""
+
+    @property
+    def columns(self) -> list[str]:
+        """All that is read."""
+        return [*self.features, *self.targets, *([] if self.weight is None else [self.weight])]
+
+    def parts(
+        self, n_rows: int, groups: Sequence[RowGroup] | None = None
+    ) -> Iterator[tuple[pd.DataFrame, np.ndarray | None, np.ndarray]]:
+        """Rows of weight above 0, at most n_rows at a time: all columns, weights, which train."""
+        for first, frame in self.table.batches(self.columns, n_rows, groups):
+            key = fold_in(self.seed, Stream.SPLIT)
+            draws = random_uniform([key], len(frame), first=first)[0]
+            trains = draws.numpy() >= self.held_out
+            weight = None
+            if self.weight is not None:
+                weight = self._weights(frame, first)
+                if not weight.all():
+                    kept = weight > 0
+                    frame, weight, trains = frame[kept], weight[kept], trains[kept]
+            if len(frame):
+                yield frame, weight, trains
+
+    def _weights(self, frame: pd.DataFrame, first: int) -> np.ndarray:
+        weight = frame[self.weight].to_numpy(np.float64, na_value=np.nan)
+        wrong = ~(np.isfinite(weight) & (weight >= 0))
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ValueError(
+                f"the weights in column {self.weight!r} must be at least 0 and finite, got "
+                f"{weight[row]} in row {first + row} (counted from 0)"
+            )
+        check_weights(weight, f"the weights in column {self.weight!r}")
+        return weight
+
+
+class ParquetRows:
+    """Training rows of Parquet files, as ``combutab.training.RowStream``.
+
+    An epoch opens row groups in a random order, several at a time, and takes a few rows of each by
+    turns until a window is full. A table that one window holds is read once, in its order. The
+    estimator has learned its encoding, and the learner the target; ``n_read`` rows are read at a
+    time until ``plan`` is set.
+    """
+
+    def __init__(
+        self, source: Source, estimator: Fitted, learner: TargetLearner, n_rows: int, n_read: int
+    ) -> None:
+        self.source, self.estimator, self.learner = source, estimator, learner
+        self.n_rows, self.plan = n_rows, MemoryPlan(n_read, 1, n_rows)
+        self.device = resolve_device(estimator.device)
+        self.dtype = Precision(estimator.precision).dtype
+        self._places: list[Rows] = []
+        self._whole: Rows | None = None
+        self._windows: Generator[Rows, None, None] | None = None
+
+    def windows(self, epoch: int) -> Iterator[Rows]:
+        """Each training row once, in windows whose memory is used again.
+
+        While one is in use, a thread fills the next.
+        """
+        self.close()
+        self._windows = self._each_window(epoch)
+        return self._windows
+
+    def close(self) -> None:
+        """End the thread of an epoch that was left in the middle."""
+        if self._windows is not None:
+            self._windows.close()
+            self._windows = None
+
+    def _each_window(self, epoch: int) -> Generator[Rows, None, None]:
+        if self._whole is not None:
+            yield self._whole
+            return
+        size = min(self.plan.window, self.n_rows)
+        if size == self.n_rows:
+            for rows, n in self._filled(self._in_order(), size, 1):
+                self.source.table.release()
+                self._whole = self._to_device(rows, n)
+                yield self._whole
+            return
+
+        def fill(stopped: Callable[[], bool]) -> Generator[tuple[Rows, int], None, None]:
+            parts = self._by_turns(epoch) if self.estimator.shuffle else self._in_order()
+            return self._filled(itertools.takewhile(lambda _: not stopped(), parts), size, 2)
+
+        with OneAhead(fill) as filled:
+            for rows, n in filled:
+                self.source.table.release()
+                yield self._to_device(rows, n)
+
+    def _filled(
+        self, parts: Iterator[Any], size: int, n_places: int
+    ) -> Generator[tuple[Rows, int], None, None]:
+        """Encoded rows, size at a time and the rest: the place that they fill, and how many."""
+        filled, turn = 0, 0
+        for part in self._encoded(parts, validation=False):
+            taken = 0
+            while taken < len(part.dense):
+                if len(self._places) <= turn:
+                    self._places.append(_empty(part, size))
+                n = min(len(part.dense) - taken, size - filled)
+                _copy(part, taken, self._places[turn], filled, n)
+                taken, filled = taken + n, filled + n
+                if filled == size:
+                    yield self._places[turn], size
+                    filled, turn = 0, (turn + 1) % n_places
+        if filled:
+            yield self._places[turn], filled
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of an encoded row."""
+        encoder = self.estimator.encoder_
+        n_numbers = encoder.n_dense_ + len(self.source.targets) + 1
+        return self.dtype.itemsize * n_numbers + 8 * len(encoder.cardinalities_)
+
+    def first(self) -> Rows:
+        """A few training rows, the table's first."""
+        return next(self._encoded(self._in_order(), validation=False))
+
+    def validation(self, n_rows: int) -> Rows:
+        """The validation rows, in the table's order; none where there are none."""
+        rows, filled = None, 0
+        for part in self._encoded(self._in_order(), validation=bool(n_rows)):
+            rows = rows or _empty(part, n_rows)
+            if not n_rows:
+                break
+            _copy(part, 0, rows, filled, len(part.dense))
+            filled += len(part.dense)
+        assert rows is not None
+        return self._to_device(rows, n_rows)
+
+    def _in_order(self) -> Iterator[Any]:
+        return self.source.parts(self.plan.read)
+
+    def _by_turns(self, epoch: int) -> Iterator[Any]:
+        """Parts of several row groups by turns, the groups in a random order."""
+        groups = self.source.table.groups
+        key = fold_in(self.source.seed, Stream.ROW_GROUPS, epoch)
+        order = random_permutations([key], [len(groups)])[0].tolist()
+        n_lanes = min(self.plan.lanes, len(groups))
+        shuffled = [groups[i] for i in order]
+        lanes = deque(
+            self.source.parts(self.plan.read, shuffled[lane::n_lanes]) for lane in range(n_lanes)
+        )
+        while lanes:
+            lane = lanes.popleft()
+            part = next(lane, None)
+            if part is not None:
+                yield part
+                lanes.append(lane)
+
+    def _encoded(self, parts: Iterator[Any], *, validation: bool) -> Iterator[Rows]:
+        source = self.source
+        for frame, weight, trains in parts:
+            kept = ~trains if validation else trains
+            if not kept.all():
+                if not kept.any():
+                    continue
+                frame, weight = frame[kept], None if weight is None else weight[kept]
+            table = self.estimator.encoder_.encode(
+                frame[source.features], owner=self.estimator, fitted=True
+            )
+            y = self.learner.encode(frame[source.targets])
+            if not validation:
+                weight = self.learner.weigh(y, weight)
+            yield encoded_rows(table, y, weight, self.dtype)
+
+    def _to_device(self, rows: Rows, n: int) -> Rows:
+        return rows.each(lambda tensor: tensor[:n].to(self.device))
+
+
+def _empty(part: Rows, n_rows: int) -> Rows:
+    """Allocate rows like those of a part."""
+    return part.each(lambda tensor: tensor.new_empty(n_rows, *tensor.shape[1:]))
+
+
+def _copy(part: Rows, start: int, rows: Rows, at: int, n: int) -> None:
+    """Copy n rows of a part, from ``start`` on, to ``rows``, from ``at`` on."""
+    for source, target in (
+        (part.dense, rows.dense),
+        (part.y, rows.y),
+        (part.codes, rows.codes),
+        (part.weight, rows.weight),
+    ):
+        if source is not None and target is not None:
+            target[at : at + n] = source[start : start + n]
+
+
+# ---- Predictions as the columns of a Parquet file ------------------------------------------------
+
+PREDICT_ROWS = 1 << 16
+_NAMES = {"predict": "prediction", "predict_proba": "probability"}
+
+
+def write_predictions(
+    estimator: Any,
+    table: ParquetTable,
+    features: list[str],
+    method: str,
+    out: str | os.PathLike[str],
+    keep: str | Sequence[str],
+) -> None:
+    """Write what a method predicts for each row, behind columns of the table that are kept."""
+    kept = _kept(table, keep)
+    table.refuse_place(out)
+    predict = getattr(estimator, method)
+    others = [name for name in kept if name not in features]
+    with parquet_parts(out) as parts:
+        for _, part in table.arrow_batches([*features, *others], PREDICT_ROWS):
+            predicted = predict(table.to_frame(part.select(features)))
+            rows = part.select(kept)
+            for name, values in _columns(estimator, method, predicted).items():
+                if name in kept:
+                    raise ValueError(
+                        f"the table has a column {name!r}, as the predictions are to be called; "
+                        "leave it out of keep"
+                    )
+                rows = rows.append_column(name, table.to_arrow(values))
+            parts.write(rows)
+
+
+def _kept(table: ParquetTable, keep: str | Sequence[str]) -> list[str]:
+    if isinstance(keep, str) and keep != "all":
+        raise ValueError(f"keep must be 'all' or a list of columns, such as [{keep!r}]")
+    kept = table.columns if isinstance(keep, str) else list(keep)
+    if len(set(kept)) < len(kept):
+        raise ValueError(f"columns are named more than once: keep={kept}")
+    table.check_names(kept)
+    return kept
+
+
+def _columns(estimator: Any, method: str, predicted: Any) -> dict[str, np.ndarray]:
+    """What a method returns, (n,) or (n, k), by the names of columns."""
+    stem = _NAMES.get(method, method)
+    if not isinstance(predicted, np.ndarray) or predicted.ndim not in (1, 2):
+        what = f"{getattr(predicted, 'shape', type(predicted).__name__)}"
+        raise ValueError(
+            f"{method} gives {what}, and not an array of one or two dimensions, which a file's "
+            "columns can hold; call it part by part"
+        )
+    if predicted.ndim == 1:
+        return {stem: predicted}
+    ends: list[Any] = list(range(predicted.shape[1]))
+    classes = list(getattr(estimator, "classes_", ()))
+    if method != "predict" and len(classes) == len(ends):
+        ends = classes
+    return {f"{stem}_{end}": predicted[:, j] for j, end in enumerate(ends)}
+
+
+# ---- Fit to Parquet files that are larger than memory, and predict on them -----------------------
+
+_SAMPLE_ROWS = 100_000  # for quantiles
+_CATEGORY_BYTES = 500  # that a distinct category takes: counted, in the encoder, in an embedding
+
+
+class StreamedMLP(BaseMLP):
+    """``fit_parquet`` and ``predict_parquet`` of both estimators."""
+
+    @abstractmethod
+    def _target_learner(self) -> TargetLearner:
+        """Build what learns a target that comes in parts."""
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_parquet(
+        self,
+        path: Paths,
+        target: str | Sequence[str],
+        *,
+        columns: Sequence[str] | None = None,
+        sample_weight: str | None = None,
+        memory_limit: int | str = "1GB",
+        filesystem: Any = None,
+    ) -> Self:
+        """Fit to Parquet files that need not fit in memory.
+
+        The files are read in record batches: once to learn the encoding and the target, then once
+        an epoch (and once for the validation rows). An epoch opens row groups in a random order,
+        several at a time, fills a window with a few rows of each by turns, and trains on the
+        window's rows in random order, so that rows are shuffled as far as the window reaches;
+        each is seen once an epoch. While it trains on a window, a thread fills the next. A table
+        that fits in the window is read once and then trained on as `fit` does. What is learned is
+        what `fit` learns, but that the quantiles of ``numeric_encoding="quantile"`` and
+        ``"robust"`` and of bins are those of a sample of 100,000 rows (of fewer under a small
+        limit), and that ``early_stopping`` holds out a random share of the rows that is not
+        stratified, at most as many as a sixteenth of the limit holds.
+
+        Parameters
+        ----------
+        path : path, or sequence of paths
+            A Parquet file, a folder (all ``*.parquet`` in it and in its folders; those that are
+            named ``column=value`` are columns too), a pattern (``"sales/2024-*.parquet"``), a URI
+            (``"s3://bucket/folder"``), or several of these. All files have the same columns.
+        target : str, or sequence of str
+            The target's column; a regressor takes several.
+        columns : sequence of str, optional
+            The features; by default all columns but the target and the weights.
+        sample_weight : str, optional
+            The column of the rows' weights. Rows of weight 0 are left out.
+        memory_limit : int or str, default="1GB"
+            Memory that the fit may take beside what the process has already: bytes, or text such
+            as ``"500MB"`` or ``"2GiB"``. Distinct categories and the network count, the input's
+            size does not matter.
+        filesystem : FileSystem of pyarrow or fsspec, optional
+            What the paths are on, where a URI does not say it.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ImportError
+            Without pyarrow (``pip install 'combutab[parquet]'``).
+        FileNotFoundError
+            If there is no such file, or none in the folder or of the pattern.
+        ValueError
+            If a file cannot be read or has other columns than the first (it names the file), the
+            columns cannot be used, the target has missing values or one class, or
+            the limit is too small; it says how much is needed.
+        RuntimeError
+            If processes share the fit, and another of them has ended it.
+
+        Notes
+        -----
+        In a process group of ``torch.distributed`` members or rows are shared out as by ``fit``:
+        each process reads all files, in memory of its own, and trains on its share.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from combutab import MLPRegressor
+        >>> from combutab.datasets import make_formula
+        >>> X, y = make_formula("ar", n_samples=600, random_state=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "table.parquet"
+        ...     X.assign(y=y).to_parquet(path, row_group_size=100)
+        ...     reg = MLPRegressor(max_iter=3, n_iter_no_change=float("inf"), random_state=0)
+        ...     reg = reg.fit_parquet(path, "y", memory_limit="100MB")
+        >>> reg.predict(X).shape
+        (600,)
+        """
+        guard_forks()
+        limit = parse_bytes(memory_limit)
+        self._check_parameters()
+        if self.solver == "lbfgs":
+            raise ValueError("solver='lbfgs' needs all rows at once; use 'adam', 'adamw' or 'sgd'")
+        if self.warm_start:
+            raise ValueError("fit_parquet starts anew: set warm_start=False")
+        if self.bagging is not None:
+            raise ValueError(
+                f"bagging={self.bagging!r} needs each member to see rows of its own, and "
+                "fit_parquet reads the rows once for all members; set bagging=None"
+            )
+        what = target, None if columns is None else list(columns), sample_weight, limit
+        with sharing(partial(self._words, what)):
+            return self._fit_files(ParquetTable(path, filesystem), *what)
+
+    def _fit_files(
+        self,
+        table: ParquetTable,
+        target: str | Sequence[str],
+        columns: Sequence[str] | None,
+        sample_weight: str | None,
+        limit: int,
+    ) -> Self:
+        learner = self._target_learner()
+        targets = [target] if isinstance(target, str) else list(target)
+        features = _features(table, targets, sample_weight, columns)
+        _check_targets(table, targets, learner, weighted=sample_weight is not None)
+        used = [*features, *targets, *([] if sample_weight is None else [sample_weight])]
+        costs = RowCosts(table.reader_bytes(used), table.row_bytes(used))
+        n_read = rows_read(limit, costs)
+        held_out = 0.0
+        if self._stops_early(table.n_rows):
+            most = limit // 16 // costs.read
+            held_out = _held_out(self.validation_fraction, table.n_rows, most)
+        seed = seed_from(self.random_state)
+        source = Source(table, features, targets, sample_weight, seed, held_out)
+        self.__dict__.pop("_states", None)  # a fit that fails leaves no fitted estimator
+        n_train, n_val = self._learn(source, learner, limit, n_read)
+        stream = ParquetRows(source, self, learner, n_train, n_read)
+        val = torch.arange(n_val) if n_val else None
+        job = self._build(Prepared(stream.validation(n_val), torch.arange(0), val, stream))
+        costs = replace(costs, encoded=stream.row_bytes)
+        stream.plan = plan_memory(limit, costs, job, n_train, n_val)
+
+        def some() -> tuple[Rows, list[torch.Tensor]]:
+            arrays, _ = self.encoder_.to_state()
+            return stream.first(), [torch.from_numpy(array) for array in arrays.values()]
+
+        try:
+            found = partial(self._learned, job, fresh=True)
+            with epoch_tasks(self, job, found, streamed=True) as told:
+                results = train_shared_stream(job, stream, [*self._all_callbacks(), *told], some)
+                return self._keep(job, results)
+        finally:
+            stream.close()
+
+    def _learn(
+        self, source: Source, learner: TargetLearner, limit: int, n_read: int
+    ) -> tuple[int, int]:
+        """Learn encoding and target in one pass; how many rows train, and how many validate."""
+        n_rows = np.zeros(2, dtype=np.int64)
+
+        def batches() -> Iterator[tuple[pd.DataFrame, np.ndarray | None]]:
+            for frame, weight, trains in source.parts(n_read):
+                y = frame[source.targets]
+                missing = y.isna().sum()
+                if missing.any():
+                    _refuse_missing(str(missing.idxmax()), int(missing.max()))
+                learner.add(y, weight, trains)
+                n_rows[:] += trains.sum(), (~trains).sum()
+                X = frame[source.features]
+                if not trains.all():
+                    X, weight = X[trains], None if weight is None else weight[trains]
+                if len(X):
+                    yield X, weight
+            if not n_rows[0]:
+                raise ValueError(
+                    f"the weights in column {source.weight!r} are zero for every row: nothing is "
+                    "left to fit"
+                )
+
+        header = source.table.header(source.features)
+        self.encoder_ = self._new_encoder().fit_batches(
+            batches(),
+            header=header,
+            # a 32nd of the limit, of which the sample holds up to five copies
+            n_sample=min(_SAMPLE_ROWS, max(1000, limit // 256 // len(header.columns))),
+            max_distinct=limit // 4 // _CATEGORY_BYTES,
+            seed=fold_in(source.seed, Stream.ENCODER_ROWS),
+            owner=self,
+        )
+        learner.finish(source.targets)
+        return int(n_rows[0]), int(n_rows[1])
+
+    @overload
+    def predict_parquet(
+        self, path: Paths, method: str = ..., *, out: None = ..., filesystem: Any = ...
+    ) -> np.ndarray: ...
+
+    @overload
+    def predict_parquet(
+        self,
+        path: Paths,
+        method: str = ...,
+        *,
+        out: str | os.PathLike[str],
+        keep: str | Sequence[str] = ...,
+        filesystem: Any = ...,
+    ) -> None: ...
+
+    def predict_parquet(
+        self,
+        path: Paths,
+        method: str = "predict",
+        *,
+        out: str | os.PathLike[str] | None = None,
+        keep: str | Sequence[str] = (),
+        filesystem: Any = None,
+    ) -> np.ndarray | None:
+        """Predict for the rows of Parquet files, a part at a time.
+
+        Parameters
+        ----------
+        path, filesystem
+            As in `fit_parquet`; columns beside the features are not read.
+        method : str, default="predict"
+            The method that predicts a part, ``"predict_proba"`` for example.
+        out : path, optional
+            A Parquet file for the predictions, or a URI (``"s3://bucket/predictions.parquet"``):
+            then memory holds a part at a time, and nothing is returned. Its columns are those to
+            keep, then ``prediction``, or ``prediction_0``, ... of several targets;
+            ``probability_<class>`` of ``"predict_proba"``, and the like of another method. It is
+            written beside its place and moved there when it is whole: after an error or Ctrl-C
+            nothing is left, and a file that was there is as it was.
+        keep : sequence of str, or "all", default=()
+            Columns of the table that the file has as well, as they are.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...), or None
+            What the method returns, in the order of the files' rows; None with ``out``.
+
+        Raises
+        ------
+        FileNotFoundError, ValueError
+            As `fit_parquet` does of the files; and if a column is not there, or ``out`` is one of
+            the files that are read.
+        OSError
+            If ``out`` cannot be written: no such folder, a read-only one, a full disk.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import pandas as pd
+        >>> from combutab import MLPClassifier
+        >>> X = pd.DataFrame({"x": np.arange(300.0)})
+        >>> clf = MLPClassifier(max_iter=1, n_iter_no_change=float("inf"), random_state=0)
+        >>> clf = clf.fit(X, np.where(X["x"] < 150, "low", "high"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     X.assign(id=range(300)).to_parquet(f"{folder}/table.parquet")
+        ...     clf.predict_parquet(f"{folder}/table.parquet", "predict_proba",
+        ...                         out=f"{folder}/out.parquet", keep=["id"])
+        ...     list(pd.read_parquet(f"{folder}/out.parquet"))
+        ['id', 'probability_high', 'probability_low']
+        """
+        check_is_fitted(self)
+        features = getattr(self, "feature_names_in_", None)
+        if features is None:
+            raise ValueError(
+                "predict_parquet goes by the columns' names, but the estimator was fitted on a "
+                "table without names; fit it on a DataFrame or with fit_parquet"
+            )
+        if out is None and len(keep):
+            raise ValueError(f"keep={keep!r} is of the file that is written; name it with out")
+        table = ParquetTable(path, filesystem)
+        table.check_columns(list(features))
+        if out is not None:
+            write_predictions(self, table, list(features), method, out, keep)
+            return None
+        predict = getattr(self, method)
+        parts = table.batches(list(features), PREDICT_ROWS)
+        return np.concatenate([predict(frame) for _, frame in parts])
+
+
+def _features(
+    table: ParquetTable, targets: list[str], weight: str | None, columns: Sequence[str] | None
+) -> list[str]:
+    """The columns that the network sees, after checks of all names and types."""
+    others = {*targets, weight}
+    features = [c for c in table.columns if c not in others] if columns is None else list(columns)
+    repeated = sorted({c for c in features if features.count(c) > 1})
+    if repeated or len(set(targets)) < len(targets):
+        raise ValueError(f"columns are named more than once: {repeated or targets}")
+    both = [c for c in (*features, weight) if c in targets] + [c for c in features if c == weight]
+    if both:
+        raise ValueError(
+            f"columns {both} have two parts to play among columns={columns}, target={targets} "
+            f"and sample_weight={weight!r}; give them one"
+        )
+    table.check_columns([*targets, *([] if weight is None else [weight]), *features])
+    if not targets or not features:
+        what = "target" if not targets else "column beside the target: nothing to learn from"
+        raise ValueError(f"there is no {what}; the table's columns are {table.columns}")
+    if weight is not None and table.kind(weight) not in (ColumnKind.BOOL, ColumnKind.NUMBER):
+        raise ValueError(
+            f"sample_weight={weight!r} is a column of type {table.type_of(weight)}, not of numbers"
+        )
+    return features
+
+
+def _check_targets(
+    table: ParquetTable, targets: list[str], learner: TargetLearner, *, weighted: bool
+) -> None:
+    """Check what is known of the target without reading it."""
+    if learner.single and len(targets) > 1:
+        raise ValueError(f"a classifier learns one target column, got target={targets}")
+    for name in targets:
+        if not learner.single and table.kind(name) is ColumnKind.CATEGORY:  # text, among numbers?
+            for _, part in table.batches([name], PREDICT_ROWS):
+                refuse_text(part[name].dropna(), f"the target {name!r}")
+        if table.kind(name) not in learner.kinds:
+            raise ValueError(
+                f"the target {name!r} is of type {table.type_of(name)}, which this estimator "
+                "cannot learn; MLPRegressor takes numbers, MLPClassifier labels"
+            )
+        missing = table.n_missing(name)
+        if missing and not weighted:  # rows of weight 0 may lack it
+            _refuse_missing(name, missing)
+
+
+def _refuse_missing(name: str, count: int) -> None:
+    raise ValueError(f"the target {name!r} has {count} missing value(s); drop those rows first")
+
+
+def _held_out(fraction: float, n_rows: int, most: int) -> float:
+    """Share of rows that validate."""
+    share = min(fraction, most / n_rows)
+    if share * n_rows < 2:
+        raise ValueError(
+            "The validation set is too small. Increase 'validation_fraction' or memory_limit: "
+            f"validation_fraction={fraction} of {n_rows} rows, of which "
+            f"memory_limit allows {most}"
+        )
+    return share

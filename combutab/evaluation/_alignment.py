@@ -1,0 +1,475 @@
+"""Several tables with the same columns in the same form, whatever each came as."""
+
+from __future__ import annotations
+
+import decimal
+import numbers
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from combutab.preprocessing import ColumnKind, as_pandas, column_kind
+
+# ---- The values of a column as floats, datetimes or categories, whatever dtype holds them --------
+
+_MISSING_TEXTS = {"", "nan", "na", "n/a", "null", "none", "<na>", "nat"}
+_ISO_DATE = r"\s*\d{4}-\d{2}-\d{2}(?:[T ].*)?\s*"
+
+
+def held_kind(column: pd.Series) -> ColumnKind:
+    """Tell the kind of a column; one without a value is empty, since another table may tell.
+
+    Raises ValueError if it holds complex numbers.
+
+    >>> str(held_kind(pd.Series([None, 2.5]))), str(held_kind(pd.Series([None, np.nan])))
+    ('number', 'empty')
+    """
+    if column.isna().all():
+        return ColumnKind.EMPTY
+    kind = column_kind(column)
+    if kind == ColumnKind.COMPLEX:
+        raise ValueError(f"column {column.name!r} holds complex numbers; make it two columns")
+    return kind
+
+
+def is_single_precision(column: pd.Series) -> bool:
+    """Say whether a column holds floats of 32 bits or fewer."""
+    dtype: Any = column.dtype
+    return bool(types.is_float_dtype(dtype) and dtype.itemsize <= 4)
+
+
+def reads_as_dates(column: pd.Series) -> bool:
+    """Say whether a column is empty, datetimes, or text that is ISO 8601 dates alone."""
+    found = held_kind(column)
+    if found != "text":
+        return found in ("empty", "datetime")
+    texts = pd.Series(column.dropna().unique(), dtype=object)
+    if not texts.iloc[:1].str.fullmatch(_ISO_DATE).all():  # the first tells in most columns
+        return False
+    if not texts.str.fullmatch(_ISO_DATE).all():
+        return False
+    return all(_time(text) is not None for text in texts)
+
+
+# ---- numbers and times -------------------------------------------------------------------------
+
+
+def floats(column: pd.Series, label: str) -> np.ndarray:
+    """Numbers as float64, NaN where missing.
+
+    Raises ValueError if a value is no number or infinite; it names the column by `label`.
+    """
+    found = held_kind(column)
+    if found in ("datetime", "timedelta"):
+        raise _unreadable(label, "numbers", column.dropna().iloc[0])
+    if types.is_numeric_dtype(column.dtype) or types.is_bool_dtype(column.dtype):
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        values = _by_value(column, _number, np.nan, "numbers", label).astype(np.float64)
+    if np.isinf(values).any():
+        raise ValueError(f"{label} holds infinity; clip it, or replace it by NaN")
+    return values
+
+
+def seconds(column: pd.Series, label: str) -> np.ndarray:
+    """Durations as float64 seconds, NaN where missing; the errors are those of `floats`."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
+        return column.to_numpy() / np.timedelta64(1, "s")
+    if held_kind(column) in ("number", "bool", "datetime"):  # of a number the unit is not known
+        raise _unreadable(label, "durations", column.dropna().iloc[0])
+    return _by_value(column, _duration, np.nan, "durations", label).astype(np.float64)
+
+
+def times(column: pd.Series, label: str) -> np.ndarray:
+    """Dates and times as datetime64[us], NaT where missing; the errors are those of `floats`."""
+    dtype: Any = column.dtype
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "M":
+        return column.to_numpy().astype("datetime64[us]")
+    if held_kind(column) in ("number", "bool", "timedelta"):
+        raise _unreadable(label, "dates", column.dropna().iloc[0])
+    values = _by_value(column, _time, np.datetime64("NaT"), "dates", label)
+    return values.astype("datetime64[us]")
+
+
+def _by_value(
+    column: pd.Series,
+    convert: Callable[[Any], Any],
+    missing: Any,
+    what: str,
+    label: str,
+) -> np.ndarray:
+    """A column with each of its distinct values converted once."""
+    codes, values = pd.factorize(column.astype(object), use_na_sentinel=True)
+    made = np.full(len(values) + 1, missing, dtype=object)  # code -1 is the last
+    for i, value in enumerate(values):
+        if str(value).strip().lower() in _MISSING_TEXTS:
+            continue
+        read = convert(value)
+        if read is None:
+            raise _unreadable(label, what, value)
+        made[i] = read
+    return made[codes]
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _duration(value: Any) -> float | None:
+    try:
+        return pd.Timedelta(value) / np.timedelta64(1, "s")
+    except (TypeError, ValueError):
+        return None
+
+
+def _time(value: Any) -> np.datetime64 | None:
+    if isinstance(value, numbers.Number):
+        return None
+    try:
+        stamp = value.to_timestamp() if isinstance(value, pd.Period) else pd.Timestamp(value)
+    except (TypeError, ValueError):
+        return None
+    if stamp.tz is not None:
+        stamp = stamp.tz_convert("UTC").tz_localize(None)
+    return stamp.to_datetime64().astype("datetime64[us]")
+
+
+def _unreadable(label: str, what: str, value: Any) -> ValueError:
+    return ValueError(
+        f"{label} holds {value!r}, but in the reference it is a column of {what}; clean or "
+        "convert the column"
+    )
+
+
+# ---- categories --------------------------------------------------------------------------------
+
+
+def categories_of(
+    columns: Mapping[str, pd.Series], reference: str
+) -> tuple[int, dict[str, pd.Categorical]]:
+    """Return the columns as categories that they share, and how many of these the reference has.
+
+    Those are the first ones, sorted; the rest follow.
+
+    >>> both = {"real": pd.Series([2, 1]), "synthetic": pd.Series(["1", "x", None])}
+    >>> n_known, columns = categories_of(both, "real")
+    >>> n_known, columns["synthetic"].categories.tolist(), columns["synthetic"].codes.tolist()
+    (2, [1, 2, 'x'], [0, 2, -1])
+    """
+    factors = {name: _factorize(column) for name, column in columns.items()}
+    known = sorted(dict.fromkeys(factors[reference][1]), key=_order)
+    position = {key: i for i, key in enumerate(known)}
+    # number -> the one category that reads as it; None where several do
+    read: dict[float, int | None] = {}
+    for key, i in position.items():
+        number = _reading(key)
+        if number is not None:
+            read[number] = None if number in read else i
+    added: dict[Any, None] = {}
+    matched: dict[str, list[int | None]] = {}
+    for name, (_, keys) in factors.items():
+        matched[name] = [_match(key, position, read) for key in keys]
+        new = zip(keys, matched[name], strict=True)
+        added |= dict.fromkeys(key for key, i in new if i is None)
+    for key in sorted(added, key=_order):
+        position[key] = len(position)
+    dtype = pd.CategoricalDtype(pd.Index(list(position), dtype=object))
+    made = {}
+    for name, (codes, keys) in factors.items():
+        pairs = zip(keys, matched[name], strict=True)
+        table = np.array([position[key] if i is None else i for key, i in pairs] + [-1])
+        made[name] = pd.Categorical.from_codes(table[codes], dtype=dtype)
+    return len(known), made
+
+
+def _match(key: Any, position: Mapping[Any, int], read: Mapping[float, int | None]) -> int | None:
+    if key in position:
+        return position[key]
+    number = _reading(key)
+    return None if number is None else read.get(number)
+
+
+def _factorize(column: pd.Series) -> tuple[np.ndarray, list[Any]]:
+    """Codes, -1 where missing, and the value of each; values that are equal may come twice."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        codes, used = np.unique(column.cat.codes.to_numpy(np.int64), return_inverse=True)
+        keys = [_key(column.cat.categories[code]) for code in codes if code >= 0]
+        return used - int(codes[0] < 0), keys
+    values = column.astype(object)
+    try:
+        codes, found = pd.factorize(values, use_na_sentinel=True)
+    except TypeError:  # unhashable values
+        codes, found = pd.factorize(values.map(repr, na_action="ignore"), use_na_sentinel=True)
+    return codes, [_key(value) for value in found]
+
+
+def _key(value: Any) -> Any:
+    """The plain value that stands for a category."""
+    if isinstance(value, str | bytes):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real | decimal.Decimal):
+        number = float(value)
+        return int(number) if number.is_integer() else number
+    return str(value)
+
+
+def _reading(key: Any) -> float | None:
+    """The number that a category is or reads as."""
+    if isinstance(key, str):
+        text = key.strip().lower()
+        if text in ("true", "false"):
+            return float(text == "true")
+        # Python's float takes more than what a table writes for a number
+        if not text or not set(text) <= set("0123456789.+-e") or text[0] == "e":
+            return None
+    elif isinstance(key, bytes):
+        return None
+    return _number(key)
+
+
+def _order(key: Any) -> tuple[int, Any]:
+    """Numbers, then text, then bytes; each by value."""
+    return (2 if isinstance(key, bytes) else 1 if isinstance(key, str) else 0, key)
+
+
+Kind = Literal["number", "category", "datetime"]
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedTables:
+    """Tables that can be compared column by column.
+
+    Attributes
+    ----------
+    tables : dict of name to DataFrame
+        All with the reference's columns in its order, a fresh index, and a dtype by kind: number
+        is float64, missing NaN; datetime is datetime64[us] without a time zone, missing NaT;
+        category is a pandas category, whose categories all tables share.
+    kinds : dict of column name to {"number", "category", "datetime"}
+    n_known : dict of column name to int
+        Of each column of kind category: so many of its categories, the first ones, are in the
+        reference; the others are in other tables alone.
+    """
+
+    tables: dict[str, pd.DataFrame]
+    kinds: dict[Hashable, Kind]
+    n_known: dict[Hashable, int]
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        return self.tables[name]
+
+    def columns(self, *kinds: Kind) -> list[Hashable]:
+        """Names of the columns of these kinds, in order."""
+        return [name for name, kind in self.kinds.items() if kind in kinds]
+
+
+def align_tables(
+    tables: Mapping[str, Any], *, reference: str, categorical: Collection[Hashable] = ()
+) -> AlignedTables:
+    """Bring tables to the columns and the meaning of one of them.
+
+    Parameters
+    ----------
+    tables : mapping of name to table
+        Each a DataFrame of pandas or polars, an array of shape (n_rows, n_columns), or a list of
+        rows; at least one row. An array's columns are the reference's, by position. The names
+        are for the errors, such as "real_train". None of the tables is changed.
+    reference : str
+        The table that decides what a column means.
+    categorical : collection of column names, default=()
+        Columns that are categories even if they hold numbers or dates, as a class label 0 or 1.
+
+    Returns
+    -------
+    AlignedTables
+
+    Raises
+    ------
+    ValueError
+        Columns are missing, added or there twice; a table is empty; values cannot be read as what
+        they are in the reference, such as the text "many" in a column of numbers, or are infinite.
+    TypeError
+        Something is no table.
+
+    Notes
+    -----
+    What a column is follows from the reference's dtype and values:
+
+    - integers, floats, decimals and durations (in seconds) are numbers. Text in another table is
+      parsed, and an empty text or "nan" is missing. Where a table has single precision, floats of
+      the others are rounded to it: they then compare equal if they were.
+    - dates and datetimes are datetimes, and so is text if in every table all of it is dates as
+      ISO 8601 has them, year, month and day first. A time zone is converted to UTC, and no zone
+      is UTC. Numbers are no dates.
+    - booleans, text and pandas categories are categories. 1, 1.0 and True are the same; a number
+      or boolean and a text are the same where exactly one category of the reference reads as this
+      number ("1", "01", "1.0", "true"), and are two categories otherwise.
+
+    A column without any value is what it is in the first table where it has some. None, NaN, NaT
+    and NA are missing; text is as it is, also if it is empty.
+
+    Examples
+    --------
+    >>> real = pd.DataFrame({"age": [31, None, 50], "member": [True, False, True]})
+    >>> synthetic = pd.DataFrame({"member": ["False", "True"], "age": ["44", "29"]})
+    >>> aligned = align_tables({"real": real, "synthetic": synthetic}, reference="real")
+    >>> aligned["synthetic"]
+        age member
+    0  44.0  False
+    1  29.0   True
+    >>> aligned.kinds
+    {'age': 'number', 'member': 'category'}
+    """
+    if reference not in tables:
+        raise ValueError(f"the reference {reference!r} is none of the tables {list(tables)}")
+    read = {name: _read(table, name) for name, table in tables.items()}
+    names = read[reference].names
+    names = list(range(read[reference].width)) if names is None else names
+    _check_columns(read, names, reference)
+    _check_known(categorical, names)
+    made: dict[str, dict[Hashable, Any]] = {name: {} for name in tables}
+    kinds: dict[Hashable, Kind] = {}
+    n_known: dict[Hashable, int] = {}
+    for j, column in enumerate(names):
+        values = {name: table.column(column, j) for name, table in read.items()}
+        lead = _lead(values, reference)
+        kind = "category" if column in categorical else _kind(values, lead)
+        kinds[column] = kind
+        aligned: dict[str, Any]
+        if kind == "category":
+            n_known[column], aligned = categories_of(values, reference)
+        else:
+            aligned = _as_numbers(values, column, "datetime" if kind == "datetime" else lead)
+        for name, each in aligned.items():
+            made[name][j] = each
+    frames = {}
+    for name, columns in made.items():
+        frames[name] = pd.DataFrame(columns)
+        frames[name].columns = pd.Index(names)
+    return AlignedTables(frames, kinds, n_known)
+
+
+def _lead(values: Mapping[str, pd.Series], reference: str) -> str:
+    """Return the column's kind in the reference, or in the first table where it has a value."""
+    first = held_kind(values[reference])
+    others = (held_kind(column) for column in values.values())
+    return first if first != "empty" else next((each for each in others if each != "empty"), first)
+
+
+def _as_numbers(
+    values: Mapping[str, pd.Series], column: Hashable, lead: str
+) -> dict[str, np.ndarray]:
+    convert = {"datetime": times, "timedelta": seconds}.get(lead, floats)
+    made = {name: convert(each, f"column {column!r} of {name}") for name, each in values.items()}
+    if any(map(is_single_precision, values.values())):
+        for name, each in values.items():
+            if each.dtype.kind == "f":
+                made[name] = made[name].astype(np.float32).astype(np.float64)
+    return made
+
+
+def _kind(values: Mapping[str, pd.Series], lead: str) -> Kind:
+    if lead in ("number", "timedelta"):
+        return "number"
+    if lead == "datetime" or (lead == "text" and all(map(reads_as_dates, values.values()))):
+        return "datetime"
+    if lead == "empty" and all(column.dtype.kind in "iuf" for column in values.values()):
+        return "number"
+    return "category"
+
+
+# ---- tables by column --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    frame: pd.DataFrame
+    names: list[Any] | None  # None for an array
+
+    @property
+    def width(self) -> int:
+        return self.frame.shape[1]
+
+    def column(self, name: Hashable, j: int) -> pd.Series:
+        """Return the column of this name, or the one at position j of an array."""
+        position = j if self.names is None else self.names.index(name)
+        column = self.frame.iloc[:, position].reset_index(drop=True)
+        dtype = column.dtype
+        return column.astype(dtype.subtype) if isinstance(dtype, pd.SparseDtype) else column
+
+
+def _read(table: Any, name: str) -> _Table:
+    table = as_pandas(table, name)
+    if isinstance(table, pd.DataFrame):
+        if not table.columns.is_unique:
+            twice = list(dict.fromkeys(table.columns[table.columns.duplicated()].tolist()))
+            raise ValueError(f"{name} has duplicate column names: {twice}; rename or drop them")
+        read = _Table(table, table.columns.tolist())
+    else:
+        read = _Table(_from_array(table, name), None)
+    if 0 in read.frame.shape:
+        n_rows, n_columns = read.frame.shape
+        raise ValueError(
+            f"{name} has {n_rows} rows and {n_columns} columns; at least one of each is needed"
+        )
+    return read
+
+
+def _from_array(table: Any, name: str) -> pd.DataFrame:
+    if not isinstance(table, np.ndarray | list | tuple):
+        raise TypeError(
+            f"{name} must be a DataFrame of pandas or polars, an array or a list of rows, got a "
+            f"{type(table).__name__}; convert it to one of those"
+        )
+    # numpy would turn the numbers of a row that holds text into text
+    array: Any = table if isinstance(table, np.ndarray) else np.array(table, dtype=object)
+    if array.ndim != 2 or array.dtype.names:
+        raise ValueError(f"{name} must have the shape (n_rows, n_columns), got {array.shape}")
+    if isinstance(array, np.ma.MaskedArray):
+        missing: Any = None
+        array = np.where(np.ma.getmaskarray(array), missing, array.data)
+    frame = pd.DataFrame(array)
+    return frame.infer_objects() if array.dtype == object else frame
+
+
+# ---- columns -----------------------------------------------------------------------------------
+
+
+def _check_columns(tables: Mapping[str, _Table], names: Sequence[Hashable], reference: str) -> None:
+    faults = []
+    known = set(names)
+    for name, table in tables.items():
+        if table.names is None:
+            if table.width != len(names):
+                faults.append(f"{name} has {table.width} columns instead of {len(names)}")
+            continue
+        present = set(table.names)
+        missing = [column for column in names if column not in present]
+        extra = [column for column in table.names if column not in known]
+        parts = [f"lacks {missing}"] * bool(missing) + [f"has besides {extra}"] * bool(extra)
+        if parts:
+            faults.append(f"{name} {' and '.join(parts)}")
+    if faults:
+        raise ValueError(
+            f"the columns are not those of {reference}: {'; '.join(faults)}; drop, add or rename "
+            "columns so that all tables have the same"
+        )
+
+
+def _check_known(categorical: Collection[Hashable], names: Sequence[Hashable]) -> None:
+    unknown = [column for column in categorical if column not in set(names)]
+    if unknown:
+        raise ValueError(f"there is no column {unknown}; the columns are {list(names)}")

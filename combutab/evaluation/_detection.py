@@ -1,0 +1,245 @@
+"""Detection: a classifier tries to tell a synthetic table from the real one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from combutab.core.parallel import gathered
+from combutab.core.rng import seed_from
+from combutab.evaluation._alignment import align_tables
+from combutab.evaluation._efficacy import (
+    Learners,
+    Tables,
+    encode,
+    label_tables,
+    make_learners,
+    ordered,
+    takes_tables,
+    with_text_names,
+)
+
+LEARNERS = ("linear", "hist_gradient_boosting")
+_RARE = 10  # equal rows, real and synthetic together, up to which they share a fold
+
+
+def detection(
+    *,
+    real: pd.DataFrame,
+    synthetic: Tables,
+    learners: Learners = LEARNERS,
+    n_splits: int = 5,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+) -> pd.DataFrame:
+    """Classifier two-sample test: how well can real and synthetic rows be told apart?
+
+    Classifiers learn to tell them on a part of the rows, and are scored on the others by the area
+    under the ROC curve: 0.5 where the tables cannot be told apart, 1 where they always can.
+
+    Parameters
+    ----------
+    real : DataFrame
+        Real rows: those that the generator learned from, or better, others.
+    synthetic : DataFrame, list of DataFrame, or mapping of name to either
+        Columns as those of ``real``, in any order; values may have other dtypes. Several samples of
+        one generator are averaged; a mapping compares several generators.
+    learners : name(s), or mapping of name to estimator
+        By default "linear" (logistic regression), which sees shifts of single columns, and
+        "hist_gradient_boosting", which also sees what is wrong between them; all of `ml_efficacy`.
+    n_splits : int, default=5
+        Folds of the cross-validation.
+    random_state : int, RandomState or None, default=0
+    n_jobs : int, optional
+        Tables that are told apart at the same time, by joblib.
+
+    Returns
+    -------
+    DataFrame, one row a learner and source
+        ``learner``; ``metric``, always "roc_auc"; ``source``, "synthetic" or the names of a
+        mapping; ``mean`` and ``sd`` (ddof 1, NaN for one table) over the samples; ``se``, the
+        standard error of one sample's area that comes of the rows scored (their mean); ``fold_sd``,
+        the standard deviation over the folds of a sample (their mean); ``n_tables``.
+
+    Raises
+    ------
+    ValueError
+        Columns are missing or added (the message lists them), or there are fewer rows than folds.
+
+    Notes
+    -----
+    Up to 10 equal rows share a fold: otherwise a copied row would be judged by its original, and a
+    copy of the real table score below 0.5. Rows that are more frequent are a category of their own,
+    which a classifier may know.
+
+    An area far below 0.5 is a sign of near copies of ``real``: the closest row to a near copy is
+    its original, so that it is taken for real.
+
+    A linear model cannot see that columns were drawn each for itself: what boosting tells decides.
+
+    References
+    ----------
+    D. Lopez-Paz and M. Oquab, "Revisiting classifier two-sample tests", ICLR 2017. J. A. Hanley and
+    B. J. McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC)
+    curve", Radiology 143, 1982 (the standard error).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> real = pd.DataFrame({"a": rng.normal(size=300)})
+    >>> tables = {"copy": real, "shifted": real + 3.0}
+    >>> table = detection(real=real, synthetic=tables, learners="linear")
+    >>> table[["source", "mean"]].round(2)
+        source  mean
+    0     copy  0.50
+    1  shifted  0.98
+    """
+    if n_splits < 2:
+        raise ValueError(f"n_splits must be at least 2, got {n_splits}")
+    labelled = label_tables(synthetic)
+    tables = {"real": real} | {label: table for label, (_, table) in labelled.items()}
+    aligned = align_tables(tables, reference="real")
+    for label, table in aligned.tables.items():
+        if len(table) < n_splits:
+            raise ValueError(
+                f"{label} has {len(table)} rows, too few for {n_splits} folds; lower n_splits"
+            )
+    seed = seed_from(random_state)
+    models = make_learners(
+        learners, "classification", n_rows=2 * len(aligned["real"]), random_state=seed
+    )
+    results = gathered(
+        _detect,
+        ((aligned["real"], aligned[label], models, n_splits, seed) for label in labelled),
+        n_jobs=n_jobs,
+        shared=[aligned["real"]],
+    )
+    rows = [
+        {"learner": name, "metric": "roc_auc", "source": source, "table": label, "area": area}
+        for (label, (source, _)), found in zip(labelled.items(), results, strict=True)
+        for name, areas in found.items()
+        for area in areas
+    ]
+    sizes = {label: len(aligned[label]) for label in labelled}
+    return _summarise(pd.DataFrame(rows), len(aligned["real"]), sizes)
+
+
+@dataclass(frozen=True)
+class DetectionScorer:
+    """A scorer of generators, for `cross_val_score` and searches: how hard samples are to detect.
+
+    Called with a fitted generator and held-out real rows, it samples as many and returns
+    ``2 * (1 - max(auc, 0.5))``: 1 where a classifier cannot tell them apart, 0 where it always can.
+    The generator needs ``sample(n)``.
+
+    Parameters
+    ----------
+    learner : str, default="hist_gradient_boosting"
+        A name of `ml_efficacy`'s, or a scikit-learn classifier.
+    n_splits, random_state
+        As in `detection`.
+
+    Examples
+    --------
+    >>> from combutab import TVAE
+    >>> from sklearn.model_selection import cross_val_score
+    >>> table = pd.DataFrame({"a": np.random.default_rng(0).normal(size=200)})
+    >>> model = TVAE(epochs=1, random_state=0)
+    >>> scores = cross_val_score(model, table, scoring=DetectionScorer("linear"), cv=2)
+    >>> ((scores >= 0) & (scores <= 1)).all()
+    np.True_
+    """
+
+    learner: Any = "hist_gradient_boosting"
+    n_splits: int = 5
+    random_state: Any = 0
+
+    def __call__(self, generator: Any, X: pd.DataFrame, y: Any = None) -> float:
+        """Score a fitted generator on real rows ``X``; ``y`` is ignored."""
+        named = isinstance(self.learner, str)
+        table = detection(
+            real=X,
+            synthetic=generator.sample(len(X)),
+            learners=[self.learner] if named else {"learner": self.learner},
+            n_splits=self.n_splits,
+            random_state=self.random_state,
+        )
+        return 2.0 * (1.0 - max(float(table["mean"].iloc[0]), 0.5))
+
+
+def _detect(
+    real: pd.DataFrame, synthetic: pd.DataFrame, models: Mapping[str, Any], n_splits: int, seed: int
+) -> dict[str, list[float]]:
+    """The areas of each learner, one a fold."""
+    rows = with_text_names(pd.concat([real, synthetic], ignore_index=True))
+    labels = np.repeat([0, 1], [len(real), len(synthetic)])
+    folds = _deal(rows, labels, n_splits, seed)
+    encoded = None if all(map(takes_tables, models.values())) else encode(rows)[0]
+    areas = {}
+    for name, model in models.items():
+        X = rows if takes_tables(model) else encoded
+        try:
+            areas[name] = [_area(clone(model), X, labels, folds == k) for k in range(n_splits)]
+        except Exception as error:
+            error.add_note(f"The learner {name!r}, telling synthetic rows from real ones.")
+            raise
+    return areas
+
+
+def _deal(rows: pd.DataFrame, labels: np.ndarray, n_splits: int, seed: int) -> np.ndarray:
+    """The fold of each row: rare equal rows in one, and of both tables as many in each."""
+    hashes = pd.util.hash_pandas_object(rows, index=False).to_numpy()
+    _, group, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    alone = counts[group] > _RARE
+    _, group = np.unique(
+        np.where(alone, len(counts) + np.arange(len(rows)), group), return_inverse=True
+    )
+    n_real, n_made = np.bincount(group, labels == 0), np.bincount(group, labels == 1)
+    order = np.lexsort((np.random.default_rng(seed).random(len(n_real)), n_made, n_real))
+    fold = np.empty(len(order), dtype=np.intp)
+    fold[order] = np.arange(len(order)) % n_splits
+    return fold[group]
+
+
+def _area(model: Any, X: Any, labels: np.ndarray, test: np.ndarray) -> float:
+    """Under the ROC curve of one fold; NaN where it, or the rest, holds rows of one table alone."""
+    from sklearn.metrics import roc_auc_score
+
+    if min(len(np.unique(labels[part])) for part in (test, ~test)) < 2:
+        return np.nan
+    model.fit(X[~test], labels[~test])
+    if hasattr(model, "predict_proba"):
+        scores = model.predict_proba(X[test])[:, 1]
+    else:
+        scores = model.decision_function(X[test])
+    return float(roc_auc_score(labels[test], scores))
+
+
+def _summarise(areas: pd.DataFrame, n_real: int, sizes: Mapping[str, int]) -> pd.DataFrame:
+    """Over the folds of a sample, then over the samples of a source."""
+    keys = ["learner", "metric", "source"]
+    folds = areas.groupby([*keys, "table"], sort=False)["area"]
+    samples = folds.agg(mean="mean", fold_sd="std").reset_index()
+    samples["se"] = [
+        _standard_error(area, n_real, sizes[label])
+        for area, label in zip(samples["mean"], samples["table"], strict=True)
+    ]
+    groups = samples.groupby(keys, sort=False)
+    table = groups["mean"].agg(mean="mean", sd="std")
+    table[["se", "fold_sd"]] = groups[["se", "fold_sd"]].mean()
+    table["n_tables"] = groups.size()
+    return ordered(table.reset_index(), areas, keys)
+
+
+def _standard_error(area: float, n: int, m: int) -> float:
+    """Of an area under the ROC curve of n and m rows, by Hanley and McNeil (1982)."""
+    area = min(max(area, 0.5), 1.0 - 1.0 / (n + m))  # one of 1 in few rows is not certain
+    one, two = area / (2 - area), 2 * area**2 / (1 + area)
+    squares = area * (1 - area) + (m - 1) * (one - area**2) + (n - 1) * (two - area**2)
+    return math.sqrt(squares / (n * m))

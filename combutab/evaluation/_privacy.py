@@ -1,0 +1,523 @@
+"""Privacy: does a synthetic table give away the rows that its generator was fitted to?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+
+from combutab.core.rng import seed_from
+from combutab.evaluation._alignment import AlignedTables, align_tables
+from combutab.evaluation._efficacy import label_tables
+from combutab.evaluation._fidelity import codes_of, numbers_of
+
+# ---- Rows as points that a distance between mixed columns is taken of ----------------------------
+
+_DENSE = 16  # categories of a column, the most frequent, that are compared by matrix products
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Rows of one table.
+
+    Attributes
+    ----------
+    numbers : float64 of shape (n, n_numbers)
+        NaN where missing.
+    codes : int64 of shape (n, n_categories)
+        0 where missing.
+    left, right : float64 of shape (n, width)
+        ``a.left[i] @ b.right[j]`` is n_columns times the squared distance of a row of one table
+        and a row of another, and 1 more for each category that they share. The first of ``left``
+        and the second of ``right`` are added to all distances of a row.
+    dense, rare : float32 of shape (n, n_dense), sparse float32 of shape (n, n_rare)
+        Which of the frequent categories a row has, and which of the rare ones. Products of these
+        are counts, which single precision has exactly, in half the time.
+    """
+
+    numbers: np.ndarray
+    codes: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    dense: np.ndarray
+    rare: Any
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def n_columns(self) -> int:
+        return self.numbers.shape[1] + self.codes.shape[1]
+
+
+class Space:
+    """The metric space of a table's rows, scaled by the columns of some of them.
+
+    The squared distance of two rows is the mean over the columns of a squared difference: of two
+    numbers, that of their places (see `_Places`); of two categories 0 or 1. A missing value is 1
+    from any other and 0 from a missing one.
+    """
+
+    def __init__(self, tables: AlignedTables, rows: pd.DataFrame) -> None:
+        self.places = {
+            column: _Places(numbers_of(rows[column]))
+            for column in tables.columns("number", "datetime")
+        }
+        self.codes = {
+            column: _frequent_first(rows[column]) for column in tables.columns("category")
+        }
+        # columns without missing values, in any of the tables, take fewer features
+        holes = {
+            column: any(table[column].isna().any() for table in tables.tables.values())
+            for column in tables.kinds
+        }
+        self.holes = np.array([holes[column] for column in self.places], dtype=bool)
+        self.dense = [
+            np.arange(0 if holes[column] else 1, min(_DENSE, len(rank)))
+            for column, rank in self.codes.items()
+        ]
+
+    def points(self, table: pd.DataFrame) -> Points:
+        """The rows of an aligned table."""
+        n_rows = len(table)
+        numbers = np.empty((n_rows, len(self.places)))
+        for j, (column, places) in enumerate(self.places.items()):
+            numbers[:, j] = places(numbers_of(table[column]))
+        codes = np.empty((n_rows, len(self.codes)), dtype=np.int64)
+        for j, (column, rank) in enumerate(self.codes.items()):
+            codes[:, j] = rank[codes_of(table[column]) + 1]
+        left, right = self._features(numbers)
+        onehot = [codes[:, [j]] == each for j, each in enumerate(self.dense)]
+        dense = np.hstack([np.empty((n_rows, 0)), *onehot]).astype(np.float32)
+        return Points(numbers, codes, left, right, dense, self._rare(codes))
+
+    def _features(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        # (x - y)^2 = x^2 + y^2 - 2xy of places; with p and q for "is there", and places 0 where
+        # they are not: x^2 q - 2xy + p (y^2 + 1 - q) + (1 - p) q, which is 1 if one is missing
+        x, y = numbers[:, ~self.holes] - 0.5, numbers[:, self.holes] - 0.5
+        there = ~np.isnan(y)
+        y = np.where(there, y, 0.0)
+        one = np.ones((len(numbers), 1))
+        square = (x**2).sum(axis=1, keepdims=True)
+        left = [square, one, x, y**2, y, there, ~there]
+        right = [one, square + len(self.codes), -2.0 * x, there, -2.0 * y, y**2 + ~there, there]
+        return np.hstack(left), np.hstack(right)
+
+    def _rare(self, codes: np.ndarray) -> Any:
+        starts = np.cumsum([0] + [max(len(rank) - _DENSE, 0) for rank in self.codes.values()])
+        rows, columns = np.nonzero(codes >= _DENSE)
+        places = codes[rows, columns] - _DENSE + starts[columns]
+        entries = (np.ones(len(rows), dtype=np.float32), (rows, places))
+        return scipy.sparse.csr_array(entries, shape=(len(codes), int(starts[-1])))
+
+
+class _Places:
+    """A number's place in a column: the share of the column's values that are less, from 0 to 1.
+
+    It does not depend on the unit or on a logarithm taken, and no outlier makes all other
+    differences small. Equal values have the middle of theirs; others are interpolated. A value
+    outside the range is as far outside of 0 or 1 as it is in ranges, at most 1.
+    """
+
+    def __init__(self, column: np.ndarray) -> None:
+        known = column[~np.isnan(column)]
+        self.values, counts = np.unique(known if len(known) else np.zeros(1), return_counts=True)
+        self.shares = (np.cumsum(counts) - counts / 2) / counts.sum()
+
+    def __call__(self, column: np.ndarray) -> np.ndarray:
+        low, high = self.values[0], self.values[-1]
+        width = high - low if high > low else np.finfo(float).tiny
+        with np.errstate(over="ignore"):
+            above, below = np.clip(((column - high) / width, (low - column) / width), 0.0, 1.0)
+        return np.interp(column, self.values, self.shares) + above - below
+
+
+def _frequent_first(column: pd.Series) -> np.ndarray:
+    """New codes of shape (n_categories + 1,): missing, at -1 + 1, is 0; then by frequency."""
+    counts = np.bincount(codes_of(column) + 1, minlength=len(column.cat.categories) + 1)
+    rank = np.zeros(len(counts), dtype=np.int64)
+    rank[1 + np.argsort(-counts[1:], kind="stable")] = np.arange(1, len(counts))
+    return rank
+
+
+def row_keys(table: pd.DataFrame, categories: list[Hashable]) -> np.ndarray:
+    """A number for each row of an aligned table, equal for equal rows."""
+    chosen = set(categories)
+    columns = {
+        j: codes_of(column) if name in chosen else numbers_of(column) + 0.0  # no -0
+        for j, (name, column) in enumerate(table.items())
+    }
+    return pd.util.hash_pandas_object(pd.DataFrame(columns), index=False).to_numpy()
+
+
+# ---- Nearest rows of another table, exactly, by blocks of matrix products ------------------------
+# scikit-learn's NearestNeighbors has no distance for missing values beside numbers, and takes the
+# categories as one-hot columns: thousands of them, where a column holds names, are several times
+# the work here, dense or sparse; dense, they are also rows x categories of memory.
+
+# Of a block of squared distances only the minimum of each group of rows is kept. Products round
+# what is near 0, so the distances to the groups that may hold the nearest row are computed anew.
+_ROWS, _BLOCK_COLUMNS, _GROUP = 256, 1024, 32
+_FAR = 1e30
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Distances between two tables, a and b.
+
+    Attributes
+    ----------
+    to_b : float64 of shape (len(a), 2)
+        From each row of a to the nearest and the second nearest of b; inf where there is none.
+    to_a : float64 of shape (len(b),)
+        From each row of b to the nearest of a.
+    """
+
+    to_b: np.ndarray
+    to_a: np.ndarray
+
+
+def find_neighbours(a: Points, b: Points, *, n_jobs: int | None = None) -> Neighbours:
+    """The nearest rows in both directions; memory grows with the rows, not with their product."""
+    from joblib import Parallel, delayed, effective_n_jobs
+    from threadpoolctl import threadpool_limits
+
+    n_blocks = -(-len(a) // _ROWS)
+    n_jobs = min(effective_n_jobs(n_jobs), n_blocks)
+    shares = np.array_split(np.arange(n_blocks) * _ROWS, n_jobs)
+    columns = _blocks(b)
+    # of products of this size, several at once are faster than each by several threads
+    with threadpool_limits(limits=1, user_api="blas"):
+        parts = Parallel(n_jobs=n_jobs, backend="threading")(
+            delayed(_scan)(a, b, columns, starts.tolist()) for starts in shares
+        )
+    minima, groups = (np.concatenate([part[k] for part in parts]) for k in (1, 2))
+    best = np.argsort(minima, axis=0)[:2]
+    groups = np.take_along_axis(groups, best, axis=0).T  # (len(b), 2)
+    members = groups[:, :, None] * _GROUP + np.arange(_GROUP)
+    to_a = _nearest(b, np.arange(len(b)), a, members.reshape(len(b), -1), 1)[:, 0]
+    return Neighbours(np.concatenate([part[0] for part in parts]), to_a)
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Rows of b, transposed, of whole groups: those that are added are far from all others."""
+
+    first: int
+    right: np.ndarray  # (width, n)
+    dense: np.ndarray  # (n_dense, n)
+    rare: Any  # (n_rare, n or fewer)
+
+
+def _blocks(b: Points) -> list[_Block]:
+    blocks = []
+    for first in range(0, len(b), _BLOCK_COLUMNS):
+        rows = slice(first, first + _BLOCK_COLUMNS)
+        right, dense = _whole_groups(b.right[rows]), _whole_groups(b.dense[rows])
+        right[len(b) - first :, 1] = _FAR
+        blocks.append(_Block(first, right.T, dense.T, b.rare[rows].T.tocsr()))
+    return blocks
+
+
+def _whole_groups(rows: np.ndarray) -> np.ndarray:
+    added = np.zeros((-len(rows) % _GROUP, rows.shape[1]), dtype=rows.dtype)
+    return np.concatenate([rows, added])
+
+
+def _scan(
+    a: Points, b: Points, blocks: list[_Block], starts: list[int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find the nearest rows of b for some blocks of rows of a, and the other way round.
+
+    Returns (n_rows, 2), and twice (2, len(b)): the least squared distances of each row of b to two
+    of the groups of 32 rows of a, and which groups these are.
+    """
+    to_b = []
+    minima = np.full((2, len(b)), np.inf)
+    groups = np.zeros((2, len(b)), dtype=np.int64)
+    for start in starts:
+        rows = slice(start, min(start + _ROWS, len(a)))
+        left, dense, rare = _whole_groups(a.left[rows]), _whole_groups(a.dense[rows]), a.rare[rows]
+        left[len(a) - start :, 0] = _FAR
+        least = []
+        for block in blocks:
+            squared = left @ block.right
+            if dense.shape[1]:
+                squared -= _shared(dense, rare, block)
+            # a group is every width-th row of the block: minima of whole vectors
+            width = squared.shape[1] // _GROUP
+            least.append(_least_of_groups(squared.reshape(len(left), _GROUP, width)))
+            by_group = _least_of_groups(squared.reshape(-1, _GROUP, squared.shape[1]))
+            of_b = slice(block.first, block.first + _BLOCK_COLUMNS)
+            _keep_two(minima[:, of_b], groups[:, of_b], by_group, start // _GROUP)
+        positions = np.arange(rows.start, rows.stop)
+        nearest = _candidates(np.hstack(least)[: len(positions)], blocks)
+        to_b.append(_nearest(a, positions, b, nearest, 2))
+    return np.concatenate(to_b), minima, groups
+
+
+def _shared(dense: np.ndarray, rare: Any, block: _Block) -> np.ndarray:
+    """Count the categories that each row shares with each row of the block."""
+    shared = dense @ block.dense
+    if rare.nnz:
+        both = (rare @ block.rare).tocoo()
+        shared[both.coords] += both.data
+    return shared
+
+
+def _least_of_groups(squared: np.ndarray) -> np.ndarray:
+    """The minimum over the middle axis, by halves: ``min`` takes three times as long."""
+    while squared.shape[1] > 1:
+        half = squared.shape[1] // 2
+        squared = np.minimum(squared[:, :half], squared[:, half:])
+    return squared[:, 0]
+
+
+def _keep_two(minima: np.ndarray, groups: np.ndarray, by_group: np.ndarray, first: int) -> None:
+    """The least two minima so far, in place."""
+    by_group = by_group[:, : minima.shape[1]]
+    which = by_group.argmin(axis=0)
+    least = np.take_along_axis(by_group, which[None], axis=0)[0]
+    which = which + first
+    second = least < minima[1]
+    minima[1][second], groups[1][second] = least[second], which[second]
+    swap = minima[1] < minima[0]
+    minima[:, swap], groups[:, swap] = minima[::-1, swap], groups[::-1, swap]
+
+
+def _candidates(least: np.ndarray, blocks: list[_Block]) -> np.ndarray:
+    """The rows of b in the three groups of least distance, of shape (n_rows, 96 or fewer).
+
+    The nearest two are in two of them; the third is for what rounding leaves open.
+    """
+    k = min(3, least.shape[1])
+    group = np.argpartition(least, k - 1, axis=1)[:, :k]
+    block, place = np.divmod(group, _BLOCK_COLUMNS // _GROUP)
+    widths = np.array([each.right.shape[1] // _GROUP for each in blocks])
+    members = (block * _BLOCK_COLUMNS + place)[:, :, None] + np.arange(_GROUP) * widths[block][
+        :, :, None
+    ]
+    return members.reshape(len(least), -1)
+
+
+def _nearest(a: Points, rows: np.ndarray, b: Points, candidates: np.ndarray, k: int) -> np.ndarray:
+    """Distances of rows of a to the k nearest of their candidates in b; inf where there are fewer.
+
+    Candidates are positions, (len(rows), n_candidates); those of b's length and more are no rows.
+    """
+    nearest = np.empty((len(rows), k))
+    for start in range(0, len(rows), _ROWS):
+        part = slice(start, start + _ROWS)
+        i, j = rows[part, None], candidates[part]
+        real, j = j < len(b), np.minimum(j, len(b) - 1)
+        off = a.numbers[i] - b.numbers[j]  # (rows, candidates, numbers)
+        one_missing = np.isnan(a.numbers[i]) != np.isnan(b.numbers[j])
+        squared = (np.where(np.isnan(off), one_missing, off) ** 2).sum(axis=2)
+        squared += (a.codes[i] != b.codes[j]).sum(axis=2)
+        squared[~real] = np.inf
+        nearest[part] = np.sort(squared, axis=1)[:, :k]
+    return np.sqrt(nearest / a.n_columns)
+
+
+# ---- Privacy: does a synthetic table give away the rows that its generator learned from? ---------
+
+_TRAIN, _HOLDOUT = "real_train", "holdout"
+_COPIES = ("copies", "copies_share", "holdout_copies")
+_LESS_IS_SAFER = ("share_closer_to_train", *_COPIES, "membership_auc")
+_COLUMNS = ["measure", "source", "mean", "sd", "n_tables", "reference", "less_is_safer", "note"]
+
+
+def privacy(
+    *,
+    real_train: Any,
+    synthetic: Any,
+    holdout: Any,
+    categorical: Collection[Hashable] = (),
+    max_rows: int = 100_000,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+) -> pd.DataFrame:
+    """Compare how near synthetic rows are to the rows trained on and to rows never seen.
+
+    Synthetic rows that resemble real ones are what a generator is for. They give rows away as far
+    as they are nearer to those that it was trained on than to others of the same distribution:
+    that is ``reference``, which every measure stands beside.
+
+    Parameters
+    ----------
+    real_train : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
+        The rows that the generator learned from.
+    synthetic : table, list of tables, or mapping of name to either
+        Columns as those of ``real_train``, in any order; values may have other dtypes. Several
+        samples of one generator are averaged; a mapping compares several generators.
+    holdout : table
+        Real rows that the generator has not seen.
+    categorical : collection of column names, default=()
+        Columns of numbers or dates that are categories.
+    max_rows : int, default=100_000
+        Of larger tables so many rows, drawn at random, are compared by distance; copies are
+        looked for among all. Time grows with the square, memory does not.
+    random_state : int, RandomState or None, default=0
+        Of that draw, and of the one that leaves as many of ``real_train`` as of ``holdout``.
+    n_jobs : int, optional
+        Threads.
+
+    Returns
+    -------
+    DataFrame, one row a measure and source
+        ``measure``, as below; ``source``, "synthetic" or the names of the mapping; ``mean`` and
+        ``sd`` (ddof 1, NaN for one table) over the samples; ``n_tables``; ``reference``, the
+        value that tells nothing of who was trained on; ``less_is_safer``, whether it is values
+        above the reference that are of concern, or those below; ``note``.
+
+    Raises
+    ------
+    ValueError
+        Columns are missing or added (the message lists them), or values cannot be compared.
+
+    Notes
+    -----
+    The larger of ``real_train`` and ``holdout`` is reduced to the size of the other for all but
+    copies: of more rows, some are nearer by chance. What the generator gives away of the rows
+    left out is not seen: a holdout of the size of ``real_train`` shows most.
+
+    - "share_closer_to_train": of the synthetic rows that are nearer to a row of ``real_train``
+      than to any of ``holdout``, half of the ties included; 0.5 is ideal. With n synthetic rows
+      its standard error is about ``0.5 / sqrt(n)``, and larger for rows far from all real ones,
+      as one real row is the nearest to many.
+    - "dcr_median", "dcr_p05": median and 5th percentile of the distance of a synthetic row to the
+      closest row of ``real_train``; the reference is that to ``holdout``.
+    - "nndr_median", "nndr_p05": of the ratio of the distances to the nearest and to the second
+      nearest row of ``real_train``, small where one row stands out (1 where both are 0); the
+      reference is that of ``holdout``.
+    - "copies", "copies_share": synthetic rows that are equal to a row of ``real_train`` in every
+      column; the reference is what the share of such rows in ``holdout`` gives.
+    - "holdout_copies": synthetic rows that are equal to a row of ``holdout``, which a generator
+      that has not seen it has no more of than the reference: what the share of such rows in
+      ``real_train`` gives.
+    - "membership_auc": area under the ROC curve of an attacker who takes the rows nearest to a
+      synthetic row for those trained on, and has to tell ``real_train`` from ``holdout``; 0.5 is
+      ideal.
+
+    A share or an area far below 0.5 is no safer: the two real tables are swapped, or the generator
+    was trained on ``holdout``.
+
+    The distance of two rows is, as Gower's, a mean over columns, of squares and then its root. Two
+    numbers differ by the share of the real values that lies between them, which depends neither
+    on the unit nor on outliers; beyond their range, by ranges, at most 1 more. Two categories
+    differ by 0 or 1, and a missing value by 1 from any other. So distances lie between 0 and 1,
+    unless numbers leave the range.
+
+    No measure here is a proof of privacy: an attacker may know more than distances. Bad values
+    are a proof of the opposite.
+
+    References
+    ----------
+    M. Platzer and T. Reutterer, "Holdout-based empirical assessment of mixed-type synthetic data",
+    Frontiers in Big Data 4, 2021. D. Chen, N. Yu, Y. Zhang and M. Fritz, "GAN-Leaks", CCS 2020.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> people = pd.DataFrame({"age": rng.normal(size=3000), "sex": rng.choice(["f", "m"], 3000)})
+    >>> train, holdout, fresh = people[:1000], people[1000:2000], people[2000:]
+    >>> table = privacy(
+    ...     real_train=train, holdout=holdout, synthetic={"copy": train, "fresh": fresh}
+    ... )
+    >>> chosen = table["measure"].isin(["share_closer_to_train", "copies", "membership_auc"])
+    >>> table.loc[chosen, ["measure", "source", "mean", "reference"]].round(1)
+                      measure source    mean  reference
+    0   share_closer_to_train   copy     1.0        0.5
+    1   share_closer_to_train  fresh     0.5        0.5
+    10                 copies   copy  1000.0        0.0
+    11                 copies  fresh     0.0        0.0
+    16         membership_auc   copy     1.0        0.5
+    17         membership_auc  fresh     0.5        0.5
+    """
+    if not isinstance(max_rows, int | np.integer) or max_rows < 1:
+        raise ValueError(f"max_rows must be an integer of at least 1, got {max_rows!r}")
+    labelled = label_tables(synthetic)
+    if _HOLDOUT in labelled:
+        raise ValueError(f"{_HOLDOUT!r} is a name of the real rows; call the synthetic otherwise")
+    tables = {_TRAIN: real_train, _HOLDOUT: holdout}
+    tables |= {label: table for label, (_, table) in labelled.items()}
+    aligned = align_tables(tables, reference=_TRAIN, categorical=categorical)
+    judge = _Judge(aligned, int(max_rows), seed_from(random_state), n_jobs)
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for label, (source, _) in labelled.items():
+        for measure, value, reference in judge.measures(label):
+            found.setdefault(measure, {}).setdefault(source, []).append((value, reference))
+    rows = []
+    for measure, sources in found.items():
+        for source, pairs in sources.items():
+            values, references = np.array(pairs).T
+            sd = values.std(ddof=1) if len(values) > 1 else np.nan
+            note = judge.note if measure not in _COPIES else ""
+            scores = (values.mean(), sd, len(values), references.mean())
+            rows.append((measure, source, *scores, measure in _LESS_IS_SAFER, note))
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+class _Judge:
+    """The real rows, prepared once for all synthetic tables."""
+
+    def __init__(self, tables: AlignedTables, max_rows: int, seed: int, n_jobs: int | None) -> None:
+        self.tables, self.max_rows, self.seed, self.n_jobs = tables, max_rows, seed, n_jobs
+        n_rows = min(len(tables[_TRAIN]), len(tables[_HOLDOUT]), max_rows)
+        parts = [self._rows(each, n_rows) for each in (_TRAIN, _HOLDOUT)]
+        # Both alike: where the rows trained on are sparse by chance, their places alone would be
+        # narrow, and the rows that fall there, all others, be near to each other.
+        self.space = Space(tables, pd.concat(parts, ignore_index=True))
+        self.train, self.holdout = map(self.space.points, parts)
+        self.keys, self.holdout_keys = self._keys(_TRAIN), self._keys(_HOLDOUT)
+        self.known = float(np.isin(self.holdout_keys, self.keys).mean())
+        self.holdout_known = float(np.isin(self.keys, self.holdout_keys).mean())
+        sizes = [len(tables[_TRAIN]), len(tables[_HOLDOUT])]
+        self.note = f"{n_rows} rows of each real table" if max(sizes) > n_rows else ""
+
+    def measures(self, name: str) -> Iterator[tuple[str, float, float]]:
+        """The name, the value and the reference of each measure."""
+        from sklearn.metrics import roc_auc_score
+
+        synthetic = self.space.points(self._rows(name, self.max_rows))
+        train, holdout = (
+            find_neighbours(synthetic, real, n_jobs=self.n_jobs)
+            for real in (self.train, self.holdout)
+        )
+        near, far = train.to_b[:, 0], holdout.to_b[:, 0]
+        yield "share_closer_to_train", float(((near < far) + 0.5 * (near == far)).mean()), 0.5
+        for short, q in (("median", 0.5), ("p05", 0.05)):
+            yield f"dcr_{short}", float(np.quantile(near, q)), float(np.quantile(far, q))
+        ratios, others = _ratios(train.to_b), _ratios(holdout.to_b)
+        for short, q in (("median", 0.5), ("p05", 0.05)):
+            yield f"nndr_{short}", float(np.quantile(ratios, q)), float(np.quantile(others, q))
+        keys = self._keys(name)
+        copied = np.isin(keys, self.keys)
+        yield "copies", float(copied.sum()), self.known * len(copied)
+        yield "copies_share", float(copied.mean()), self.known
+        unseen = float(np.isin(keys, self.holdout_keys).sum())
+        yield "holdout_copies", unseen, self.holdout_known * len(keys)
+        members = np.repeat([1, 0], [len(self.train), len(self.holdout)])
+        nearness = -np.concatenate([train.to_a, holdout.to_a])
+        yield "membership_auc", float(roc_auc_score(members, nearness)), 0.5
+
+    def _rows(self, name: str, n_rows: int) -> pd.DataFrame:
+        """Return at most so many rows, drawn from the seed and the table alone."""
+        table = self.tables[name]
+        if len(table) > n_rows:
+            table = table.iloc[np.random.default_rng(self.seed).permutation(len(table))[:n_rows]]
+        return table
+
+    def _keys(self, name: str) -> np.ndarray:
+        return row_keys(self.tables[name], self.tables.columns("category"))
+
+
+def _ratios(distances: np.ndarray) -> np.ndarray:
+    """Nearest over second nearest; 1 where both are 0, and where there is one row alone."""
+    nearest, second = distances.T
+    alike = (second == 0) | np.isinf(second)
+    return np.where(alike, 1.0, nearest / np.where(alike, 1.0, second))

@@ -1,0 +1,643 @@
+"""CTGAN: a conditional generator of tables, trained against a critic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from combutab._model_files import loadable
+from combutab.core.device import Precision
+from combutab.core.rng import Stream, fold_in, random_uniform
+from combutab.generators._base import BaseGenerator
+from combutab.generators._contract import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARED_CONSTRAINTS,
+    Training,
+    check_widths,
+)
+from combutab.generators._records import (
+    Blocks,
+    GeneratorPlan,
+    LatentShape,
+    Rates,
+    RowsAsked,
+    RowsDrawn,
+    TableRows,
+    log_exponentials,
+    normals,
+    uniforms,
+)
+from combutab.nn import (
+    MaskMaker,
+    Member,
+    PenaltyPass,
+    RowSpans,
+    Scratch,
+    SpanColumns,
+    StackedCritic,
+    StackedGenerator,
+    frozen,
+    gradient_penalty,
+)
+from combutab.training import ConditionSampler, OptimizerConfig
+
+# ---- All that is drawn at random in the training of GANs -----------------------------------------
+
+
+class Asked(NamedTuple):
+    """Conditions asked of each row, and a real row that meets them; each (M, batch) int64.
+
+    Without discrete columns nothing is asked: ``span`` and ``code`` are None.
+    """
+
+    span: Tensor | None
+    code: Tensor | None
+    row: Tensor
+
+
+class GANDraws:
+    """Random numbers of each step: functions of the members' seeds and the step's number alone.
+
+    A step has ``batch_size`` rows, and ``n_noise`` numbers for each. With ``true_frequencies``
+    categories are asked for as often as the table has them.
+    """
+
+    def __init__(
+        self,
+        rows: TableRows,
+        spans: RowSpans,
+        plans: Sequence[GeneratorPlan],
+        critic: StackedCritic,
+        *,
+        batch_size: int,
+        n_noise: int,
+        true_frequencies: bool,
+    ) -> None:
+        self.rows, self.spans = rows, spans
+        self.batch_size, self.n_noise = batch_size, n_noise
+        self.n_groups = batch_size // critic.pac
+        self._seeds = [plan.member.seed for plan in plans]
+        self._true_frequencies, self._device = true_frequencies, spans.device
+        self._sampler = None
+        self._categories = torch.tensor(spans.categories, dtype=torch.int64, device=self._device)
+        if spans.categories:
+            sizes = [spans.sizes[i] for i in spans.categories]
+            self._sampler = ConditionSampler(rows.codes[:, self._categories], sizes)
+        # one rate: all members drop out alike
+        self._masks = MaskMaker(
+            critic.widths, [critic.dropout], device=self._device, dtype=critic.dtype
+        )
+        self._n_logits = spans.width - spans.n_values
+        n_rows = len(plans) * batch_size
+        self._asked = Blocks(n_rows, self._draw_conditions)
+        self._noise = Blocks(n_rows * n_noise, self._draw_noise)
+        self._uniforms = Blocks(n_rows * self._n_logits, self._draw_uniforms)
+        self._exponentials = Blocks(n_rows * self._n_logits, self._draw_exponentials)
+        n_masked = 3 * self.n_groups * sum(critic.widths)
+        self._critic_draws = Blocks(len(plans) * n_masked, self._draw_for_critics)
+
+    def asked(self, at: int) -> Asked:
+        """Conditions of step ``at``."""
+        *what, row = self._asked(at)
+        span, code = what or (None, None)
+        return Asked(span, code, row)
+
+    def noise(self, at: int) -> Tensor:
+        """Standard normals, (M, batch, n_noise)."""
+        return self._noise(at)[0]
+
+    def uniforms(self, at: int) -> Tensor:
+        """Draw the uniforms of Gumbel noise, columns first: (M, width - n_values, batch)."""
+        return self._uniforms(at)[0]
+
+    def log_exponentials(self, at: int) -> Tensor:
+        """Minus the Gumbel noise of ``uniforms``."""
+        return self._exponentials(at)[0]
+
+    def masks(self, at: int) -> list[Tensor]:
+        """The critic's dropout masks, (M, 3 * n_groups, width) a layer.
+
+        A step of the generator takes the first third.
+        """
+        return self._critic_draws(at)[1:]
+
+    def mix(self, at: int) -> Tensor:
+        """Return the shares of real rows in the mixtures of the penalty, (M, n_groups)."""
+        return self._critic_draws(at)[0]
+
+    def _keys(self, steps: range, purpose: Stream) -> list[int]:
+        return [fold_in(seed, purpose, at) for at in steps for seed in self._seeds]
+
+    def _by_step(self, drawn: Tensor) -> Tensor:
+        return drawn.unflatten(0, (-1, len(self._seeds)))
+
+    def _draw_conditions(self, steps: range) -> list[Tensor]:
+        keys = self._keys(steps, Stream.GAN_CONDITIONS)
+        if self._sampler is None:
+            draws = random_uniform(keys, self.batch_size, self._device)
+            row = (draws * len(self.rows)).long().clamp_(max=len(self.rows) - 1)
+            return [self._by_step(row)]
+        n = ConditionSampler.N_UNIFORMS
+        draws = random_uniform(keys, n * self.batch_size, self._device).unflatten(1, (-1, n))
+        drawn = self._sampler.draw(draws, true_frequencies=self._true_frequencies)
+        return [self._by_step(x) for x in (self._categories[drawn.span], drawn.code, drawn.row)]
+
+    def _draw_noise(self, steps: range) -> list[Tensor]:
+        keys, shape = self._keys(steps, Stream.GAN_NOISE), (self.batch_size, self.n_noise)
+        return [self._by_step(normals(keys, *shape, device=self._device))]
+
+    def _draw_uniforms(self, steps: range) -> list[Tensor]:
+        keys, shape = self._keys(steps, Stream.GAN_GUMBEL), (self._n_logits, self.batch_size)
+        return [self._by_step(uniforms(keys, *shape, device=self._device))]
+
+    def _draw_exponentials(self, steps: range) -> list[Tensor]:
+        return [log_exponentials(uniform) for uniform in self._draw_uniforms(steps)]
+
+    def _draw_for_critics(self, steps: range) -> list[Tensor]:
+        mix = uniforms(self._keys(steps, Stream.GAN_MIX), self.n_groups, device=self._device)
+        masks = self._masks.draw(self._keys(steps, Stream.GAN_MASKS), 3 * self.n_groups)
+        return [self._by_step(x) for x in (mix, *masks)]
+
+
+# ---- The gradients of a step of GANs: by autograd, or in memory of their own ---------------------
+
+
+class GANSteps(Protocol):
+    """Sets the gradients of critics or of generators; gives the members' losses, (M,)."""
+
+    def critic(self, at: int) -> Tensor:
+        """The gradients of critic step ``at``."""
+
+    def generator(self, at: int) -> Tensor:
+        """The gradients of generator step ``at``."""
+
+
+def make_steps(
+    generator: StackedGenerator,
+    critic: StackedCritic,
+    spans: RowSpans,
+    draws: GANDraws,
+    context: Callable[[], AbstractContextManager[object]] | None,
+) -> GANSteps:
+    """The fastest steps on this device; ``context`` is autocast's, where there is one."""
+    if context is None and generator.device.type == "cpu":
+        return ChainSteps(generator, critic, spans, draws)
+    return AutogradSteps(generator, critic, spans, draws, context or torch.enable_grad)
+
+
+class AutogradSteps:
+    """All members at once, for any network, device and precision."""
+
+    def __init__(
+        self,
+        generator: StackedGenerator,
+        critic: StackedCritic,
+        spans: RowSpans,
+        draws: GANDraws,
+        context: Callable[[], AbstractContextManager[object]],
+    ) -> None:
+        self._generator, self._critic = generator, critic
+        self.spans, self.draws, self.context = spans, draws, context
+
+    def _condition(self, asked: Asked) -> Tensor:
+        if asked.span is None or asked.code is None:
+            return torch.zeros(*asked.row.shape, 0, dtype=self.spans.dtype, device=asked.row.device)
+        return self.spans.condition(asked.span, asked.code)
+
+    def _fake(self, at: int, condition: Tensor) -> tuple[Tensor, Tensor]:
+        """Raw outputs, and the rows that they are."""
+        noise = self.draws.noise(at).to(self.spans.dtype)
+        with self.context():
+            raw = self._generator(noise, condition)
+        return raw, self.spans.activate(raw, uniform=self.draws.uniforms(at).transpose(1, 2))
+
+    def critic(self, at: int) -> Tensor:
+        """Take the critic's step, as ``GANSteps.critic``."""
+        asked, rows = self.draws.asked(at), self.draws.rows
+        condition = self._condition(asked)
+        with torch.no_grad():
+            _, fake = self._fake(at, condition)
+        real = self.spans.dense(rows.values[asked.row], rows.codes[asked.row])
+        real, fake = torch.cat([real, condition], -1), torch.cat([fake, condition], -1)
+        n_groups, masks = self.draws.n_groups, self.draws.masks(at)
+        with self.context():
+            between = [mask[:, 2 * n_groups :] for mask in masks]
+            mix = self.draws.mix(at)
+            penalty = gradient_penalty(self._critic, real, fake, mix, between)
+            both = [mask[:, : 2 * n_groups] for mask in masks]
+            score = self._critic(torch.cat([real, fake], 1), both)
+        on_real, on_fake = _wide(score).split(n_groups, dim=1)
+        loss = on_fake.mean(1) - on_real.mean(1) + penalty
+        self._critic.flat.backward(loss.sum())
+        return loss.detach()
+
+    def generator(self, at: int) -> Tensor:
+        """Take the generator's step, as ``GANSteps.generator``."""
+        asked = self.draws.asked(at)
+        condition = self._condition(asked)
+        raw, fake = self._fake(at, condition)
+        masks = [mask[:, : self.draws.n_groups] for mask in self.draws.masks(at)]
+        with frozen(self._critic), self.context():
+            loss = -_wide(self._critic(torch.cat([fake, condition], -1), masks)).mean(1)
+        if asked.span is not None and asked.code is not None:
+            # CTGAN section 4.3: the generator is to make the category that it was asked for
+            loss = loss + self.spans.cross_entropy(raw, asked.span, asked.code).mean(1)
+        self._generator.flat.backward(loss.sum())
+        return loss.detach()
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+_PENALTY = 10.0  # the paper's weight of the gradient penalty
+
+
+class ChainSteps:
+    """Steps in memory that is allocated once; the numbers are those of autograd."""
+
+    def __init__(
+        self, generator: StackedGenerator, critic: StackedCritic, spans: RowSpans, draws: GANDraws
+    ) -> None:
+        self.spans, self.draws = spans, draws
+        self._n_columns, self._members = critic.n_inputs, range(critic.n_members)
+        self._generator, self._critic = generator.chain(), critic.chain()
+        self._penalty = PenaltyPass(self._critic)
+        self._scratch = Scratch(spans.dtype, spans.device)
+        self._columns = SpanColumns(spans, self._scratch)
+
+    def _fakes(self, at: int, condition: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Raw outputs, and the rows that they are, columns first: (M, width, batch)."""
+        inputs = self._generator.inputs(self.draws.batch_size)
+        inputs[..., : self.draws.n_noise] = self.draws.noise(at)
+        _write_one_hot(inputs[..., self.draws.n_noise :], condition)
+        raw = self._generator.forward(inputs, columns_first=True)
+        fake, noise = self._scratch("fake", *raw.shape), self.draws.log_exponentials(at)
+        for m in self._members:
+            self._columns.activate(raw[m], noise[m], fake[m])
+        return raw, fake
+
+    def _where(self, asked: Asked) -> Tensor | None:
+        if asked.span is None or asked.code is None:
+            return None
+        return self.spans.condition_column(asked.span, asked.code).unsqueeze(-1)
+
+    @torch.no_grad()
+    def critic(self, at: int) -> Tensor:
+        """Take the critic's step, as ``GANSteps.critic``."""
+        asked, masks, table = self.draws.asked(at), self.draws.masks(at), self.draws.rows
+        batch, n, width = self.draws.batch_size, self.draws.n_groups, self.spans.width
+        condition = self._where(asked)
+        _, fake = self._fakes(at, condition)
+        groups = self._critic.inputs(2 * n)  # the real ones, then the fake ones
+        for m in self._members:
+            real, made = groups[m].view(2, batch, self._n_columns)
+            values = table.values.index_select(0, asked.row[m])
+            codes = table.codes.index_select(0, asked.row[m])
+            self.spans.write_rows(real[:, :width], values, codes)
+            made[:, :width] = fake[m].t()
+            for part in (real, made):
+                _write_one_hot(part[:, width:], None if condition is None else condition[m])
+        mix = self.draws.mix(at).to(groups.dtype).unsqueeze(-1)
+        between = self._scratch("between", len(groups), n, groups.shape[2])
+        torch.lerp(groups[:, n:], groups[:, :n], mix, out=between)
+        scores = self._critic.forward(groups, [mask[:, : 2 * n] for mask in masks])
+        loss = scores[:, n:].mean((1, 2)) - scores[:, :n].mean((1, 2))
+        grad = self._scratch("of scores", *scores.shape)
+        grad[:, :n], grad[:, n:] = -1 / n, 1 / n
+        self._critic.backward(grad)
+        rest = [mask[:, 2 * n :] for mask in masks]
+        return loss + self._penalty.add_gradients(between, rest, _PENALTY)
+
+    @torch.no_grad()
+    def generator(self, at: int) -> Tensor:
+        """Take the generator's step, as ``GANSteps.generator``."""
+        asked, batch = self.draws.asked(at), self.draws.batch_size
+        n, width = self.draws.n_groups, self.spans.width
+        condition = self._where(asked)
+        raw, fake = self._fakes(at, condition)
+        groups = self._critic.inputs(n)
+        rows = groups.view(len(groups), batch, self._n_columns)
+        rows[..., :width] = fake.transpose(1, 2)
+        _write_one_hot(rows[..., width:], condition)
+        scores = self._critic.forward(groups, [mask[:, :n] for mask in self.draws.masks(at)])
+        losses = -scores.mean((1, 2))
+        slope = self._scratch("of scores", *scores.shape).fill_(-1 / n)
+        by_groups = self._critic.backward(slope, to_inputs=True, to_weights=False)
+        assert by_groups is not None
+        grad = self._scratch("of rows", *fake.shape)
+        grad.copy_(by_groups.view(rows.shape)[..., :width].transpose(1, 2))
+        for m in self._members:
+            self._columns.activate_backward(grad[m], fake[m])
+            if asked.span is not None and asked.code is not None:
+                # CTGAN section 4.3: the generator is to make the category that it was asked for
+                own = self._columns.cross_entropy(
+                    raw[m], asked.span[m], asked.code[m], grad[m], weight=1 / batch
+                )
+                losses[m] += own.mean()
+        self._generator.backward(grad, columns_first=True)
+        return losses
+
+
+def _write_one_hot(into: Tensor, column: Tensor | None) -> None:
+    into.zero_()
+    if column is not None:
+        into.scatter_(-1, column, 1.0)
+
+
+# ---- CTGAN's training: M generators and their critics as one batched program ---------------------
+
+_ADAM = OptimizerConfig(beta_1=0.5, beta_2=0.9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GANShape(LatentShape[StackedGenerator]):
+    """Shape of the generators."""
+
+    conditional: bool = True
+
+    def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:
+        """See `SampledShape`."""
+        n_inputs = self.embedding_dim + spans.n_condition
+        return StackedGenerator.linear_shapes(n_inputs, self.widths, spans.width)
+
+    def build(self, spans: RowSpans, members: Sequence[Member]) -> StackedGenerator:
+        """See `SampledShape`."""
+        return StackedGenerator(
+            self.embedding_dim,
+            spans.n_condition,
+            spans.width,
+            self.widths,
+            members,
+            normalization=self.normalization,
+            proxy_norm=self.proxy_norm,
+            dtype=spans.dtype,
+            device=spans.device,
+        )
+
+
+class GANTraining(Training[StackedGenerator]):
+    """The generators of a stack of GANs and their critics; parameters as in the estimator."""
+
+    def __init__(
+        self,
+        rows: TableRows,
+        spans: RowSpans,
+        plans: Sequence[GeneratorPlan],
+        shape: GANShape,
+        *,
+        discriminator_dim: tuple[int, ...],
+        batch_size: int,
+        discriminator_steps: int,
+        log_frequency: bool,
+        pac: int,
+    ) -> None:
+        members = [plan.member for plan in plans]
+        self.generator = shape.build(spans, members)
+        self.critic = StackedCritic(
+            spans.width + spans.n_condition,
+            discriminator_dim,
+            members,
+            pac=pac,
+            # batch statistics would make the penalty one of whole batches
+            normalization="none" if shape.normalization == "batch" else shape.normalization,
+            proxy_norm=shape.proxy_norm,
+            dtype=spans.dtype,
+            device=spans.device,
+        )
+        networks = {"generator": self.generator, "critic": self.critic}
+        super().__init__(rows, spans, plans, networks, self.generator, _ADAM)
+        draws = GANDraws(
+            rows,
+            spans,
+            self.plans,
+            self.critic,
+            batch_size=batch_size,
+            n_noise=shape.embedding_dim,
+            true_frequencies=not log_frequency,
+        )
+        precision = Precision(shape.precision)
+        context = precision.context(spans.device) if precision.name == "bf16-mixed" else None
+        self.steps = make_steps(self.generator, self.critic, spans, draws, context)
+        self.n_critic, self.n_steps = discriminator_steps, max(1, len(rows) // batch_size)
+
+    def epoch(self, number: int) -> dict[str, Tensor]:
+        """See `Training`."""
+        self.generator.train()
+        self.critic.train()
+        totals = {
+            name: torch.zeros(len(self.plans), dtype=torch.float64, device=self.spans.device)
+            for name in ("generator", "discriminator")
+        }
+        for step in range(self.n_steps):
+            at = (number * self.n_steps + step) * (self.n_critic + 1)
+            for i in range(self.n_critic):
+                totals["discriminator"] += self.steps.critic(at + i) / self.n_critic
+                self.update("critic")
+            totals["generator"] += self.steps.generator(at + self.n_critic)
+            self.update("generator")
+        return {name: total / self.n_steps for name, total in totals.items()}
+
+
+# ---- CTGAN: a conditional generator of tables, trained against a critic --------------------------
+
+_SORTED_BYTES = 48  # a row, while rows are sorted by one column's categories
+
+
+@loadable
+@dataclass(eq=False, repr=False)
+class CTGAN(BaseGenerator[StackedGenerator]):
+    """Synthetic rows of a table by a conditional generator trained against a critic.
+
+    Parameters have the ``ctgan`` package's names, order and defaults; those after ``enable_gpu``
+    are ours.
+
+    Parameters
+    ----------
+    embedding_dim : int, default=128
+        Noise that a row is made from.
+    generator_dim, discriminator_dim : sequence of int, default=(256, 256)
+        Hidden widths. The generator's layers are residual: each passes its input on as well.
+    generator_lr, discriminator_lr : float, default=2e-4
+        Adam's learning rates.
+    generator_decay, discriminator_decay : float, default=1e-6
+        L2 penalties on the parameters.
+    batch_size : int, default=500
+        Rows in a batch; ``pac`` must divide it.
+    discriminator_steps : int, default=1
+        The critic's steps for each of the generator's.
+    log_frequency : bool, default=True
+        In training, ask for categories by the logarithm of their counts rather than by the counts.
+        Sampled rows have the true frequencies either way.
+    verbose : bool, default=False
+        Show a progress bar with both losses, on a terminal.
+    epochs : int, default=300
+        Passes over the rows: as many batches each as fit into the table.
+    pac : int, default=10
+        Rows that the critic judges together.
+    enable_gpu : bool, default=True
+        False is ``device="cpu"``.
+    activation : str or callable, default="combu"
+        Of every hidden layer of both networks; ``"original"`` is the CTGAN paper's ReLU, and
+        LeakyReLU(0.2) in the critic.
+    normalization : str, default="batch"
+        Before the activations: as for the estimators. Where it is "batch", the critic has none.
+    proxy_norm : bool, default=False
+        Follow layer or group normalisation by proxy normalisation.
+    early_stopping : bool, default=False
+        Hold rows out, and stop a member when its own rows have not come closer to them, by the
+        energy distance of encoded rows, for ``n_iter_no_change`` epochs. The weights of its best
+        epoch are kept.
+    validation_fraction : float, default=0.1
+        Share of the rows that early stopping holds out, 1,000 rows at most.
+    n_iter_no_change : int or inf, default=50
+    max_time : float, str or None, default=None
+        Seconds, or text such as ``"90s"``, ``"2min"`` or ``"1h"``, after which training ends with
+        the epoch, the first one at least; the encoding of the table counts. How many epochs these
+        are depends on the machine. A fit that goes on from a checkpoint has as many anew.
+    n_members : int, default=1
+        Generators trained from different seeds as one stack; samples have equal parts of each.
+    min_frequency : int or float, default=5
+        What fewer rows have, or a smaller share of them, is in no file and no sampled row: values
+        of discrete columns (truth values, numbers and missing ones too) are learned as one, and
+        sampled rows have the others in their place; missing numbers are not sampled either; the
+        bounds of numbers and dates are such as enough rows share, or others further out. 1 keeps
+        every value and bound as it is.
+    identifiers : "auto", list or None, default="auto"
+        Columns that name rows, such as row ids and e-mail addresses: they are not learned, and
+        sampled rows have new ones, none of which is in the table, different within a call.
+        "auto" finds text that hardly ever repeats, and whole numbers that never do if they are a
+        count or the column is called ``id`` or the like. None is for no column.
+    random_state : int, RandomState, Generator or None, default=None
+        Fixes training and sampling; global state is never touched.
+    device : str or torch.device, default="auto"
+    precision : {"float32", "float64", "bf16-mixed"}, default="float32"
+    callbacks : list of combutab.training.Callback or None, default=None
+        Told of every epoch; may stop the training.
+
+    Attributes
+    ----------
+    encoder_ : ModeEncoder
+    history_ : DataFrame
+        One row a member and epoch: generator_loss, discriminator_loss, means over the epoch; with
+        early stopping validation_distance.
+    loss_values : DataFrame
+        The same of the first member, with the ``ctgan`` package's column names.
+    n_iter_ : int
+        Epochs trained.
+    n_features_in_ : int
+
+    References
+    ----------
+    Xu et al. (2019), "Modeling tabular data using conditional GAN".
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"age": rng.integers(18, 80, 200), "city": rng.choice(["A", "B"], 200)})
+    >>> model = CTGAN(epochs=1, batch_size=50, random_state=0).fit(X)
+    >>> model.sample(3, conditions={"city": "B"})["city"].tolist()
+    ['B', 'B', 'B']
+    """
+
+    embedding_dim: int = 128
+    generator_dim: Sequence[int] = (256, 256)
+    discriminator_dim: Sequence[int] = (256, 256)
+    generator_lr: float = 2e-4
+    generator_decay: float = 1e-6
+    discriminator_lr: float = 2e-4
+    discriminator_decay: float = 1e-6
+    batch_size: int = 500
+    discriminator_steps: int = 1
+    log_frequency: bool = True
+    verbose: bool = False
+    epochs: int = 300
+    pac: int = 10
+    enable_gpu: bool = True
+    _: KW_ONLY
+    normalization: str = "batch"
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SHARED_CONSTRAINTS,
+        "generator_dim": ["array-like"],
+        "discriminator_dim": ["array-like"],
+        "generator_lr": [POSITIVE],
+        "discriminator_lr": [POSITIVE],
+        "generator_decay": [NOT_NEGATIVE],
+        "discriminator_decay": [NOT_NEGATIVE],
+        "discriminator_steps": [COUNT],
+        "log_frequency": ["boolean"],
+        "pac": [COUNT],
+    }
+    _needs_second_derivative = True
+    _member_rates = {"generator_lr", "discriminator_lr", "generator_decay", "discriminator_decay"}
+    # the generator has a weight for each pair of a category asked for and one made
+    _of_many_categories = ", or use TVAE, whose networks grow with the categories alone"
+
+    def _check(self) -> None:
+        if self.batch_size % self.pac:
+            nearest = max(1, round(self.batch_size / self.pac)) * self.pac
+            raise ValueError(
+                f"pac={self.pac} must divide batch_size={self.batch_size}: the critic judges "
+                f"{self.pac} rows at a time; take batch_size={nearest}"
+            )
+        super()._check()
+
+    def _all_widths(self) -> list[tuple[int, ...]]:
+        return [
+            check_widths("generator_dim", self.generator_dim),
+            check_widths("discriminator_dim", self.discriminator_dim),
+        ]
+
+    def _rates(self) -> dict[str, Rates]:
+        return {
+            "generator": Rates(self.generator_lr, self.generator_decay),
+            "critic": Rates(self.discriminator_lr, self.discriminator_decay),
+        }
+
+    def _make_shape(self) -> GANShape:
+        return GANShape.of(self, self._all_widths()[0])
+
+    def _n_weights(self, spans: RowSpans) -> int:
+        n_inputs = self.pac * (spans.width + spans.n_condition)
+        critic = StackedCritic.linear_shapes(n_inputs, self._all_widths()[1], 1)
+        return super()._n_weights(spans) + sum(map(math.prod, critic.values()))
+
+    def _training_bytes(self, spans: RowSpans, n_rows: int, n_members: int) -> int:
+        own = super()._training_bytes(spans, n_rows, n_members)
+        # rows by category, made of a copy of the codes, a column sorted at a time
+        return own + n_rows * (8 * len(spans.categories) + _SORTED_BYTES)
+
+    def _training(
+        self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
+    ) -> GANTraining:
+        return GANTraining(
+            rows,
+            spans,
+            plans,
+            self._make_shape(),
+            discriminator_dim=self._all_widths()[1],
+            batch_size=self.batch_size,
+            discriminator_steps=self.discriminator_steps,
+            log_frequency=self.log_frequency,
+            pac=self.pac,
+        )
+
+    def _draw(self, network: StackedGenerator, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
+        noise_keys = [fold_in(key, Stream.LATENT) for key in asked.keys]
+        noise = normals(noise_keys, asked.n_rows, network.n_noise, device=spans.device)
+        raw = network(noise.to(spans.dtype), asked.condition).to(spans.dtype)
+        raw, mass = spans.restrict(raw, asked.allowed)
+        draw_keys = [fold_in(key, Stream.CODES) for key in asked.keys]
+        # what training's Gumbel-softmax stands for: one draw from each span's softmax
+        uniform = uniforms(draw_keys, asked.n_rows, spans.n_spans, device=spans.device)
+        return RowsDrawn(*spans.sample(raw, uniform), mass)

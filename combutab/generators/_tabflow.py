@@ -1,0 +1,705 @@
+"""TabFlow: a cascaded flow of tables; its losses, training and sampling."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor
+
+from combutab._model_files import loadable
+from combutab.core.device import Precision
+from combutab.core.rng import Stream, fold_in, random_permutations
+from combutab.generators._base import BaseGenerator
+from combutab.generators._contract import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARED_CONSTRAINTS,
+    Training,
+    check_widths,
+)
+from combutab.generators._records import (
+    Blocks,
+    GeneratorPlan,
+    Rates,
+    RowsAsked,
+    RowsDrawn,
+    SampledShape,
+    TableRows,
+    normals,
+    uniforms,
+)
+from combutab.generators.sampling import FREE, DirectSampler, Sampler
+from combutab.nn import (
+    ActivationSpec,
+    BlurredCrossEntropy,
+    CodeInputs,
+    MaskMaker,
+    Member,
+    RowSpans,
+    StackedCascade,
+    fill_gradients,
+    time_inputs,
+)
+from combutab.preprocessing import ModeEncoder, missing_codes
+from combutab.training import OptimizerConfig
+
+# ---- Losses of cascaded flows, and their gradients -----------------------------------------------
+
+_INSIDE = 1 - 1e-4  # values at a bin's edges are brought so far in: their normals are finite
+
+
+class FlowDraw(NamedTuple):
+    """What a step draws for each row of each member: shapes (M, n, ...)."""
+
+    hidden: Tensor  # (..., n_spans) bool: codes to be found from the others
+    known: Tensor  # (..., n_values) bool: values that are no noise
+    time: Tensor  # (..., 1)
+    noise: Tensor  # (..., n_values)
+
+
+def draw(keys: Sequence[Sequence[int]], n: int, spans: RowSpans) -> FlowDraw:
+    """Draw for n rows, by keys of what is hidden, what is known, the times and the noise.
+
+    How many codes are hidden, or values known, is uniform on what it may be; of half of the rows no
+    value is known. Where no code would be hidden, all are.
+    """
+    hidden, known, time, noise = keys
+    device, n_values = spans.device, spans.n_values
+    u = uniforms(hidden, n, spans.n_spans + 1, device=device)
+    masked = u[..., 1:] < u[..., :1]
+    masked |= ~masked.any(-1, keepdim=True)
+    u = uniforms(known, n, n_values + 1, device=device)
+    return FlowDraw(
+        masked,
+        u[..., 1:] < 2 * u[..., :1] - 1,
+        torch.sigmoid(normals(time, n, 1, device=device)).to(spans.dtype),
+        normals(noise, n, n_values, device=device).to(spans.dtype),
+    )
+
+
+def to_normal(values: Tensor) -> Tensor:
+    """Places within bins, in [-1, 1], as quantiles of the standard normal."""
+    return torch.erfinv(values * _INSIDE).mul_(math.sqrt(2))
+
+
+def from_normal(x: Tensor) -> Tensor:
+    """Invert `to_normal`."""
+    return torch.erf(x / math.sqrt(2)).div_(_INSIDE).clamp_(-1, 1)
+
+
+class FlowSteps:
+    """The losses of a stack's members, and their gradients.
+
+    Codes: the mean cross-entropy of the hidden ones, given the others, blurred in part. Values: the
+    mean squared error of the velocity from noise to them, given the codes and those that are known.
+    """
+
+    def __init__(
+        self,
+        network: StackedCascade,
+        spans: RowSpans,
+        context: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        self.network, self.spans, self.context = network, spans, context
+        self.codes_alone = spans.without_values()
+        self.inputs = CodeInputs(self.codes_alone)
+
+    @cached_property
+    def cross_entropy(self) -> BlurredCrossEntropy:
+        """Of codes; sampling needs none."""
+        return BlurredCrossEntropy(self.codes_alone)
+
+    def gradients(
+        self, rows: TableRows, drawn: FlowDraw, masks: Sequence[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Set the network's gradients; returns the members' losses of codes and values, (M,).
+
+        ``masks`` are of dropout, a block each: those of the network of codes first.
+        """
+        codes, values = self.losses(self.network, rows, drawn, masks)
+        fill_gradients((codes + values).sum(), self.network)
+        return codes.detach(), values.detach()
+
+    def losses(
+        self,
+        network: StackedCascade,
+        rows: TableRows,
+        drawn: FlowDraw,
+        masks: Sequence[Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The losses of codes and of values of a network of the stack, (M,) each."""
+        shape = rows.codes.shape[:2]
+        code_masks, value_masks = _parts(masks)
+        codes, dtype = rows.codes, self.spans.dtype
+        like = torch.empty(*shape, self.inputs.n_inputs, dtype=dtype, device=codes.device)
+        x = self.inputs.write(like, codes.masked_fill(drawn.hidden, -1))
+        with self.context():
+            raw = network.codes(x, code_masks)
+        weight = _weights(drawn.hidden, dtype)
+        losses = self.cross_entropy(raw.to(dtype), codes, weight).mean(1)
+        if network.values is None:
+            return losses, torch.zeros_like(losses)
+        like = like.new_empty(*shape, network.values.n_inputs)
+        x, velocity, counted = self._on_the_way(like, rows, drawn)
+        with self.context():
+            found = network.values(x, value_masks)
+        error = (found.to(dtype) - velocity) * counted
+        return losses, error.square().mean((1, 2))
+
+    def _on_the_way(
+        self, into: Tensor, rows: TableRows, drawn: FlowDraw
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs of the values' network at these times, velocities, and which count as errors."""
+        ends = to_normal(rows.values)
+        velocity = ends - drawn.noise
+        at = torch.where(drawn.known, ends, drawn.noise + drawn.time * velocity)
+        x = self.write_values(into, rows.codes, at, drawn.known, drawn.time)
+        # 0 is the value of what has none within its bin: an atom, or a missing number
+        counted = (~drawn.known & (rows.values != 0)).to(velocity.dtype)
+        return x, velocity, counted
+
+    def write_values(
+        self, into: Tensor, codes: Tensor, at: Tensor, known: Tensor, time: Tensor
+    ) -> Tensor:
+        """Write the inputs of the values' network: codes, values as they are, which are known."""
+        width, n_values = self.inputs.n_inputs, at.shape[-1]
+        self.inputs.write(into[..., :width], codes)
+        into[..., width : width + n_values] = at
+        into[..., width + n_values : width + 2 * n_values] = known
+        into[..., width + 2 * n_values :] = time_inputs(time)
+        return into
+
+
+def _parts(
+    masks: Sequence[Tensor] | None,
+) -> tuple[Sequence[Tensor] | None, Sequence[Tensor] | None]:
+    """The masks of the network of codes, and of that of values."""
+    if not masks:
+        return None, None
+    half = len(masks) // 2
+    return masks[:half], masks[half:]
+
+
+def _weights(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """Each hidden code's share of its row's, (..., n_spans)."""
+    weight = hidden.to(dtype)
+    return weight.div_(weight.sum(-1, keepdim=True))
+
+
+# ---- Rows of a cascaded flow: codes one by one, each row in an order of its own, then values -----
+
+_PASSES = 64  # of the network of codes, at most: of more columns several are drawn at a time
+
+
+def draw_rows(
+    steps: FlowSteps, network: StackedCascade, asked: RowsAsked, n_steps: int
+) -> RowsDrawn:
+    """Rows as they are asked for: codes by their chain rule, values by Heun's method.
+
+    Codes that are given are kept, so that all others are drawn as they are beside these; codes of
+    which only some are allowed are drawn before all that are free.
+    """
+    shape, spans = (len(asked.keys), asked.n_rows), steps.spans
+    codes = asked.codes
+    if codes is None:
+        codes = torch.full((*shape, spans.n_spans), -1, device=spans.device)
+    codes, mass = _draw_codes(steps, network, asked, codes.clone())
+    values = asked.values
+    if values is None:
+        values = torch.full((*shape, spans.n_values), torch.nan, device=spans.device)
+    values = values.to(spans.dtype)
+    if asked.points:
+        values = _choose_points(asked, codes, values.clone(), spans)
+    if network.values is None:
+        return RowsDrawn(values, codes, mass)
+    noise = normals(_keys(asked, Stream.VALUES), *shape[1:], spans.n_values, device=spans.device)
+    known = ~values.isnan()
+    at = torch.where(known, to_normal(values.nan_to_num()), noise.to(spans.dtype))
+    found = from_normal(_flow(steps, network, codes, at, known, n_steps))
+    return RowsDrawn(torch.where(known, values, found), codes, mass)
+
+
+def _keys(asked: RowsAsked, purpose: Stream) -> list[int]:
+    return [fold_in(key, purpose) for key in asked.keys]
+
+
+def _draw_codes(
+    steps: FlowSteps, network: StackedCascade, asked: RowsAsked, codes: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Draw all codes that are -1, in place; how probable the allowed ones were, (M, n) float64."""
+    spans = steps.codes_alone
+    n_members, n, n_spans = codes.shape
+    u = uniforms(_keys(asked, Stream.CODES), n, n_spans, device=codes.device)
+    rank = uniforms(_keys(asked, Stream.ORDER), n, n_spans, device=codes.device)
+    for span, allowed in asked.allowed.items():  # those of fewest codes first
+        rank[..., span] = -1 / (1 + len(allowed))
+    rank = rank.masked_fill(codes >= 0, 2)  # nothing to draw
+    ranks, order = rank.sort(dim=2, stable=True)
+    n_free = int((ranks < 2).sum(2).max()) if n_spans else 0
+    first = min(len(asked.allowed), n_free)
+    at_once = -(-(n_free - first) // _PASSES)
+    ends = [*range(first), *range(first, n_free, max(1, at_once)), n_free]
+    mass = torch.ones(n_members, n, dtype=torch.float64, device=codes.device)
+    x = torch.empty(n_members, n, steps.inputs.n_inputs, dtype=spans.dtype, device=codes.device)
+    for start, stop in itertools.pairwise(ends):
+        raw = network.codes(steps.inputs.write(x, codes)).to(spans.dtype)
+        now = torch.zeros_like(codes, dtype=torch.bool)
+        now.scatter_(2, order[..., start:stop], ranks[..., start:stop] < 2)
+        for m in range(n_members):
+            for i in range(n_spans):
+                rows = now[m, :, i].nonzero().squeeze(1)
+                if not len(rows):
+                    continue
+                logits = spans.logits_of(i, raw[m])[rows]
+                drawn, share = _draw_span(logits, u[m, rows, i], asked.allowed.get(i))
+                codes[m, rows, i] = drawn
+                if share is not None:
+                    mass[m, rows] *= share
+        if start == 0:  # the same in all rows: what rows are compared by is the rest
+            mass /= mass.max().clamp_min(1e-300)
+    return codes, mass
+
+
+def _draw_span(
+    logits: Tensor, u: Tensor, allowed: Sequence[int] | None
+) -> tuple[Tensor, Tensor | None]:
+    """A code of each row of logits, (n, size), and how probable the allowed ones were, (n,)."""
+    share = None
+    if allowed is not None:
+        only = torch.full_like(logits[0], -torch.inf)
+        only[list(allowed)] = 0
+        restricted = logits + only
+        share = (restricted.double().logsumexp(-1) - logits.double().logsumexp(-1)).exp()
+        logits = restricted
+    cdf = logits.double().softmax(-1).cumsum(-1)
+    # below the total, lest rounding lead past the last code
+    target = torch.minimum(u.double() * cdf[:, -1], cdf[:, -1] * (1 - 1e-12))
+    drawn = torch.searchsorted(cdf, target.unsqueeze(-1), right=True).squeeze(-1)
+    return drawn.clamp_(max=logits.shape[-1] - 1), share
+
+
+def _choose_points(asked: RowsAsked, codes: Tensor, values: Tensor, spans: RowSpans) -> Tensor:
+    """Give each row one of the values that are wanted in its bin, all of them equally likely."""
+    u = uniforms(_keys(asked, Stream.LATENT), asked.n_rows, len(asked.points), device=codes.device)
+    for k, (span, (index, by_code)) in enumerate(asked.points.items()):
+        for code, within in by_code.items():
+            here = codes[..., span] == code
+            among = torch.tensor(within, dtype=values.dtype, device=values.device)
+            chosen = among[(u[..., k] * len(within)).long().clamp_(max=len(within) - 1)]
+            values[..., index] = torch.where(here, chosen, values[..., index])
+    return values
+
+
+def _flow(
+    steps: FlowSteps,
+    network: StackedCascade,
+    codes: Tensor,
+    at: Tensor,
+    known: Tensor,
+    n_steps: int,
+) -> Tensor:
+    """Where the values' flow leads from time 0 to 1; known ones stay."""
+    assert network.values is not None
+    x = at.new_empty(*at.shape[:2], network.values.n_inputs)
+    free = ~known
+
+    def velocity(y: Tensor, t: float) -> Tensor:
+        time = y.new_full((*y.shape[:2], 1), t)
+        assert network.values is not None
+        return network.values(steps.write_values(x, codes, y, known, time)).to(y.dtype) * free
+
+    for k in range(n_steps):
+        t, h = k / n_steps, 1 / n_steps
+        slope = velocity(at, t)
+        at = at + h / 2 * (slope + velocity(at + h * slope, t + h))
+    return at
+
+
+# ---- How probable each code of a row is, beside the codes that are known -------------------------
+
+
+@torch.inference_mode()
+def code_shares(
+    steps: FlowSteps,
+    network: StackedCascade,
+    codes: np.ndarray,
+    wanted: Sequence[int],
+    allowed: Mapping[int, Sequence[int]],
+    chunk: int,
+) -> Iterator[tuple[slice, int, np.ndarray]]:
+    """The probabilities of each span's codes, whatever the other unknown ones: means over members.
+
+    ``codes`` are (n, n_spans), -1 for those that are not known. Gives, of some rows at a time, for
+    each span that is wanted: these rows, the span, and probabilities (rows, size), 0 of codes that
+    are not allowed.
+    """
+    spans = steps.codes_alone
+    n_members = len(network.members)
+    only = {}
+    for i, some in allowed.items():
+        only[i] = torch.full((spans.sizes[i],), -torch.inf, dtype=torch.float64)
+        only[i][list(some)] = 0
+    for start in range(0, len(codes), chunk):
+        rows = slice(start, min(start + chunk, len(codes)))
+        given = torch.from_numpy(codes[rows]).to(spans.device).expand(n_members, -1, -1)
+        x = torch.empty(
+            *given.shape[:2], steps.inputs.n_inputs, dtype=spans.dtype, device=spans.device
+        )
+        with steps.context():
+            raw = network.codes(steps.inputs.write(x, given)).to(spans.dtype)
+        for i in wanted:
+            logits = spans.logits_of(i, raw).double().cpu()
+            if i in only:
+                logits = logits + only[i]
+            yield rows, i, logits.softmax(-1).mean(0).numpy()
+
+
+# ---- TabFlow's training: M pairs of networks as one batched program, and their averages ----------
+
+_PURPOSES = (Stream.FLOW_HIDDEN, Stream.FLOW_KNOWN, Stream.FLOW_TIMES, Stream.FLOW_NOISE)
+_ADAMW = OptimizerConfig(solver="adamw", beta_2=0.99)
+_WARM_UP = 100  # steps in which the rate rises
+_AVERAGED = 10  # the average is of the last steps, a tenth of all about
+_DRAWS = 2000  # for rows held out, which are measured as often
+
+
+class FlowShape(SampledShape[StackedCascade]):
+    """Shape of the networks; ``embedding_dim`` is of no use to them."""
+
+    def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:
+        """See `SampledShape`."""
+        return StackedCascade.linear_shapes(spans, self.widths)
+
+    def build(self, spans: RowSpans, members: Sequence[Member]) -> StackedCascade:
+        """See `SampledShape`."""
+        return StackedCascade(spans, self.widths, members, normalization=self.normalization)
+
+
+class FlowTraining(Training[StackedCascade]):
+    """The networks of a stack of flows and the averages of their weights, which make rows.
+
+    The average is of all steps, each new one with the weight 1 / (1 + steps / 10): of about the
+    last tenth of them, so that it is good at any time, and no schedule needs to know the end.
+    """
+
+    statistic = "validation_loss"
+    shares_rows = True
+
+    def __init__(
+        self,
+        rows: TableRows,
+        spans: RowSpans,
+        plans: Sequence[GeneratorPlan],
+        shape: FlowShape,
+        *,
+        batch_size: int,
+        dropout: float,
+    ) -> None:
+        members, precision = [plan.member for plan in plans], Precision(shape.precision)
+        self.network, average = shape.build(spans, members), shape.build(spans, members)
+        networks = {"network": self.network, "average": average}
+        super().__init__(rows, spans, plans, networks, average, _ADAMW)
+        self.steps = FlowSteps(self.network, spans, precision.context(spans.device))
+        rates = [dropout] * len(plans)  # of the layers of both networks
+        widths = [*shape.widths, *StackedCascade.value_widths(shape.widths)]
+        self._masks = MaskMaker(widths, rates, device=spans.device, dtype=spans.dtype)
+        self.batch_size = min(batch_size, len(rows))
+        self.n_steps = len(rows) // self.batch_size
+        n_drawn = spans.n_spans + 2 * spans.n_values + 3
+        self._drawn = Blocks(len(plans) * self.batch_size * n_drawn, self._draw_steps)
+
+    def epoch(self, number: int) -> dict[str, Tensor]:
+        """See `Training`."""
+        self.network.train()
+        keys = [fold_in(plan.member.seed, Stream.FLOW_ORDER, number) for plan in self.plans]
+        order = random_permutations(keys, [len(self.rows)] * len(keys), self.spans.device)
+        device = self.spans.device
+        totals = torch.zeros(2, len(self.plans), dtype=torch.float64, device=device)
+        for step in range(self.n_steps):
+            index = order[:, step * self.batch_size : (step + 1) * self.batch_size]
+            totals += torch.stack(self._step(number * self.n_steps + step, index))
+        if self.ranks is not None:
+            self.ranks.sum_(totals)
+        codes, values = totals / self.n_steps
+        return {"codes": codes, "values": values} if self.network.values else {"codes": codes}
+
+    def _step(self, at: int, index: Tensor) -> tuple[Tensor, Tensor]:
+        n, own = index.shape[1], self.own(index.shape[1])
+        index = index[:, own]
+        rows = TableRows(self.rows.values[index], self.rows.codes[index].long())
+        masks = None
+        if self._masks.active:
+            keys = [fold_in(plan.member.seed, Stream.FLOW_MASKS, at) for plan in self.plans]
+            masks = self._masks.draw(keys, index.shape[1], own.start)
+        drawn = FlowDraw(*(part[:, own] for part in self._drawn(at)))
+        codes, values = self.steps.gradients(rows, drawn, masks)
+        share = self.add_up(index.shape[1], n, "network")
+        losses = codes * share, values * share
+        flat, rates = self.network.flat, [plan.rates["network"] for plan in self.plans]
+        warm = min(1.0, (at + 1) / _WARM_UP)
+        assert flat.grads is not None
+        self.optimizers["network"].step(
+            flat.values,
+            flat.grads,
+            range(len(rates)),
+            [warm * rate.lr for rate in rates],
+            [rate.decay for rate in rates],
+        )
+        weight = _AVERAGED / (at + _AVERAGED)
+        self.sampled.flat.values.lerp_(flat.values, weight)
+        if self.sampled.flat_buffers.values.numel():
+            self.sampled.flat_buffers.values.copy_(self.network.flat_buffers.values)
+        return losses
+
+    def _draw_steps(self, steps: range) -> list[Tensor]:  # (steps, M, batch, ...) each
+        seeds = [plan.member.seed for plan in self.plans]
+        keys = [[fold_in(seed, p, at) for at in steps for seed in seeds] for p in _PURPOSES]
+        drawn = draw(keys, self.batch_size, self.spans)
+        return [part.unflatten(0, (-1, len(seeds))) for part in drawn]
+
+    def measure(
+        self, held_out: TableRows, sampler: Sampler[StackedCascade], keys: Sequence[int]
+    ) -> Callable[[], np.ndarray]:
+        """Measure the losses' sum, by draws of these keys; see `Training`."""
+        index = torch.arange(len(held_out), device=self.spans.device)
+        index = index.repeat(-(-_DRAWS // len(held_out)))
+        rows = held_out[index.expand(len(keys), -1)]
+        rows = TableRows(rows.values, rows.codes.long())
+        drawn = draw([[fold_in(key, p) for key in keys] for p in _PURPOSES], len(index), self.spans)
+
+        @torch.inference_mode()
+        def loss() -> np.ndarray:
+            network = self.sampled.eval()
+            codes, values = self.steps.losses(network, rows, drawn)
+            return (codes + values).double().cpu().numpy()
+
+        return loss
+
+
+# ---- TabFlow: a cascaded flow of tables ----------------------------------------------------------
+
+_STEPS = 10_000  # of the training, by epochs="auto"
+_FEWEST_EPOCHS, _MOST_EPOCHS = 5, 300  # the latter where nothing tells of copying
+_ENOUGH_ROWS = 200  # for early stopping
+_BATCHES = (32, 512)  # sizes by batch_size="auto", about
+_PARTS = 16  # of the rows, a batch each
+_ENCODED_ROWS = 200_000  # that bins are learned from, at most
+
+
+@loadable
+@dataclass(eq=False, repr=False)
+class TabFlow(BaseGenerator[StackedCascade]):
+    """Synthetic rows of a table by a cascaded flow.
+
+    A number is a code, which of its column's quantile bins it is in (a value that many rows share
+    is a bin of its own), and a place in that bin. One network learns to find codes of a row,
+    categories and bins alike, from any others of the row, so that rows are drawn code by code in
+    random order, and beside columns that are given; another one learns the flow from noise to the
+    places. So the networks themselves meet conditions (but for the ends of ranges: rows beyond them
+    are left out) and draw beside cells that are given.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : sequence of int, default=(256, 256)
+        Widths of the residual blocks of the network of codes, and twice those of that of values;
+        what passes by them is as wide as the first.
+    n_bins : int, default=64
+        Bins of a column of numbers, about; a bin has 20 rows at least.
+    batch_size : int or "auto", default="auto"
+        "auto": a sixteenth of the rows, from 32 to 512, a power of two.
+    epochs : int or "auto", default="auto"
+        "auto": as many as make 10,000 steps, but 5 at least; 300 at most without early stopping,
+        by which rows might be learned by heart.
+    n_sampling_steps : int, default=8
+        Steps of Heun's method along the flow, two evaluations each. It can be set after ``fit``.
+    enable_gpu : bool, default=True
+        False is ``device="cpu"``.
+    verbose : bool, default=False
+        Show a progress bar with the loss, on a terminal.
+    activation : str or callable, default="silu"
+        Of every block of both networks; ``"original"`` is SiLU too, as most published ones have.
+    normalization : str, default="layer"
+        Of what enters a block, and the last layer: as for the estimators.
+    proxy_norm : bool, default=False
+        False: it belongs between a normalisation and the activation, where a block has a layer.
+    learning_rate : float, default=2e-3
+        AdamW's, after 100 steps in which it rises to it. Rows are made by the average of the
+        weights of about the last tenth of the steps.
+    weight_decay : float, default=0.0
+        AdamW's, of the weights.
+    dropout : float, default=0.05
+        Share of the hidden units that a step leaves out.
+    early_stopping : bool or "auto", default="auto"
+        Hold rows out, and stop a member when its loss on them has not fallen for
+        ``n_iter_no_change`` epochs. The weights of its best epoch are kept. "auto": where there are
+        200 rows or more.
+    validation_fraction : float, default=0.1
+        Share of the rows that early stopping holds out, 1,000 rows at most.
+    n_iter_no_change : int or inf, default=50
+    max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
+        As of `CTGAN`.
+
+    Attributes
+    ----------
+    encoder_ : ModeEncoder
+    history_ : DataFrame
+        One row a member and epoch: codes_loss, the mean cross-entropy of a hidden code,
+        in part of blurred bins;
+        values_loss, the mean squared error of the flow's velocity, of tables with numbers; with
+        early stopping validation_loss, their sum.
+    loss_values : DataFrame
+        The same of the first member.
+    n_iter_ : int
+        Epochs trained.
+    n_features_in_ : int
+
+    References
+    ----------
+    Mueller et al. (2026), "Cascaded flow matching for heterogeneous tabular data with mixed-type
+    features", arXiv 2601.22816; Shi et al. (2025), "TabDiff", arXiv 2410.20626; Lipman et al.
+    (2023), "Flow matching for generative modeling".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> TabFlow(epochs=1, random_state=0).fit(X).sample(5).shape
+    (5, 2)
+    """
+
+    # NOTE[DIFF]: TabCascade draws codes by a diffusion of their embeddings, and starts each flow
+    # from a normal about the bin. Ours draws them by masking, by which conditions are met exactly;
+    # a place in a bin is a standard normal's quantile, which is the same start.
+    hidden_layer_sizes: Sequence[int] = (256, 256)
+    n_bins: int = 64
+    batch_size: Any = "auto"
+    epochs: Any = "auto"
+    n_sampling_steps: int = 8
+    enable_gpu: bool = True
+    verbose: bool = False
+    _: KW_ONLY
+    activation: ActivationSpec = "silu"
+    normalization: str = "layer"
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.0
+    dropout: float = 0.05
+    early_stopping: Any = "auto"
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{name: each for name, each in SHARED_CONSTRAINTS.items() if name != "embedding_dim"},
+        "hidden_layer_sizes": ["array-like"],
+        "n_bins": [COUNT],
+        "batch_size": [COUNT, StrOptions({"auto"})],
+        "epochs": [COUNT, StrOptions({"auto"})],
+        "early_stopping": ["boolean", StrOptions({"auto"})],
+        "n_sampling_steps": [COUNT],
+        "learning_rate": [POSITIVE],
+        "weight_decay": [NOT_NEGATIVE],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+    }
+    _member_rates = {"learning_rate", "weight_decay"}
+    _sampler_class = DirectSampler
+
+    def _check(self) -> None:
+        super()._check()
+        if self.proxy_norm:
+            raise ValueError(
+                "TabFlow has no use for proxy_norm=True: a linear layer stands between its "
+                "normalizations and activations; use CTGAN or TVAE, or proxy_norm=False"
+            )
+
+    def _all_widths(self) -> list[tuple[int, ...]]:
+        return [check_widths("hidden_layer_sizes", self.hidden_layer_sizes)]
+
+    def _rates(self) -> dict[str, Rates]:
+        return {"network": Rates(self.learning_rate, self.weight_decay)}
+
+    def _make_shape(self) -> FlowShape:
+        return FlowShape.of(self, self._all_widths()[0])
+
+    def _make_encoder(self, discrete_columns: Any, random_state: int) -> ModeEncoder:
+        encoder = super()._make_encoder(discrete_columns, random_state)
+        return encoder.set_params(strategy="quantile", n_modes=self.n_bins, max_rows=_ENCODED_ROWS)
+
+    def _n_batch(self, n_rows: int) -> int:
+        if self.batch_size != "auto":
+            return min(self.batch_size, n_rows)
+        least, most = _BATCHES
+        return min(n_rows, most, max(least, 2 ** round(np.log2(max(1, n_rows / _PARTS)))))
+
+    def _n_epochs(self, n_rows: int) -> int:
+        if self.epochs != "auto":
+            return int(self.epochs)
+        n_steps = n_rows // self._n_batch(n_rows)
+        n_epochs = max(_FEWEST_EPOCHS, -(-_STEPS // n_steps))
+        return n_epochs if self._stops_early(n_rows) else min(_MOST_EPOCHS, n_epochs)
+
+    def _stops_early(self, n_rows: int) -> bool:
+        if self.early_stopping == "auto":
+            return n_rows >= _ENOUGH_ROWS
+        return bool(self.early_stopping)
+
+    def _training(
+        self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
+    ) -> FlowTraining:
+        batch_size = self._n_batch(len(rows))
+        return FlowTraining(
+            rows, spans, plans, self._make_shape(), batch_size=batch_size, dropout=self.dropout
+        )
+
+    def _draw(self, network: StackedCascade, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
+        return draw_rows(FlowSteps(network, spans), network, asked, self.n_sampling_steps)
+
+    def _draw_missing(
+        self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        sampler, layout = self._sampler(), self.encoder_.layout_
+        assert isinstance(sampler, DirectSampler)
+        allowed = {i: own for i, own in self._present().items() if not known[:, i].all()}
+        given = np.full(values.shape, np.nan, dtype=np.float32)
+        for i, span in enumerate(layout.spans):
+            if span.value_index is not None:
+                own = known[:, i]
+                given[own, span.value_index] = values[own, span.value_index]
+        return sampler.complete(np.where(known, codes, FREE), given, key, allowed)
+
+    def _present(self) -> dict[int, tuple[int, ...]]:
+        """The codes that a missing cell may get, of spans of which it may not get all."""
+        layout, found = self.encoder_.layout_, {}
+        for i, missing in enumerate(missing_codes(self.encoder_).tolist()):
+            others = set(range(layout.sizes[i])) - {missing}
+            others -= {code for span, code in layout.never if span == i}
+            if missing >= 0 and others:
+                found[i] = tuple(sorted(others))
+        return found
+
+    def _code_shares(
+        self, codes: np.ndarray, wanted: Sequence[int] | None = None
+    ) -> Iterator[tuple[slice, int, np.ndarray]]:
+        """How probable the codes of spans are (by default of all) beside the codes of rows.
+
+        They are as `flow._shares.code_shares` gives them; none of them is that of a missing value,
+        but of spans that have no other one.
+        """
+        sampler = self._sampler()
+        if sampler.network is None:  # all columns are constant
+            return iter(())
+        steps = FlowSteps(
+            sampler.network,
+            sampler.spans,
+            Precision(self._shape.precision).context(sampler.spans.device),
+        )
+        wanted = range(sampler.spans.n_spans) if wanted is None else wanted
+        given = (codes, wanted, self._present(), sampler.chunk)
+        return code_shares(steps, sampler.network, *given)

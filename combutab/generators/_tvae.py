@@ -1,0 +1,427 @@
+"""TVAE: a variational autoencoder of tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from combutab._model_files import loadable
+from combutab.core.device import Precision
+from combutab.core.rng import Stream, fold_in, random_permutations
+from combutab.generators._base import BaseGenerator
+from combutab.generators._contract import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARED_CONSTRAINTS,
+    Training,
+    check_widths,
+)
+from combutab.generators._records import (
+    Blocks,
+    GeneratorPlan,
+    LatentShape,
+    Rates,
+    RowsAsked,
+    RowsDrawn,
+    TableRows,
+    normals,
+    uniforms,
+)
+from combutab.generators.sampling import Sampler
+from combutab.nn import (
+    Member,
+    RowSpans,
+    Scratch,
+    SpanColumns,
+    StackedRowDecoder,
+    StackedRowEncoder,
+    fill_gradients,
+)
+from combutab.training import CompiledGradients, OptimizerConfig, compilation
+
+# ---- The gradients of a step of VAEs, in memory of their own -------------------------------------
+
+
+class ChainStep:
+    """A step in memory that is allocated once, on a CPU; the numbers are those of autograd."""
+
+    def __init__(
+        self,
+        rows: TableRows,
+        spans: RowSpans,
+        encoder: StackedRowEncoder,
+        decoder: StackedRowDecoder,
+        loss_factor: float,
+    ) -> None:
+        self.rows, self.spans, self.loss_factor = rows, spans, loss_factor
+        self._encoder, self._decoder = encoder.chain(), decoder.chain()
+        self._scratch = Scratch(spans.dtype, spans.device)
+        self._columns = SpanColumns(spans, self._scratch)
+        self._log_sigma = decoder.log_sigma.data
+        self._log_sigma_grad = decoder.flat.gradient_of(decoder, "log_sigma")
+        self._sigma_floor = decoder.sigma_floor
+
+    @torch.no_grad()
+    def gradients(self, index: Tensor, noise: Tensor) -> Tensor:
+        """Set the gradients of both networks; returns the members' losses, (M,).
+
+        The rows are (M, batch) int64, and the noise (M, batch, n_latent).
+        """
+        n, members = index.shape[1], range(len(index))
+        inputs = self._encoder.inputs(n)
+        values, codes = self.rows.values[index], self.rows.codes[index].long()
+        self.spans.write_rows(inputs, values, codes)
+        mean, log_variance = self._encoder.forward(inputs).chunk(2, dim=-1)
+        deviation = torch.exp(0.5 * log_variance)
+        spread = deviation * noise
+        latent = torch.add(mean, spread, out=self._decoder.inputs(n))
+        raw = self._decoder.forward(latent, columns_first=True)
+        divergence = mean.square() + deviation.square() - 1 - log_variance
+        losses = 0.5 * divergence.sum((1, 2))
+
+        # the loss's derivative takes the place of the raw outputs
+        n_values, weight = self.spans.n_values, self.loss_factor / n
+        for m in members:
+            reconstruction = self._values(m, raw[m, :n_values], values[m].t(), weight)
+            of_codes = self._columns.cross_entropy_all(raw[m, n_values:], codes[m].t())
+            losses[m] += self.loss_factor * (reconstruction + of_codes.sum())
+        by_latent = self._decoder.backward(raw.mul_(weight), columns_first=True, to_inputs=True)
+        assert by_latent is not None
+        grad = self._scratch("grad", *by_latent.shape[:2], 2 * by_latent.shape[2])
+        of_mean, of_log_variance = grad.chunk(2, dim=-1)
+        torch.add(by_latent, mean, alpha=1 / n, out=of_mean)
+        torch.mul(by_latent, spread, out=of_log_variance)
+        of_log_variance.add_(deviation.square_().sub_(1), alpha=1 / n).mul_(0.5)
+        self._encoder.backward(grad)
+        return losses / n
+
+    def _values(self, m: int, raw: Tensor, values: Tensor, weight: float) -> Tensor:
+        """The reconstruction of the tanh values, (n_values, n), summed; its derivative in raw."""
+        growth = self._log_sigma[m, 0].exp().unsqueeze(1)
+        sigma = growth + self._sigma_floor
+        mean = torch.tanh(raw)
+        error = (values - mean).div_(sigma)
+        square = error.square()
+        of_sigma = (1 - square).sum(1, keepdim=True).mul_(growth / sigma)
+        self._log_sigma_grad[m, 0] = of_sigma[:, 0] * weight
+        torch.mul(mean.square_().sub_(1), error.div_(sigma), out=raw)
+        return square.sum().mul_(0.5) + values.shape[1] * sigma.log().sum()
+
+
+# ---- TVAE's training: M encoders and decoders as one batched program -----------------------------
+
+
+class VAEShape(LatentShape[StackedRowDecoder]):
+    """Shape of the decoders."""
+
+    def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:
+        """See `SampledShape`."""
+        return StackedRowDecoder.linear_shapes(self.embedding_dim, self.widths, spans.width)
+
+    def build(self, spans: RowSpans, members: Sequence[Member]) -> StackedRowDecoder:
+        """See `SampledShape`."""
+        return StackedRowDecoder(
+            self.embedding_dim,
+            self.widths,
+            spans.width,
+            spans.n_values,
+            members,
+            normalization=self.normalization,
+            proxy_norm=self.proxy_norm,
+            dtype=spans.dtype,
+            device=spans.device,
+        )
+
+
+class VAETraining(Training[StackedRowDecoder]):
+    """The encoders and decoders of a stack of VAEs; parameters as in the estimator."""
+
+    statistic = "validation_loss"
+    shares_rows = True
+
+    def __init__(
+        self,
+        rows: TableRows,
+        spans: RowSpans,
+        plans: Sequence[GeneratorPlan],
+        shape: VAEShape,
+        *,
+        compress_dims: tuple[int, ...],
+        batch_size: int,
+        loss_factor: float,
+    ) -> None:
+        members, precision = [plan.member for plan in plans], Precision(shape.precision)
+        self.encoder = encoder = StackedRowEncoder(
+            spans.width,
+            compress_dims,
+            shape.embedding_dim,
+            members,
+            normalization=shape.normalization,
+            proxy_norm=shape.proxy_norm,
+            dtype=spans.dtype,
+            device=spans.device,
+        )
+        self.decoder = decoder = shape.build(spans, members)
+        networks = {"encoder": encoder, "decoder": decoder}
+        super().__init__(rows, spans, plans, networks, decoder, OptimizerConfig())
+        self.batch_size, self.loss_factor = batch_size, loss_factor
+        self.n_latent, self.context = shape.embedding_dim, precision.context(spans.device)
+        self._chain = None
+        if precision.name != "bf16-mixed" and spans.device.type == "cpu":
+            self._chain = ChainStep(rows, spans, encoder, decoder, loss_factor)
+        self._compiled: CompiledGradients[Tensor] | None = None
+        how = compilation() if self.ranks is None else None
+        if how is not None and how.device == spans.device.type:
+            self._compiled = CompiledGradients(how, self._total_and_loss, self._backward)
+        self._noise = Blocks(len(plans) * batch_size * self.n_latent, self._draw_noise)
+        self.n_steps = -(-len(rows) // batch_size)
+
+    def epoch(self, number: int) -> dict[str, Tensor]:
+        """See `Training`."""
+        self.encoder.train()
+        self.decoder.train()
+        keys = [fold_in(plan.member.seed, Stream.VAE_ORDER, number) for plan in self.plans]
+        order = random_permutations(keys, [len(self.rows)] * len(keys), self.spans.device)
+        total = torch.zeros(len(self.plans), dtype=torch.float64, device=self.spans.device)
+        for step, index in enumerate(order.split(self.batch_size, dim=1)):
+            total += self._step(number * self.n_steps + step, index) * index.shape[1]
+        if self.ranks is not None:
+            self.ranks.sum_(total)
+        return {"loss": total / len(self.rows)}
+
+    def _step(self, at: int, index: Tensor) -> Tensor:
+        n, own = index.shape[1], self.own(index.shape[1])
+        noise, index = self._noise(at)[0][:, own], index[:, own]
+        loss = self._gradients(index, noise) if index.shape[1] else self._noise(at)[0].new_zeros(())
+        loss = loss * self.add_up(index.shape[1], n, "encoder", "decoder")
+        self.update("encoder")
+        self.update("decoder")
+        return loss
+
+    def _gradients(self, index: Tensor, noise: Tensor) -> Tensor:
+        """Set the gradients of both networks; returns the members' losses, (M,)."""
+        loss = None
+        if self._compiled is not None:
+            loss = self._compiled(self.rows.values[index], self.rows.codes[index], noise)
+        elif self._chain is not None:
+            loss = self._chain.gradients(index, noise)
+        if loss is None:
+            values, codes = self.rows.values[index], self.rows.codes[index]
+            total, loss = self._total_and_loss(values, codes, noise)
+            self._backward(total)
+        return loss
+
+    def _draw_noise(self, steps: range) -> list[Tensor]:  # (steps, M, batch, n_latent)
+        seeds = [plan.member.seed for plan in self.plans]
+        keys = [fold_in(seed, Stream.VAE_NOISE, at) for at in steps for seed in seeds]
+        n_rows = min(self.batch_size, len(self.rows))
+        noise = self._normals(keys, n_rows)
+        return [noise.unflatten(0, (-1, len(self.plans)))]
+
+    def _normals(self, keys: Sequence[int], n_rows: int) -> Tensor:
+        noise = normals(keys, n_rows, self.n_latent, device=self.spans.device)
+        return noise.to(self.spans.dtype)
+
+    def _total_and_loss(
+        self, values: Tensor, codes: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        loss = self._loss(values, codes, noise)
+        return loss.sum(), loss.detach()
+
+    def _backward(self, total: Tensor) -> None:
+        fill_gradients(total, self.encoder, self.decoder)
+
+    def _loss(self, values: Tensor, codes: Tensor, noise: Tensor) -> Tensor:
+        """The negative of the evidence lower bound, its reconstruction weighted, (M,)."""
+        with self.context():
+            mean, log_variance = self.encoder(self.spans.dense(values, codes))
+            mean, log_variance = mean.to(noise.dtype), log_variance.to(noise.dtype)
+            latent = mean + torch.exp(0.5 * log_variance) * noise
+            raw, sigma = self.decoder(latent.to(self.spans.dtype))
+        raw = raw.to(self.spans.dtype)
+        error = (values - torch.tanh(raw[..., : self.spans.n_values])) / sigma
+        reconstruction = (0.5 * error.square() + sigma.log()).sum(-1)
+        reconstruction = reconstruction + self.spans.cross_entropy_all(raw, codes)
+        divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
+        return (self.loss_factor * reconstruction + divergence).mean(1)
+
+    def measure(
+        self, held_out: TableRows, sampler: Sampler[StackedRowDecoder], keys: Sequence[int]
+    ) -> Callable[[], np.ndarray]:
+        """Measure the loss, by noise of these keys; see `Training`."""
+        shape = (len(keys), -1, -1)
+
+        @torch.inference_mode()
+        def loss() -> np.ndarray:
+            self.encoder.eval()
+            self.decoder.eval()
+            noise = self._normals(keys, len(held_out))
+            values, codes = held_out.values.expand(shape), held_out.codes.expand(shape)
+            return self._loss(values, codes, noise).cpu().numpy()
+
+        return loss
+
+
+# ---- TVAE: a variational autoencoder of tables ---------------------------------------------------
+
+# How much rows count, by argmax, that meet a condition by codes which are not their most probable:
+# little, so that they hardly matter where there are others
+_LESS_LIKELY = 0.1
+
+
+@loadable
+@dataclass(eq=False, repr=False)
+class TVAE(BaseGenerator[StackedRowDecoder]):
+    """Synthetic rows of a table by a variational autoencoder.
+
+    Parameters have the ``ctgan`` package's names, order and defaults; those after ``verbose``
+    are ours.
+
+    Parameters
+    ----------
+    embedding_dim : int, default=128
+        Latent dimensions.
+    compress_dims, decompress_dims : sequence of int, default=(128, 128)
+        Hidden widths of encoder and decoder.
+    l2scale : float, default=1e-5
+        L2 penalty on the parameters.
+    batch_size : int, default=500
+    epochs : int, default=300
+    loss_factor : float, default=2
+        Weight of the reconstruction beside the Kullback-Leibler divergence.
+    enable_gpu : bool, default=True
+        False is ``device="cpu"``.
+    verbose : bool, default=False
+        Show a progress bar with the loss, on a terminal.
+    activation : str or callable, default="combu"
+        Of every hidden layer of both networks; ``"original"`` is the paper's ReLU.
+    normalization : str, default="none"
+        Before the activations: as for the estimators.
+    proxy_norm : bool, default=False
+        Follow layer or group normalisation by proxy normalisation.
+    learning_rate : float, default=1e-3
+        Adam's.
+    early_stopping : bool, default=False
+        Hold rows out, and stop a member when its loss on them has not fallen for
+        ``n_iter_no_change`` epochs. The weights of its best epoch are kept.
+    validation_fraction : float, default=0.1
+        Share of the rows that early stopping holds out, 1,000 rows at most.
+    n_iter_no_change : int or inf, default=20
+    argmax : bool, default=True
+        Sample the most probable category and mode of each column, as the ``ctgan`` package does:
+        rows are more typical, and what learns from them is better; but rare categories and missing
+        values are rarer than they are. False draws them from their distributions, a column by
+        itself. It can be set after ``fit``.
+    max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
+        As of `CTGAN`.
+
+    Attributes
+    ----------
+    encoder_ : ModeEncoder
+    history_ : DataFrame
+        One row a member and epoch: loss, the mean over the rows; with early stopping
+        validation_loss.
+    loss_values : DataFrame
+        The same of the first member, with the ``ctgan`` package's column names.
+    n_iter_ : int
+        Epochs trained.
+    n_features_in_ : int
+
+    References
+    ----------
+    Xu et al. (2019), "Modeling tabular data using conditional GAN", section 4.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> model = TVAE(epochs=1, random_state=0).fit(X)
+    >>> model
+    TVAE(epochs=1, random_state=0)  # fitted: 200 rows x 2 columns, 1 epoch
+    >>> model.sample(5).shape
+    (5, 2)
+    """
+
+    embedding_dim: int = 128
+    compress_dims: Sequence[int] = (128, 128)
+    decompress_dims: Sequence[int] = (128, 128)
+    l2scale: float = 1e-5
+    batch_size: int = 500
+    epochs: int = 300
+    loss_factor: float = 2
+    enable_gpu: bool = True
+    verbose: bool = False
+    _: KW_ONLY
+    learning_rate: float = 1e-3
+    n_iter_no_change: float = 20
+    argmax: bool = True
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SHARED_CONSTRAINTS,
+        "compress_dims": ["array-like"],
+        "decompress_dims": ["array-like"],
+        "l2scale": [NOT_NEGATIVE],
+        "loss_factor": [POSITIVE],
+        "learning_rate": [POSITIVE],
+        "argmax": ["boolean"],
+    }
+    _member_rates = {"learning_rate", "l2scale"}
+
+    def _all_widths(self) -> list[tuple[int, ...]]:
+        return [
+            check_widths("compress_dims", self.compress_dims),
+            check_widths("decompress_dims", self.decompress_dims),
+        ]
+
+    def _rates(self) -> dict[str, Rates]:
+        return dict.fromkeys(("encoder", "decoder"), Rates(self.learning_rate, self.l2scale))
+
+    def _make_shape(self) -> VAEShape:
+        return VAEShape.of(self, self._all_widths()[1])
+
+    def _of_rare_rows(self) -> str:
+        return "; argmax=False makes rare values more often" if self.argmax else ""
+
+    def _n_weights(self, spans: RowSpans) -> int:
+        n_outputs = 2 * self.embedding_dim
+        encoder = StackedRowEncoder.linear_shapes(spans.width, self._all_widths()[0], n_outputs)
+        return super()._n_weights(spans) + sum(map(math.prod, encoder.values()))
+
+    def _training(
+        self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
+    ) -> VAETraining:
+        return VAETraining(
+            rows,
+            spans,
+            plans,
+            self._make_shape(),
+            compress_dims=self._all_widths()[0],
+            batch_size=self.batch_size,
+            loss_factor=self.loss_factor,
+        )
+
+    def _draw(self, network: StackedRowDecoder, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
+        def keys_of(purpose: Stream) -> list[int]:
+            return [fold_in(key, purpose) for key in asked.keys]
+
+        n, device = asked.n_rows, spans.device
+        latent = normals(keys_of(Stream.LATENT), n, network.n_latent, device=device)
+        raw, sigma = network(latent.to(spans.dtype))
+        free = raw.to(spans.dtype)
+        raw, mass = spans.restrict(free, asked.allowed)
+        codes = None
+        if not self.argmax:
+            codes = uniforms(keys_of(Stream.CODES), n, spans.n_spans, device=device)
+        values, drawn = spans.sample(raw, codes)
+        if self.argmax and asked.allowed:  # codes that are never the most probable are met as well
+            likely = (drawn == spans.sample(free)[1]).all(-1)
+            mass = torch.where(likely, 1.0, _LESS_LIKELY * mass)
+        # TVAE's values are normal about the decoder's: without this noise they vary too little
+        noise = normals(keys_of(Stream.VALUES), n, spans.n_values, device=device)
+        return RowsDrawn((values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn, mass)

@@ -1,0 +1,514 @@
+"""Conditions on sampled rows: as users write them, and as codes and ranges."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, time
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from combutab.preprocessing import (
+    CategoryColumn,
+    IdentifierColumn,
+    ModeEncoder,
+    NumberColumn,
+    put_cells,
+)
+
+# ---- Conditions on sampled rows as codes and ranges, and the rows that meet them -----------------
+
+NEAREST = 100  # one row in so many may stand for a number that is asked for
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Values of a discrete column, or a missing one of any: codes of its span."""
+
+    column: Any
+    span: int
+    codes: tuple[int, ...]
+
+    def met(self, codes: np.ndarray) -> np.ndarray:  # (n, n_spans) -> (n,)
+        """Find the rows that meet it, given their codes."""
+        return np.isin(codes[:, self.span], self.codes)
+
+
+@dataclass(frozen=True)
+class Range:
+    """A range of a continuous column's values, both ends included; None for an open end."""
+
+    column: Any
+    low: Any
+    high: Any
+
+    def met(self, table: pd.DataFrame | np.ndarray) -> np.ndarray:  # (n,)
+        """Find the rows that meet it, given the decoded table."""
+        column = column_of(table, self.column)
+        inside = column.notna().to_numpy(dtype=bool, copy=True)
+        if self.low is not None:
+            inside &= column.ge(self.low).fillna(False).to_numpy(dtype=bool)
+        if self.high is not None:
+            inside &= column.le(self.high).fillna(False).to_numpy(dtype=bool)
+        return inside
+
+
+@dataclass(frozen=True, eq=False)
+class PointConditions:
+    """Numbers of a continuous column, any of which will do, and a missing value perhaps.
+
+    That a number is made exactly may never happen: the rows whose numbers are nearest stand for
+    those that have it, and it is written into them.
+    """
+
+    column: Any
+    coder: NumberColumn
+    values: pd.Series  # of the column's dtype
+    missing: bool = False  # whether a missing value will do
+
+    def distances(self, table: pd.DataFrame | np.ndarray) -> np.ndarray:  # (n,)
+        """Return each row's distance from the wanted numbers; infinite for one that will not do."""
+        away, missing = self._away(column_of(table, self.column))
+        return np.where(missing, 0.0 if self.missing else np.inf, away.min(axis=1))
+
+    def write(self, table: Any) -> None:
+        """Put the nearest number that is wanted into each row, but for missing ones."""
+        column = column_of(table, self.column)
+        away, missing = self._away(column)
+        wanted = self.values.take(away.argmin(axis=1)).set_axis(column.index)
+        write_column(table, self.column, wanted.where(~missing, column))
+
+    def _away(self, column: pd.Series) -> tuple[np.ndarray, np.ndarray]:  # (n, n_values), (n,)
+        x, missing = self.coder.format.read(column, str(self.column))
+        points, _ = self.coder.format.read(self.values, str(self.column))
+        return np.abs(np.where(missing, 0.0, x)[:, None] - points), missing
+
+
+Wanted = Codes | Range | PointConditions
+
+
+def write_points(table: Any, wanted: Sequence[Wanted]) -> None:
+    """Put the numbers that are asked for into rows that meet the same conditions."""
+    for each in wanted:
+        if isinstance(each, PointConditions):
+            each.write(table)
+
+
+def write_each(table: Any, patterns: Sequence[Sequence[Wanted]], which: np.ndarray) -> None:
+    """Put into rows of different conditions the numbers that each is asked for.
+
+    The pattern of row i is ``patterns[which[i]]``, with points of one value each.
+    """
+    asked: dict[Any, tuple[list[int], list[pd.Series]]] = {}
+    for p, pattern in enumerate(patterns):
+        for each in pattern:
+            if isinstance(each, PointConditions):
+                places, values = asked.setdefault(each.column, ([], []))
+                places.append(p)
+                values.append(each.values)
+    for name, (places, values) in asked.items():
+        place = np.full(len(patterns), -1)
+        place[places] = range(len(places))
+        here = place[which]
+        column = column_of(table, name)
+        wanted = pd.concat(values, ignore_index=True).take(np.maximum(here, 0))
+        wanted = wanted.set_axis(column.index)
+        write_column(table, name, wanted.where(here >= 0, column))
+
+
+def write_others(table: Any, others: Mapping[Any, pd.Series], rows: np.ndarray) -> Any:
+    """The table with cells that rows are never made with, and a warning that these are kept.
+
+    ``others`` are as `read_each` gives them, and ``rows`` the positions of the table's rows there.
+    """
+    name, cells = next(iter(others.items()))
+    first = cells.iloc[0]
+    n = len({row for each in others.values() for row in each.index})
+    warnings.warn(
+        f"seed_data has values that rows are never made with, such as "
+        f"{first.item() if isinstance(first, np.generic) else first!r} in {name!r} (rows with "
+        f"such values: {n}); they are kept, and other columns are drawn as beside the nearest "
+        "number, or as if a category were not given",
+        stacklevel=4,
+    )
+    for name, cells in others.items():
+        there = np.isin(rows, cells.index)
+        if isinstance(table, pd.DataFrame):
+            table[name] = put_cells(table[name], there, cells[cells.index.isin(rows)])
+        else:
+            column = put_cells(pd.Series(table[:, name]), there, cells[cells.index.isin(rows)])
+            table = table.astype(np.result_type(table, column.to_numpy()))
+            table[:, name] = column
+    return table
+
+
+def column_of(table: pd.DataFrame | np.ndarray, name: Any) -> pd.Series:
+    """A column of a decoded table."""
+    return table[name] if isinstance(table, pd.DataFrame) else pd.Series(table[:, name])
+
+
+def write_column(table: Any, name: Any, column: pd.Series) -> None:
+    """Put a column of the same dtype into a decoded table."""
+    if isinstance(table, pd.DataFrame):
+        table[name] = column
+    else:
+        table[:, name] = column.to_numpy()
+
+
+def all_met(
+    wanted: Sequence[Wanted], codes: np.ndarray, table: pd.DataFrame | np.ndarray | None
+) -> np.ndarray:
+    """Find the rows that meet all conditions, (n,): of points, those with the nearest numbers.
+
+    The decoded table is needed where there are ranges or points.
+    """
+    met = np.ones(len(codes), dtype=bool)
+    for each in wanted:
+        if isinstance(each, Codes):
+            met &= each.met(codes)
+        elif isinstance(each, Range):
+            assert table is not None
+            met &= each.met(table)
+    points = [each for each in wanted if isinstance(each, PointConditions)]
+    if points:
+        assert table is not None
+        met &= _nearest(np.stack([each.distances(table) for each in points]))
+    return met
+
+
+def _nearest(distances: np.ndarray) -> np.ndarray:  # (n_points, n) -> (n,)
+    """The rows that are nearest in all columns: one in NEAREST, or all that are there exactly."""
+    from scipy.stats import rankdata  # takes half a second to import
+
+    ranks = rankdata(distances, method="min", axis=1).max(axis=0)
+    possible = np.isfinite(distances).all(axis=0)
+    ranks = np.where(possible, ranks, np.inf)
+    n_exact = int((distances == 0).all(axis=0).sum())
+    n_kept = min(int(possible.sum()), max(n_exact, -(-len(ranks) // NEAREST)))
+    nearest = np.zeros(len(ranks), dtype=bool)
+    nearest[np.argsort(ranks, kind="stable")[:n_kept]] = True
+    return nearest
+
+
+# ---- Conditions on sampled rows, as users write them: values of columns, or ranges of numbers ----
+
+_MANY = (list, set, frozenset, np.ndarray, pd.Index, pd.Series, pd.api.extensions.ExtensionArray)
+
+
+def check_conditions(encoder: ModeEncoder, conditions: Mapping[Any, Any]) -> None:
+    """Find out whether a generator of a table can be asked for rows that meet conditions.
+
+    Parameters
+    ----------
+    encoder : ModeEncoder
+        Fitted on the table.
+    conditions : mapping
+        As ``CTGAN.sample`` takes them.
+
+    Raises
+    ------
+    ValueError
+        What ``sample`` would raise, but for rows that are too rare.
+
+    Examples
+    --------
+    >>> encoder = ModeEncoder().fit(pd.DataFrame({"age": [30, 40, 50], "city": list("aab")}))
+    >>> check_conditions(encoder, {"age": 45, "city": "b"})
+    """
+    read_conditions(encoder, conditions)
+
+
+def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Wanted]:
+    """Check conditions and express them in the encoder's terms.
+
+    They are as ``BaseGenerator.sample`` has them; those that a constant column meets are left out.
+    Raises ValueError if there is no such column or value, or a range is empty, not one, or beyond
+    all values.
+    """
+    if not isinstance(conditions, Mapping):
+        raise ValueError(
+            "conditions must be a mapping such as {column: value}, got "
+            f"{type(conditions).__name__}; sample_from takes a DataFrame, a row of conditions each"
+        )
+    read = [_read(encoder, column, value) for column, value in conditions.items()]
+    return [wanted for wanted in read if wanted is not None]
+
+
+def read_each(
+    encoder: ModeEncoder, conditions: pd.DataFrame, nearest: bool = False
+) -> tuple[list[list[Wanted]], np.ndarray, dict[Any, pd.Series]]:
+    """Read rows of conditions: the different ones, and which of them each row is, (n,).
+
+    A missing value asks for nothing. With ``nearest`` a number that rows are never made with asks
+    for the nearest one that they are, and such a category for nothing: the third that is returned
+    has these cells by column, with the positions of their rows as index.
+
+    Raises ValueError if there is no such column or value, or a column is there twice.
+    """
+    if not conditions.columns.is_unique:
+        twice = conditions.columns[conditions.columns.duplicated()].tolist()
+        name = "seed_data" if nearest else "conditions"
+        raise ValueError(f"{name} has the columns {twice} more than once")
+    codes = np.zeros((len(conditions), conditions.shape[1]), dtype=np.intp)
+    read: list[list[Wanted | None]] = []
+    others: dict[Any, pd.Series] = {}
+    for j, column in enumerate(conditions.columns):
+        try:
+            codes[:, j], values = pd.factorize(conditions.iloc[:, j])  # -1 for a missing value
+        except TypeError:
+            raise ValueError(
+                f"conditions on {column!r} must be single values, a row each; a cell holds several"
+            ) from None
+        read.append([None] * (len(values) + 1))
+        cells: dict[int, Any] = {}
+        for code, value in enumerate(values):
+            try:
+                read[j][code] = _read_values(encoder, column, [value])
+            except ValueError:
+                if not nearest:
+                    raise
+                read[j][code], cells[code] = _read_nearest(encoder, column, value)
+        rows = np.flatnonzero(np.isin(codes[:, j], list(cells)))
+        if len(rows):
+            others[column] = pd.Series([cells[code] for code in codes[rows, j]], index=rows)
+    patterns, which = np.unique(codes, axis=0, return_inverse=True)
+    wanted = [
+        [each for column, code in zip(read, pattern, strict=True) if (each := column[code])]
+        for pattern in patterns
+    ]
+    return wanted, which.reshape(-1), others
+
+
+def _read_nearest(encoder: ModeEncoder, column: Any, value: Any) -> tuple[Wanted | None, Any]:
+    """What a value that rows are never made with asks for, and the value as its column has it."""
+    coder = encoder.columns_[encoder.schema_.position(column)]
+    if not isinstance(coder, NumberColumn):
+        return None, value
+    number = _number(column, coder, value)
+    if isinstance(number, Real) and math.isinf(number):
+        raise ValueError(
+            f"{column!r} is given as {value!r}; leave such cells missing, or bound them"
+        )
+    least, most = map(_plain, coder.bounds)
+    return PointConditions(column, coder, _written(coder, min(max(number, least), most))), number
+
+
+def _read(encoder: ModeEncoder, column: Any, value: Any) -> Wanted | None:
+    if isinstance(value, tuple):
+        return _read_range(encoder, column, value)
+    values = list(value) if isinstance(value, _MANY) else [value]
+    if not values:
+        raise ValueError(f"the condition on {column!r} has no values; leave it out")
+    return _read_values(encoder, column, values)
+
+
+def _read_values(encoder: ModeEncoder, column: Any, values: list[Any]) -> Wanted | None:
+    """Read a condition on values of a column; None if every row meets it."""
+    j = encoder.schema_.position(column)
+    coder, label = encoder.columns_[j], encoder.schema_.label(j)
+    if isinstance(coder, NumberColumn):
+        return _read_numbers(encoder, j, coder, values)
+    if isinstance(coder, CategoryColumn) and _is_moment(coder.values.dtype):
+        values = [v if _is_missing(v) else _as_value(v, coder.values) for v in values]
+    codes = [coder.code(value, label) for value in values]  # raises for unknown ones
+    if coder.size == 1:
+        return None
+    return Codes(column, _span(encoder, j), tuple(dict.fromkeys(codes)))
+
+
+def _read_numbers(
+    encoder: ModeEncoder, j: int, coder: NumberColumn, values: list[Any]
+) -> Codes | PointConditions:
+    column, label = encoder.schema_.keys[j], encoder.schema_.label(j)
+    numbers = [value for value in values if not _is_missing(value)]
+    missing = len(numbers) < len(values)
+    if missing and (coder.rare or not coder.missing):
+        few = ", or in fewer rows than min_frequency" if coder.rare else ""
+        raise ValueError(f"{label} had no missing values{few}, so none will be generated")
+    if not numbers:
+        return Codes(column, _span(encoder, j), (coder.size - 1,))
+    held = pd.concat([_held(column, coder, value) for value in numbers], ignore_index=True)
+    return PointConditions(column, coder, held, missing)
+
+
+def _held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
+    """A number as its column holds it, a Series of one.
+
+    Raises ValueError if the column cannot hold it: the error has the nearest one that it can.
+    """
+    number = _number(column, coder, value)
+    least, most = map(_plain, coder.bounds)
+    if not least <= number <= most:
+        raise ValueError(f"{column!r} is never {value!r}: its values lie in {least} to {most}")
+    held = _written(coder, number)
+    if getattr(coder.format, "step", 0) == 1:  # of all whole numbers or ticks: not by way of floats
+        whole = number if _is_moment(coder.bounds.dtype) else round(number)
+        held = pd.Series([whole]).astype(coder.format.dtype)
+    if getattr(coder.format, "decimals", 0) is None:  # of any number of digits: as it is
+        held = pd.Series([number]).astype(coder.format.dtype)
+    elif not _same(_plain(held.iloc[0]), number):
+        raise ValueError(
+            f"{column!r} is never {value!r}, its values are rounded; ask for {held.iloc[0]}, or "
+            "for a range (low, high)"
+        )
+    return held
+
+
+def _number(column: Any, coder: NumberColumn, value: Any) -> Any:
+    """A value as a number, date or duration of a column; raises ValueError if it is none."""
+    number = _as_value(value, coder.bounds)
+    if pd.isna(number):
+        raise ValueError(
+            f"{value!r} is no value of {column!r}, whose values are like {coder.bounds.iloc[0]}"
+        )
+    return number
+
+
+def _written(coder: NumberColumn, number: Any) -> pd.Series:
+    """The number that a column has in the place of one within its bounds, a Series of one."""
+    return coder.format.write(offset_of(coder, number), np.zeros(1, dtype=bool))
+
+
+def _same(held: Any, number: Any) -> bool:
+    """Compare two numbers but for how floats are held: 0.1 + 0.2 is 0.3."""
+    if isinstance(held, float | np.floating | Decimal):
+        eps = np.finfo(held.dtype if isinstance(held, np.floating) else float).eps
+        return bool(abs(float(held) - float(number)) <= 4 * eps * abs(float(number)))
+    return bool(held == number)
+
+
+def _read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Range | None:
+    if len(ends) != 2 or all(end is None for end in ends):
+        raise ValueError(
+            f"the condition on {column!r} must be a value, a list of values or a range "
+            f"(low, high), got {ends!r}"
+        )
+    j = encoder.schema_.position(column)
+    coder = encoder.columns_[j]
+    constant = isinstance(coder, CategoryColumn) and coder.size == 1 and not coder.missing
+    if isinstance(coder, CategoryColumn) and not (constant and _is_ordered(coder.values)):
+        raise ValueError(
+            f"column {column!r} is discrete, and {ends!r} is a range; give the values as a list"
+        )
+    if isinstance(coder, IdentifierColumn):
+        coder.code(ends, encoder.schema_.label(j))  # raises
+        return None
+    values = coder.values.iloc[[0, 0]] if isinstance(coder, CategoryColumn) else coder.bounds
+    low, high = (None if end is None else _end(column, end, values) for end in ends)
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"the range {ends!r} of {column!r} is empty")
+    least, most = map(_plain, values)
+    beyond = (low is not None and low > most) or (high is not None and high < least)
+    if not beyond:  # an end outside is open: a column of dates may not hold it
+        low = None if low is None or low <= least else low
+        high = None if high is None or high >= most else high
+    between = not beyond and isinstance(coder, NumberColumn) and not _holds_any(coder, low, high)
+    if beyond or between:
+        rounded = ", rounded" if between else ""
+        raise ValueError(
+            f"no value of {column!r} lies in the range {ends!r}: they lie in {least} to "
+            f"{most}{rounded}"
+        )
+    return None if isinstance(coder, CategoryColumn) else Range(column, low, high)
+
+
+def _holds_any(coder: NumberColumn, low: Any, high: Any) -> bool:
+    """Tell whether a column has a number in a range that reaches into its bounds."""
+    if low is None or high is None:
+        return True
+    ends = np.concatenate([offset_of(coder, end) for end in (low, high)])
+    # of equidistant numbers, one that a range holds is the nearest to an end or to its middle
+    probes = coder.format.write(np.append(ends, ends.mean()), np.zeros(3, dtype=bool))
+    return bool((probes.ge(low) & probes.le(high)).any())
+
+
+def offset_of(coder: NumberColumn, value: Any) -> np.ndarray:
+    """A number as the column's format counts it, (1,), whether or not the column can hold it."""
+    format = coder.format
+    if _is_moment(coder.bounds.dtype):
+        return format.read(pd.Series([value]).astype(format.dtype), "")[0]
+    low, exponent = float(format.low), getattr(format, "exponent", 0)
+    if not exponent and abs(low) >= 2**53:  # float64 would round it beside so large an offset
+        return np.array([float(int(value) - int(format.low))])
+    return np.ldexp([float(value)], -exponent) - np.ldexp(low, -exponent)
+
+
+def _end(column: Any, value: Any, values: pd.Series) -> Any:
+    """An end of a range as a value of its column."""
+    end = _as_value(value, values)
+    if pd.isna(end):
+        raise ValueError(
+            f"{value!r} is no end of a range of {column!r}, whose values are like {values.iloc[0]}"
+        )
+    return end
+
+
+def _as_value(value: Any, values: pd.Series) -> Any:
+    """A number, date, duration or time as those in a column; NaT for what is none."""
+    other = bool | np.bool_ | np.timedelta64  # the last is a whole number to numpy
+    number = isinstance(value, Real | Decimal) and not isinstance(value, other)
+    try:
+        if types.is_datetime64_any_dtype(values.dtype):
+            moment: Any = pd.NaT if number else pd.Timestamp(value)
+        elif types.is_timedelta64_dtype(values.dtype):
+            return pd.NaT if number else pd.Timedelta(value)
+        elif _is_moment(values.dtype):  # a time of day
+            return value if isinstance(value, time) else pd.NaT
+        else:
+            return value if number else pd.NaT
+    except (ValueError, TypeError):
+        return pd.NaT
+    zone = getattr(values.iloc[0], "tz", None)
+    if zone is not None and moment is not pd.NaT and moment.tz is None:
+        moment = on_clocks(moment, zone)
+    return pd.NaT if (moment.tz is None) != (zone is None) else moment
+
+
+def on_clocks(moment: pd.Timestamp, zone: Any) -> pd.Timestamp:
+    """The moment that the clocks of a time zone show; midnight is the begin of a day.
+
+    Raises ValueError if they show it twice, or never.
+
+    >>> on_clocks(pd.Timestamp("2024-03-31 03:00"), "Europe/Oslo").isoformat()
+    '2024-03-31T03:00:00+02:00'
+    """
+    day = moment == moment.normalize()
+    found: Any = moment.tz_localize(
+        zone, ambiguous=True if day else "NaT", nonexistent="shift_forward" if day else "NaT"
+    )
+    if found is pd.NaT:
+        raise ValueError(
+            f"the clocks of {zone}, which were changed that day, showed {moment} twice or never; "
+            f"give it with its offset, such as {moment}+00:00"
+        )
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A value of a column, where that of a date without a time is one with it."""
+    return pd.Timestamp(value) if isinstance(value, date) else value
+
+
+def _is_moment(dtype: Any) -> bool:
+    of_day = getattr(dtype, "type", None) is time  # of pyarrow
+    return of_day or types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype)
+
+
+def _is_ordered(values: pd.Series) -> bool:
+    number = types.is_numeric_dtype(values.dtype) and not types.is_bool_dtype(values.dtype)
+    return number or _is_moment(values.dtype)
+
+
+def _is_missing(value: Any) -> bool:
+    return bool(types.is_scalar(value) and pd.isna(value))
+
+
+def _span(encoder: ModeEncoder, j: int) -> int:
+    return next(i for i, span in enumerate(encoder.layout_.spans) if span.column == j)

@@ -1,0 +1,847 @@
+"""Compare activations on a table: which is best, and is the difference real?"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from sklearn.exceptions import ConvergenceWarning
+
+from combutab.core.parallel import on_cluster
+from combutab.core.progress import bar_width, clock, make_bar
+from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked
+from combutab.evaluation import (
+    compare_with_best,
+    corrected_interval,
+    corrected_resampled_ttest,
+    holm,
+    p_words,
+    summarise,
+    wilcoxon,
+)
+from combutab.model_selection._baselines import GUESSES, score_baseline
+from combutab.model_selection._journal import Journal
+from combutab.model_selection._plan import (
+    BASELINES,
+    ComparisonError,
+    ComparisonPlan,
+    Recipe,
+    plan_comparison,
+)
+from combutab.model_selection._scores import METRICS, Metric, Task, grade
+from combutab.nn import ActivationSpec
+from combutab.training import Callback, EpochReport
+
+# ---- The result of a comparison of activations, and the scores that a picture of it shows --------
+
+_WIDER = 3.0  # times the activations' own range: further off, baselines would squeeze them
+
+
+@dataclass(frozen=True, eq=False)
+class ActivationComparison:
+    """Result of `compare_activations`.
+
+    Attributes
+    ----------
+    data : str
+        Name of the data set.
+    task : {"classification", "regression"}
+    metric : str
+        The column of ``results`` that the activations are compared by.
+    results : DataFrame, one row a fit
+        data, activation, fold, seed, n_train, n_test, the task's scores (accuracy, f1, log_loss,
+        roc_auc; or r2, mae, mse), seconds, epochs, and constant: whether the network answers the
+        same for all rows of its test fold. A fit that diverged has no scores.
+    summary : DataFrame, one row an activation, the best first
+        As from `combutab.evaluation.compare_with_best`: activation, mean, low, high, mean_rank, p,
+        distinguishable, n_resamples, test; intervals end where the score's range does. With the
+        guess among the baselines also p_guess, of the same test against it, with Holm's correction
+        for all activations, and beats_guess: better than it, and p_guess < 0.05.
+    sentences : str
+        The summary in words, one sentence a line.
+    best : str
+        The activation of the best mean, which need be no winner.
+    best_estimator : MLPClassifier or MLPRegressor or None
+        The best activation's network, fitted to all rows; None where ``refit=False``.
+    settings : dict
+        What was asked for and what ``"auto"`` became: recipe, seeds, folds, epochs, hidden, test,
+        device, random_state, baselines.
+    baselines : DataFrame, one row a baseline, the best first
+        baseline, mean, low, high, n_resamples and test as in ``summary``; p of the best activation
+        against it (of the guess: the p_guess; of the others with Holm's correction for these) and
+        distinguishable, whether p < 0.05.
+    baseline_results : DataFrame, one row a baseline and fold
+        data, baseline, fold, n_train, n_test, the task's scores and seconds. The guess has each
+        score from the guess that is right for it: accuracy from the most frequent class, f1 from
+        classes drawn as often as they occur, log_loss and roc_auc from the classes' shares, mae
+        from the median, r2 and mse from the mean.
+    other_measures : str
+        A sentence that names the measures by which an activation beats the guess, where the best
+        one does not by ``metric``; else empty. It is among ``sentences`` too.
+    """
+
+    data: str
+    task: Task
+    metric: str
+    results: pd.DataFrame
+    summary: pd.DataFrame
+    sentences: str
+    best: str
+    best_estimator: BaseMLP | None
+    settings: dict[str, Any]
+    baselines: pd.DataFrame = field(default_factory=pd.DataFrame)
+    baseline_results: pd.DataFrame = field(default_factory=pd.DataFrame)
+    other_measures: str = ""
+
+    @property
+    def winner(self) -> str | None:
+        """The best activation, if it beats the guess or there is no guess; else None."""
+        beats = self.summary.get("beats_guess")
+        return self.best if beats is None or bool(beats.iloc[0]) else None
+
+    @property
+    def measure(self) -> Metric:
+        """The metric's name for people, its unit, and which way is better."""
+        return METRICS[self.task][self.metric]
+
+    @property
+    def design(self) -> str:
+        """The numbers of folds, seeds and epochs, for titles."""
+        folds, seeds, epochs = (self.settings[name] for name in ("folds", "seeds", "epochs"))
+        return (
+            f"{folds} folds x {seeds} seed{'s' * (seeds > 1)}, {epochs} epoch{'s' * (epochs > 1)}"
+        )
+
+
+def shown_range(
+    results: pd.DataFrame, summary: pd.DataFrame, metric: str, baselines: pd.DataFrame
+) -> tuple[float, float]:
+    """Return the ends of an axis that shows all activations, and the baselines near them.
+
+    Parameters
+    ----------
+    results, summary, baselines : DataFrame
+        As of an `ActivationComparison`; the baselines may be none.
+    metric : str
+
+    Examples
+    --------
+    >>> results = pd.DataFrame({"activation": ["relu"] * 2, "fold": [0, 1], "r2": [0.5, 0.7]})
+    >>> summary = pd.DataFrame({"activation": ["relu"], "low": [0.4], "high": [0.8]})
+    >>> baselines = pd.DataFrame({"mean": [0.3, -5.0], "low": [0.2, -6.0], "high": [0.4, -4.0]})
+    >>> shown_range(results, summary, "r2", baselines)
+    (0.2, 0.8)
+    """
+    folds = results.groupby(["activation", "fold"])[metric].mean()
+    known = folds[folds.index.get_level_values("activation").isin(summary["activation"])]
+    values = np.concatenate([known, summary["low"], summary["high"]])
+    low, high = float(values.min()), float(values.max())
+    room = _WIDER * ((high - low) or 0.05 * abs(low) or 0.5)
+    for _, line in baselines.iterrows():
+        # the interval of a baseline may be long: its mean decides, its ends are cut
+        if max(high, line["mean"]) - min(low, line["mean"]) <= room:
+            low = min(low, line["mean"], max(line["low"], high - room))
+            high = max(high, line["mean"], min(line["high"], low + room))
+    return float(low), float(high)
+
+
+# ---- Progress of a comparison, and the time left: a bar on a terminal, a line in a notebook ------
+
+Progress = Callable[[float], None]
+
+_SETTLED = 1.0, 4  # seconds and reports after the first one: before, any time left is a guess
+_REFIT = "fitting the best"  # to all rows
+_PAUSE = 0.25  # seconds between two looks of a line in a notebook
+
+
+class TimeLeft:
+    """Seconds that are left, of the mean rate since the first report."""
+
+    def __init__(self, total: float, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._total, self._clock = total, clock
+        self._first: tuple[float, float] | None = None
+        self._n_reports, self._done, self._at = 0, 0.0, 0.0
+
+    def report(self, done: float) -> None:
+        """Take note that so much of the total is done."""
+        self._done, self._at = done, self._clock()
+        self._first = self._first or (done, self._at)
+        self._n_reports += 1
+
+    def seconds(self) -> float | None:
+        """None before there is anything to go by."""
+        if self._first is None:
+            return None
+        (done, at), (wait, n_least) = self._first, _SETTLED
+        if self._at - at < wait or self._n_reports <= n_least or self._done <= done:
+            return None
+        left = (self._at - at) / (self._done - done) * (self._total - self._done)
+        return max(0.0, left - (self._clock() - self._at))
+
+    def words(self) -> str:
+        """Say the time left, such as "2:05 left"; "estimating" at first.
+
+        >>> TimeLeft(10).words()
+        'estimating'
+        """
+        seconds = self.seconds()
+        return "estimating" if seconds is None else f"{clock(seconds)} left"
+
+
+@contextmanager
+def shown_progress(
+    progress: Progress | bool | None, data: str, total: int, refit: bool
+) -> Iterator[Progress]:
+    """Yield what to call with the number of networks that are trained: the user's, or a display.
+
+    With ``refit`` one more is trained than the ``total`` that a display counts.
+
+    On a terminal a bar is drawn on standard error, in a notebook a line below the cell; elsewhere,
+    as in a pipe, nothing.
+    """
+    if callable(progress):
+        yield progress
+        return
+    if not progress:
+        yield lambda done: None
+        return
+    time_left = TimeLeft(total + refit)
+    draw = _notebook_line if _in_notebook() else _terminal_bar
+    with draw(data, total, time_left) as update:
+
+        def report(done: float) -> None:
+            time_left.report(done)
+            update(done)
+
+        yield report
+
+
+@contextmanager
+def _terminal_bar(data: str, total: int, time_left: TimeLeft) -> Iterator[Progress]:
+    from rich.progress import BarColumn, ProgressColumn, TextColumn
+    from rich.table import Column
+    from rich.text import Text
+
+    class Left(ProgressColumn):
+        max_refresh = 0.5
+
+        def render(self, task: Any) -> Text:
+            words = _REFIT if task.finished else time_left.words()
+            return Text(words, style="progress.remaining")
+
+    width = bar_width()
+    name = Column(no_wrap=True, overflow="ellipsis", max_width=max(4, width // 4))
+    bar = make_bar(
+        TextColumn("{task.description}", markup=False, table_column=name),
+        BarColumn(min(40, max(4, width - width // 4 - 36))),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} networks"),
+        Left(Column(no_wrap=True)),
+        transient=True,
+    )
+    task = bar.add_task(data, total=total)
+    with bar:
+        yield lambda done: bar.update(task, completed=min(done, total))
+
+
+@contextmanager
+def _notebook_line(data: str, total: int, time_left: TimeLeft) -> Iterator[Progress]:
+    """A line of text that changes: it needs IPython alone, no widgets."""
+    from IPython.display import display
+
+    def text(done: float) -> dict[str, str]:
+        words = _REFIT if done >= total else time_left.words()
+        return {"text/plain": f"{data}: {min(done, total):.0f}/{total} networks, {words}"}
+
+    shown = display(text(0.0), raw=True, display_id=True)
+    drawn = 0.0
+
+    def update(done: float) -> None:
+        nonlocal drawn
+        if time.perf_counter() - drawn > _PAUSE:
+            drawn = time.perf_counter()
+            shown.update(text(done), raw=True)
+
+    try:
+        yield update
+    finally:
+        shown.update({"text/plain": ""}, raw=True)
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+class Watch(Callback):
+    """Counts networks for the progress, and lets an interrupt end more than one stack."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.finished = 0.0
+
+    def tell(self, n_networks: float) -> None:
+        """Take note that so many networks are trained, here and in other threads."""
+        self.finished = n_networks
+        self.progress(n_networks)
+
+    def on_train_begin(self, n_members: int, max_epochs: int) -> None:
+        self.n_members, self.max_epochs = n_members, max_epochs
+        self.epoch, self.any_finite = 0, True
+
+    def on_epoch_end(self, report: EpochReport) -> None:
+        self.epoch = report.epoch
+        self.any_finite = bool(np.isfinite(report.train_loss).any())
+        self.progress(self.finished + self.n_members * report.epoch / report.max_epochs)
+
+    def on_train_end(self) -> None:
+        # The loop turns Ctrl-C into early results and would go on with the next stack. Stacks
+        # that neither fail nor diverge as a whole have no other early end here.
+        stopped = self.epoch < self.max_epochs and self.any_finite
+        if stopped and sys.exc_info()[0] is None:
+            raise KeyboardInterrupt
+        self.finished += self.n_members
+        self.progress(self.finished)
+
+
+# ---- Activations beside baselines: who beats the guess, and what is to be said of it -------------
+
+_ALPHA = 0.05
+
+
+def judge(
+    plan: ComparisonPlan, summary: pd.DataFrame, results: pd.DataFrame, scored: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Test activations and baselines against each other, by the plan's test over the folds.
+
+    ``summary`` is of the activations, the best first; it is returned with ``p_guess`` and
+    ``beats_guess`` where the guess is among the baselines, and with a table of one row a baseline,
+    the best first. ``results`` and ``scored`` have the scores of the networks, and of the baselines
+    by fold.
+    """
+    measure = METRICS[plan.task][plan.metric]
+    folds = results.groupby(["activation", "fold"])[plan.metric].mean()
+    nets = {name: folds[name].to_numpy() for name in summary["activation"]}
+    by_name = {
+        str(name): rows.sort_values("fold")[plan.metric].to_numpy()
+        for name, rows in scored.groupby("baseline", sort=False)
+    }
+    known = {name: scores for name, scores in by_name.items() if np.isfinite(scores).all()}
+    best = next(iter(nets.values()))
+    others = [name for name in known if name != "guess"]
+    p = dict(zip(others, holm([_p(plan, best, known[name]) for name in others]), strict=True))
+    if "guess" in known:
+        guess = known["guess"]
+        p_guess = holm([_p(plan, scores, guess) for scores in nets.values()])
+        better = [_better(plan, scores, guess) for scores in nets.values()]
+        summary = summary.assign(p_guess=p_guess, beats_guess=(p_guess < _ALPHA) & better)
+        p["guess"] = p_guess[0]
+    rows = []
+    for name, scores in known.items():
+        interval = corrected_interval(scores, n_train=plan.n_train, n_test=plan.n_test)
+        low, high = np.clip([interval.low, interval.high], measure.low, measure.high)
+        rows.append({"baseline": name, "mean": interval.mean, "low": low, "high": high})
+    table = pd.DataFrame(rows, columns=["baseline", "mean", "low", "high"])
+    table["p"] = [float(p[name]) for name in known]
+    table["distinguishable"] = table["p"] < _ALPHA
+    table["n_resamples"] = len(plan.splits)
+    table["test"] = plan.test
+    order = table["mean"].argsort(kind="stable")
+    return summary, table.iloc[order[::-1] if measure.greater_is_better else order].reset_index(
+        drop=True
+    )
+
+
+def other_measures(
+    plan: ComparisonPlan, summary: pd.DataFrame, results: pd.DataFrame, scored: pd.DataFrame
+) -> str:
+    """Name the measures by which an activation beats the guess, where the best does not by the own.
+
+    All activations and measures are tested together, with Holm's correction; "" if there is none.
+    """
+    if "beats_guess" not in summary or summary["beats_guess"].iloc[0]:
+        return ""
+    guesses = scored[scored["baseline"] == "guess"].sort_values("fold")
+    tested = []
+    for metric, measure in METRICS[plan.task].items():
+        means = results.groupby(["activation", "fold"])[metric].mean()
+        guess = guesses[metric].to_numpy()
+        for name in summary["activation"]:
+            scores = means[name].to_numpy()
+            if metric != plan.metric and np.isfinite([scores, guess]).all():
+                ahead = (scores.mean() - guess.mean()) * (1 if measure.greater_is_better else -1)
+                words = f"{measure.label} ({name} {scores.mean():.4g}, the guess {guess.mean():.4g}"
+                tested.append((metric, ahead, _p(plan, scores, guess), words))
+    corrected: Any = holm([p for _, _, p, _ in tested]) if tested else []
+    best: dict[str, tuple[float, str]] = {}
+    for (metric, ahead, _, words), p in zip(tested, corrected, strict=True):
+        if p < _ALPHA and ahead > best.get(metric, (0.0, ""))[0]:
+            best[metric] = ahead, f"{words}, {p_words(p)})"
+    named = _and(f"by {words}" for _, words in best.values()) if best else ""
+    return f"An activation does beat guessing {named}." if best else ""
+
+
+def sentences(
+    plan: ComparisonPlan,
+    summary: pd.DataFrame,
+    results: pd.DataFrame,
+    baselines: pd.DataFrame,
+    others_beat: str,
+) -> list[str]:
+    """Say the summary in sentences, the verdict first; ``others_beat`` is `other_measures`."""
+    first, *others = summarise(summary, score=METRICS[plan.task][plan.metric].label).splitlines()
+    guess = baselines[baselines["baseline"] == "guess"]
+    lines = [first]
+    if len(guess):
+        lines = _beside_guess(plan, first, summary, float(guess["mean"].iloc[0]), others_beat)
+    lines += _beside_learners(plan, summary, baselines[baselines["baseline"] != "guess"])
+    return [*lines, *others, *_one_answer(plan, results)]
+
+
+def _beside_guess(
+    plan: ComparisonPlan, first: str, summary: pd.DataFrame, mean: float, others_beat: str
+) -> list[str]:
+    best, label = summary.iloc[0], METRICS[plan.task][plan.metric].label
+    guess = f"the guess ({GUESSES[plan.metric]}) has a mean {label} of {mean:.4g}"
+    beaten = summary["beats_guess"].astype(bool)
+    if best["beats_guess"]:
+        lines = [first, f"It beats guessing ({p_words(best['p_guess'])}): {guess}."]
+        short = f"No better than guessing at the {100 * _ALPHA:g} % level"
+        return lines + _listed(short, summary[~beaten])
+    none = "The best mean is no winner"
+    if not beaten.any():
+        none = f"No activation beats guessing by {label}"
+    n, k = len(summary), int(best["n_resamples"])
+    if plan.test == "wilcoxon" and n * 2.0 ** (1 - k) >= _ALPHA:
+        why = f"over {k} resamples the Wilcoxon test cannot tell any of {n} from a guess"
+    elif best["mean"] != mean and (best["mean"] > mean) == _greater(plan):
+        p = p_words(best["p_guess"])
+        why = f"{best['activation']} is not significantly different from it ({p})"
+    else:
+        why = f"{best['activation']} has {best['mean']:.4g}"
+    return [
+        f"{none}: {guess}, and {why}.",
+        *([others_beat] if others_beat else ()),
+        f"Of the activations {first}",
+        *_listed("These beat guessing", summary[beaten]),
+    ]
+
+
+def _listed(what: str, rows: pd.DataFrame) -> list[str]:
+    named = (
+        f"{name} ({p_words(p)})"
+        for name, p in zip(rows["activation"], rows["p_guess"], strict=True)
+    )
+    return [f"{what}: {', '.join(named)}."] if len(rows) else []
+
+
+def _beside_learners(
+    plan: ComparisonPlan, summary: pd.DataFrame, learners: pd.DataFrame
+) -> list[str]:
+    """The best activation beside the baselines that learn."""
+    best = summary.iloc[0]
+    better = (learners["mean"] > best["mean"]) == _greater(plan)
+    apart = learners["distinguishable"].astype(bool)
+    lines = []
+    for rows, verdict in (
+        (learners[apart & better], f"Better than {best['activation']}"),
+        (learners[~apart], f"Baselines not significantly different from {best['activation']}"),
+        (learners[apart & ~better], f"Worse than {best['activation']}"),
+    ):
+        named = [
+            f"{name} {mean:.4g} ({p_words(p)})"
+            for name, mean, p in rows[["baseline", "mean", "p"]].to_numpy()
+        ]
+        if named:
+            lines.append(f"{verdict}: {', '.join(named)}.")
+    return lines
+
+
+def _one_answer(plan: ComparisonPlan, results: pd.DataFrame) -> list[str]:
+    """Name the networks that give the same answer to all rows."""
+    counts = results.groupby("activation", sort=False)["constant"].sum()
+    n_fits = len(plan.splits) * plan.seeds
+    answer = "the same class" if plan.task == "classification" else "nearly the same number"
+    if not counts.any():
+        return []
+    if (counts == n_fits).all():
+        which = f"All {counts.sum()} networks"
+    else:
+        which = "Networks of " + _and(
+            f"{name} ({n} of {n_fits})" for name, n in counts.items() if n
+        )
+    return [f"{which} answer {answer} for every row of their test fold."]
+
+
+def _and(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _p(plan: ComparisonPlan, a: np.ndarray, b: np.ndarray) -> float:
+    if plan.test == "wilcoxon":
+        return float(wilcoxon(a, b).pvalue)
+    sizes = {"n_train": plan.n_train, "n_test": plan.n_test}
+    return float(corrected_resampled_ttest(a, b, **sizes).pvalue)
+
+
+def _better(plan: ComparisonPlan, a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(a.mean() > b.mean()) if _greater(plan) else bool(a.mean() < b.mean())
+
+
+def _greater(plan: ComparisonPlan) -> bool:
+    return METRICS[plan.task][plan.metric].greater_is_better
+
+
+# ---- Compare activations on a table: which is best, and is the difference real? ------------------
+
+
+def run_comparison(
+    plan: ComparisonPlan,
+    *,
+    progress: Progress | bool | None = None,
+    refit: bool = True,
+    n_jobs: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> ActivationComparison:
+    """Train all networks of a plan, score and compare them.
+
+    Parameters
+    ----------
+    plan : ComparisonPlan
+    progress : callable or bool, optional
+        True draws a bar on a terminal, or a line in a notebook, with the time that is left. A
+        callable is called after each epoch with the number of networks trained so far, in
+        fractions: 3.5 once 7 are half-way. With ``refit`` it ends at ``n_networks + 1``.
+    refit : bool, default=True
+        Fit the best activation's network to all rows.
+    n_jobs : int, optional
+        Stacks that train at the same time, each in a thread (or as joblib's current backend says)
+        with its share of the cores. Small networks do not fill several cores otherwise. A callable
+        ``progress`` is then called from these threads, one at a time. Where a worker process of
+        ``"loky"`` dies, a RuntimeWarning says so and what is left trains in this one;
+        ``"multiprocessing"`` would wait for ever. On a cluster (``"dask"``, ``"ray"``) None is all
+        its workers, and what a worker died with is trained by another.
+    checkpoint : path, optional
+        A file that scores are added to as stacks of networks are finished. If it is there, its
+        scores are taken over and the other networks trained: what was interrupted or killed goes
+        on, with the same results. It is left in place.
+
+    Raises
+    ------
+    ComparisonError
+        If no activation could be trained in all folds, or ``checkpoint`` is of other data,
+        settings or versions.
+    KeyboardInterrupt
+        If the user interrupts: a comparison of half-trained networks says nothing.
+    RuntimeError
+        If a cluster's scheduler is gone, a stack's workers die each time, or a worker has another
+        version of the package or of torch.
+    """
+    journal = Journal(checkpoint, plan)
+    with shown_progress(progress, plan.data, plan.n_networks, refit) as show:
+        watch = Watch(show)
+        scored, refused = _score_baselines(plan, journal)
+        results, errors = _train_and_score(plan, journal, watch, n_jobs)
+        complete = [name for name in plan.activations if name not in errors]
+        if not complete:
+            raise ComparisonError(
+                f"no activation could be trained in all folds: {next(iter(errors.values()))}"
+            )
+        measure = METRICS[plan.task][plan.metric]
+        summary = compare_with_best(
+            results[results["activation"].isin(complete)],
+            score=plan.metric,
+            n_train=plan.n_train,
+            n_test=plan.n_test,
+            greater_is_better=measure.greater_is_better,
+            test=plan.test,
+        )
+        # Student's interval knows no bounds; where the score cannot lie, its mean cannot either
+        ends = ["low", "high"]
+        summary[ends] = summary[ends].clip(measure.low, measure.high)
+        summary, baselines = judge(plan, summary, results, scored)
+        best = str(summary["activation"].iloc[0])
+        estimator = _refit(plan, best, watch) if refit else None
+    trained = results[results["activation"].isin(complete)]
+    others_beat = other_measures(plan, summary, trained, scored)
+    words = sentences(plan, summary, trained, baselines, others_beat)
+    return ActivationComparison(
+        data=plan.data,
+        task=plan.task,
+        metric=plan.metric,
+        results=results,
+        summary=summary,
+        sentences="\n".join([*words, *_left_out(plan, results, errors, refused)]),
+        best=best,
+        best_estimator=estimator,
+        settings={
+            "recipe": plan.recipe,
+            "seeds": plan.seeds,
+            "folds": len(plan.splits),
+            "epochs": plan.epochs,
+            "hidden": plan.hidden,
+            "test": plan.test,
+            "device": plan.device,
+            "random_state": plan.random_state,
+            "baselines": plan.baselines,
+            **plan.estimator_params,
+        },
+        baselines=baselines,
+        baseline_results=scored,
+        other_measures=others_beat,
+    )
+
+
+def _score_baselines(plan: ComparisonPlan, journal: Journal) -> tuple[pd.DataFrame, dict[str, str]]:
+    """All baselines' scores by fold, and of each that failed its first error."""
+    rows: list[dict[str, Any]] = []
+    errors: dict[str, str] = {}
+    for name in plan.baselines:
+        for fold, (train, test) in enumerate(plan.splits):
+            what: dict[str, Any] = {"baseline": name, "fold": fold}
+            record = journal.get(**what)
+            if record is None:
+                record = what | score_baseline(plan, name, fold)
+                journal.add([record])
+            sizes = {"n_train": len(train), "n_test": len(test)}
+            scores = {part: record[part] for part in (*METRICS[plan.task], "seconds")}
+            rows.append({"data": plan.data, **what, **sizes, **scores})
+            if record["error"] is not None:
+                errors.setdefault(name, str(record["error"]))
+    head = ["data", "baseline", "fold", "n_train", "n_test", *METRICS[plan.task], "seconds"]
+    return pd.DataFrame(rows, columns=head), errors
+
+
+def _train_and_score(
+    plan: ComparisonPlan, journal: Journal, watch: Watch, n_jobs: int | None
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """All fits' scores, and of each activation with a failed fit its first error."""
+    train = [plan.rows(rows) for rows, _ in plan.splits]
+    test = [plan.rows(rows) for _, rows in plan.splits]
+    places: list[dict[str, Any]] = [
+        {"activation": name, "fold": fold, "seed": seed}
+        for name in plan.activations
+        for fold in range(len(plan.splits))
+        for seed in range(plan.seeds)
+    ]
+    records = [journal.get(**place) for place in places]
+    kept = {i for i, record in enumerate(records) if record is not None}
+    tasks = [
+        FitTask(plan.estimator(name, fold, seed), X, y, data_key=fold)
+        for name, fold, seed in (place.values() for place in places)
+        for X, y in (train[fold],)
+    ]
+    bugs: list[Exception] = []
+
+    def keep(outcomes: Mapping[int, FitOutcome]) -> None:
+        new = []
+        for i, outcome in outcomes.items():
+            place, estimator = places[i], tasks[i].estimator
+            if i not in kept:
+                try:
+                    scores = _score(plan, estimator, outcome, *test[place["fold"]])
+                except Exception as bug:  # fit_stacked would train anew
+                    bugs.append(bug)
+                    continue
+                new.append(place | scores)
+                records[i] = new[-1]
+            estimator.__dict__.clear()  # let go: all networks' copies take memory
+        journal.add(new)
+
+    one_by_one = n_jobs == 1 or (n_jobs is None and not on_cluster())
+    callbacks, jobs = ([watch], None) if one_by_one else ([], n_jobs)
+    with warnings.catch_warnings():  # the results say which networks answer one thing ("constant")
+        warnings.filterwarnings("ignore", "The classifier answers class", ConvergenceWarning)
+        fit_stacked(
+            tasks,
+            n_jobs=jobs,
+            callbacks=callbacks,
+            on_progress=watch.tell,
+            on_fitted=keep,
+            skip=kept,
+        )
+    if bugs:
+        raise bugs[0]
+    rows: list[dict[str, Any]] = []
+    errors: dict[str, str] = {}
+    for place, record in zip(places, records, strict=True):
+        assert record is not None
+        if record["error"] is not None:
+            errors.setdefault(place["activation"], record["error"])
+        sizes = {"n_train": len(train[place["fold"]][1]), "n_test": len(test[place["fold"]][1])}
+        parts = (*METRICS[plan.task], "seconds", "epochs", "constant")
+        rows.append({"data": plan.data, **place, **sizes, **{p: record[p] for p in parts}})
+    return pd.DataFrame(rows), errors
+
+
+def _score(
+    plan: ComparisonPlan, estimator: BaseMLP, outcome: FitOutcome, X: Any, y: np.ndarray
+) -> dict[str, Any]:
+    """Make the record of a fit. A ValueError is in it: the network diverged; others are raised."""
+    scores: dict[str, float] = dict.fromkeys(METRICS[plan.task], np.nan)
+    error, constant = outcome.error, False
+    if error is None:
+        try:
+            scores, constant = grade(estimator, X, y, plan.target_std)
+        except ValueError as diverged:
+            error = diverged
+    if error is not None and not isinstance(error, ValueError):
+        raise error
+    return {
+        **scores,
+        "seconds": outcome.seconds,
+        "epochs": getattr(estimator, "n_iter_", 0),
+        "constant": constant,
+        "error": None if error is None else _one_line(error),
+    }
+
+
+def _left_out(
+    plan: ComparisonPlan, results: pd.DataFrame, errors: dict[str, str], refused: dict[str, str]
+) -> list[str]:
+    n_fits = len(plan.splits) * plan.seeds
+    failed = results.loc[results[plan.metric].isna(), "activation"].value_counts()
+    return [
+        *(
+            f"{name} is left out, {failed[name]} of its {n_fits} fits failed: {error}"
+            for name, error in errors.items()
+        ),
+        *(f"The baseline {name} is left out: {error}" for name, error in refused.items()),
+    ]
+
+
+def _refit(plan: ComparisonPlan, activation: str, watch: Watch) -> BaseMLP:
+    estimator = plan.estimator(activation)
+    (outcome,) = fit_stacked([FitTask(estimator, plan.X, plan.y, "all")], callbacks=[watch])
+    if outcome.error is not None:
+        raise ComparisonError(
+            f"{activation} could not be fitted to all rows: {_one_line(outcome.error)}"
+        ) from outcome.error
+    return estimator
+
+
+def compare_activations(
+    X: Any,
+    y: Any,
+    *,
+    task: Literal["auto", "classification", "regression"] = "auto",
+    activations: Sequence[str] | Mapping[str, ActivationSpec] | None = None,
+    seeds: int = 5,
+    folds: int = 5,
+    epochs: int | None = None,
+    hidden: Literal["auto"] | Sequence[int] = "auto",
+    metric: str | None = None,
+    test: Literal["corrected-t", "wilcoxon"] = "corrected-t",
+    device: str = "auto",
+    random_state: int = 0,
+    estimator_params: Mapping[str, Any] | None = None,
+    baselines: str | Sequence[str] | None = BASELINES,
+    recipe: Recipe = "paper",
+    name: str = "data",
+    progress: Progress | bool | None = None,
+    refit: bool = True,
+    n_jobs: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> ActivationComparison:
+    """Compare activation functions on one table by cross-validation over several seeds.
+
+    All activations x folds x seeds train as stacks, each network for the same fixed number of
+    epochs. Folds are stratified by class (regression: shuffled) and the same for every
+    activation; preprocessing is fitted inside each fold. Seeds change initial weights, shuffles
+    and dropout, not the folds, so the statistical unit is the fold: scores are averaged over
+    seeds first.
+
+    Parameters
+    ----------
+    X : DataFrame or array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+        Complete and not constant. A class with fewer rows than folds is missing from some test
+        folds, with a warning; a class with a single row cannot be both learned and tested.
+    task : {"auto", "classification", "regression"}, default="auto"
+        ``"auto"`` asks `combutab.preprocessing.infer_task`.
+    activations : sequence of names, or dict of name -> activation, optional
+        Names in ``ACTIVATIONS``, ``"pln-N"``, ``"pls-N"``; a dict's values may also be callables
+        width -> nn.Module. Default: ``DEFAULT_ACTIVATIONS``, the CombU paper's seven with PLN-4
+        and the two LayerActs.
+    seeds, folds : int, default=5
+    epochs : int, optional
+        Default: 80; for tables of more than 3,500 training rows as many as about 600 steps of
+        the optimiser take, but at least 20. Of ``recipe="default"`` the estimators' ``max_iter``.
+    hidden : "auto" or sequence of int, default="auto"
+        Hidden layers; ``"auto"`` is the recipe's rule for the folds' number of training rows.
+    metric : str, optional
+        What to compare by: accuracy (default), f1, log_loss or roc_auc; r2 (default), mae or mse.
+    test : {"corrected-t", "wilcoxon"}, default="corrected-t"
+        Against the best, with Holm's correction.
+    device : str, default="auto"
+    random_state : int, default=0
+        Of the folds and of every network's seed.
+    estimator_params : dict, optional
+        Other parameters of the estimators, such as ``{"dropout": 0.0}``.
+    baselines : sequence of str, default=("guess", "linear", "boosting")
+        What the networks are measured against, on the same folds and the same encoded columns:
+        scikit-learn's DummyClassifier or DummyRegressor, LogisticRegression or Ridge, and
+        HistGradientBoosting, once a fold. An activation that does not beat the guess is no winner.
+        None or () for none.
+    recipe : {"paper", "default"}, default="paper"
+        The networks that the activations are compared in: the CombU paper's (`paper_recipe`), or
+        the estimators' defaults, which take longer. Either way all epochs are trained.
+    name : str, default="data"
+        What ``results`` calls the data set.
+    progress, refit, n_jobs, checkpoint
+        As in `run_comparison`.
+
+    Returns
+    -------
+    ActivationComparison
+
+    Raises
+    ------
+    ComparisonError
+        If the data or a setting does not allow the comparison (a ValueError of one line).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> found = compare_activations(X, y, activations=["relu", "combu"], seeds=2, folds=3,
+    ...                             epochs=5, hidden=[16])
+    >>> found.task, found.metric, len(found.results)
+    ('classification', 'accuracy', 12)
+    >>> sorted(found.summary["activation"])
+    ['combu', 'relu']
+    """
+    plan = plan_comparison(
+        X,
+        y,
+        task=task,
+        activations=activations,
+        seeds=seeds,
+        folds=folds,
+        epochs=epochs,
+        hidden=hidden,
+        metric=metric,
+        test=test,
+        device=device,
+        random_state=random_state,
+        estimator_params=estimator_params,
+        baselines=baselines,
+        recipe=recipe,
+        name=name,
+    )
+    return run_comparison(
+        plan, progress=progress, refit=refit, n_jobs=n_jobs, checkpoint=checkpoint
+    )
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

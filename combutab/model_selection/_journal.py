@@ -1,0 +1,224 @@
+"""Scores kept as they come, in a file from which an interrupted comparison goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import sklearn
+import torch
+from scipy import sparse
+
+from combutab._version import __version__
+from combutab.activations import make_activation
+from combutab.core.files import whole_file
+from combutab.model_selection._plan import ComparisonError, ComparisonPlan
+
+_FORMAT = "scores of combutab, 1"
+_WHAT = ("activation", "baseline", "fold", "seed")  # identify a record
+Record = dict[str, Any]
+Place = tuple[Any, ...]
+
+
+class Journal:
+    """A file of one JSON a line: what is compared, then a record a fit; without a path, nothing.
+
+    Nothing is written before the first record. A last line that was cut off is left out. Raises
+    ComparisonError if the file is of other data, settings or versions, or no such file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, plan: ComparisonPlan) -> None:
+        self.path = None if path is None else Path(path)
+        self.kept: dict[Place, Record] = {}
+        if self.path is None:
+            return
+        self._head = describe(plan)
+        try:
+            lines = _whole_lines(self.path)
+            if lines is None:
+                return
+            differ = _differing(self.path, lines, self._head)
+            if differ:
+                raise ComparisonError(
+                    f"{self.path} holds the scores of another comparison ({differ}); name another "
+                    "file, or remove it"
+                )
+            os.truncate(self.path, sum(map(len, lines)))
+        except OSError as error:
+            raise ComparisonError(f"cannot go on from {self.path}: {error.strerror}") from error
+        for record in map(json.loads, lines[1:]):
+            self.kept[_place(record)] = _read(record)
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Append records; a disk that refuses ends the journal with a warning, not the training."""
+        if self.path is None:
+            return
+        text = "".join(json.dumps(_written(record)) + "\n" for record in records)
+        try:
+            if not self.path.exists():
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with whole_file(self.path) as place:
+                    place.write_bytes(json.dumps(self._head).encode() + b"\n")
+            with self.path.open("ab") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            warnings.warn(
+                f"scores are no longer kept in {self.path}: {error.strerror or error}", stacklevel=2
+            )
+            self.path = None
+
+    def get(self, **what: Any) -> Record | None:
+        """The record of a fit, or None."""
+        return self.kept.get(_place(what))
+
+
+def checkpoint_differences(path: str | os.PathLike[str], plan: ComparisonPlan) -> str | None:
+    """Say in what the comparison whose scores a ``checkpoint`` holds differs from a plan.
+
+    Returns
+    -------
+    str or None
+        None where there is no file, "" where it is of the same comparison.
+
+    Raises
+    ------
+    ComparisonError
+        If the file is none of kept scores.
+    """
+    lines = _whole_lines(Path(path))
+    return None if lines is None else _differing(Path(path), lines, describe(plan))
+
+
+def describe(plan: ComparisonPlan) -> dict[str, Any]:
+    """All that decides the scores, as JSON holds it."""
+    versions = {"combutab": __version__, "torch": torch.__version__, "numpy": np.__version__}
+    described = {
+        "format": _FORMAT,
+        "data": plan.data,
+        "rows": len(plan.y),
+        "table": table_digest(plan.X, plan.y),
+        "task": plan.task,
+        "metric": plan.metric,
+        "activations": list(plan.activations),
+        "activation code": _activation_digest(plan),
+        "baselines": list(plan.baselines),
+        "recipe": plan.recipe,
+        "seeds": plan.seeds,
+        "folds": len(plan.splits),
+        "epochs": plan.epochs,
+        "hidden": list(plan.hidden),
+        "test": plan.test,
+        "device": plan.device,
+        "random_state": plan.random_state,
+        "estimator_params": {name: repr(v) for name, v in sorted(plan.estimator_params.items())},
+        "versions": versions | {"scikit-learn": sklearn.__version__},
+    }
+    return dict(json.loads(json.dumps(described)))
+
+
+def table_digest(X: Any, y: np.ndarray) -> str:
+    """SHA-256 of features and targets: names, types and values."""
+    digest = hashlib.sha256()
+    if sparse.issparse(X):
+        X = X.tocsr()
+        parts = [np.array(X.shape), X.data, X.indices, X.indptr]
+    else:
+        frame = X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X)
+        digest.update(repr([type(X).__name__, *frame.columns]).encode())
+        parts = []
+        for j in range(frame.shape[1]):
+            column = frame.iloc[:, j]
+            dtype = column.dtype
+            categories = list(dtype.categories) if hasattr(dtype, "categories") else ""
+            digest.update(f"{dtype} {categories}".encode())
+            try:
+                hashed = pd.util.hash_pandas_object(column, index=False, categorize=False)
+            except TypeError:  # values that have no hash
+                hashed = pd.util.hash_pandas_object(column.map(repr), index=False)
+            parts.append(hashed.to_numpy())
+    for array in (*parts, np.asarray(y)):
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _activation_digest(plan: ComparisonPlan) -> str:
+    """Hash the activations; of those that are no names their modules and their classes' code."""
+    digest = hashlib.sha256()
+    for name, spec in plan.activations.items():
+        if isinstance(spec, str):
+            digest.update(f"{name}={spec}".encode())
+            continue
+        for width in sorted(set(plan.hidden)):
+            module = make_activation(spec, width)
+            digest.update(f"{name} {module!r}".encode())
+            for part in module.modules():
+                kind = type(part)
+                digest.update(f"{kind.__module__}.{kind.__qualname__}".encode())
+                try:
+                    digest.update(inspect.getsource(kind).encode())
+                except (OSError, TypeError):  # made without a file
+                    continue
+    return digest.hexdigest()
+
+
+def _differing(path: Path, lines: list[bytes], wanted: dict[str, Any]) -> str:
+    try:
+        head = json.loads(lines[0]) if lines else None
+    except ValueError:
+        head = None
+    if not isinstance(head, dict) or head.get("format") != _FORMAT:
+        raise ComparisonError(f"{path} is no file of kept scores; name another, or remove it")
+    head = {"recipe": "paper", **head}  # the only one there was when journals did not name it
+    return ", ".join(
+        _difference(name, head.get(name), value)
+        for name, value in wanted.items()
+        if head.get(name) != value
+    )
+
+
+def _difference(name: str, was: Any, now: Any) -> str:
+    if name == "table":
+        return "other values or columns"
+    if name == "activation code":
+        return "other activations"
+    if isinstance(was, dict) and isinstance(now, dict):
+        keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
+        was, now = ({key: side.get(key) for key in keys} for side in (was, now))
+    return f"{name} {_plain(was)} rather than {_plain(now)}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{key} {part}" for key, part in value.items())
+    return "-".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _whole_lines(path: Path) -> list[bytes] | None:
+    """The lines of a file that have an end; None where there is no file."""
+    if not path.exists():
+        return None
+    return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def _place(record: Record) -> Place:
+    return tuple(record.get(name) for name in _WHAT)
+
+
+def _written(record: Record) -> Record:
+    return {name: None if value != value else value for name, value in record.items()}
+
+
+def _read(record: Record) -> Record:
+    scores = {name: np.nan if value is None else value for name, value in record.items()}
+    return scores | {"error": record.get("error")}

@@ -1,0 +1,457 @@
+"""What a comparison is to run, checked and settled before any training."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
+
+from combutab.core.device import resolve_device
+from combutab.core.rng import Stream, fold_in
+from combutab.estimators import BaseMLP, MLPClassifier, MLPRegressor, paper_recipe
+from combutab.model_selection._scores import METRICS, Task
+from combutab.nn import ActivationSpec, build_activation
+from combutab.preprocessing import (
+    RunningMoments,
+    TableEncoder,
+    TargetError,
+    infer_task,
+    read_numbers,
+)
+
+# ---- The target of a comparison and its folds, checked before any training -----------------------
+
+Split = tuple[np.ndarray, np.ndarray]
+
+
+class ComparisonError(ValueError):
+    """The data or a setting does not allow the comparison; one line for a user to read."""
+
+
+def read_target(y: Any, n_rows: int) -> pd.Series:
+    """Read a target of so many rows, complete and not constant."""
+    if hasattr(y, "to_pandas"):
+        y = y.to_pandas()
+    values = y if isinstance(y, pd.Series) else np.asarray(y)
+    if values.ndim != 1:
+        raise ComparisonError(f"y must have one dimension, got shape {values.shape}")
+    series = pd.Series(values).reset_index(drop=True)
+    if len(series) != n_rows:
+        raise ComparisonError(f"X has {n_rows} rows and y has {len(series)}")
+    if series.isna().any():
+        raise ComparisonError(
+            f"y has {int(series.isna().sum())} missing value(s); drop these rows or fill them in"
+        )
+    if series.nunique() < 2:
+        raise ComparisonError("y has fewer than two different values: nothing to learn")
+    return series
+
+
+def find_task(y: pd.Series, task: str) -> Task:
+    """Check the task, or infer it from the target."""
+    if task == "auto":
+        try:
+            return infer_task(y)
+        except ValueError as error:
+            raise ComparisonError(str(error)) from error
+    if task not in METRICS:
+        raise ComparisonError(f"task must be one of auto, {', '.join(METRICS)}, got {task!r}")
+    return task
+
+
+def find_metric(task: Task, metric: str | None) -> str:
+    """Check the metric; by default the task's first."""
+    known = METRICS[task]
+    if metric is None:
+        return next(iter(known))
+    if metric not in known:
+        raise ComparisonError(
+            f"metric must be one of {', '.join(known)} for {task}, got {metric!r}"
+        )
+    return metric
+
+
+def as_labels(y: pd.Series) -> np.ndarray:
+    """Classes as integers, truth values or text."""
+    if pd.api.types.is_bool_dtype(y.dtype):
+        return y.to_numpy(dtype=bool)
+    if not pd.api.types.is_numeric_dtype(y.dtype):
+        return np.array([str(value) for value in y])
+    numbers = y.to_numpy(dtype=np.float64)
+    if not np.isfinite(numbers).all() or (numbers != np.round(numbers)).any():
+        raise ComparisonError(
+            "the target has fractions, which are no classes: use task regression, or bin it first"
+        )
+    return y.to_numpy(dtype=np.int64)
+
+
+def as_numbers(y: pd.Series) -> np.ndarray:
+    """Targets of a regression as float64."""
+    try:
+        numbers = read_numbers(y).to_numpy(dtype=np.float64)
+    except TargetError as error:
+        raise ComparisonError(f"regression needs a target of numbers: {error}") from error
+    if not np.isfinite(numbers).all():
+        raise ComparisonError("the target has infinite values; drop these rows")
+    return numbers
+
+
+def make_splits(y: np.ndarray, task: Task, folds: int, random_state: int) -> tuple[Split, ...]:
+    """Split the rows into folds: stratified by class, or shuffled for a regression."""
+    if folds > len(y):
+        raise ComparisonError(f"{folds} folds are more than the {len(y)} rows; use fewer folds")
+    if task == "regression":
+        if len(y) < 2 * folds:
+            raise ComparisonError(
+                f"{len(y)} rows are too few for {folds} folds: each needs 2 rows to be tested on"
+            )
+        return tuple(KFold(folds, shuffle=True, random_state=random_state).split(y))
+    classes, counts = np.unique(y, return_counts=True)
+    _check_class_sizes(classes, counts, folds)
+    splitter = StratifiedKFold(folds, shuffle=True, random_state=random_state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # rare classes: said above, with their names
+        return tuple(splitter.split(y, y))
+
+
+def _check_class_sizes(classes: np.ndarray, counts: np.ndarray, folds: int) -> None:
+    # A class spreads its rows over as many test folds. With two rows or more, each training set
+    # has some of it, and the comparison is sound; a single row is never trained on when tested.
+    single = classes[counts == 1]
+    if len(single):
+        raise ComparisonError(
+            f"{_named(single)} a single row, and to be both learned and tested a class needs 2; "
+            "drop these rows, merge them into another class, or use task regression for quantities"
+        )
+    if counts.max() < folds:
+        raise ComparisonError(
+            f"{folds} folds are more than the rows of any class ({counts.max()} at most); "
+            "use fewer folds"
+        )
+    rare = classes[counts < folds]
+    if len(rare):
+        warnings.warn(
+            f"{_named(rare)} fewer rows than there are folds ({folds}): not every test fold "
+            "has such a class",
+            stacklevel=4,
+        )
+
+
+def _named(classes: np.ndarray) -> str:
+    first = ", ".join(repr(value) for value in classes[:3].tolist())
+    if len(classes) == 1:
+        return f"class {first} has"
+    more = f" and {len(classes) - 3} more" if len(classes) > 3 else ""
+    return f"classes {first}{more} have"
+
+
+def check_every_class_tested(y: np.ndarray, splits: Sequence[Split]) -> None:
+    """Refuse folds that lack a class in a test fold, which ROC AUC needs."""
+    n_classes = len(np.unique(y))
+    for fold, (_, test) in enumerate(splits):
+        if len(np.unique(y[test])) < n_classes:
+            raise ComparisonError(
+                f"roc_auc needs every class in every test fold, and fold {fold} lacks one; "
+                "use fewer folds or another metric"
+            )
+
+
+# ---- Check what a comparison is asked for, and settle what was left to choose, before any
+# training
+
+Test = Literal["corrected-t", "wilcoxon"]
+Recipe = Literal["paper", "default"]
+
+DEFAULT_ACTIVATIONS = (
+    *("relu", "elu", "selu", "swish", "nlrelu", "gelu", "combu"),  # the CombU paper's
+    *("pln-4", "la-silu", "la-hardsilu"),
+)
+"""What `compare_activations` compares where nothing else is asked for."""
+BASELINES = ("guess", "linear", "boosting")
+"""What `compare_activations` scores beside the networks, by name."""
+_BATCH = 500  # rows, of the paper's recipe
+_STEPS = 600  # of the optimiser, wanted of large tables
+_MIN_EPOCHS, _MAX_EPOCHS = 20, 80
+_OWN_PARAMS = {  # set by the comparison, by other names or for a reason
+    "activation": "activations",
+    "hidden_layer_sizes": "hidden",
+    "max_iter": "epochs",
+    "n_iter_no_change": "epochs",
+    "random_state": "random_state",
+    "device": "device",
+    "callbacks": "progress",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ComparisonPlan:
+    """A comparison whose data and settings were checked, ready to run; see `plan_comparison`."""
+
+    data: str
+    X: Any
+    y: np.ndarray
+    task: Task
+    metric: str
+    activations: dict[str, ActivationSpec]
+    splits: tuple[Split, ...]
+    seeds: int
+    epochs: int
+    hidden: tuple[int, ...]
+    n_inputs: int  # of the networks: columns once encoded
+    test: Test
+    device: str
+    random_state: int
+    estimator_params: dict[str, Any]
+    baselines: tuple[str, ...] = BASELINES
+    recipe: Recipe = "paper"
+
+    @property
+    def n_networks(self) -> int:
+        """Networks of the comparison, without the refitted one."""
+        return len(self.activations) * len(self.splits) * self.seeds
+
+    @property
+    def n_train(self) -> float:
+        """Mean number of training rows."""
+        return float(np.mean([len(train) for train, _ in self.splits]))
+
+    @property
+    def n_test(self) -> float:
+        """Mean number of test rows."""
+        return float(np.mean([len(test) for _, test in self.splits]))
+
+    @property
+    def target_std(self) -> float:
+        """The target's standard deviation, the unit of a regression's errors."""
+        if self.task == "classification":
+            return 1.0
+        moments = RunningMoments(1)  # whose squares do not overflow
+        moments.add(self.y[:, None].astype(np.float64))
+        return float(moments.result().std[0])
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations of the training, roughly."""
+        widths = (self.n_inputs, *self.hidden, 1)
+        weights = sum(a * b for a, b in pairwise(widths))
+        return 6.0 * weights * self.n_train * self.epochs * self.n_networks
+
+    def rows(self, index: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Features and targets of some rows."""
+        return _safe_indexing(self.X, index), self.y[index]
+
+    def encoder(self) -> TableEncoder:
+        """An unfitted encoder of the table, as the networks have one."""
+        return _make_estimator(self.task, self.recipe, **self.estimator_params)._new_encoder()
+
+    def estimator(self, activation: str, *key: int) -> BaseMLP:
+        """An unfitted network; ``key`` and the random state give its seed."""
+        # A fold's networks have seeds of their own: shared ones would tie the folds together.
+        # The activations share them, as they share the folds: their differences are paired.
+        return _make_estimator(
+            self.task,
+            self.recipe,
+            activation=self.activations[activation],
+            hidden_layer_sizes=self.hidden,
+            max_iter=self.epochs,
+            n_iter_no_change=float("inf"),
+            random_state=fold_in(self.random_state, Stream.COMPARED, *key) >> 32,
+            device=self.device,
+            **self.estimator_params,
+        )
+
+
+def default_epochs(n_train: float) -> int:
+    """Epochs of the paper's recipe for so many training rows: 80, or about 600 steps, at least 20.
+
+    >>> default_epochs(455), default_epochs(8844), default_epochs(10**6)
+    (80, 33, 20)
+    """
+    n_steps = -(-int(n_train) // _BATCH)
+    return int(np.clip(round(_STEPS / n_steps), _MIN_EPOCHS, _MAX_EPOCHS))
+
+
+def plan_comparison(
+    X: Any,
+    y: Any,
+    *,
+    task: str = "auto",
+    activations: Sequence[str] | Mapping[str, ActivationSpec] | None = None,
+    seeds: int = 5,
+    folds: int = 5,
+    epochs: int | None = None,
+    hidden: Literal["auto"] | Sequence[int] = "auto",
+    metric: str | None = None,
+    test: str = "corrected-t",
+    device: str = "auto",
+    random_state: int = 0,
+    estimator_params: Mapping[str, Any] | None = None,
+    baselines: str | Sequence[str] | None = BASELINES,
+    recipe: str = "paper",
+    name: str = "data",
+) -> ComparisonPlan:
+    """Check data and settings of a comparison; `compare_activations` describes them.
+
+    Raises
+    ------
+    ComparisonError
+        If anything does not allow the comparison: nothing has been trained by then.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> plan = plan_comparison(*load_iris(return_X_y=True), seeds=2)
+    >>> plan.n_networks, plan.epochs, plan.hidden
+    (100, 80, (128, 128))
+    """
+    _check_count("seeds", seeds, 1)
+    _check_count("folds", folds, 2)
+    _check_count("random_state", random_state, 0)
+    if epochs is not None:
+        _check_count("epochs", epochs, 1)
+    if test not in get_args(Test):
+        raise ComparisonError(f"test must be one of {', '.join(get_args(Test))}, got {test!r}")
+    if recipe not in get_args(Recipe):
+        known = ", ".join(get_args(Recipe))
+        raise ComparisonError(f"recipe must be one of {known}, got {recipe!r}")
+    recipe = cast(Recipe, recipe)
+    X = np.asarray(X) if isinstance(X, list | tuple) else X
+    series = read_target(y, _num_samples(X))
+    settled = find_task(series, task)
+    metric = find_metric(settled, metric)
+    target = as_labels(series) if settled == "classification" else as_numbers(series)
+    splits = make_splits(target, settled, folds, random_state)
+    if metric == "roc_auc":
+        check_every_class_tested(target, splits)
+    n_train = float(np.mean([len(train) for train, _ in splits]))
+    params = dict(estimator_params or {})
+    for given in params.keys() & _OWN_PARAMS.keys():
+        raise ComparisonError(
+            f"estimator_params has {given!r}, which the comparison sets: use {_OWN_PARAMS[given]}="
+        )
+    start = _make_estimator(settled, recipe)
+    widths = _hidden(hidden, start, n_train)
+    if epochs is None:
+        epochs = default_epochs(n_train) if recipe == "paper" else start.max_iter
+    return ComparisonPlan(
+        data=name,
+        X=X,
+        y=target,
+        task=settled,
+        metric=metric,
+        activations=_activations(activations, widths),
+        splits=splits,
+        seeds=int(seeds),
+        epochs=int(epochs),
+        hidden=widths,
+        n_inputs=_n_inputs(X, settled, recipe, params),
+        test=cast(Test, test),
+        device=_device(device),
+        random_state=int(random_state),
+        estimator_params=params,
+        baselines=_baselines(baselines),
+        recipe=recipe,
+    )
+
+
+def _make_estimator(task: Task, recipe: Recipe, **params: Any) -> BaseMLP:
+    if recipe == "paper":
+        params = paper_recipe(task, **params)
+    return MLPClassifier(**params) if task == "classification" else MLPRegressor(**params)
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ComparisonError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def _hidden(hidden: Any, start: BaseMLP, n_train: float) -> tuple[int, ...]:
+    if isinstance(hidden, str):
+        if hidden != "auto":
+            raise ComparisonError(
+                f"hidden must be 'auto' or widths such as 128,128, got {hidden!r}"
+            )
+        # settled once: folds on both sides of the rule's border would get different networks
+        return start._hidden_layer_sizes(int(n_train))
+    widths = list(hidden) if hasattr(hidden, "__iter__") else [hidden]
+    if not widths:
+        raise ComparisonError("hidden must have at least one width, got none")
+    for width in widths:
+        _check_count("each width of hidden", width, 1)
+    return tuple(int(width) for width in widths)
+
+
+def _activations(
+    activations: Sequence[str] | Mapping[str, ActivationSpec] | None, hidden: tuple[int, ...]
+) -> dict[str, ActivationSpec]:
+    if activations is None:
+        activations = DEFAULT_ACTIVATIONS
+    if isinstance(activations, str):
+        activations = [activations]
+    named: dict[str, ActivationSpec]
+    if isinstance(activations, Mapping):
+        named = {str(name): spec for name, spec in activations.items()}
+    else:
+        named = {}
+        for spec in activations:
+            if not isinstance(spec, str):
+                raise ComparisonError(
+                    f"activations that are no names need one: pass a dict name -> {spec!r}"
+                )
+            if spec in named:
+                raise ComparisonError(f"activation {spec!r} is named twice")
+            named[spec] = spec
+    if not named:
+        raise ComparisonError("activations must name at least one activation, got none")
+    for factory in named.values():
+        for width in set(hidden):
+            try:
+                build_activation(factory, width)
+            except (ValueError, TypeError) as error:
+                raise ComparisonError(str(error)) from error
+    return named
+
+
+def _baselines(baselines: str | Sequence[str] | None) -> tuple[str, ...]:
+    names = [baselines] if isinstance(baselines, str) else list(baselines or ())
+    for name in names:
+        if name not in BASELINES:
+            raise ComparisonError(
+                f"baselines must be of {', '.join(BASELINES)}, or none at all, got {name!r}"
+            )
+    return tuple(name for name in BASELINES if name in names)
+
+
+def _n_inputs(X: Any, task: Task, recipe: Recipe, params: dict[str, Any]) -> int:
+    """Columns once encoded; what the encoder or the estimator refuses is found out here."""
+    try:
+        estimator = _make_estimator(task, recipe, **params)
+        estimator._validate_params()
+        encoder = estimator._new_encoder()
+        encoder.fit_encode(X)
+    except (ValueError, TypeError) as error:
+        raise ComparisonError(" ".join(str(error).split())) from error
+    n_inputs = encoder.n_dense_ + len(encoder.cardinalities_) * estimator.embedding_dim
+    if estimator.numeric_embedding != "none":
+        n_inputs += encoder.numeric_scaler_.n_columns * (estimator.numeric_embedding_dim - 1)
+    return n_inputs
+
+
+def _device(device: str) -> str:
+    try:
+        resolved = resolve_device(device)
+        torch.zeros(1, device=resolved).item()  # some that torch can name cannot compute here
+    except (ValueError, RuntimeError, AssertionError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ComparisonError(f"cannot use device {device!r}: {first}") from error
+    return str(resolved)

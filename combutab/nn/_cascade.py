@@ -1,0 +1,325 @@
+"""The networks of a cascaded flow: one for the codes of a row, one for its values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from combutab.core.rng import Stream, fold_in
+from combutab.nn._activation import ActivationSpec, StackedActivation
+from combutab.nn._generative import ORIGINAL
+from combutab.nn._layers import StackedLinear, StackedNorm
+from combutab.nn._spans import RowSpans
+from combutab.nn._stack import Member, StackedNetwork
+
+_ORIGINAL: ActivationSpec = "silu"  # of most published ones
+_HARMONICS = 3
+N_TIME = 1 + 2 * _HARMONICS  # inputs that a time becomes
+
+
+class ResidualPart(nn.Module):
+    """Residual blocks, M of each: what passes by a block, and what it adds to that.
+
+    A block is normalisation, linear, activation, dropout mask, linear; what passes by is as wide as
+    the first block, and is normalised at the end. Without a block there is one linear layer.
+    """
+
+    def __init__(
+        self,
+        purpose: Stream,
+        n_inputs: int,
+        widths: Sequence[int],
+        n_outputs: int,
+        members: Sequence[Member],
+        normalization: str,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__()
+        self.n_inputs, self.n_blocks = n_inputs, len(widths)
+        seeds = [fold_in(member.seed, purpose) for member in members]
+        keys = [fold_in(seed, Stream.WEIGHTS) for seed in seeds]
+        generators = [torch.Generator().manual_seed(key >> 1) for key in keys]
+        specs = [_ORIGINAL if m.activation == ORIGINAL else m.activation for m in members]
+        sizes = self.linear_sizes(n_inputs, widths, n_outputs)
+        self.linears = nn.ModuleList(StackedLinear(*s, generators, dtype=dtype) for s in sizes)
+        self.norms = nn.ModuleList(
+            nn.Identity()
+            if normalization == "none"
+            else StackedNorm(normalization, widths[0], len(members), dtype=dtype)
+            for _ in range(len(widths) + bool(widths))
+        )
+        self.activations = nn.ModuleList(
+            StackedActivation(
+                specs,
+                width,
+                [fold_in(seed, Stream.ACTIVATION, i) >> 1 for seed in seeds],
+                dtype=dtype,
+            )
+            for i, width in enumerate(widths)
+        )
+
+    @staticmethod
+    def linear_sizes(n_inputs: int, widths: Sequence[int], n_outputs: int) -> list[tuple[int, int]]:
+        """Inputs and outputs of each linear layer."""
+        if not widths:
+            return [(n_inputs, n_outputs)]
+        passing = widths[0]
+        blocks = [size for width in widths for size in ((passing, width), (width, passing))]
+        return [(n_inputs, passing), *blocks, (passing, n_outputs)]
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
+        h: Tensor = self.linears[0](x)
+        for i in range(self.n_blocks):
+            inner = self.activations[i](self.linears[2 * i + 1](self.norms[i](h)))
+            if masks is not None:
+                inner = inner * masks[i]
+            h = h + self.linears[2 * i + 2](inner)
+        return self.linears[-1](self.norms[-1](h)) if self.n_blocks else h
+
+
+class CodePart(ResidualPart):
+    """Residual blocks from known codes, as `CodeInputs` has them, to raw outputs of all spans.
+
+    An ordered span has two outputs more, times its bins' places and their squares: the log of a
+    normal density, which takes fewer rows to learn than a number a bin.
+    """
+
+    def __init__(
+        self,
+        spans: RowSpans,
+        widths: Sequence[int],
+        members: Sequence[Member],
+        normalization: str,
+    ) -> None:
+        sizes = self.sizes(spans)
+        super().__init__(
+            Stream.CODE_NETWORK, sizes[0], widths, sizes[1], members, normalization, spans.dtype
+        )
+        places = ordered_places(spans)
+        self._n_logits = spans.width - spans.n_values
+        self._powers = torch.zeros(
+            2 * len(places), self._n_logits, dtype=spans.dtype, device=spans.device
+        )
+        for k, (start, z) in enumerate(places):
+            self._powers[2 * k, start : start + len(z)] = z
+            self._powers[2 * k + 1, start : start + len(z)] = z.square()
+
+    @staticmethod
+    def sizes(spans: RowSpans) -> tuple[int, int]:
+        """Inputs and outputs."""
+        n, n_ordered = spans.width - spans.n_values, spans.n_spans - len(spans.categories)
+        return n + n_ordered, n + 2 * n_ordered
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
+        raw, factors = super().forward(x, masks).tensor_split([self._n_logits], dim=-1)
+        return raw + factors @ self._powers.to(factors.dtype) if len(self._powers) else raw
+
+
+class StackedCascade(StackedNetwork):
+    """M pairs of networks: codes of a row from its other codes, values' velocities from all codes.
+
+    ``codes`` takes the codes of a row that are known, as `code_inputs` gives them, to raw outputs
+    of all spans. ``values`` takes all codes, the values on their way from noise, which of them are
+    known, and the time, to the values' velocities; it is None for rows without values.
+
+    Parameters
+    ----------
+    spans : RowSpans
+        Spans that are no categories are ordered bins.
+    widths : sequence of int
+        Of the residual blocks of ``codes``; those of ``values`` are half as wide.
+    members, normalization
+        As of ``StackedGenerator``.
+
+    References
+    ----------
+    Mueller et al. (2026), "Cascaded flow matching for heterogeneous tabular data", whose cascade
+    it is; Shi et al. (2025), "TabDiff", which masks codes.
+    """
+
+    values: ResidualPart | None
+
+    def __init__(
+        self,
+        spans: RowSpans,
+        widths: Sequence[int],
+        members: Sequence[Member],
+        *,
+        normalization: str = "layer",
+    ) -> None:
+        super().__init__(members)
+        self.codes = CodePart(spans, widths, members, normalization)
+        self.values = None
+        if spans.n_values:
+            self.values = ResidualPart(
+                Stream.VALUE_NETWORK,
+                self._n_value_inputs(spans),
+                self.value_widths(widths),
+                spans.n_values,
+                members,
+                normalization,
+                spans.dtype,
+            )
+        self.to(spans.device)
+        self._flatten(spans.dtype, spans.device)
+
+    @staticmethod
+    def value_widths(widths: Sequence[int]) -> list[int]:
+        """Of the blocks of the values' network: half, as places within bins are easily found."""
+        return [-(-width // 2) for width in widths]
+
+    @staticmethod
+    def _n_value_inputs(spans: RowSpans) -> int:
+        return CodePart.sizes(spans)[0] + 2 * spans.n_values + N_TIME
+
+    @staticmethod
+    def linear_shapes(spans: RowSpans, widths: Sequence[int]) -> dict[str, tuple[int, ...]]:
+        """The shapes of a member's weights of linear layers, by name."""
+        n_inputs, n_outputs = CodePart.sizes(spans)
+        sizes = {"codes": ResidualPart.linear_sizes(n_inputs, widths, n_outputs)}
+        if spans.n_values:
+            n_inputs = StackedCascade._n_value_inputs(spans)
+            widths = StackedCascade.value_widths(widths)
+            sizes["values"] = ResidualPart.linear_sizes(n_inputs, widths, spans.n_values)
+        return {
+            f"{part}.linears.{i}.weight": size
+            for part, own in sizes.items()
+            for i, size in enumerate(own)
+        }
+
+
+class CodeInputs:
+    """Known codes as inputs of a network: categories one-hot, ordered bins cumulative.
+
+    An ordered code is 1 at its place and at all below, so that near bins look alike; behind all of
+    these is the place of each, a normal quantile. A missing value's is 1 at its own place alone. A
+    code that is not known, -1, is 0 throughout.
+
+    Examples
+    --------
+    >>> inputs = CodeInputs(RowSpans(1, [2, 3], categories=[0]))
+    >>> inputs.write(torch.empty(2, inputs.n_inputs), torch.tensor([[1, 1], [-1, 2]]))
+    tensor([[0.0000, 1.0000, 1.0000, 1.0000, 0.0000, 0.0000],
+            [0.0000, 0.0000, 1.0000, 1.0000, 1.0000, 0.9674]])
+    """
+
+    def __init__(self, spans: RowSpans) -> None:
+        self.n_inputs, _ = CodePart.sizes(spans)
+        self._starts = spans.starts - spans.n_values
+        self._n_codes = spans.width - spans.n_values
+        ordered = sorted(set(range(spans.n_spans)) - set(spans.categories))
+        self._ordered = [
+            (i, start, z, _n_bins(spans, i))
+            for i, (start, z) in zip(ordered, ordered_places(spans), strict=True)
+        ]
+        self._numbers = torch.arange(max(spans.sizes, default=0), device=spans.device)
+
+    def write(self, into: Tensor, codes: Tensor) -> Tensor:
+        """Write the inputs of codes, (..., n_spans) int64, into (..., n_inputs), and return it."""
+        known = codes >= 0
+        into.zero_().scatter_(-1, codes.clamp_min(0) + self._starts, known.to(into.dtype))
+        for k, (i, start, z, n) in enumerate(self._ordered):
+            code = codes[..., i]
+            below = code.unsqueeze(-1) >= self._numbers[:n]
+            if n < len(z):
+                below &= code.unsqueeze(-1) < n
+            into[..., start : start + n] = below
+            into[..., self._n_codes + k] = torch.where(known[..., i], z[code.clamp_min(0)], 0)
+        return into
+
+
+def ordered_places(spans: RowSpans) -> list[tuple[int, Tensor]]:
+    """Of each ordered span the first of its columns, and its codes' normal quantiles, (size,).
+
+    That of a missing value, which has no place among the others, is 0.
+    """
+    starts = (spans.starts - spans.n_values).tolist()
+    places = []
+    for i in sorted(set(range(spans.n_spans)) - set(spans.categories)):
+        n, z = _n_bins(spans, i), torch.zeros(spans.sizes[i], dtype=torch.float64)
+        share = (torch.arange(n, dtype=torch.float64) + 0.5) / n
+        z[:n] = math.sqrt(2) * torch.erfinv(2 * share - 1)
+        places.append((starts[i], z.to(spans.device, spans.dtype)))
+    return places
+
+
+def _n_bins(spans: RowSpans, i: int) -> int:
+    """The codes of an ordered span but for that of a missing value."""
+    return spans.sizes[i] - (i in spans.missing)
+
+
+class BlurredCrossEntropy:
+    """Cross-entropies of codes in which bins that are near each other count as near.
+
+    Of an ordered span a share is the cross-entropy itself, the rest that of blurred probabilities
+    to the blurred code: both are least where the probabilities are the true ones, but what is
+    learned by heart of a single bin lowers the second one little. The blur is a normal density
+    whose standard deviation is a share of the span's bins; that of a missing value is near none.
+
+    Examples
+    --------
+    >>> entropy = BlurredCrossEntropy(RowSpans(0, [64], categories=[]))
+    >>> raw = torch.zeros(3, 64)
+    >>> raw[0, 10] = raw[1, 12] = raw[2, 40] = 8.0  # right, near, far off
+    >>> entropy(raw, torch.full((3, 1), 10), torch.ones(3, 1)).int()
+    tensor([1, 4, 8], dtype=torch.int32)
+    """
+
+    share = 0.7
+    deviation = 1 / 32  # of a span's codes
+
+    def __init__(self, spans: RowSpans) -> None:
+        self.spans = spans
+        self._kernels: list[tuple[Tensor | None, Tensor] | None] = []  # None: all of the group's
+        ordered = set(range(spans.n_spans)) - set(spans.categories)
+        for group in spans.groups:
+            own = [i for i in range(group.spans.start, group.spans.stop) if i in ordered]
+            if not own:
+                self._kernels.append(None)
+                continue
+            kernels = torch.zeros(len(own), group.size, group.size, dtype=torch.float64)
+            for kernel, i in zip(kernels, own, strict=True):
+                n = _n_bins(spans, i)
+                z = torch.arange(n, dtype=torch.float64) / (n * self.deviation)
+                kernel[:n, :n] = (-0.5 * (z - z.unsqueeze(1)).square()).softmax(1)
+                if i in spans.missing:
+                    kernel[n, n] = 1
+            index = None
+            if len(own) < group.spans.stop - group.spans.start:
+                index = torch.tensor(own, device=spans.device) - group.spans.start
+            self._kernels.append((index, kernels.to(spans.device, spans.dtype)))
+
+    def __call__(self, raw: Tensor, codes: Tensor, weight: Tensor) -> Tensor:
+        """The sum over all spans, each times its weight.
+
+        Shape
+        -----
+        raw : (..., width), codes : (..., n_spans) int64, weight : (..., n_spans) -> (...)
+        """
+        total = raw.new_zeros(raw.shape[:-1])
+        parts = zip(self.spans.log_probabilities(raw), self._kernels, strict=True)
+        for (group, log_p), kernels in parts:
+            own, counted = codes[..., group.spans], weight[..., group.spans]
+            entropy = -log_p.gather(-1, own.unsqueeze(-1)).squeeze(-1)
+            if kernels is not None:
+                index, kernel = kernels
+                hard = entropy
+                if index is not None:
+                    log_p, own = log_p.index_select(-2, index), own[..., index]
+                    hard = entropy.index_select(-1, index)
+                q = torch.einsum("...gs,gst->...gt", log_p.exp(), kernel)
+                target = kernel[torch.arange(len(kernel), device=own.device), own]
+                near = -(target * q.clamp_min(torch.finfo(q.dtype).tiny).log()).sum(-1)
+                rest = self.share * (near - hard)
+                entropy = entropy + rest if index is None else entropy.index_add(-1, index, rest)
+            total = total + (entropy * counted).sum(-1)
+        return total
+
+
+def time_inputs(t: Tensor) -> Tensor:
+    """Inputs of times, (..., 1) -> (..., N_TIME): the time and waves of it."""
+    angles = [math.pi * k * t for k in range(1, _HARMONICS + 1)]
+    return torch.cat([t, *map(torch.cos, angles), *map(torch.sin, angles)], dim=-1)

@@ -1,0 +1,556 @@
+"""One reading of every kind of table: counted, named, and given out by column."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from combutab.preprocessing._categories import Factors, factorize
+from combutab.preprocessing._columns import (
+    ColumnKind,
+    encoded_kind,
+    large_numbers,
+    narrow,
+    raise_complex,
+    to_float,
+)
+
+# ---- Arrays of other libraries, as numpy would hold them -----------------------------------------
+
+
+def as_numpy(X: Any, name: str = "X") -> Any:
+    """Bring a tensor of torch, or an array of the array API's standard, to numpy.
+
+    Anything else is given back. Tensors may be on any device, and need gradients.
+
+    Raises
+    ------
+    TypeError
+        If numpy cannot read it: a sparse tensor, or an array of another library on a GPU.
+
+    Examples
+    --------
+    >>> import torch
+    >>> as_numpy(torch.tensor([1.0, 2.0], dtype=torch.bfloat16))
+    array([1., 2.], dtype=float32)
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(X, torch.Tensor):
+        if X.layout != torch.strided:
+            raise TypeError(
+                f"{name} is a sparse tensor of torch ({X.layout}); pass {name}.to_dense(), or a "
+                "sparse matrix of scipy"
+            )
+        X = X.detach().cpu()
+        return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
+    if isinstance(X, np.ndarray) or not hasattr(X, "__array_namespace__"):
+        return X
+    try:
+        return np.asarray(X)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"{name} is an array of {type(X).__module__.partition('.')[0]} that numpy cannot read "
+            f"({error}); move it to the CPU, or pass a numpy array"
+        ) from error
+
+
+# ---- Frames of polars and of pyarrow, as pandas would hold them ----------------------------------
+
+
+def as_pandas(X: Any, name: str = "X") -> Any:
+    """Bring a frame or a column of another library to pandas; anything else is given back.
+
+    polars needs no pyarrow for it.
+
+    Raises
+    ------
+    TypeError
+        If it is a lazy frame.
+    """
+    if is_polars(X, name):
+        if not hasattr(X, "height"):
+            return polars_column(X)
+        return pd.DataFrame({each.name: polars_column(each) for each in X}, copy=False)
+    if not isinstance(X, np.ndarray | pd.DataFrame | pd.Series) and hasattr(X, "to_pandas"):
+        return X.to_pandas()
+    return X
+
+
+def is_polars(X: Any, name: str = "X") -> bool:
+    """Tell whether a table or a column is one of polars; a lazy one is refused."""
+    if not type(X).__module__.startswith("polars"):
+        return False
+    if hasattr(X, "collect"):
+        raise TypeError(
+            f"{name} is a lazy polars frame ({type(X).__name__}); call .collect() on it"
+        )
+    return True
+
+
+def polars_column(series: Any) -> pd.Series:
+    """Bring a polars column to pandas, not copied where its storage allows."""
+    import polars as pl
+
+    dtype = series.dtype
+    if dtype == pl.Null:
+        return pd.Series(np.full(len(series), None), dtype=object)
+    if dtype.is_decimal():
+        whole = series.cast(pl.Int64, strict=False)  # which floats would round
+        exact = not dtype.scale and whole.null_count() == series.null_count()
+        series = whole if exact else series.cast(pl.Float64)
+    elif dtype == pl.Date:
+        series = series.cast(pl.Datetime("us"))
+    elif dtype == pl.Time:
+        series = series.cast(pl.Duration("ns"))
+    elif dtype in (pl.Categorical, pl.Enum):
+        series = series.cast(pl.String)
+    elif dtype == pl.Datetime and dtype.time_zone is not None:
+        utc = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return pd.Series(utc.to_numpy()).dt.tz_localize("UTC").dt.tz_convert(dtype.time_zone)
+    if series.dtype == pl.Boolean and series.null_count():
+        values = series.fill_null(False).to_numpy()
+        return pd.Series(pd.arrays.BooleanArray(values, series.is_null().to_numpy()))
+    if series.dtype.is_integer() and series.null_count():
+        values = series.fill_null(0).to_numpy()
+        return pd.Series(pd.arrays.IntegerArray(values.copy(), series.is_null().to_numpy()))
+    if series.dtype.is_numeric() or series.dtype.is_temporal() or series.dtype == pl.Boolean:
+        return pd.Series(series.to_numpy())
+    values = np.empty(len(series), dtype=object)  # which numpy would take lists apart for
+    values[:] = series.to_list()
+    return pd.Series(values, dtype=object)
+
+
+def fill_polars(frame: Any, made: pd.DataFrame) -> Any:
+    """A polars frame with cells of a pandas one, of the same rows and columns, where it has none.
+
+    A column keeps its dtype, unless that cannot hold the cells.
+    """
+    columns = []
+    for each in frame:
+        lost = polars_column(each).isna().to_numpy()
+        cells = made[each.name][lost]
+        if not cells.isna().all():  # nor where there is none
+            new = polars_cells(cells, each.dtype)
+            each = each.cast(new.dtype).scatter(np.flatnonzero(lost), new)
+        columns.append(each)
+    return frame.with_columns(columns)
+
+
+def polars_cells(cells: pd.Series, dtype: Any) -> Any:
+    """Cells of a pandas column as a polars column, of this dtype if it can hold them."""
+    import polars as pl
+
+    values = [None if missing else v for v, missing in zip(cells, cells.isna(), strict=True)]
+    column = pl.Series(str(cells.name), values, strict=False)
+    if dtype == pl.Null:
+        return column
+    if dtype == pl.Time and column.dtype == pl.Duration:  # since midnight, as polars_column has it
+        return (column.dt.total_microseconds() * 1000).cast(pl.Time)
+    try:
+        return column.cast(dtype)
+    except pl.exceptions.PolarsError:
+        return column
+
+
+# ---- The columns that the user calls categorical -------------------------------------------------
+
+
+def categorical_mask(
+    categorical_features: Any, names: Sequence[Any] | None, n_columns: int
+) -> np.ndarray | None:
+    """The parameter `categorical_features` as a mask, (n_columns,); None for "from_dtype".
+
+    It is that, None, or a mask, positions or names, as in HistGradientBoostingClassifier.
+
+    >>> categorical_mask(["b"], ["a", "b"], 2)
+    array([False,  True])
+    >>> categorical_mask([-1], None, 3)
+    array([False, False,  True])
+    """
+    if isinstance(categorical_features, str):  # "from_dtype": the only one that is valid
+        return None
+    mask = np.zeros(n_columns, dtype=bool)
+    if categorical_features is None or len(categorical_features) == 0:
+        return mask
+    chosen = np.asarray(categorical_features)
+    if chosen.dtype.kind in "UOT":
+        return _by_name(list(categorical_features), mask, names)
+    if chosen.ndim != 1 or chosen.dtype.kind not in "biu":
+        raise ValueError(
+            "categorical_features must be a mask, positions or column names, got "
+            f"{categorical_features!r}"
+        )
+    if chosen.dtype.kind == "b":
+        if len(chosen) != n_columns:
+            raise ValueError(
+                f"categorical_features is a mask of length {len(chosen)}, but X has {n_columns} "
+                "columns; give one truth value a column"
+            )
+        return chosen.copy()
+    outside = [int(j) for j in chosen if not -n_columns <= j < n_columns]
+    if outside:
+        raise ValueError(
+            f"categorical_features has positions {outside}, but X has {n_columns} columns; "
+            f"positions lie in 0 to {n_columns - 1}"
+        )
+    mask[chosen.astype(np.intp)] = True
+    return mask
+
+
+def _by_name(chosen: list[Any], mask: np.ndarray, names: Sequence[Any] | None) -> np.ndarray:
+    if names is None:
+        raise ValueError(
+            f"categorical_features={chosen!r} are names, but X has none; pass a DataFrame, or "
+            "positions"
+        )
+    position = {name: j for j, name in enumerate(names)}
+    unknown = [name for name in chosen if name not in position]
+    if unknown:
+        raise ValueError(
+            f"categorical_features has {unknown}, which X lacks; its columns are {list(names)}"
+        )
+    mask[[position[name] for name in chosen]] = True
+    return mask
+
+
+# ---- The numeric columns of a table, read in pieces of rows so that no float64 copy is held ------
+
+# Values a piece holds: 1 MB of float64, so that the passes over it stay in the cache.
+_PIECE = 2**17
+
+
+class Block(Protocol):
+    """Numeric columns of one table, all of ``n_rows`` rows."""
+
+    n_rows: int
+    n_columns: int
+    tolerance: np.ndarray
+    """(n_columns,) relative range under which a column counts as constant."""
+    centred: bool
+    """True if scaling may subtract a centre (not for sparse input, whose zeros stay zeros)."""
+    label: Callable[[int], str]
+    """Name column j as errors do."""
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """Rows as a new float64 array of shape (stop - start, n_columns)."""
+
+    def column(self, j: int) -> np.ndarray:
+        """Column j as a new float64 array of shape (n_rows,)."""
+
+
+def pieces(block: Block) -> Iterator[slice]:
+    """Slices of rows that cover a block, each about a megabyte."""
+    step = max(1, _PIECE // max(1, block.n_columns))
+    for start in range(0, block.n_rows, step):
+        yield slice(start, min(start + step, block.n_rows))
+
+
+def _tolerance(dtype: np.dtype) -> float:
+    # A constant that went through a few roundings; integers and halves are held exactly enough.
+    single = dtype == np.float32
+    return float(4 * np.finfo(np.float32).eps if single else 16 * np.finfo(np.float64).eps)
+
+
+class ArrayBlock:
+    """A 2-D numeric array."""
+
+    centred = True
+
+    def __init__(self, array: np.ndarray, label: Callable[[int], str] = "column {}".format) -> None:
+        self.array, self.label = array, label
+        self.n_rows, self.n_columns = array.shape
+        self.tolerance = np.full(self.n_columns, _tolerance(array.dtype))
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        return np.array(self.array[start:stop], dtype=np.float64, order="C")
+
+    def column(self, j: int) -> np.ndarray:
+        return np.array(self.array[:, j], dtype=np.float64)
+
+
+class ColumnsBlock:
+    """A sequence of 1-D numeric arrays, each of its own dtype."""
+
+    centred = True
+
+    def __init__(
+        self,
+        columns: Sequence[np.ndarray],
+        n_rows: int,
+        label: Callable[[int], str] = "column {}".format,
+    ) -> None:
+        self.columns, self.label = list(columns), label
+        self.n_rows, self.n_columns = n_rows, len(self.columns)
+        self.tolerance = np.array([_tolerance(column.dtype) for column in self.columns])
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        rows = np.empty((stop - start, self.n_columns))
+        for j, column in enumerate(self.columns):
+            rows[:, j] = column[start:stop]
+        return rows
+
+    def column(self, j: int) -> np.ndarray:
+        return np.array(self.columns[j], dtype=np.float64)
+
+
+class SparseBlock:
+    """A scipy sparse matrix, densified piece by piece."""
+
+    centred = False
+
+    def __init__(self, matrix: Any, label: Callable[[int], str] = "column {}".format) -> None:
+        self.matrix, self.label = matrix, label
+        self.n_rows, self.n_columns = matrix.shape
+        self.tolerance = np.full(self.n_columns, _tolerance(matrix.dtype))
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        return self.matrix[start:stop].toarray().astype(np.float64, order="C", copy=False)
+
+    def column(self, j: int) -> np.ndarray:
+        return self.matrix[:, [j]].toarray().ravel().astype(np.float64, copy=False)
+
+
+# ---- One reading of every kind of table: counted, named, and given out by column -----------------
+
+
+class Table(ABC):
+    """A table read by columns; the input itself is never changed."""
+
+    def __init__(self, n_rows: int, names: Sequence[Any] | None, n_columns: int) -> None:
+        self.n_rows = n_rows
+        self.names = names
+        self.n_columns = n_columns
+
+    def label(self, j: int) -> str:
+        """Name column j as errors do."""
+        return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
+
+    @abstractmethod
+    def column(self, j: int) -> pd.Series:
+        """Column j, not copied where its storage allows."""
+
+    def kind(self, j: int, categorical: bool | None) -> ColumnKind:
+        """Decide which kind column j is encoded as; see `encoded_kind`."""
+        return encoded_kind(self.column(j), categorical, self.label(j))
+
+    def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
+        """The named columns as numbers."""
+        arrays = [to_float(self.column(j), kinds[j], self.label(j)) for j in columns]
+        return ColumnsBlock(arrays, self.n_rows, self._labels(columns))
+
+    def large_numbers(
+        self, block: Block, columns: Sequence[int], kinds: Sequence[ColumnKind]
+    ) -> dict[int, list[Fraction]]:
+        """Of the columns of a block some numbers that may be too large for it, exactly."""
+        found = {
+            j: large_numbers(self.column(j), block.column(i), kinds[j])
+            for i, j in enumerate(columns)
+            if kinds[j] != "bool"
+        }
+        return {j: numbers for j, numbers in found.items() if numbers}
+
+    def factors(self, j: int) -> Factors:
+        """Codes and distinct keys of column j."""
+        return factorize(self.column(j), self.label(j))
+
+    def _labels(self, columns: Sequence[int]) -> Callable[[int], str]:
+        return lambda i: self.label(columns[i])
+
+
+class FrameTable(Table):
+    """A pandas DataFrame."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        super().__init__(len(frame), list(frame.columns), frame.shape[1])
+        self._columns = [column for _, column in frame.items()]  # a third of the time of iloc
+
+    def column(self, j: int) -> pd.Series:
+        return self._columns[j]
+
+
+class PolarsTable(Table):
+    """A polars DataFrame; each column is handed over as pandas would hold it."""
+
+    def __init__(self, frame: Any) -> None:
+        super().__init__(frame.height, list(frame.columns), frame.width)
+        self.frame = frame
+
+    def column(self, j: int) -> pd.Series:
+        return polars_column(self.frame.to_series(j))
+
+
+class ArrayTable(Table):
+    """A 2-D numpy array of any dtype."""
+
+    def __init__(self, array: np.ndarray, names: Sequence[Any] | None = None) -> None:
+        if array.dtype.kind == "c":
+            raise_complex("X")
+        super().__init__(array.shape[0], names, array.shape[1])
+        self.array = narrow(array)
+
+    @property
+    def numeric(self) -> bool:
+        return self.array.dtype.kind in "biuf"
+
+    def column(self, j: int) -> pd.Series:
+        values = self.array[:, j]
+        if values.dtype.kind in "OUS":
+            return pd.Series(values.astype(object), dtype=object)
+        return pd.Series(values, copy=False)
+
+    def kind(self, j: int, categorical: bool | None) -> ColumnKind:
+        if self.numeric and not categorical:
+            return ColumnKind.BOOL if self.array.dtype.kind == "b" else ColumnKind.NUMBER
+        return super().kind(j, categorical)
+
+    def large_numbers(
+        self, block: Block, columns: Sequence[int], kinds: Sequence[ColumnKind]
+    ) -> dict[int, list[Fraction]]:
+        if self.numeric and (self.array.dtype.kind not in "iu" or self.array.dtype.itemsize < 8):
+            return {}
+        return super().large_numbers(block, columns, kinds)
+
+    def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
+        if not self.numeric or any(kinds[j] not in ("number", "bool") for j in columns):
+            return super().block(columns, kinds)
+        whole = len(columns) == self.n_columns
+        return ArrayBlock(
+            self.array if whole else self.array[:, list(columns)], self._labels(columns)
+        )
+
+
+class SparseTable(Table):
+    """A scipy sparse matrix or array."""
+
+    def __init__(self, matrix: Any) -> None:
+        super().__init__(matrix.shape[0], None, matrix.shape[1])
+        needed, available = 4 * self.n_rows * self.n_columns, available_memory()
+        if needed > available:
+            raise MemoryError(
+                f"a dense float32 table of {self.n_rows} x {self.n_columns} needs "
+                f"{needed / 1e9:.1f} GB, of which {available / 1e9:.1f} GB are available; reduce "
+                "the columns first, for example with sklearn.decomposition.TruncatedSVD"
+            )
+        self.matrix = matrix.tocsr()
+
+    def column(self, j: int) -> pd.Series:
+        return pd.Series(self.matrix[:, [j]].toarray().ravel())
+
+    def kind(self, j: int, categorical: bool | None) -> ColumnKind:
+        if categorical:
+            return ColumnKind.CATEGORY
+        return ColumnKind.BOOL if self.matrix.dtype.kind == "b" else ColumnKind.NUMBER
+
+    def large_numbers(
+        self, block: Block, columns: Sequence[int], kinds: Sequence[ColumnKind]
+    ) -> dict[int, list[Fraction]]:
+        if self.matrix.dtype.kind not in "iu" or self.matrix.dtype.itemsize < 8:
+            return {}
+        return super().large_numbers(block, columns, kinds)
+
+    def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
+        if any(kinds[j] not in ("number", "bool") for j in columns):
+            return super().block(columns, kinds)
+        whole = len(columns) == self.n_columns
+        return SparseBlock(
+            self.matrix if whole else self.matrix[:, list(columns)], self._labels(columns)
+        )
+
+
+def available_memory() -> float:
+    """Bytes of memory that a process can still get, infinity where the system does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            sizes = dict(line.split(":", 1) for line in lines)
+        return 1024.0 * int(sizes["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        return float("inf")
+
+
+def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Table:
+    """Check a table's shape and names as scikit-learn does, and wrap it.
+
+    With ``reset=True`` the estimator's ``n_features_in_`` and ``feature_names_in_`` are set, else
+    X is checked against them. Values are not looked at here.
+    """
+    X = _known_container(X)
+    table: Table
+    if isinstance(X, pd.DataFrame):
+        _check_unique(X.columns)
+        validate_data(estimator, X, skip_check_array=True, reset=reset)
+        table = _frame_table(X)
+    elif _is_polars_frame(X):
+        # Its header stands for it: which frames have names depends on scikit-learn's version.
+        header = pd.DataFrame(columns=list(X.columns))
+        validate_data(estimator, header, skip_check_array=True, reset=reset)
+        table = PolarsTable(X)
+    else:
+        X = validate_data(
+            estimator,
+            X,
+            accept_sparse=True,
+            dtype=None,
+            ensure_all_finite=False,
+            reset=reset,
+        )
+        return SparseTable(X) if scipy.sparse.issparse(X) else ArrayTable(X)
+    _check_not_empty(table, type(estimator).__name__)
+    return table
+
+
+def _frame_table(frame: pd.DataFrame) -> Table:
+    # A frame of one numeric dtype is an array with names, without a step for each column.
+    dtypes = set(frame.dtypes)
+    if len(dtypes) == 1 and all(isinstance(d, np.dtype) and d.kind in "biuf" for d in dtypes):
+        return ArrayTable(frame.to_numpy(), list(frame.columns))
+    return FrameTable(frame)
+
+
+def _known_container(X: Any) -> Any:
+    """Bring what is neither a DataFrame, an array nor a sparse matrix to one of those."""
+    X = as_numpy(X)
+    if isinstance(X, pd.DataFrame | pd.Series) or scipy.sparse.issparse(X) or _is_polars_frame(X):
+        return X
+    if isinstance(X, list | tuple):
+        array = np.asarray(X)
+        # numpy would turn the numbers of a row that holds text into text
+        return np.array(X, dtype=object) if array.dtype.kind in "US" else array
+    if isinstance(X, np.ma.MaskedArray):
+        if X.dtype.kind not in "biuf":
+            raise TypeError(f"masked arrays must hold numbers, got {X.dtype}; use a DataFrame")
+        return np.where(np.ma.getmaskarray(X), np.nan, X.data)
+    if getattr(getattr(X, "dtype", None), "names", None) is not None:
+        raise ValueError(
+            "X is a structured array, whose columns are fields; pass pandas.DataFrame(X) instead"
+        )
+    return as_pandas(X)
+
+
+def _is_polars_frame(X: Any) -> bool:
+    return is_polars(X) and hasattr(X, "height")
+
+
+def _check_unique(columns: pd.Index) -> None:
+    if not columns.is_unique:
+        twice = list(dict.fromkeys(columns[columns.duplicated()]))
+        raise ValueError(f"X has duplicate column names: {twice}; rename or drop the copies")
+
+
+def _check_not_empty(table: Table, name: str) -> None:
+    # The words are scikit-learn's.
+    shape = (table.n_rows, table.n_columns)
+    for count, what in ((table.n_rows, "sample(s)"), (table.n_columns, "feature(s)")):
+        if count == 0:
+            raise ValueError(
+                f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by "
+                f"{name}."
+            )

@@ -1,0 +1,451 @@
+"""The page of a comparison of activations."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+
+from combutab._version import __version__
+from combutab.evaluation import interval_words
+from combutab.model_selection import GUESSES, METRICS, ActivationComparison
+from combutab.plotting import plot_comparison
+from combutab.reports._charts import shortened, text_width
+from combutab.reports._page import number, render, versions, without_control
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+    from matplotlib.axes import Axes
+
+
+# ---- The verdict of a comparison for a reader in a hurry: three questions, a card each -----------
+
+_NAMED = 3  # names in a sentence before the others are counted
+# What a score says of a model, and the score by itself
+_PHRASES = {
+    "accuracy": ("names the right class for {} of new rows", "{:.1%}"),
+    "r2": ("explains {} of the variation in new rows", "{:.1%}"),
+    "f1": ("has a macro F1 of {} on new rows (1 is perfect)", "{:.3g}"),
+    "roc_auc": ("has a ROC AUC of {} on new rows (0.5 is chance, 1 perfect)", "{:.3g}"),
+    "log_loss": ("has a log loss of {} on new rows (0 is perfect)", "{:.3g}"),
+    "mae": ("is off by {} standard deviations of the target, on average", "{:.3g}"),
+    "mse": ("has a mean squared error of {} variances of the target", "{:.3g}"),
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """One question's answer; ``level`` is its sign and colour, ``word`` what it is called."""
+
+    subject: str
+    level: str
+    word: str
+    short: str
+    sentences: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def verdict_cards(found: ActivationComparison) -> list[Card]:
+    """Answer which activation is best, whether it learned, and whether it is worth a network."""
+    cards = [_beside_others(found), _beside_guess(found), _beside_learners(found)]
+    return [card for card in cards if card is not None]
+
+
+def _score(found: ActivationComparison, value: float) -> str:
+    """A score as people say it: shares in percent."""
+    return _PHRASES[found.metric][1].format(value).replace("%", " %")
+
+
+def _told(found: ActivationComparison, value: float) -> str:
+    if found.metric == "r2" and value < 0.0005:  # 0.0 %
+        return f"explains nothing of the variation in new rows (R2 {value:.2g})"
+    return _PHRASES[found.metric][0].format(_score(found, value))
+
+
+def _beside_others(found: ActivationComparison) -> Card:
+    subject, best, rest = "The best activation", found.best, found.summary.iloc[1:]
+    apart = rest["distinguishable"].astype(bool)
+    near, behind = (_names(rows["activation"]) for rows in (rest[~apart], rest[apart]))
+    if not len(rest):
+        return Card(subject, "unknown", "one alone", f"{best} was compared with no other.", ())
+    if apart.all():
+        said = f"Chance does not explain its lead over {behind}."
+        return Card(subject, "good", "clear", f"{best} is the best.", (said,))
+    if not apart.any():
+        said = f"{best} leads, but chance may explain its lead over {near}."
+        return Card(subject, "unknown", "open", "None is clearly the best.", (said,))
+    short = f"{_names([best, *rest[~apart]['activation']])} are too close to call."
+    said = f"Chance may explain the lead of {best} over {near}, but not over {behind}."
+    return Card(subject, "fair", "several", short, (said,))
+
+
+def _beside_guess(found: ActivationComparison) -> Card:
+    line = found.summary.iloc[0]
+    said = f"{found.best} {_told(found, line['mean'])}"
+    low, high = (_score(found, line[end]) for end in ("low", "high"))
+    around = (f"For other rows of the same kind: about {low} to {high}.",) if low != high else ()
+    guess = found.baselines[found.baselines.get("baseline", pd.Series(dtype=str)) == "guess"]
+    if not len(guess):
+        return Card("What it learned", "unknown", "no guess beside", f"{said}.", around)
+    guessing = _told(found, float(guess["mean"].iloc[0]))
+    beside = (f"The guess ({GUESSES[found.metric]}) {guessing}.", *around)
+    if found.winner:
+        return Card("Better than a guess", "good", "yes", f"{said}.", beside)
+    none = not found.summary["beats_guess"].any()
+    short = "No activation is" if none else f"{found.best}, the best mean, is not"
+    short = f"{short} surely better than guessing by {found.measure.label}."
+    others = (found.other_measures,) if found.other_measures else ()
+    level, word = ("fair", f"not by {found.measure.label}") if others else ("poor", "no")
+    return Card("Better than a guess", level, word, short, (f"{said}.", *others, *beside))
+
+
+def _beside_learners(found: ActivationComparison) -> Card | None:
+    if found.baselines.empty:
+        return None
+    table = found.baselines[found.baselines["baseline"] != "guess"]
+    if table.empty:
+        return None
+    best, mean = found.best, float(found.summary["mean"].iloc[0])
+    apart = table["distinguishable"].to_numpy(dtype=bool)
+    ahead = np.asarray((table["mean"] > mean) == found.measure.greater_is_better)
+    scores = [(best, mean), *table[["baseline", "mean"]].itertuples(index=False)]
+    said = ", ".join(f"{name} {_score(found, score)}" for name, score in scores)
+    label = found.measure.label
+    said = f"{label[0].upper()}{label[1:]}: {said}."
+    subject, names = "Better than simpler models", table["baseline"]
+    if (apart & ahead).any():
+        which = names[apart & ahead]
+        short = f"{_names(which)} {'is' if len(which) == 1 else 'are'} better than every activation"
+        return Card(subject, "poor", "no", f"{short} here.", (said,))
+    if apart.all():
+        return Card(subject, "good", "yes", f"{best} is better than {_names(names)}.", (said,))
+    which = names[~apart]
+    short = f"{_names(which)} {'does' if len(which) == 1 else 'do'} as well, as far as can be told."
+    return Card(subject, "fair", "not surely", short[0].upper() + short[1:], (said,))
+
+
+def _names(names: Any) -> str:
+    """Join names; of many, the first and how many more."""
+    known: Sequence[str] = [str(name) for name in names]
+    more = len(known) - _NAMED
+    if more > 1:
+        return f"{', '.join(known[:_NAMED])} and {more} more"
+    return " and ".join([", ".join(known[:-1]), known[-1]]) if len(known) > 1 else "".join(known)
+
+
+# ---- The dot plot of a comparison as a part of its page ------------------------------------------
+
+_NAMES = 160  # pixels, at 12 a letter, that a name may take
+_LETTER = 10  # points of a name's letters: matplotlib's default
+_SVG, _HREF = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
+_GRID = "var(--line)"
+_COLOURS = {  # of the figure, as the page has them: light, dark and printed
+    "#0072b2": "var(--real)",
+    "#d55e00": "var(--synthetic)",
+    "#000000": "var(--soft)",
+    "#4c4c4c": "var(--soft)",
+    "#737373": "var(--soft)",
+    "#cccccc": _GRID,
+    "#ebebeb": _GRID,
+    "#ffffff": "var(--page)",
+}
+
+
+def dot_plot(found: ActivationComparison) -> Markup:
+    """Draw `plot_comparison` as an SVG element with a text alternative.
+
+    Text stays text; colours and fonts are the page's. The same comparison gives the same bytes.
+    """
+    import matplotlib.style
+    from markupsafe import Markup
+
+    style = {"svg.fonttype": "none", "svg.hashsalt": "combutab"}
+    with matplotlib.style.context(["default", style]), warnings.catch_warnings():
+        # The browser has fonts for what matplotlib's lacks
+        warnings.filterwarnings("ignore", r"Glyph \d+", UserWarning)
+        figure = plot_comparison(found)
+        (axes,) = figure.axes
+        _fit_to_page(axes)
+        figure.patch.set_visible(False)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    svg = ElementTree.fromstring(drawn.getvalue())
+    title = f"Scores of the activations: {found.measure.description}"
+    return Markup(_inlined(svg, title, _description(found)))  # text in it was escaped on writing
+
+
+def _fit_to_page(axes: Axes) -> None:
+    """Leave to the page what it says itself, and make names short."""
+    axes.set_title("", loc="left")
+    axes.set_ylabel("")
+    axes.patch.set_visible(False)
+    names = [
+        shortened(" ".join(without_control(label.get_text()).split()), _NAMES)
+        for label in axes.get_yticklabels()
+    ]
+    axes.set_yticks(axes.get_yticks(), names, parse_math=False)
+
+
+def _inlined(svg: ElementTree.Element, title: str, description: str) -> str:
+    """Return what matplotlib wrote without what only a file needs, in the page's colours."""
+    used = {each.get(_HREF, "")[1:] for each in svg.iter(f"{_SVG}use")}
+    for parent in list(svg.iter()):
+        for name in ("metadata", "style"):
+            for child in parent.findall(f"{_SVG}{name}"):
+                parent.remove(child)
+    for each in svg.iter():
+        each.tag = each.tag.removeprefix(_SVG)
+        attributes = dict(each.attrib)
+        each.attrib.clear()
+        for name, value in attributes.items():
+            if name == _HREF:
+                each.set("href", value)
+            elif name == "style":
+                _set_style(each, value)
+            elif name != "clip-path" and (name != "id" or value in used):
+                each.set(name, " ".join(value.split()))
+    left = 0.0  # names in a font wider than matplotlib's begin further to the left
+    for each in svg.iter("text"):
+        if "text-anchor: end" in each.get("style", ""):
+            left = min(left, float(each.get("x", 0)) - text_width(each.text or "") * _LETTER / 12)
+    left = math.floor(left)
+    _, _, width, height = map(float, svg.get("viewBox", "").split())
+    svg.attrib = {
+        "role": "img",
+        "width": f"{(width - left) * 4 / 3:.0f}",  # of points
+        "viewBox": f"{left} 0 {width - left:g} {height:g}",
+        "class": "fixed",
+    }
+    for i, (tag, text) in enumerate({"title": title, "desc": description}.items()):
+        element = ElementTree.Element(tag)
+        element.text = without_control(text)
+        svg.insert(i, element)
+    return ElementTree.tostring(svg, encoding="unicode")
+
+
+def _set_style(element: ElementTree.Element, style: str) -> None:
+    """Set a style with the page's colours and, of a font, the size alone."""
+    style = re.sub(r"font: .*?([\d.]+px)[^;]*", r"font-size: \1", style)  # of older matplotlib
+    style = re.sub(r"font-family: [^;]*; ", "", style)
+    style = re.sub("#[0-9a-f]{6}", lambda colour: _COLOURS[colour[0]], style)
+    if _GRID in style:
+        element.set("class", "grid")
+    element.set("style", style)
+
+
+def _description(found: ActivationComparison) -> str:
+    """Say what the picture shows: each mean with its interval and its verdict."""
+    said = []
+    for kind, table in (("activation", found.summary), ("baseline", found.baselines)):
+        for _, line in table.iterrows():
+            ends = interval_words(line["low"], line["high"])
+            said.append(
+                f"{line[kind]}{', a baseline' * (kind == 'baseline')}: mean {line['mean']:.4g}, "
+                + (f"interval {ends}" if ends else "the same score in all folds")
+                + ", significantly different from the best" * bool(line["distinguishable"])
+            )
+    return "; ".join(said)
+
+
+# ---- The page of a comparison of activations -----------------------------------------------------
+
+_MEANINGS = {
+    "accuracy": "The share of test rows whose class is predicted right.",
+    "f1": "The harmonic mean of precision and recall of a class, averaged over the classes.",
+    "log_loss": "Minus the mean logarithm of the probability given to the right class: "
+    "0 is perfect, and sureness in a wrong class costs most.",
+    "roc_auc": "How often a row of a class is given a higher probability of it than a row of "
+    "another: 0.5 is chance, 1 always.",
+    "r2": "The share of the target's variance that is predicted: 1 is perfect, 0 is no better "
+    "than its mean.",
+    "mae": "The mean absolute error of the predictions.",
+    "mse": "The mean squared error of the predictions; large errors weigh most.",
+}
+_TESTS = {"corrected-t": "corrected resampled t-test", "wilcoxon": "Wilcoxon's signed-rank test"}
+_NARROW = 0.01  # of the largest mean: an interval that three digits would not show
+_VERDICTS = {True: "significantly different", False: "not significantly different"}
+_SETTINGS = {
+    "recipe": "Recipe of the networks",
+    "folds": "Folds",
+    "seeds": "Seeds",
+    "epochs": "Epochs of each network",
+    "hidden": "Hidden layers",
+    "test": "Test",
+    "device": "Device",
+    "random_state": "Seed of folds and networks",
+    "baselines": "Baselines",
+}
+
+
+def comparison_page(found: ActivationComparison) -> str:
+    """Render one self-contained HTML page of what was found."""
+    return render(
+        "comparison.html",
+        version=__version__,
+        sections=[
+            ("scores", "Scores"),
+            ("other", "Other measures"),
+            ("made", "How it was made"),
+            ("reading", "How to read"),
+        ],
+        found=found,
+        measure=found.measure,
+        cards=verdict_cards(found),
+        chart=_chart(found),
+        sentences=found.sentences.splitlines(),
+        facts=_facts(found),
+        summary=_summary(found),
+        guessed="p_guess" in found.summary,
+        baselines=_baselines(found),
+        guess=GUESSES[found.metric],
+        picture=dot_plot(found),
+        folds=_folds(found),
+        other=_other(found),
+        made=_made(found),
+        meaning=_MEANINGS[found.metric],
+        test=str(found.summary["test"].iloc[0]),
+    )
+
+
+def _facts(found: ActivationComparison) -> list[tuple[str, str]]:
+    """List what was compared, for the head of the page."""
+    first = found.results.iloc[0]
+    names = found.results["activation"].nunique()
+    return [
+        ("Rows", f"{first['n_train'] + first['n_test']:,}"),
+        ("Task", found.task),
+        ("Compared by", found.measure.description),
+        ("Trained", f"{len(found.results):,} networks: {names} activations, {found.design}"),
+    ]
+
+
+def _chart(found: ActivationComparison) -> str:
+    """Say in a sentence what the chart shows."""
+    best, rest = found.summary.iloc[0], found.summary.iloc[1:]
+    way = "right" if found.measure.greater_is_better else "left"
+    said = f"The further to the {way}, the better: {found.best} is at "
+    said += f"{number(best['mean'])} on average over the folds"
+    if len(rest):
+        last = rest.iloc[-1]
+        said += f", and {last['activation']}, the last, at {number(last['mean'])}"
+    n = int(rest["distinguishable"].sum())
+    told = {0: "none is", 1: "one is"}.get(n, f"{n} are")
+    of_others = f" Of {len(rest)} others, {told} behind by more than chance explains."
+    return f"{said}.{of_others * bool(len(rest))}"
+
+
+def _summary(found: ActivationComparison) -> list[dict[str, Any]]:
+    """A row an activation, the best first; ``verdict`` says what the test found."""
+    rows = []
+    summary = found.summary
+    digits = _digits(found)
+    for place, (_, line) in enumerate(summary.iterrows()):
+        differs = _VERDICTS[bool(line["distinguishable"])]
+        best = "the best" if found.winner else "the best, no winner"
+        rows.append(
+            {
+                "name": str(line["activation"]),
+                **_mean(line, digits),
+                "mean_rank": f"{line['mean_rank']:.2f}",
+                "p": "–" if place == 0 else _p(float(line["p"])),
+                "verdict": best if place == 0 else differs,
+                "guess": "yes" if line.get("beats_guess") else "no",
+            }
+        )
+    return rows
+
+
+def _mean(line: pd.Series, digits: int) -> dict[str, str]:
+    ends = interval_words(line["low"], line["high"], digits)
+    return {"mean": _fixed(line["mean"], digits), "interval": ends or "the same in all folds"}
+
+
+def _baselines(found: ActivationComparison) -> list[dict[str, str]]:
+    digits = _digits(found)
+    return [
+        {
+            "name": str(line["baseline"]),
+            **_mean(line, digits),
+            "p": _p(float(line["p"])),
+            "verdict": _VERDICTS[bool(line["distinguishable"])],
+        }
+        for _, line in found.baselines.iterrows()
+    ]
+
+
+def _folds(found: ActivationComparison) -> dict[str, Any]:
+    """Each fold's score, the mean of its seeds: the dots of the chart as numbers."""
+    wide = found.results.pivot_table(index="activation", columns="fold", values=found.metric)
+    wide = wide.loc[found.summary["activation"]]
+    return {
+        "names": [str(int(fold) + 1) for fold in wide.columns],
+        "rows": _cells(wide, [_digits(found)] * wide.shape[1]),
+    }
+
+
+def _other(found: ActivationComparison) -> dict[str, Any]:
+    """Means of all measures, the compared one first."""
+    known = METRICS[found.task]
+    metrics = [found.metric, *(name for name in known if name != found.metric)]
+    means = found.results.groupby("activation")[metrics].mean().loc[found.summary["activation"]]
+    digits = [_decimals(means[name]) + 1 for name in metrics]  # small ones beside large
+    rows = _cells(means, digits)
+    if not found.baselines.empty:
+        means = found.baseline_results.groupby("baseline")[metrics].mean()
+        rows += _cells(means.loc[found.baselines["baseline"]], digits)
+    return {"measures": [known[name] for name in metrics], "rows": rows}
+
+
+def _cells(table: pd.DataFrame, decimals: Sequence[int]) -> list[tuple[str, list[str]]]:
+    """Each row's name and numbers, with so many decimals in each column."""
+    return [
+        (str(name), [_fixed(value, n) for value, n in zip(row, decimals, strict=True)])
+        for name, row in table.iterrows()
+    ]
+
+
+def _made(found: ActivationComparison) -> list[tuple[str, str]]:
+    shown = {**found.settings, "test": _TESTS[found.settings["test"]]}
+    shown["hidden"] = " and ".join(map(str, found.settings["hidden"])) + " units"
+    if "baselines" in shown:
+        shown["baselines"] = ", ".join(shown["baselines"]) or "none"
+    return [
+        *((_SETTINGS.get(name, name), str(value)) for name, value in shown.items()),
+        ("Versions", ", ".join(f"{name} {each}" for name, each in versions().items())),
+    ]
+
+
+def _digits(found: ActivationComparison) -> int:
+    """Decimals of the scores: one more where an interval is narrow."""
+    summary = found.summary
+    narrow = (summary["high"] - summary["low"]).min() < _NARROW * summary["mean"].abs().max()
+    return _decimals(summary["mean"]) + bool(narrow)
+
+
+def _decimals(values: pd.Series) -> int:
+    """Decimals that give the largest value three digits."""
+    largest = float(values.abs().max())
+    return int(np.clip(2 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 3
+
+
+def _fixed(value: float, decimals: int) -> str:
+    return "–" if value != value else f"{value:,.{decimals}f}"  # NaN: a class is in no test fold
+
+
+def _p(p: float) -> str:
+    """A probability in percent, with two digits or so.
+
+    >>> _p(1.0), _p(0.6332), _p(0.0312), _p(0.00029), _p(1e-7)
+    ('100 %', '63 %', '3.1 %', '0.03 %', '< 0.01 %')
+    """
+    if p < 1e-4:
+        return "< 0.01 %"
+    return f"{100 * p:.{0 if p >= 0.1 else 1 if p >= 0.01 else 2}f} %"

@@ -1,0 +1,945 @@
+"""The findings of a report: a level and a sentence for each of three questions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binom, hypergeom
+
+from combutab.reports._yardsticks import Yardsticks, column_losses, pair_losses
+
+# ---- The verdict of a report: a level and a sentence for each of three questions, and the rules
+
+SYNTHETIC, HELD_OUT = "synthetic", "held-out real"  # the sources of all tables
+LEARNERS = {
+    "linear": "a linear model",
+    "decision_tree": "a decision tree",
+    "random_forest": "a random forest",
+    "hist_gradient_boosting": "gradient boosting",
+    "mlp": "a neural network",
+    "paper_mlp": "a neural network",
+    "xgboost": "XGBoost",
+    "catboost": "CatBoost",
+}
+
+C2ST = "hist_gradient_boosting"  # the classifier of the two-sample test that decides
+
+KEPT_GOOD, KEPT_FAIR = 0.9, 0.7
+LITTLE = 0.02  # skill over guessing below which there is nothing to keep
+FEWEST = 10  # rows to test on below which no score says anything
+TOLD_GOOD, TOLD_FAIR = 0.65, 0.8  # areas under the ROC curve up to which rows are so alike
+TIES_GOOD, TIES_FAIR = 0.9, 0.75
+FEW = 100  # rows below which no learner learns to tell tables apart
+UNTIED = 0.1  # association up to which columns have nothing to do with each other
+ERRORS = 3.0  # standard errors up to which chance explains a sign
+RARE = 0.001  # probability from which on chance explains copies
+UNLIKELY = 0.05  # and below which single copies are a weak sign
+CLEAR = 0.55  # from where a sign is clear; one half is ideal
+BLIND = 0.7  # if chance alone may reach this, no sign says nothing
+_ROUNDING = 1e-9
+
+RULES = {
+    "usefulness": (
+        "Of the learner that is best after training on the real rows: which share of its skill "
+        "over guessing is kept by training on the synthetic ones. The skill is the accuracy over "
+        "that of always naming the most frequent class, or R². Where no accuracy is better than "
+        "guessing, as may be if one class is rare, it is the area under the ROC curve over 0.5. "
+        f"Good from {KEPT_GOOD}, fair from {KEPT_FAIR}. Not known where the skill after training "
+        f"on the real rows is below {LITTLE} or twice its standard error, with fewer than "
+        f"{FEWEST} rows to test on, or where two standard errors of the share, which are told with "
+        "it, reach from poor to good. Of a poor share they hold also how far the learner is moved "
+        "by learning from synthetic rows drawn anew from these, with replacement."
+    ),
+    "likeness": (
+        "A two-sample test: gradient boosting learns to tell synthetic rows from real ones, and is "
+        "scored on rows that it has not learned from, by the ROC AUC. Good up to "
+        f"{TOLD_GOOD}, fair up to {TOLD_FAIR}. Not known with fewer than {FEW} rows of either "
+        "table, unless it is poor, or where two standard errors reach from poor to good. What ties "
+        "columns together may lower it, as a pair among many columns may escape the test: 0 if the "
+        "pairs that are tied score as those of shuffled columns, and 1 if they score as those of "
+        f"real rows; good from {TIES_GOOD}, fair from {TIES_FAIR}. There is no such part where no "
+        f"two real columns are associated by more than {UNTIED}, or the rows are too few to show "
+        "so weak a tie. If a part is not known, the whole is not, unless the other is poor. The "
+        "scores of columns stand beside and decide nothing: columns drawn each for itself match "
+        "as well. Columns that name rows are left out: new names are to differ."
+    ),
+    "privacy": (
+        "Rows are looked for in both real tables, the training rows and the held-out rows. Four "
+        "signs count. Exact duplicates: synthetic rows that equal a real row which occurs once. "
+        "Copied values: values of a column that occur in one real row. Both are a sign if so many "
+        f"have a probability below {RARE} by chance, which the rows of the other real table show. "
+        "Where equal real rows were removed, it is chance if rows of both tables are met as often. "
+        "Distances: the share of synthetic rows that are closer to a training row than to any "
+        "held-out row, and the ROC AUC of a membership inference attack by distance to the closest "
+        f"record. They are a sign if they are more than {ERRORS:g} standard errors above 0.5 "
+        "(training rows are copied) or below it (held-out rows are copied). The standard error of "
+        "the share is measured: the real rows are mixed and split anew at random. Distances are no "
+        "sign where the two-sample test tells the two real tables apart. Near copies: a ROC AUC of "
+        f"the two-sample test of at most {1 - CLEAR:.2f}, and more than {2 * ERRORS:g} standard "
+        "errors below 0.5. The closest row to a near copy is its original, so that it is taken for "
+        "real. Poor with exact duplicates, copied values or near copies, or if a distance sign is "
+        f"at least {CLEAR - 0.5:.2f} from 0.5. Fair with a weaker distance sign, or with few exact "
+        "duplicates where hardly any real rows are equal in all columns but one. Otherwise it is "
+        "not known without held-out rows, or with so few rows that chance might take a share or a "
+        f"ROC AUC to {BLIND}. Good without any sign."
+    ),
+}
+
+
+_SHORT = {
+    ("usefulness", "good"): "Models trained on it do about as well as on real rows.",
+    ("usefulness", "fair"): "Models trained on it do somewhat worse than on real rows.",
+    ("usefulness", "poor"): "Models trained on it do much worse than on real rows.",
+    ("usefulness", "unknown"): "How well models trained on it do is not known.",
+    ("likeness", "good"): "Its rows look like real ones.",
+    ("likeness", "fair"): "Its rows look somewhat different from real ones.",
+    ("likeness", "poor"): "Its rows look clearly different from real ones.",
+    ("likeness", "unknown"): "Whether its rows look like real ones is not known.",
+    ("privacy", "good"): "No sign of copied real rows.",
+    ("privacy", "fair"): "Weak signs of copied real rows.",
+    ("privacy", "poor"): "Real rows or values are copied.",
+    ("privacy", "unknown"): "Whether real rows are copied is not known.",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One of the three things that a reader is told first.
+
+    Attributes
+    ----------
+    subject : {"usefulness", "likeness", "privacy"}
+    level : {"good", "fair", "poor", "unknown"}
+        By `RULES`.
+    sentence : str
+        With the numbers that the level comes from.
+    notes : tuple of str
+        What limits it.
+    headline : str
+        A few words without numbers, where those of the level do not fit.
+    """
+
+    subject: str
+    level: str
+    sentence: str
+    notes: tuple[str, ...] = ()
+    headline: str = ""
+
+    @property
+    def short(self) -> str:
+        """The headline, or what the level says, in a few words and without numbers."""
+        return self.headline or _SHORT[self.subject, self.level]
+
+
+@dataclass(frozen=True)
+class TwoSample:
+    """A two-sample test: its ROC AUC, the standard error, and the rows of the smaller table."""
+
+    area: float
+    error: float
+    n_rows: int
+
+    @property
+    def near_copies(self) -> bool:
+        """Say whether the area is far below 0.5: the closest row to a near copy is its original.
+
+        In tables of few distinct rows the folds' areas are low or high together, so that the
+        standard error is too small: twice as many errors are asked for.
+        """
+        return self.area <= 1.0 - CLEAR and self.area + 2 * ERRORS * self.error < 0.5
+
+    @property
+    def differ(self) -> bool:
+        """Say whether the tables differ."""
+        return self.area >= CLEAR and self.area - ERRORS * self.error > 0.5
+
+
+def two_sample(detection: pd.DataFrame, source: str, n_rows: int) -> TwoSample | None:
+    """Return the test that decides, of a source of `detection`; None if there were too few rows."""
+    chosen = (detection["learner"] == C2ST) & (detection["source"] == source)
+    rows = detection[chosen].dropna(subset="mean")
+    if rows.empty:
+        return None
+    return TwoSample(float(rows["mean"].iloc[0]), float(rows["se"].iloc[0]), n_rows)
+
+
+def level_of(value: float, good: float, fair: float) -> str:
+    """The level of a value that is better the greater it is.
+
+    >>> level_of(0.9, 0.9, 0.8), level_of(0.8999, 0.9, 0.8), level_of(0.5, 0.9, 0.8)
+    ('good', 'fair', 'poor')
+    """
+    value += _ROUNDING
+    return "good" if value >= good else "fair" if value >= fair else "poor"
+
+
+def percent(share: float) -> str:
+    """Whole percent, rounded down so that no threshold seems to be reached that is not.
+
+    >>> percent(0.8999), percent(0.29), percent(1.0)
+    ('89 %', '29 %', '100 %')
+    """
+    return f"{math.floor(100 * (share + _ROUNDING))} %"
+
+
+def counted(n: int, what: str) -> str:
+    """Count something, whose plural ends in s.
+
+    >>> counted(1, "real row"), counted(4000, "real row")
+    ('1 real row', '4,000 real rows')
+    """
+    return f"{n:,} {what}{'s' * (n != 1)}"
+
+
+def level_within(value: float, off: float, good: float, fair: float) -> str:
+    """The level of a value that is known give or take so much: "unknown" from poor to good.
+
+    >>> level_within(0.5, 0.1, 0.9, 0.75), level_within(0.5, 0.45, 0.9, 0.75)
+    ('poor', 'unknown')
+    >>> level_within(0.92, 0.1, 0.9, 0.75), level_within(0.92, 0.2, 0.9, 0.75)
+    ('good', 'unknown')
+    """
+    ends = {level_of(value - off, good, fair), level_of(value + off, good, fair)}
+    return "unknown" if ends == {"good", "poor"} else level_of(value, good, fair)
+
+
+def worst_level(levels: Sequence[str]) -> str:
+    """Poor, whatever else; not known, if that is not known of a part; else the lowest.
+
+    >>> worst_level(["good", "unknown", "fair"]), worst_level(["good", "poor", "unknown"])
+    ('unknown', 'poor')
+    """
+    return min(levels, key=("poor", "unknown", "fair", "good").index)
+
+
+def points(share: float) -> str:
+    """A difference of shares, in percentage points.
+
+    >>> points(0.123), points(0.009), points(2.0)
+    ('12 points', '1 point', '100 points')
+    """
+    return counted(round(min(100 * share, 100)), "point")
+
+
+# ---- Synthetic rows, and single values, that are real ones ---------------------------------------
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Counts of rows of one table that equal a row of another in every column.
+
+    Attributes
+    ----------
+    rows : int
+    of_single : int
+        Those of them that equal a row that is there once: of a table of few distinct rows many are
+        met by chance, of these hardly any is.
+    expected : float
+        How many ``of_single`` would be if the rows were others of the same distribution.
+    pvalue : float
+        How probable ``of_single``, or more, would be then.
+    near_pvalue : float
+        The same where real rows that differ in one column count as equal, which is more than chance
+        can do; 0 where there are none of these.
+    evenly : bool
+        Copied rows are as frequent among the rows of another real table. See `find_copies`.
+    """
+
+    rows: int
+    of_single: int
+    expected: float
+    pvalue: float
+    near_pvalue: float = 0.0
+    evenly: bool = False
+
+    @property
+    def by_chance(self) -> bool:
+        """Say whether chance explains the copies."""
+        return self.pvalue >= RARE or self._met_evenly
+
+    @property
+    def unexplained(self) -> bool:
+        """Say whether there are copies though hardly any real rows differ in one column only."""
+        return self.of_single > 0 and self.near_pvalue < UNLIKELY and not self._met_evenly
+
+    @property
+    def _met_evenly(self) -> bool:
+        # equal rows may have been removed from the real tables, so that none are left to count
+        return self.evenly and self.near_pvalue >= RARE
+
+
+def count_copies(
+    train: pd.DataFrame, synthetic: pd.DataFrame, test: pd.DataFrame | None = None
+) -> Copies:
+    """Count the rows of ``synthetic`` that are in ``train``, both as `align_tables` gives them.
+
+    Missing values equal each other. What is expected is what the rows of ``test`` show; without
+    them it is estimated from ``train``: of n rows, those that are there once have together a
+    probability of about twice the number of those that are there twice, over n (I. J. Good, "The
+    population frequencies of species and the estimation of population parameters", Biometrika 40,
+    1953).
+
+    The p-value is that of J. Przyborowski and H. Wilenski ("Homogeneity of results in testing
+    samples from Poisson series", Biometrika 31, 1940) for two Poisson counts: of all rows,
+    synthetic and held-out, that equal one that is there once, each is as likely to be any of these
+    rows.
+
+    >>> train = pd.DataFrame({"a": [1.0, 2.0, 2.0, None]})
+    >>> found = count_copies(train, pd.DataFrame({"a": [1.0, 2.0, 3.0, None, None]}))
+    >>> found.rows, found.of_single
+    (4, 3)
+    """
+    tables = [train, synthetic, *([] if test is None else [test])]
+    table = pd.concat(tables, ignore_index=True)
+    rows = _numbered(table)
+    ours, theirs, others = np.split(rows, np.cumsum([len(train), len(synthetic)]))
+    counts = np.bincount(ours, minlength=rows.max() + 1)
+    n_made, of_single = len(synthetic), int((counts[theirs] == 1).sum())
+    if test is None:
+        hits, n = int((counts == 2).sum()), len(train) / 2
+    else:
+        hits, n = int((counts[others] == 1).sum()), float(len(test))
+    near = max(hits, _count_near(table, len(train), n_made) if of_single else 0)
+
+    def probability(by_chance: int) -> float:
+        return float(binom.sf(of_single - 1, of_single + by_chance, n_made / (n_made + n)))
+
+    return Copies(
+        rows=int((counts[theirs] > 0).sum()),
+        of_single=of_single,
+        expected=n_made * hits / n,
+        pvalue=probability(hits),
+        near_pvalue=probability(near) if near else 0.0,
+    )
+
+
+def find_copies(
+    train: pd.DataFrame, synthetic: pd.DataFrame, test: pd.DataFrame, *, differ: bool = False
+) -> tuple[Copies, Copies]:
+    """Count the rows of ``synthetic`` that are in ``train``, and those that are in ``test``.
+
+    The rows of the one table show what chance does to those of the other, unless the two tables
+    ``differ``; then each shows it itself. Where equal rows were
+    removed before the real rows were split, they show nothing. Then a generator that copies none
+    meets rows of ``train`` no more often than rows of ``test``: of the real rows that occur once in
+    both together, those that are met fall on either side as if drawn at random (Fisher's exact
+    test).
+    """
+    found = (
+        count_copies(train, synthetic, None if differ else test),
+        count_copies(test, synthetic, None if differ else train),
+    )
+    rows = _numbered(pd.concat([train, test, synthetic], ignore_index=True))
+    sides = np.split(rows, np.cumsum([len(train), len(test)]))[:2]
+    counts = np.bincount(np.concatenate(sides), minlength=rows.max() + 1)
+    met = np.zeros(len(counts), dtype=bool)
+    met[rows[len(train) + len(test) :]] = True
+    single = [side[counts[side] == 1] for side in sides]
+    n_met = [int(met[side].sum()) for side in single]
+    n_all = sum(map(len, single))
+    evenly = [
+        min(n_met) > 0 and hypergeom.sf(n - 1, n_all, len(side), sum(n_met)) >= RARE
+        for n, side in zip(n_met, single, strict=True)
+    ]
+    of_train, of_test = (
+        replace(copies, evenly=bool(each)) for copies, each in zip(found, evenly, strict=True)
+    )
+    return of_train, of_test
+
+
+def count_values(
+    train: pd.DataFrame,
+    synthetic: pd.DataFrame,
+    test: pd.DataFrame | None = None,
+    *,
+    identifiers: Collection[Hashable] = (),
+) -> dict[Hashable, Copies]:
+    """Find the columns whose values of single real rows are copied too often to be chance.
+
+    What chance does is what the rows of ``test`` show, or ``train`` itself, whichever is more: a
+    column of dates or of running numbers may have other values in other real rows. New numbers of
+    ``identifiers`` may be those of real rows, but then of ``test`` as often as of ``train``.
+
+    >>> train = pd.DataFrame({"name": [f"person {i}" for i in range(50)], "sex": ["f", "m"] * 25})
+    >>> found = count_values(train, train)
+    >>> {column: copies.of_single for column, copies in found.items()}
+    {'name': 50}
+    """
+    found: dict[Hashable, Copies] = {}
+    for column in train.columns:
+        # a missing value is no one's own
+        tables = [
+            None if table is None else table[[column]].dropna()
+            for table in (train, synthetic, test)
+        ]
+        ours, made, others = tables
+        if ours is None or made is None or not len(ours) or not len(made):
+            continue
+        likely = count_copies(ours, made)
+        if others is not None and len(others):
+            beside, _ = find_copies(ours, made, others)
+            if column in identifiers and beside.evenly:
+                continue
+            likely = max(likely, beside, key=lambda each: each.pvalue)
+        if likely.pvalue < RARE / train.shape[1]:
+            found[column] = likely
+    return found
+
+
+def _count_near(table: pd.DataFrame, n_train: int, n_made: int) -> int:
+    """Count the held-out rows that equal a training row in all columns, or in all but one.
+
+    ``table`` has the training rows, the synthetic ones and the held-out ones. Without the last,
+    half of the training rows are counted that equal another one. In tables of one or two columns
+    rows must be equal in all.
+    """
+    n_columns = table.shape[1]
+    rng = np.random.default_rng(0)
+    hashes = np.empty((n_columns, len(table)), dtype=np.uint64)
+    for j in range(n_columns):
+        codes, values = pd.factorize(table.iloc[:, j])  # -1, the last one, where missing
+        hashes[j] = rng.integers(2**64, size=len(values) + 1, dtype=np.uint64)[codes]
+    total = hashes.sum(axis=0)
+    alone = len(table) == n_train + n_made
+    near = np.zeros(n_train if alone else len(table) - n_train - n_made, dtype=bool)
+    for each in hashes if n_columns > 2 else np.zeros((1, len(table)), dtype=np.uint64):
+        keys = total - each
+        if alone:
+            _, group, counts = np.unique(keys[:n_train], return_inverse=True, return_counts=True)
+            near |= counts[group] > 1
+        else:
+            near |= np.isin(keys[n_train + n_made :], keys[:n_train])
+    return -(-int(near.sum()) // (2 if alone else 1))
+
+
+def _numbered(table: pd.DataFrame) -> np.ndarray:
+    """A number for each row, from 0; equal rows have equal ones."""
+    numbers = np.zeros(len(table), dtype=np.int64)
+    for j in range(table.shape[1]):
+        codes, values = pd.factorize(table.iloc[:, j])  # -1 where missing
+        _, numbers = np.unique(numbers * (len(values) + 1) + codes + 1, return_inverse=True)
+    return numbers
+
+
+# ---- Judge whether rows of the real tables, or single values of them, are copied -----------------
+
+TRAINING, HELD_OUT_ROWS = "training", "held-out"  # what the rows of the real tables are called
+
+
+@dataclass(frozen=True)
+class Disclosed:
+    """What a synthetic table has of one real table.
+
+    Attributes
+    ----------
+    rows : {TRAINING, HELD_OUT_ROWS}
+    copies : Copies
+    values : mapping of column name to Copies
+        The columns whose values are copied where one real row has them, beyond chance.
+    """
+
+    rows: str
+    copies: Copies
+    values: Mapping[Hashable, Copies] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Distances:
+    """The two signs of the evaluator, and how far chance may move them from one half."""
+
+    share: float
+    area: float
+    off_share: float
+    off_area: float
+
+    @property
+    def signs(self) -> list[float]:
+        """Those beyond chance."""
+        pairs = ((self.share, self.off_share), (self.area, self.off_area))
+        return [sign for sign, off in pairs if abs(sign - 0.5) > off]
+
+    @property
+    def sentences(self) -> str:
+        return (
+            f"{100 * self.share:.1f} % of the synthetic rows are closer to a training row than to "
+            f"any held-out row (50 % by chance, give or take {100 * min(self.off_share, 0.5):.1f} "
+            "points). A membership inference attack by distance to the closest record has a ROC "
+            f"AUC of {self.area:.3f} (0.5 by chance, give or take {min(self.off_area, 0.5):.3f})."
+        )
+
+
+def judge_privacy(
+    privacy: pd.DataFrame | None,
+    tables: Sequence[Disclosed],
+    *,
+    n_made: int,
+    n_compared: int = 0,
+    share_error: float = 0.0,
+    n_seen: int = 0,
+    told: TwoSample | None = None,
+    real: TwoSample | None = None,
+    left_out: Sequence[Hashable] = (),
+) -> Finding:
+    """Say whether synthetic rows are copies of real ones, or too close to one real table.
+
+    ``privacy`` is the evaluator's table, None without held-out rows, and ``share_error`` the
+    standard deviation by chance of its share of rows closer to training rows. ``tables`` are the
+    training rows and, with held-out rows that are none of these, the held-out rows; ``n_compared``
+    rows of each were compared by distance. ``n_seen`` held-out rows are training rows too, where
+    these are too many for chance. ``told`` and ``real`` are the two-sample tests of the synthetic
+    rows, and of the held-out ones, against the training rows.
+
+    The standard error of the area under the ROC curve is Mann and Whitney's for two groups that do
+    not differ, ``sqrt((2 m + 1) / (12 m ** 2))`` with m rows of each real table.
+    """
+    far = None
+    if privacy is not None and not n_seen:
+        signals, m = privacy.set_index("measure")["mean"], n_compared
+        far = _Distances(
+            float(signals["share_closer_to_train"]),
+            float(signals["membership_auc"]),
+            ERRORS * share_error,
+            ERRORS * math.sqrt((2 * m + 1) / (12 * m**2)),
+        )
+    signs = [] if far is None else far.signs
+    differ = real is not None and real.differ
+    near_copies = told is not None and told.near_copies
+    toward = {TRAINING: signs, HELD_OUT_ROWS: [1.0 - sign for sign in signs]}
+    poor, weak, close_to = [], [], []
+    for table in tables:
+        close = [] if differ else [sign for sign in toward[table.rows] if sign > 0.5]
+        near = max(close, default=0.0) >= CLEAR or (near_copies and table.rows == TRAINING)
+        close_to += [table] * near
+        if near or table.values or not table.copies.by_chance:
+            poor.append(table)
+        elif close or table.copies.unexplained:
+            weak.append(table)
+
+    level, headline, notes = "unknown", "", []
+    if poor:
+        level, begin = "poor", _poor_told(poor, close_to)
+        if [table.rows for table in poor] == [HELD_OUT_ROWS]:
+            headline = "Held-out rows or values are copied."
+    elif weak and far is not None:
+        whose = "real" if len(weak) == 2 else weak[0].rows
+        level, begin = "fair", f"Weak signs of copied {whose} rows."
+    elif n_seen:
+        begin = (
+            f"Not known beyond exact duplicates: {n_seen:,} held-out rows are training rows, so "
+            "that the held-out rows are no test."
+        )
+    elif far is None:
+        begin = (
+            "Not known beyond exact duplicates: too small a distance to training rows shows only "
+            "beside real rows that the generator has not seen."
+        )
+    # of few synthetic rows a share is not certain, however far all are from the real ones
+    elif (reach := 0.5 + max(far.off_area, ERRORS * 0.5 / math.sqrt(n_made))) > BLIND:
+        begin = (
+            f"Not known: {counted(n_made, 'synthetic row')} and {counted(n_compared, 'row')} of "
+            "each real table are too few to tell."
+        )
+    elif differ and signs:
+        begin = (
+            "Not known: synthetic rows are closer to one real table, but the two real tables "
+            "differ, which may be why."
+        )
+    else:
+        level, begin = "good", "No sign of copied real rows."
+        notes.append(
+            "This is no proof of privacy: an attacker may know more than distances and duplicates."
+        )
+        if reach > CLEAR:
+            notes.append("With so few rows, weak signs cannot be told from chance.")
+    said = [begin, _suspicion(poor or weak)]
+    if near_copies and told is not None:
+        said.append(
+            f"A classifier tells synthetic rows from training rows with a ROC AUC of "
+            f"{told.area:.2f}, clearly below 0.5, as it does with near copies."
+        )
+    said.append("" if far is None else far.sentences)
+    said.append(_copies_told(tables, n_made))
+    said += [_values_told(table) for table in tables if table.values]
+    if left_out:
+        names = ", ".join(repr(str(name)) for name in left_out)
+        notes.append(f"Distances and exact duplicates leave identifiers out: {names}.")
+    return Finding("privacy", level, " ".join(filter(None, said)), tuple(notes), headline)
+
+
+def _poor_told(poor: Sequence[Disclosed], close_to: Sequence[Disclosed]) -> str:
+    whose = "real" if len(poor) == 2 else poor[0].rows
+    if not all(table.copies.by_chance for table in poor):
+        return f"Synthetic rows are copies of {whose} rows."
+    if close_to:
+        return f"Synthetic rows are too close to {whose} rows."
+    return f"Values that occur in a single {whose} row are copied."
+
+
+def _suspicion(tables: Sequence[Disclosed]) -> str:
+    """Say what it means if rows are copied that the generator should not have seen."""
+    rows = [table.rows for table in tables]
+    if HELD_OUT_ROWS not in rows:
+        return ""
+    if len(rows) == 2:
+        return "The generator was probably trained on both real tables."
+    return (
+        "Either the two real tables are swapped, or the generator was trained on the held-out rows."
+    )
+
+
+def _copies_told(tables: Sequence[Disclosed], n_made: int) -> str:
+    copied = [table for table in tables if table.copies.rows]
+    if not copied:
+        whose = "real" if len(tables) == 2 else tables[0].rows
+        return f"No synthetic row is an exact duplicate of a {whose} row."
+    said = []
+    for table in copied:
+        copies = table.copies
+        if n_made == 1:
+            said.append(f"The one synthetic row is an exact duplicate of a {table.rows} row.")
+            continue
+        some = "All" if copies.rows == n_made else f"{copies.rows:,} of the"
+        are = "is an exact duplicate" if copies.rows == 1 else "are exact duplicates"
+        once = "that occurs once" if copies.rows == copies.of_single else ""
+        once = once or f", {copies.of_single:,} of them of one that occurs once"
+        chance = f"about {copies.expected:,.0f} by chance"
+        if copies.pvalue < RARE and copies.by_chance:
+            chance = "as many as of the other real table"
+        space = "" if once.startswith(",") else " "
+        said.append(
+            f"{some} {n_made:,} synthetic rows {are} of a {table.rows} row{space}{once} ({chance})."
+        )
+    return " ".join(said)
+
+
+def _values_told(table: Disclosed) -> str:
+    values = table.values
+    worst = max(values, key=lambda column: values[column].of_single - values[column].expected)
+    others = f", as are such values of {counted(len(values) - 1, 'other column')}"
+    return (
+        f"Values of {str(worst)!r} that occur in a single {table.rows} row are copied in "
+        f"{counted(values[worst].of_single, 'synthetic row')} (about "
+        f"{values[worst].expected:,.0f} by chance){others if len(values) > 1 else ''}."
+    )
+
+
+# ---- Judge whether a synthetic table looks like the real one -------------------------------------
+
+_LITTLE = 0.005  # beyond what chance takes from a column
+_FEW_ROWS = 0.05  # from where it is told how far chance may move a share
+_WEAK = 0.4  # association up to which ties that few rows do not show are called weak
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The verdict on whole rows or on pairs of columns; "" is no level at all."""
+
+    level: str
+    said: str
+
+
+def judge_likeness(
+    alike: pd.DataFrame,
+    detection: pd.DataFrame,
+    yardsticks: Yardsticks,
+    *,
+    n_train: int,
+    n_made: int,
+    n_test: int = 0,
+    left_out: Sequence[Hashable] = (),
+) -> Finding:
+    """Say how well rows are told apart, and how alike pairs of columns and columns are.
+
+    ``alike`` and ``detection`` are of `fidelity` and `detection`, with the source `SYNTHETIC` and
+    perhaps `HELD_OUT`; the latter may be empty. There are ``n_train`` rows in the real table,
+    ``n_made`` in the synthetic one and ``n_test`` in the held-out real one; columns ``left_out``
+    name rows, and are in none of the tables.
+    """
+    if column_losses(alike, SYNTHETIC).empty:
+        why = "Not known: the real table has no values to compare with."
+        return Finding("likeness", "unknown", why)
+    told = two_sample(detection, SYNTHETIC, min(n_train, n_made))
+    real = two_sample(detection, HELD_OUT, min(n_train, n_test))
+    rows, pairs = _rows(told, real), _pairs(alike, yardsticks)
+    level = worst_level([part.level for part in (rows, pairs) if part.level])
+    # no level comes of single columns: those drawn each for itself match as well
+    said = [rows.said, pairs.said, _columns(alike, yardsticks)]
+    sentence = "; ".join(each for each in said if each)
+    notes = []
+    if level == "unknown":
+        few = min(n_train, n_made)
+        sentence = f"Not known, with {counted(few, 'row')}: {sentence}"
+        notes.append("What is called open here may be good or poor: more rows would tell.")
+    else:
+        sentence = sentence[0].upper() + sentence[1:]
+    headline = ""
+    if told is not None and told.near_copies:
+        notes.append(
+            f"A ROC AUC of {told.area:.2f} is clearly below 0.5. This is a sign of near copies of "
+            "training rows or of their values: the classifier takes a synthetic row for real, as "
+            "its original is. See privacy."
+        )
+        if level in ("good", "fair"):
+            headline = "Its rows look like real ones, but may be near copies of them."
+    if real is not None and real.n_rows >= FEW and real.area >= TOLD_FAIR:
+        notes.append("Held-out rows are also told from training rows: the two real tables differ.")
+    if left_out:
+        names = ", ".join(repr(str(name)) for name in left_out)
+        notes.append(f"Left out, as identifiers, which are not to be alike: {names}.")
+    return Finding("likeness", level, f"{sentence}.", tuple(notes), headline)
+
+
+def _columns(alike: pd.DataFrame, yardsticks: Yardsticks) -> str:
+    losses, held_out = (column_losses(alike, source) for source in (SYNTHETIC, HELD_OUT))
+    beside = []
+    if yardsticks.chance:
+        by_chance = 1.0 - sum(yardsticks.chance.values()) / len(yardsticks.chance)
+        beside.append(f"as many real rows, by chance: {percent(by_chance)}")
+    if len(held_out):
+        beside.append(f"held-out real rows: {percent(1.0 - held_out.mean())}")
+    said = f"the columns match the real ones to {percent(1.0 - losses.mean())} on average"
+    said += f" ({'; '.join(beside)})" if beside else ""
+    beyond = {name: loss - yardsticks.chance.get(name, 0.0) for name, loss in losses.items()}
+    worst = max(beyond, key=lambda name: beyond[name])  # not an identifier, which none can meet
+    if len(losses) > 1 and beyond[worst] > _LITTLE:
+        least = 1.0 - dict(losses)[worst]
+        said += f", the column {str(worst)!r} least, to {percent(least)}"
+    return said
+
+
+def _pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> _Part:
+    losses = pair_losses(alike, SYNTHETIC)
+    if losses.empty:
+        return _Part("", "")
+    strongest = yardsticks.strongest
+    if yardsticks.ties:
+        kept = yardsticks.kept(losses)
+        off = yardsticks.kept_off(kept)
+        said = f"{percent(kept)} of what ties columns together is kept"
+        if off >= _FEW_ROWS:
+            said += f", give or take {points(off)}"
+        level = level_within(kept, off, TIES_GOOD, TIES_FAIR)
+        return _Part(level, said + ", which leaves it open" * (level == "unknown"))
+    if strongest <= UNTIED:
+        return _Part("", f"no two real columns are associated by more than {UNTIED:g}")
+    if strongest <= _WEAK:
+        return _Part("", "what ties the real columns together is too weak to show in so few rows")
+    return _Part("unknown", "whether what ties columns together is kept is left open")
+
+
+def _rows(told: TwoSample | None, real: TwoSample | None) -> _Part:
+    if told is None:
+        return _Part("unknown", "there are too few rows to learn to tell real from synthetic ones")
+    beside = ["0.5 is chance"]
+    if real is not None:
+        beside.append(f"held-out real rows: {_two_digits(real.area)}")
+    said = (
+        f"{LEARNERS[C2ST]} tells synthetic rows from real ones with a ROC AUC of "
+        f"{_two_digits(told.area)}, give or take {2 * told.error:.2f} ({'; '.join(beside)})"
+    )
+    few = told.n_rows < FEW
+    off = (4 if few else 2) * told.error
+    level = level_within(1.0 - told.area, off, 1.0 - TOLD_GOOD, 1.0 - TOLD_FAIR)
+    if few and level != "poor":
+        level = "unknown"  # a learner that tells nothing has had too few rows to learn it from
+    return _Part(level, said + ", which leaves it open" * (level == "unknown"))
+
+
+def _two_digits(area: float) -> str:
+    """Write an area with two digits; 0.999 is not 1."""
+    return "more than 0.99" if 0.995 <= area < 1 else f"{area:.2f}"
+
+
+# ---- Judge whether learners get from synthetic rows what they get from real ones -----------------
+
+REAL = "real"  # a source of ml_efficacy
+NOTHING = "Models trained on it do no better than guessing."
+_SOME = 0.1  # skill over guessing that is no longer next to nothing
+_ROUGH = 0.005  # two standard errors of the share that is kept, from where they are told
+# After training on the synthetic rows, on the real ones, and by guessing.
+_SENTENCES = {
+    "accuracy": (
+        "names the right class for {} of {rows}",
+        "for {}",
+        "always naming the most frequent class is right for {}",
+    ),
+    "r2": ("explains {} of the variation in {rows}", "{}", "always naming the mean, nothing"),
+    "roc_auc": (
+        "has a ROC AUC of {} on {rows}",
+        "of {}",
+        "guessing has one of {}",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class _Skill:
+    """The scores of the learner that is best after training on the real rows."""
+
+    metric: str
+    learner: str
+    real: float
+    synthetic: float
+    guess: float
+    error: float  # standard error of the first
+    gap_error: float  # and of its distance to the second
+    note: str  # of the training on the synthetic rows
+
+    @property
+    def over_guessing(self) -> float:
+        return self.real - self.guess
+
+    @property
+    def is_one(self) -> bool:
+        return self.over_guessing >= max(LITTLE, 2 * self.error)  # False of NaN
+
+    @property
+    def may_be_some(self) -> bool:
+        """Tell whether the real rows may teach what is worth telling, for all that is known."""
+        return not self.over_guessing + 2 * self.error < _SOME
+
+    @property
+    def kept(self) -> float:
+        """The share of the skill that is kept: below 0 of what is worse than guessing."""
+        return (self.synthetic - self.guess) / self.over_guessing
+
+    @property
+    def off(self) -> float:
+        """Two standard errors of it."""
+        return 2 * (self.gap_error + abs(1 - self.kept) * self.error) / self.over_guessing
+
+    def told(self, score: float) -> str:
+        if self.metric == "roc_auc":
+            return f"{score:.3f}"
+        if score < 0:
+            return f"nothing (R² {score:.2f})"
+        return f"{100 * score:.1f} %"
+
+
+def judge_usefulness(
+    efficacy: pd.DataFrame,
+    *,
+    target: Hashable,
+    guess: float,
+    n_test: int,
+    seen: bool,
+    again: pd.DataFrame | None = None,
+) -> Finding:
+    """Say which share of what the real rows teach is in the synthetic ones.
+
+    ``efficacy`` is of `ml_efficacy`, with the sources "real" and "synthetic", tested on ``n_test``
+    rows; ``guess`` is the share of the most frequent class in these, 0 of a regression, and
+    ``seen`` says whether the generator may have learned from them. ``again`` is of `ml_efficacy`
+    too, with synthetic rows that were drawn anew from the synthetic ones, a source each.
+    """
+    skill = _best(efficacy, guess, n_test)
+    if again is not None:
+        skill = _with_chance(skill, again)
+    rows = counted(n_test, "real row" if seen else "held-out real row")
+    name, learner = repr(str(target)), LEARNERS.get(skill.learner, skill.learner)
+    synthetic, real, guessing = _SENTENCES[skill.metric]
+    guessing = guessing.format(skill.told(skill.guess))
+    notes = []
+    if seen:
+        notes.append(
+            "The learners are tested on real rows that were set aside here, but that the generator "
+            "may have learned from: rows that it has not seen are the sounder test."
+        )
+    if n_test < FEWEST or math.isnan(skill.real):
+        why = f"Not known: {rows} with a value of {name} {'is' if n_test == 1 else 'are'} too few"
+        if n_test >= FEWEST:
+            why = f"Not known: all {rows} tested on have the same value of {name}"
+        return Finding("usefulness", "unknown", f"{why}.", tuple(notes))
+    if not skill.is_one:
+        little = (
+            "may teach nothing" if skill.may_be_some else "teach these learners next to nothing"
+        )
+        sentence = (
+            f"Not known: even the real rows {little} about {name}. After learning from them, "
+            f"{learner} {synthetic.format(skill.told(skill.real), rows=rows)}; {guessing}."
+        )
+        return Finding("usefulness", "unknown", sentence, tuple(notes))
+    if math.isnan(skill.synthetic):
+        why = f"Not known: {learner} has no score after learning from the synthetic rows."
+        return Finding("usefulness", "unknown", why, tuple(notes))
+    kept, low, high = (_share(skill.kept + off) for off in (0.0, -skill.off, skill.off))
+    share = {0.0: "nothing", 1.0: "all"}.get(kept, percent(kept))
+    off = max(kept - low, high - kept)
+    level = level_within(skill.kept, skill.off, KEPT_GOOD, KEPT_FAIR)
+    rough = f", give or take {points(off)}" if off > _ROUGH else ""
+    sentence = (
+        f"he synthetic rows keep {share} of what the real rows teach about {name}{rough}: after "
+        f"learning from them, {learner} "
+        f"{synthetic.format(skill.told(skill.synthetic), rows=rows)}; "
+        f"after learning from the real rows, {real.format(skill.told(skill.real))}; {guessing}."
+    )
+    sentence = f"Not known, with so few rows: t{sentence}" if level == "unknown" else f"T{sentence}"
+    if skill.note:
+        notes.append(f"Of the training on the synthetic rows: {skill.note}.")
+    headline = NOTHING if level == "poor" and kept == 0 else ""
+    return Finding("usefulness", level, sentence, tuple(notes), headline)
+
+
+def best_learner(efficacy: pd.DataFrame, *, guess: float, n_test: int) -> str:
+    """The learner that is best after training on the real rows."""
+    return _best(efficacy, guess, n_test).learner
+
+
+def _with_chance(skill: _Skill, again: pd.DataFrame) -> _Skill:
+    """Add to a gap's error how far the score is from those after learning from rows drawn anew.
+
+    What learns from rows without a tie to the target still has some skill by chance, however many
+    rows it is tested on. What is worse than guessing counts as guessing: R² has no lower end.
+    """
+    own = again[(again["metric"] == skill.metric) & (again["learner"] == skill.learner)]
+    scores = own.loc[own["source"] != REAL, "mean"].clip(lower=skill.guess)
+    by_chance = float(np.sqrt(((scores - max(skill.synthetic, skill.guess)) ** 2).mean()))
+    return replace(skill, gap_error=math.hypot(skill.gap_error, by_chance))
+
+
+def _share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
+
+
+def _best(efficacy: pd.DataFrame, guess: float, n_test: int) -> _Skill:
+    if (efficacy["metric"] == "r2").any():
+        return _best_by(efficacy, "r2", guess, n_test)
+    skill = _best_by(efficacy, "accuracy", guess, n_test)
+    if not skill.is_one:
+        # its error is that of the rarer classes
+        area = _best_by(efficacy, "roc_auc", 0.5, (1 - guess) * n_test)
+        skill = area if area.is_one else skill
+    return skill
+
+
+def _best_by(efficacy: pd.DataFrame, metric: str, guess: float, n: float) -> _Skill:
+    table = efficacy[efficacy["metric"] == metric]
+    real = table[table["source"] == REAL]
+    best = real.iloc[int(real["mean"].fillna(-math.inf).argmax())]
+    taught = table[(table["source"] == SYNTHETIC) & (table["learner"] == best["learner"])].iloc[0]
+    score = float(best["mean"])
+    error = _standard_error(metric, score, n)
+    return _Skill(
+        metric,
+        str(best["learner"]),
+        score,
+        float(taught["mean"]),
+        guess,
+        max(error, float(np.nan_to_num(best["se"]))),
+        # of scores that are equal in a few rows, the difference is not certain either
+        max(error if n < FEW else 0.0, float(np.nan_to_num(taught["gap_se"]))),
+        str(taught["note"]),
+    )
+
+
+def _standard_error(metric: str, score: float, n: float) -> float:
+    """Estimate the standard error of a score on n rows."""
+    if metric == "r2":  # as of a squared correlation, for many rows
+        score = min(max(score, 0.0), 1.0)
+        return 2 * math.sqrt(score) * (1 - score) / math.sqrt(n)
+    share = (n * score + 1) / (n + 2)  # a share of 1 in few rows is not certain
+    return math.sqrt(share * (1 - share) / (n + 2))

@@ -1,0 +1,450 @@
+"""All that is known of a synthetic table, in one record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from combutab.evaluation import (
+    AlignedTables,
+    align_tables,
+    detection,
+    fidelity,
+    ml_efficacy,
+    privacy,
+)
+from combutab.preprocessing import as_pandas, infer_task
+from combutab.reports._charts import is_identifier, least_rows
+from combutab.reports._findings import (
+    HELD_OUT,
+    NOTHING,
+    SYNTHETIC,
+    TRAINING,
+    Disclosed,
+    Finding,
+    best_learner,
+    count_copies,
+    count_values,
+    find_copies,
+    judge_likeness,
+    judge_privacy,
+    judge_usefulness,
+    two_sample,
+)
+from combutab.reports._findings import HELD_OUT_ROWS as UNSEEN
+from combutab.reports._page import versions
+from combutab.reports._yardsticks import measure_yardsticks, share_by_chance
+
+_NAMES = {"real": "real table", "synthetic": "synthetic table", "test": "held-out real table"}
+_SET_ASIDE = 0.2  # of the real rows, for learners to be tested on where there are no others
+_OVERLAP = 0.05  # of the held-out rows; with more of them among the others, they are not held out
+_FOLDS = 5
+_RESAMPLES = 100  # of the rows that learners are tested on, for what chance may do
+_DRAWN_ANEW = 5  # times, of synthetic rows that teach little
+_MOST = 100_000  # rows whose distances are measured
+_DETECTION = ["learner", "metric", "source", "mean", "sd", "se", "fold_sd", "n_tables"]
+Task = Literal["classification", "regression"]
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticEvaluation:
+    """Result of `evaluate_synthetic`: the evaluators' tables, and what they come to.
+
+    Attributes
+    ----------
+    train, synthetic : DataFrame
+        The real rows learned from and the synthetic ones, as `align_tables` gives them.
+    test : DataFrame or None
+        Held-out real rows, as aligned; None where there are none.
+    kinds : mapping of column name to {"number", "category", "datetime"}
+        The target of a classification is a category.
+    target : column name or None
+    task : {"classification", "regression"} or None
+    guess : float or None
+        What guessing scores: the share of the most frequent class in the rows tested on, or the
+        R2 of the mean, 0; None without ``efficacy``.
+    efficacy : DataFrame or None
+        Of `ml_efficacy`; None without a target, or where nothing can be learned of it.
+    fidelity, detection : DataFrame
+        Of these evaluators. Sources are "synthetic" and, with ``test``, "held-out real".
+        ``detection`` has no rows where there are too few to learn from.
+    privacy : DataFrame or None
+        Of `privacy`, source "synthetic"; None without ``test``.
+    copies : int
+        Synthetic rows that equal a row of ``train`` in every column but identifiers.
+    findings : tuple of Finding
+        Of usefulness, likeness and privacy, in this order.
+    made : mapping of str to str
+        How the synthetic table was made; empty if that is not known.
+    versions : mapping of str to str
+        Of the software that evaluated it.
+    seed : int
+    seconds : mapping of str to float
+        By evaluator.
+    names : mapping of {"real", "synthetic", "test"} to str
+        What a reader calls the tables.
+    least_rows : int
+        Real rows that must have a value for a page to show it.
+
+    Notes
+    -----
+    ``train``, ``synthetic`` and ``test`` hold rows; the text of the record does not, nor does the
+    page of `render_report`.
+    """
+
+    train: pd.DataFrame = field(repr=False)
+    synthetic: pd.DataFrame = field(repr=False)
+    test: pd.DataFrame | None = field(repr=False)
+    kinds: Mapping[Hashable, str]
+    target: Hashable | None
+    task: Task | None
+    guess: float | None
+    efficacy: pd.DataFrame | None = field(repr=False)
+    fidelity: pd.DataFrame = field(repr=False)
+    detection: pd.DataFrame = field(repr=False)
+    privacy: pd.DataFrame | None = field(repr=False)
+    copies: int
+    findings: tuple[Finding, Finding, Finding]
+    made: Mapping[str, str]
+    versions: Mapping[str, str]
+    seed: int
+    seconds: Mapping[str, float]
+    names: Mapping[str, str]
+    least_rows: int
+
+
+def evaluate_synthetic(
+    *,
+    real_train: Any,
+    synthetic: Any,
+    real_test: Any = None,
+    target: Hashable | None = None,
+    task: Task | Literal["auto"] = "auto",
+    categorical: Collection[Hashable] = (),
+    learners: Any = "standard",
+    made: Mapping[str, str] | None = None,
+    names: Mapping[str, str] | None = None,
+    min_frequency: float = 5,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> SyntheticEvaluation:
+    """Evaluate the utility, fidelity and privacy of a synthetic table.
+
+    Parameters
+    ----------
+    real_train : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
+        The rows that the generator learned from.
+    synthetic : table
+        Columns as those of ``real_train``, in any order; values may have other dtypes.
+    real_test : table, optional
+        Real rows that the generator has not seen. Without them learners are tested on a fifth of
+        ``real_train``, and of privacy no more is known than copies.
+    target : column name, optional
+        A column that is worth predicting; without it nothing is known of the usefulness.
+    task : {"auto", "classification", "regression"}, default="auto"
+    categorical : collection of column names, default=()
+        Columns of numbers or dates that are categories.
+    learners : default="standard"
+        As in `ml_efficacy`.
+    made : mapping of str to str, optional
+        How the synthetic table was made, for the report.
+    names : mapping, optional
+        What a reader calls the tables "real", "synthetic" and "test", such as their files.
+    min_frequency : int or float, default=5
+        Rows, or share of the rows of ``real_train``, that must have a value for a page to show it.
+    random_state : int, default=0
+    n_jobs : int, optional
+        As in the evaluators.
+    progress : callable, optional
+        Called with what is done next, before each evaluator.
+
+    Returns
+    -------
+    SyntheticEvaluation
+
+    Raises
+    ------
+    ValueError
+        Columns are missing or added (the message lists them), values cannot be compared, or the
+        target is none of the columns, or does not suit the task.
+
+    Notes
+    -----
+    The findings rest on train on synthetic, test on real (`ml_efficacy`), of which the share of
+    the real rows' utility that is kept is told, by the learner that is best on them; on a
+    classifier two-sample test (`detection`) by gradient boosting; and on exact duplicates,
+    distances to the closest record and membership inference (`privacy`). Copies of held-out rows
+    are looked for as copies of training rows are: synthetic rows that are closer to the held-out
+    rows are a sign that the two real tables are swapped, or that the generator was trained on both.
+    A ROC AUC of the two-sample test far below 0.5 is a sign of near copies. Shares and areas are
+    told with two standard errors. Columns that name rows, such as running numbers, are left out of
+    the second: new names are to differ. Lost associations of columns can lower it; scores of single
+    columns and of a linear classifier, which columns drawn each for itself satisfy, decide nothing.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> people = pd.DataFrame({"age": rng.normal(40, 9, 3000), "sex": rng.choice(["f", "m"], 3000)})
+    >>> found = evaluate_synthetic(
+    ...     real_train=people[:1000], real_test=people[1000:2000], synthetic=people[2000:]
+    ... )
+    >>> [(finding.subject, finding.level) for finding in found.findings]
+    [('usefulness', 'unknown'), ('likeness', 'good'), ('privacy', 'good')]
+    """
+    named = _NAMES | dict(names or {})
+    given = {"real": real_train, "synthetic": synthetic}
+    given |= {} if real_test is None else {"test": real_test}
+    clock = _Clock(progress)
+    options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
+    aligned = _align(given, named, categorical)
+    _check(aligned, target, task)
+    if task == "auto" and target not in (None, *categorical) and aligned["real"][target].count():
+        column = pd.DataFrame(as_pandas(real_train))[target]
+        infer_task(column, name=f"the target {target!r}")  # of text that is no label, an error
+    least = least_rows(min_frequency, len(aligned["real"]))
+
+    goal, efficacy, guess = None, None, None
+    usefulness = _unjudged(aligned, target)
+    if usefulness is None:
+        train, test = aligned["real"], aligned.tables.get("test")
+        if test is None:
+            train, test = _set_aside(train, target, random_state)
+        with clock("ml_efficacy", "training learners on real and on synthetic rows"):
+            efficacy = ml_efficacy(
+                real_train=train,
+                real_test=test,
+                synthetic=aligned["synthetic"],
+                target=target,
+                task=task,
+                learners=learners,
+                n_resamples=_RESAMPLES,
+                **options,
+            )
+        goal = _task_of(efficacy)
+        known = test[target].dropna()
+        guess = 0.0 if goal == "regression" else float(known.value_counts(normalize=True).max())
+        judge = partial(
+            judge_usefulness,
+            efficacy,
+            target=target,
+            guess=guess,
+            n_test=len(known),
+            seen="test" not in given,
+        )
+        usefulness = judge()
+        if usefulness.level == "poor":
+            best = best_learner(efficacy, guess=guess, n_test=len(known))
+            with clock("ml_efficacy", "training a learner on synthetic rows drawn anew"):
+                again = ml_efficacy(
+                    real_train=train,
+                    real_test=test,
+                    synthetic=_draw_anew(aligned["synthetic"], target, random_state),
+                    target=target,
+                    task=goal,
+                    learners={best: learners[best]} if isinstance(learners, Mapping) else best,
+                    **options,
+                )
+            usefulness = judge(again=again)
+        if goal == "classification":
+            aligned = _align(given, named, [*categorical, target])
+
+    train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
+    sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
+    categories = aligned.columns("category")
+    # new names of rows differ from the real ones, as they should: by them alone rows are told apart
+    names_rows = [name for name in train if name != target and is_identifier(train[name])]
+    if len(names_rows) == train.shape[1]:
+        names_rows = []
+    judged, *others = (each.drop(columns=names_rows) for each in (train, *sources.values()))
+    judged_sources = dict(zip(sources, others, strict=True))
+    with clock("fidelity", "comparing columns and pairs of columns"):
+        alike = fidelity(
+            real=train, synthetic=sources, categorical=categories, random_state=random_state
+        )
+        yardsticks = measure_yardsticks(
+            judged,
+            n_rows=len(rows),
+            kinds={name: aligned.kinds[name] for name in judged},
+            random_state=random_state,
+        )
+    with clock("detection", "telling synthetic rows from real ones"):
+        detected = _detect(judged, judged_sources, options)
+    near, share_error, n_compared, n_seen, n_test = None, 0.0, 0, 0, 0
+    # with identifiers, which are made anew, no row would equal its original
+    made_rows, held_out = judged_sources[SYNTHETIC], judged_sources.get(HELD_OUT)
+    if held_out is not None:
+        n_test = len(held_out)
+        n_compared = min(len(train), n_test, _MOST)
+        compared = {"categorical": [name for name in categories if name in judged], **options}
+        with clock("privacy", "measuring distances to real rows"):
+            near = privacy(
+                real_train=judged,
+                synthetic=made_rows,
+                holdout=held_out,
+                max_rows=_MOST,
+                **compared,
+            )
+            share_error = share_by_chance(judged, held_out, made_rows, **compared)
+        n_seen = _seen(judged, held_out)
+    real_told = two_sample(detected, HELD_OUT, min(len(train), n_test))
+    if test is None or held_out is None or n_seen:
+        copies = count_copies(judged, made_rows)
+        disclosed = [Disclosed(TRAINING, copies, count_values(train, rows))]
+    else:
+        differ = real_told is not None and real_told.differ
+        copies, of_test = find_copies(judged, made_rows, held_out, differ=differ)
+        disclosed = [
+            Disclosed(TRAINING, copies, count_values(train, rows, test, identifiers=names_rows)),
+            Disclosed(UNSEEN, of_test, count_values(test, rows, train, identifiers=names_rows)),
+        ]
+    return SyntheticEvaluation(
+        train=train,
+        synthetic=rows,
+        test=test,
+        kinds=aligned.kinds,
+        target=target,
+        task=goal,
+        guess=guess,
+        efficacy=efficacy,
+        fidelity=alike,
+        detection=detected,
+        privacy=near,
+        copies=copies.rows,
+        findings=(
+            usefulness,
+            judge_likeness(
+                alike[~alike[["column", "other_column"]].isin(names_rows).any(axis=1)],
+                detected,
+                yardsticks,
+                n_train=len(train),
+                n_made=len(rows),
+                n_test=n_test,
+                left_out=names_rows,
+            ),
+            judge_privacy(
+                near,
+                disclosed,
+                n_made=len(rows),
+                n_compared=n_compared,
+                share_error=share_error,
+                n_seen=n_seen,
+                told=two_sample(detected, SYNTHETIC, min(len(train), len(rows))),
+                real=real_told,
+                left_out=names_rows,
+            ),
+        ),
+        made=dict(made or {}),
+        versions=versions(),
+        seed=random_state,
+        seconds=clock.seconds,
+        names=named,
+        least_rows=least,
+    )
+
+
+class _Clock:
+    """Tells what is done next, and measures how long it takes."""
+
+    def __init__(self, progress: Callable[[str], None] | None) -> None:
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str, label: str) -> Iterator[None]:
+        if self.progress is not None:
+            self.progress(label)
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+
+def _align(
+    given: Mapping[str, Any], names: Mapping[str, str], categorical: Collection[Hashable]
+) -> AlignedTables:
+    """The tables by their roles."""
+    called = {role: names[role] for role in given}
+    if len(set(called.values())) < len(called):
+        called = {role: role for role in given}
+    # by what the reader calls them, for the errors
+    tables = {called[role]: table for role, table in given.items()}
+    found = align_tables(tables, reference=called["real"], categorical=categorical)
+    by_role = {role: found[name] for role, name in called.items()}
+    return AlignedTables(by_role, found.kinds, found.n_known)
+
+
+def _check(aligned: AlignedTables, target: Hashable | None, task: str) -> None:
+    if task not in ("auto", "classification", "regression"):
+        raise ValueError(f"task must be 'auto', 'classification' or 'regression', got {task!r}")
+    if target is not None and target not in aligned.kinds:
+        columns = ", ".join(map(repr, aligned.kinds))
+        raise ValueError(f"there is no column {target!r} for a target; there are {columns}")
+    if target is not None and aligned.kinds[target] == "datetime" and task != "classification":
+        raise ValueError(
+            f"the target {target!r} holds dates; set task='classification' if each is a class, or "
+            "make it numbers"
+        )
+
+
+def _task_of(efficacy: pd.DataFrame) -> Task:
+    return "regression" if (efficacy["metric"] == "r2").any() else "classification"
+
+
+def _unjudged(aligned: AlignedTables, target: Hashable | None) -> Finding | None:
+    """The finding where no learner can be trained."""
+    if target is None:
+        why = "Not known: no column was named for learners to predict."
+        return Finding("usefulness", "unknown", why)
+    name = repr(str(target))
+    if aligned["synthetic"][target].isna().all():
+        why = f"No synthetic row has a value of {name}, so that nothing can be learned about it."
+        return Finding("usefulness", "poor", why, headline=NOTHING)
+    n_known = int(aligned["real"][target].count())
+    if "test" not in aligned.tables and n_known < 2:
+        has = "one real row alone has" if n_known else "no real row has"
+        why = f"Not known: {has} a value of {name}, and at least two are needed."
+        return Finding("usefulness", "unknown", why)
+    return None
+
+
+def _draw_anew(table: pd.DataFrame, target: Hashable, seed: int) -> dict[str, pd.DataFrame]:
+    """As many rows of a table as have the target, drawn with replacement, several times."""
+    table, rng = table[table[target].notna()], np.random.default_rng(seed)
+    drawn = [rng.integers(len(table), size=len(table)) for _ in range(_DRAWN_ANEW)]
+    return {f"anew {k}": table.iloc[rows].reset_index(drop=True) for k, rows in enumerate(drawn)}
+
+
+def _set_aside(
+    table: pd.DataFrame, target: Hashable, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows to learn from and those to be tested on; of the rows that have a target."""
+    known = table[table[target].notna()]
+    order = np.random.default_rng(seed).permutation(len(known))
+    n = max(1, round(_SET_ASIDE * len(known)))
+    return known.iloc[order[n:]], known.iloc[order[:n]]
+
+
+def _seen(train: pd.DataFrame, test: pd.DataFrame) -> int:
+    """Count the rows of ``test`` that are in ``train`` as well, 0 if that may be chance."""
+    found = count_copies(train, test)
+    if found.by_chance or found.of_single - found.expected < _OVERLAP * len(test):
+        return 0
+    return found.of_single
+
+
+def _detect(
+    real: pd.DataFrame, sources: Mapping[str, pd.DataFrame], options: Mapping[str, Any]
+) -> pd.DataFrame:
+    """Run `detection` on the tables that have rows enough for two folds."""
+    enough = {name: table for name, table in sources.items() if len(table) >= 2}
+    if len(real) < 2 or not enough:
+        return pd.DataFrame(columns=_DETECTION)
+    n_splits = min(_FOLDS, len(real), *map(len, enough.values()))
+    return detection(real=real, synthetic=enough, n_splits=n_splits, **options)

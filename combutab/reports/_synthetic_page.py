@@ -1,0 +1,410 @@
+"""The page of a synthetic table's evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from combutab._version import __version__
+from combutab.reports._charts import (
+    Bars,
+    Histogram,
+    category_bars,
+    histogram,
+    is_identifier,
+    shortened,
+    text_width,
+)
+from combutab.reports._findings import C2ST, HELD_OUT, LEARNERS, RULES, SYNTHETIC, percent
+from combutab.reports._page import number, render
+from combutab.reports._synthetic import SyntheticEvaluation
+from combutab.reports._yardsticks import associations
+
+_FIRST = 12  # columns that are drawn before the fold
+_MAPPED = 25  # columns of a heat map
+_PAIRS = 10  # pairs in the table of the worst
+_ALIKE = 0.1  # association by which maps may differ and look the same
+_NAMES = 130  # units that names may take beside a heat map
+
+_METRICS = {
+    "accuracy": "accuracy",
+    "f1_macro": "F1, mean of the classes",
+    "f1_binary": "F1 of the positive class",
+    "roc_auc": "ROC AUC",
+    "log_loss": "log loss",
+    "r2": "R²",
+    "mae": "mean absolute error, in standard deviations",
+    "mse": "mean squared error, in standard deviations",
+}
+_SHARES = {"share_closer_to_train"}
+_PRIVACY = {
+    "share_closer_to_train": (
+        "Synthetic rows closer to a training row than to any held-out row",
+        "50 % is chance. Far above it, training rows are copied; far below it, held-out rows.",
+    ),
+    "membership_auc": (
+        "Membership inference by distance to the closest record, ROC AUC",
+        "0.5 is chance, 1 finds every training row. Far below 0.5, it finds held-out rows.",
+    ),
+    "copies": (
+        "Exact duplicates of training rows",
+        "The reference is how many there would be if the synthetic rows were held-out rows.",
+    ),
+    "holdout_copies": (
+        "Exact duplicates of held-out rows",
+        "The reference is how many there would be if the synthetic rows were training rows.",
+    ),
+    "dcr_median": (
+        "Distance to the closest training row, median",
+        "From 0, the same row, to 1. Far from the reference, the distance to the closest held-out "
+        "row, it is a sign of copies.",
+    ),
+    "dcr_p05": (
+        "Distance to the closest training row, 5th percentile",
+        "The same for the nearest twentieth of the rows.",
+    ),
+    "nndr_median": (
+        "Nearest over second-nearest distance, median",
+        "Small where one training row stands out. The reference is that of the held-out rows.",
+    ),
+    "nndr_p05": (
+        "Nearest over second-nearest distance, 5th percentile",
+        "The same for the most conspicuous twentieth of the rows.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One column's part of the page."""
+
+    name: str
+    said: str  # what the chart shows
+    chart: Histogram | Bars | None
+    is_number: bool
+    why: str  # there is no chart
+
+
+def synthetic_page(found: SyntheticEvaluation) -> str:
+    """One self-contained HTML page of what was found."""
+    identifiers = {name for name in found.train if is_identifier(found.train[name])}
+    columns = _columns(found, identifiers)
+    sections = [("rows", "Whole rows"), ("columns", "Columns"), ("pairs", "Pairs of columns")]
+    if found.efficacy is not None:
+        sections.insert(0, ("usefulness", "Learning from it"))
+    sections += [("privacy", "Privacy"), ("made", "How it was made"), ("reading", "How to read")]
+    return render(
+        "synthetic.html",
+        version=__version__,
+        sections=sections,
+        found=found,
+        findings=_findings(found),
+        facts=_facts(found),
+        efficacy=_efficacy(found),
+        columns=columns[:_FIRST],
+        more_columns=columns[_FIRST:],
+        column_table=_column_table(found),
+        heat=_heat(found, identifiers),
+        pairs=_worst_pairs(found, identifiers),
+        rows=_row_scores(found),
+        privacy=_privacy(found),
+        made=_made(found),
+        rules=RULES,
+        least=found.least_rows,
+    )
+
+
+def _findings(found: SyntheticEvaluation) -> list[dict[str, Any]]:
+    return [
+        {
+            "subject": each.subject.capitalize(),
+            "level": each.level,
+            "word": "not known" if each.level == "unknown" else each.level,
+            "short": each.short,
+            "sentences": [each.sentence],
+            "notes": each.notes,
+        }
+        for each in found.findings
+    ]
+
+
+def _facts(found: SyntheticEvaluation) -> list[tuple[str, str]]:
+    """List what was compared, for the head of the page."""
+    tables = [("real", found.train), ("synthetic", found.synthetic), ("test", found.test)]
+    roles = {
+        "real": "Real rows, learned from",
+        "synthetic": "Synthetic rows",
+        "test": "Held-out real rows",
+    }
+    facts = [
+        (roles[role], f"{len(table):,} in {found.names[role]}")
+        for role, table in tables
+        if table is not None
+    ]
+    facts.append(("Columns", f"{found.train.shape[1]:,}"))
+    if found.target is not None:
+        facts.append(("To predict", f"{found.target} ({found.task})"))
+    return facts
+
+
+def _made(found: SyntheticEvaluation) -> list[tuple[str, str]]:
+    made = list(found.made.items())
+    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in found.seconds.items())
+    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    return [
+        *made,
+        ("Seed of this evaluation", str(found.seed)),
+        ("Time it took", seconds),
+        ("Versions", versions),
+    ]
+
+
+# ---- usefulness --------------------------------------------------------------------------------
+
+
+def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
+    """The main score of each learner, bars of it, and all other scores."""
+    if found.efficacy is None:
+        return None
+    rows: dict[tuple[str, str], dict[str, Any]] = {}  # by learner and metric
+    for each in found.efficacy.to_dict("records"):
+        row = rows.setdefault((each["learner"], each["metric"]), {})
+        row["real" if each["source"] == "real" else "synthetic"] = each["mean"]
+        row |= {"gap": each["gap"], "gap_se": each["gap_se"]}  # of the last, the synthetic rows
+    scores = [
+        {
+            "learner": LEARNERS.get(learner, learner).removeprefix("a "),
+            "metric": metric,
+            "metric_name": _METRICS.get(metric, metric),
+            **row,
+        }
+        for (learner, metric), row in rows.items()
+    ]
+    main = "r2" if found.task == "regression" else "accuracy"
+    shown = [each for each in scores if each["metric"] == main]
+    bars = [(each["learner"], each["real"], each["synthetic"]) for each in shown]
+    words = "; ".join(
+        f"{name}: real {real:.3f}, synthetic {synthetic:.3f}" for name, real, synthetic in bars
+    )
+    notes = list(dict.fromkeys(note for note in found.efficacy["note"] if note))
+    return {
+        "main": _METRICS[main],
+        "said": _learning_told(found, shown),
+        "shown": shown,
+        "bars": bars,
+        "words": words,
+        "guess": found.guess,
+        "all": scores,
+        "notes": notes,
+    }
+
+
+def _learning_told(found: SyntheticEvaluation, shown: Sequence[dict[str, Any]]) -> str:
+    """Say in a sentence what the chart shows, of the learner that is best on the real rows."""
+    best = max(shown, key=lambda row: np.nan_to_num(row["real"], nan=-np.inf))
+    if found.task == "regression":
+        said = "R² of the {learner}: {real:.2f} after the real rows, {synthetic:.2f} after the "
+        said += "synthetic ones; 1 is perfect, and 0 is guessing."
+    else:
+        said = "Right answers of the {learner}: {real:.1%} after the real rows, {synthetic:.1%} "
+        said += f"after the synthetic ones; guessing, {found.guess:.1%}."
+    return said.format(**best).replace("%", " %")
+
+
+# ---- likeness ----------------------------------------------------------------------------------
+
+
+def _values(found: SyntheticEvaluation, *measures: str) -> list[dict[Hashable, Any]]:
+    """The fidelity rows of some measures, worst first, with the held-out rows' value beside."""
+    table = found.fidelity[found.fidelity["measure"].isin(measures)]
+    synthetic, held = (
+        table[table["source"] == source].to_dict("records") for source in (SYNTHETIC, HELD_OUT)
+    )
+    keys = ("measure", "column", "other_column")
+    scores = {tuple(row[key] for key in keys): row["mean"] for row in held}
+    for row in synthetic:
+        row["held_out"] = scores.get(tuple(row[key] for key in keys), np.nan)
+    return sorted(synthetic, key=lambda row: (np.isnan(row["mean"]), row["mean"]))
+
+
+def _columns(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> list[_Column]:
+    columns = []
+    for row in _values(found, "ks", "tv"):
+        chart, why = _chart(found, row["column"], identifiers)
+        is_number = found.kinds[row["column"]] != "category"
+        said = _agreement_told(row["mean"], row["held_out"])
+        columns.append(_Column(str(row["column"]), said, chart, is_number, why))
+    return columns
+
+
+def _agreement_told(score: float, held_out: float) -> str:
+    if np.isnan(score):
+        return "There is nothing to compare."
+    beside = "" if np.isnan(held_out) else f" (held-out real rows: {percent(held_out)})"
+    return f"Synthetic and real rows agree to {percent(score)}{beside}."
+
+
+def _chart(
+    found: SyntheticEvaluation, column: Hashable, identifiers: Collection[Hashable]
+) -> tuple[Histogram | Bars | None, str]:
+    """The chart, or why there is none."""
+    real, synthetic = found.train[column], found.synthetic[column]
+    if not real.count() or not synthetic.count():
+        return None, f"No {'synthetic' if real.count() else 'real'} row has a value."
+    if column in identifiers:
+        return None, "Identifier, not shown: hardly any rows share a value."
+    draw: Any = category_bars if found.kinds[column] == "category" else histogram
+    others = [] if found.test is None else [found.test[column]]
+    chart = draw(real, synthetic, others, least=found.least_rows)
+    return chart, "" if chart else f"Not shown: too few values that {found.least_rows} rows share."
+
+
+def _column_table(found: SyntheticEvaluation) -> list[dict[str, Any]]:
+    """All measures of each column, in the table's order."""
+    parts = {
+        "shape": ("ks", "tv"),
+        "wasserstein": ("wasserstein",),
+        "coverage": ("range_coverage", "category_coverage"),
+        "adherence": ("range_adherence", "category_adherence"),
+        "missing": ("missing_share",),
+    }
+    scores = {
+        part: {row["column"]: row["mean"] for row in _values(found, *measures)}
+        for part, measures in parts.items()
+    }
+    return [
+        {"name": str(column), **{part: scores[part].get(column, np.nan) for part in parts}}
+        for column in found.train.columns
+    ]
+
+
+def _heat(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> dict[str, Any] | None:
+    """Associations of the real columns and of the synthetic ones; of many columns, the worst."""
+    # an identifier goes with every column, whatever the rows are
+    columns: list[Hashable] = [name for name in found.train if name not in identifiers]
+    if len(columns) < 2:
+        return None
+    left_out = len(columns) - _MAPPED
+    if left_out > 0:
+        columns = _worst_columns(found, columns)
+    maps = [associations(table, columns, found.kinds) for table in (found.train, found.synthetic)]
+    names = [str(column) for column in columns]
+    labels = [shortened(name, _NAMES) for name in names]
+    return {
+        "labels": labels,
+        "room": 12 + round(max(map(text_width, labels))),  # beside the maps, in SVG units
+        "real": _cells(maps[0]),
+        "synthetic": _cells(maps[1]),
+        "said": _difference_told(maps[0], maps[1], names),
+        "real_words": _strongest(maps[0], names),
+        "synthetic_words": _strongest(maps[1], names),
+        "left_out": max(left_out, 0),
+        "shown": len(columns),
+    }
+
+
+def _worst_columns(found: SyntheticEvaluation, columns: Sequence[Hashable]) -> list[Hashable]:
+    """The columns whose pairs are met worst on average, in the table's order."""
+    scores: dict[Hashable, list[float]] = {column: [] for column in columns}
+    for row in _values(found, "correlation", "contingency"):
+        for end in {row["column"], row["other_column"]} & scores.keys():  # the map has not all
+            scores[end].append(row["mean"])
+    means = {c: float(np.mean(each)) if each else np.nan for c, each in scores.items()}
+    worst = sorted(columns, key=lambda column: (np.isnan(means[column]), means[column]))
+    return [column for column in columns if column in worst[:_MAPPED]]
+
+
+def _cells(values: np.ndarray) -> list[list[float | None]]:
+    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
+
+
+def _strongest(values: np.ndarray, names: Sequence[str]) -> str:
+    """The strongest associations in words."""
+    i, j = np.tril_indices(len(values), -1)
+    strengths = np.nan_to_num(np.abs(values[i, j]))
+    order = np.argsort(-strengths, kind="stable")[:5]
+    return "Strongest: " + "; ".join(
+        f"{names[j[k]]} and {names[i[k]]} {values[i[k], j[k]]:.2f}" for k in order if strengths[k]
+    )
+
+
+def _difference_told(real: np.ndarray, synthetic: np.ndarray, names: Sequence[str]) -> str:
+    """Say in a sentence where the two maps differ most."""
+    i, j = np.tril_indices(len(names), -1)
+    differences = np.nan_to_num(np.abs(real[i, j] - synthetic[i, j]))
+    k = int(differences.argmax())
+    if differences[k] < _ALIKE:
+        return f"The pictures agree: no pair of columns differs by more than {_ALIKE:g}."
+    a, b = (np.nan_to_num(each[i[k], j[k]]) for each in (real, synthetic))
+    return (
+        f"They differ most in {names[j[k]]} and {names[i[k]]}: {a:.2f} real, {b:.2f} synthetic "
+        "(0 is unrelated, 1 goes fully together)."
+    )
+
+
+def _worst_pairs(
+    found: SyntheticEvaluation, identifiers: Collection[Hashable]
+) -> list[dict[Hashable, Any]]:
+    rows = _values(found, "correlation", "contingency")
+    ends = ("column", "other_column")
+    return [row for row in rows if not any(row[end] in identifiers for end in ends)][:_PAIRS]
+
+
+def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
+    """Return the scores of whole rows: detection, support, which values are missing together."""
+    rows: list[dict[str, Any]] = []
+    table = found.detection
+    areas = table.set_index(["learner", "source"])[["mean", "se"]]
+    for learner in sorted(table["learner"].unique(), key=lambda name: name != C2ST):
+        words = "0.5 is chance, 1 is always, far below 0.5 is a sign of near copies. "
+        words += "The verdict goes by it." if learner == C2ST else "Blind to relations of columns."
+        row: dict[str, Any] = {
+            "name": f"Told from real rows by {LEARNERS[learner]}, ROC AUC",
+            "words": words,
+        }
+        for key, column, source in (
+            ("value", "mean", SYNTHETIC),
+            ("error", "se", SYNTHETIC),
+            ("held_out", "mean", HELD_OUT),
+        ):
+            area = areas[column].get((learner, source), np.nan)
+            row[key] = "–" if np.isnan(area) else f"{area:.3f}"
+        rows.append(row)
+    for measure, name, words in (
+        ("alpha_precision", "Alpha-precision", "100 % if synthetic rows lie where real ones do"),
+        ("beta_recall", "Beta-recall", "100 % if they lie wherever real ones do"),
+        ("missing_pattern", "Missing values", "100 % if the same columns are missing together"),
+    ):
+        for each in _values(found, measure):
+            value, held_out = (_percent(each[key]) for key in ("mean", "held_out"))
+            row = {"name": name, "words": words, "value": value, "error": "–"}
+            rows.append(row | {"held_out": held_out})
+    return rows
+
+
+def _percent(share: float) -> str:
+    return "–" if np.isnan(share) else f"{100 * share:.1f} %"
+
+
+# ---- privacy -----------------------------------------------------------------------------------
+
+
+def _privacy(found: SyntheticEvaluation) -> list[dict[str, Any]] | None:
+    if found.privacy is None:
+        return None
+    values = {row["measure"]: row for row in found.privacy.to_dict("records")}
+    return [
+        {
+            "name": name,
+            "words": words,
+            **{
+                key: _percent(of[column]) if measure in _SHARES else number(of[column])
+                for key, column in (("value", "mean"), ("reference", "reference"))
+            },
+        }
+        for measure, (name, words) in _PRIVACY.items()
+        for of in [values[measure]]
+    ]

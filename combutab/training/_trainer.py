@@ -1,0 +1,671 @@
+"""The training loop: M networks of one shape, each with its own rows, rate and end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.optimize
+import torch
+from torch import Tensor
+
+from combutab.core.interrupts import uninterrupted
+from combutab.core.world import broadcast, current, unshared
+from combutab.training._callbacks import Callback, EpochReport
+from combutab.training._losses import Loss, accuracy, best_factors, r2
+from combutab.training._optimizers import RowOptimizer, is_per_step, rate_table, schedule_factor
+from combutab.training._records import (
+    MemberPlan,
+    MemberResult,
+    MemberStart,
+    Rows,
+    RowStream,
+    TrainableNetwork,
+    TrainConfig,
+    by_head,
+)
+from combutab.training._steps import Batch, Batches, StepInputs, TrainingStep
+
+# ---- Scores of a stack on its members' validation rows -------------------------------------------
+
+_ROWS = 8192  # scored at a time: bounds the memory of a pass
+
+
+class Scorer:
+    """The scoring of members on held-out rows, which stay the same while members train."""
+
+    def __init__(self, data: Rows, plans: Sequence[MemberPlan], config: TrainConfig) -> None:
+        self.data, self.config = data, config
+        device, dtype = data.dense.device, data.dense.dtype
+        lengths = [0 if p.val_rows is None else len(p.val_rows) for p in plans]
+        table = torch.zeros(len(plans), max(lengths), dtype=torch.int64, device=device)
+        weight = torch.zeros(table.shape, dtype=dtype, device=device)
+        for m, plan in enumerate(plans):
+            if plan.val_rows is not None:
+                table[m] = plan.val_rows[0].to(device)  # padding, of weight 0
+                table[m, : lengths[m]] = plan.val_rows.to(device)
+                weight[m, : lengths[m]] = 1.0
+        self.lengths, self.scorers = lengths, [plan.scorer for plan in plans]
+        self.table = table
+        self.factors = [1.0] * len(plans)  # of the raw outputs that were scored last
+        self.weight = weight if data.weight is None else weight * data.weight[table]
+
+    @torch.inference_mode()
+    def scores(self, net: TrainableNetwork) -> Tensor:
+        """Each member's score, (M,) float64 on the device."""
+        net.train(False)
+        n_rows, ranks = self.table.shape[1], current()
+        if ranks is not None and n_rows < ranks.count:
+            ranks = None
+        first, end = (0, n_rows) if ranks is None else ranks.span(n_rows)
+        config, data, loss = self.config, self.data, self.config.loss.unsmoothed()
+        found, n_heads = list[Tensor](), net.n_heads
+        finite = torch.ones(len(self.table), dtype=torch.bool, device=self.table.device)
+        for start in range(first, end, _ROWS):
+            index = self.table[:, start : min(start + _ROWS, end)]
+            codes = None if data.codes is None else data.codes[index]
+            with config.precision.context(data.dense.device)():
+                raw = net(data.dense[index], codes)
+            raw = raw.to(config.precision.dtype)
+            finite &= raw.isfinite().flatten(1).all(1)
+            if config.calibrated:
+                found.append(raw)
+            elif config.score == "scorer":
+                found.append(raw.unflatten(1, (-1, n_heads)))
+            elif config.score == "loss":  # of what is predicted: the heads' average
+                found.append(loss.rows(loss.average(raw, n_heads), data.y[index]))
+            else:
+                found.append(loss.point(loss.average(raw, n_heads)))
+        # what is no number has no score: it would be some class's share of the rows
+        scored = torch.cat(found, 1)
+        if ranks is not None:
+            scored = ranks.joined(scored, n_rows)
+            finite = ranks.all(finite)
+        if config.calibrated:
+            scored = self._calibrated(scored, loss, n_heads)
+        return self._agreed(torch.where(finite, self._score(scored, finite), torch.nan))
+
+    def _agreed(self, scores: Tensor) -> Tensor:
+        """The scores, and factors, of rank 0: processors may round differently."""
+        ranks = current()
+        if ranks is None:
+            return scores
+        both = torch.stack([scores, scores.new_tensor(self.factors)])
+        ranks.first_(both)
+        self.factors = both[1].tolist()
+        return both[0]
+
+    def _calibrated(self, raw: Tensor, loss: Loss, n_heads: int) -> Tensor:
+        """What is scored of raw outputs (M, n * n_heads, n_outputs), once these are scaled."""
+        y = self.data.y[self.table]
+
+        def losses(scaled: Tensor) -> Tensor:
+            return loss.rows(loss.average(scaled, n_heads), y)
+
+        factors = best_factors(losses, raw, self.weight)
+        self.factors = factors.tolist()
+        raw = raw * factors.to(raw)[:, None, None]
+        if self.config.score == "scorer":
+            return raw.unflatten(1, (-1, n_heads))
+        return (
+            losses(raw) if self.config.score == "loss" else loss.point(loss.average(raw, n_heads))
+        )
+
+    def _score(self, scored: Tensor, finite: Tensor) -> Tensor:
+        """Score predictions, losses or raw outputs of all validation rows."""
+        if self.config.score == "scorer":
+            known = enumerate(finite.tolist())
+            scores = [self._judge(m, scored[m]) if is_known else 0.0 for m, is_known in known]
+            return torch.tensor(scores, dtype=torch.float64, device=scored.device)
+        if self.config.score == "loss":
+            weight = self.weight.to(torch.float64)
+            return -(scored * weight).sum(1) / weight.sum(1)
+        metric = accuracy if self.config.score == "accuracy" else r2
+        return metric(scored, self.data.y[self.table], self.weight)
+
+    def _judge(self, m: int, raw: Tensor) -> float:  # (n, n_heads, n_outputs)
+        scorer, rows = self.scorers[m], self.table[m, : self.lengths[m]]
+        assert scorer is not None
+        weight = None if self.data.weight is None else self.data.weight[rows]
+        return scorer(raw[: len(rows)].transpose(0, 1), self.data.y[rows], weight)
+
+    def select(self, keep: Sequence[int]) -> None:
+        """Keep these members (increasing)."""
+        index = torch.tensor(list(keep), device=self.table.device)
+        self.table, self.weight = self.table[index], self.weight[index]
+        self.lengths = [self.lengths[k] for k in keep]
+        self.scorers = [self.scorers[k] for k in keep]
+        self.factors = [self.factors[k] for k in keep]
+
+
+# ---- A stack in training as arrays, and back: what a training is taken up from, bit for bit ------
+
+Arrays = Mapping[str, np.ndarray]
+_CURVES = ("train_loss", "validation_score", "learning_rate", "train_metric")
+_NUMBERS = ("epochs", "t", "best_loss", "best_score", "n_iter_no_improvement", "next_learning_rate")
+_COUNTS = ("epochs", "t", "n_iter_no_improvement")
+_REASONS = ("", "max_iter", "no_improvement", "callback", "interrupted", "diverged")
+
+
+class StackFile(Protocol):
+    """Where a stack in training is written to now and then, and taken up from."""
+
+    def take_up(self, restore: Callable[[Arrays], int]) -> int:
+        """Restore what was written, if anything was; returns the epochs that it has."""
+
+    def note(self, stand: Callable[[], dict[str, np.ndarray]], *, last: bool) -> None:
+        """Write a state, if it is time or the last one."""
+
+
+def stand(training: _Training, epochs: int) -> dict[str, np.ndarray]:
+    """All that a stack has after so many epochs.
+
+    Members are named by their places in the stack as it was given; those that have ended have
+    their results, the others what they go on from too.
+    """
+    arrays = {"epochs": np.array(epochs), "alive": np.array(training.alive, dtype=np.int64)}
+    for i, result in enumerate(training.results):
+        if result is not None:
+            arrays |= _of_result(f"{i}.", result)
+    for m, i in enumerate(training.alive):
+        arrays |= _of_result(f"{i}.", training.result(m, ""))
+        arrays[f"{i}.best_factor"] = np.array(training.best_factor[m])
+        if training.best_values is not None and training.best_buffers is not None:
+            arrays[f"{i}.best"] = training.best_values[m].cpu().numpy()
+            arrays[f"{i}.best_buffers"] = training.best_buffers[m].cpu().numpy()
+    return arrays
+
+
+def restore(training: _Training, arrays: Arrays) -> int:
+    """Put a new training where the arrays' one stood; returns its epochs.
+
+    Raises KeyError or ValueError if they are of another stack.
+    """
+    alive = arrays["alive"].tolist()
+    for i in range(len(training.plans)):
+        if i not in alive:
+            training.results[i] = _result(arrays, f"{i}.")
+    training.keep(alive)
+    for m, i in enumerate(training.alive):
+        found = _result(arrays, f"{i}.")
+        training.net.load_member(m, found.state)
+        training.optimizer.load_member(m, found.optimizer)
+        assert found.next_learning_rate is not None
+        training.rates[m], training.t[m] = found.next_learning_rate, found.t
+        training.best_loss[m], training.best_score[m] = found.best_loss, found.best_score
+        training.n_iter_no_improvement[m] = found.n_iter_no_improvement
+        training.best_factor[m] = float(arrays[f"{i}.best_factor"])
+        for name, curve in zip(training.histories[i]._fields, training.histories[i], strict=True):
+            curve[:] = getattr(found, name)
+        if training.best_values is not None and training.best_buffers is not None:
+            training.best_values[m] = torch.from_numpy(arrays[f"{i}.best"])
+            training.best_buffers[m] = torch.from_numpy(arrays[f"{i}.best_buffers"])
+    return int(arrays["epochs"])
+
+
+def _of_result(prefix: str, result: MemberResult) -> dict[str, np.ndarray]:
+    arrays = {f"state.{name}": value.cpu().numpy() for name, value in result.state.items()}
+    arrays |= {f"optimizer.{name}": value.numpy() for name, value in result.optimizer.items()}
+    arrays |= {name: np.array(getattr(result, name), dtype=np.float64) for name in _CURVES}
+    arrays["numbers"] = np.array([getattr(result, name) for name in _NUMBERS], dtype=np.float64)
+    arrays["reason"] = np.array(_REASONS.index(result.reason))
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def _result(arrays: Arrays, prefix: str) -> MemberResult:
+    def tensors(part: str) -> dict[str, torch.Tensor]:
+        start = f"{prefix}{part}."
+        return {
+            n.removeprefix(start): torch.from_numpy(a)
+            for n, a in arrays.items()
+            if n.startswith(start)
+        }
+
+    values: dict[str, Any] = {name: arrays[prefix + name].tolist() for name in _CURVES}
+    for name, number in zip(_NUMBERS, arrays[f"{prefix}numbers"].tolist(), strict=True):
+        values[name] = int(number) if name in _COUNTS else number
+    return MemberResult(
+        state=tensors("state"),
+        optimizer=tensors("optimizer"),
+        reason=_REASONS[int(arrays[f"{prefix}reason"])],
+        **values,
+    )
+
+
+# ---- The one training loop: M networks of one shape, each with its own rows, rate and end --------
+
+_SMALLEST_RATE = 1e-6  # below it, "adaptive" stops (scikit-learn's value)
+
+
+class _Curves(NamedTuple):
+    """A member's curves by epoch, as its result has them."""
+
+    train_loss: list[float]
+    validation_score: list[float]
+    learning_rate: list[float]
+    train_metric: list[float]
+
+
+class _Training:
+    """A stack in training; one object so that ``run`` reads as the story."""
+
+    def __init__(
+        self,
+        net: TrainableNetwork,
+        data: Rows,
+        plans: Sequence[MemberPlan],
+        config: TrainConfig,
+        callbacks: Sequence[Callback],
+        stream: RowStream | None = None,
+        file: StackFile | None = None,
+    ) -> None:
+        self.file = file
+        self.net, self.data, self.config, self.ranks = net, data, config, current()
+        self.callbacks = () if self.ranks is not None and self.ranks.number else callbacks
+        self.plans = list(plans)
+        self.device = data.dense.device
+        self.alive = list(range(len(plans)))  # positions in the stack as given
+        factors = net.rate_factors(dict(config.rate_factors))
+        self.optimizer = RowOptimizer(config.optimizer, net.flat.values, net.n_decayed, factors)
+        self.stream = stream
+        self.n_rows = [len(p.rows) if stream is None else stream.n_rows for p in plans]
+        if stream is None:
+            self.batches = Batches(plans, config, self.device, config.max_epochs)
+        self.step = TrainingStep(net, plans, config, self.optimizer, self.n_rows)
+        self.scorer = Scorer(data, plans, config) if config.score else None
+        starts = [p.start or MemberStart(0, 0) for p in plans]
+        for i, start in enumerate(starts):
+            if start.optimizer is not None:
+                self.optimizer.load_member(i, start.optimizer)
+        self.rates = [  # now, after the schedule
+            p.learning_rate if s.learning_rate is None else s.learning_rate
+            for p, s in zip(plans, starts, strict=True)
+        ]
+        self.t = [s.t for s in starts]
+        self.best_loss = [s.best_loss for s in starts]
+        self.best_score = [-np.inf] * len(plans)
+        self.best_factor = [1.0] * len(plans)  # of raw outputs
+        self.n_iter_no_improvement = [s.n_iter_no_improvement for s in starts]
+        self.best_values = net.flat.values.clone() if config.score else None
+        self.best_buffers = net.flat_buffers.values.clone() if config.score else None
+        self.histories = [_Curves([], [], [], []) for _ in plans]
+        self.metric: Tensor | None = None  # of the epoch: each member's mean
+        self.results: list[MemberResult | None] = [None] * len(plans)
+        self._cached: Batch | None = None
+
+    # ---- one epoch -------------------------------------------------------------------------
+
+    def _windows(self, epoch: int) -> Iterator[Batches]:
+        """Bring the epoch's rows into ``data``, part by part."""
+        if self.stream is None:
+            yield self.batches
+            return
+        scored, before = self.data, 0
+        for window in self.stream.windows(epoch):
+            self.data, rows = window, torch.arange(len(window.dense))
+            plans = [replace(plan, rows=rows) for plan in self.plans]
+            batches = Batches(plans, self.config, self.device, epoch + 1, before)
+            yield batches
+            before += batches.n_steps
+        self.data = scored
+
+    def _epoch(self, epoch: int) -> Tensor:
+        """Train one epoch; returns each member's mean penalised loss, (M,) on the device."""
+        if not self.net.training:
+            self.net.train(True)
+        self.step.sums.zero_()
+        schedule, begun = self.config.regularization_schedule, epoch / self.config.max_epochs
+        self.step.set_regularization(schedule_factor(schedule, begun))
+        table = self._rate_table(epoch)
+        for batches in self._windows(epoch):
+            order = batches.order(epoch)
+            keys = batches.mask_keys(epoch) if self.step.masks.active else None
+            for step in range(batches.n_steps):
+                start, stop = batches.span(step)
+                self._step(
+                    StepInputs(
+                        order[:, start:stop],
+                        None if keys is None else keys[step],
+                        table[min(batches.before + step, len(table) - 1)],
+                        batches.padding(step),
+                    )
+                )
+        self.rates = list(table[-1])
+        if self.ranks is not None:
+            own = self.step.sums[::2].clone()  # all but the rows' weight, which each rank has
+            self.ranks.sum_(own)
+            self.step.sums[::2] = own
+            self.ranks.first_(self.net.flat.values)  # processors may round differently
+        loss, mass, metric = self.step.sums
+        if self.config.track_metric:
+            self.metric = metric / mass
+        means = loss / mass + self.step.penalty()
+        if self.ranks is not None:
+            self.ranks.first_(means)
+        return means
+
+    def _step(self, inputs: StepInputs) -> None:
+        batch = self._cached
+        if batch is None:
+            batch = self.step.gather(self.data, inputs)
+            if self.stream is None and self.batches.fixed:
+                self._cached = batch  # the same rows in the same order every epoch
+        self.step(batch, inputs)
+
+    def _rate_table(self, epoch: int) -> list[list[float]]:
+        """Rates of the epoch's steps, one row for all if they are constant."""
+        if not is_per_step(self.config.learning_rate):
+            return [self.rates]
+        base = [plan.learning_rate for plan in self.plans]
+        n_steps = [-(-n // self.config.batch_size) for n in self.n_rows]
+        return rate_table(self.config.learning_rate, base, n_steps, epoch, self.config.max_epochs)
+
+    # ---- the end of an epoch -----------------------------------------------------------------
+
+    def _record(self, losses: list[float], scores: list[float] | None) -> None:
+        improved = []
+        metrics = None if self.metric is None else self.metric.tolist()
+        for m in range(len(self.plans)):
+            curves = self.histories[self.alive[m]]
+            curves.train_loss.append(losses[m])
+            if metrics is not None:
+                curves.train_metric.append(metrics[m])
+            curves.learning_rate.append(self.rates[m])
+            self.t[m] += self.n_rows[m]
+            if scores is not None:
+                curves.validation_score.append(scores[m])
+                idle = not scores[m] >= self.best_score[m] + self.config.tol  # NaN is none
+                if scores[m] > self.best_score[m]:
+                    self._keep_score(m, scores[m])
+                    improved.append(m)
+            else:
+                idle = losses[m] > self.best_loss[m] - self.config.tol
+            self.best_loss[m] = min(self.best_loss[m], losses[m])
+            self.n_iter_no_improvement[m] = self.n_iter_no_improvement[m] + 1 if idle else 0
+        if improved and self.best_values is not None and self.best_buffers is not None:
+            index = torch.tensor(improved, device=self.device)
+            self.best_values[index] = self.net.flat.values[index]
+            self.best_buffers[index] = self.net.flat_buffers.values[index]
+
+    def _keep_score(self, m: int, score: float) -> None:
+        assert self.scorer is not None
+        self.best_score[m], self.best_factor[m] = score, self.scorer.factors[m]
+
+    def _ended(self, losses: list[float], epoch: int, stop: bool) -> dict[int, str]:
+        """Members that end with this epoch, and why; decays the rates of the others."""
+        config, ended = self.config, {}
+        for m in range(len(self.plans)):
+            if not np.isfinite(losses[m]):
+                ended[m] = "diverged"
+                continue
+            if config.learning_rate == "invscaling":
+                self.rates[m] = self.plans[m].learning_rate / (self.t[m] + 1) ** config.power_t
+            if self.n_iter_no_improvement[m] > config.n_iter_no_change:
+                if config.learning_rate == "adaptive" and self.rates[m] > _SMALLEST_RATE:
+                    self.rates[m] /= 5
+                    self.n_iter_no_improvement[m] = 0
+                else:
+                    ended[m] = "no_improvement"
+            if stop:
+                ended.setdefault(m, "callback")
+            elif epoch + 1 == config.max_epochs:
+                ended.setdefault(m, "max_iter")
+        return ended
+
+    def _finish(self, ended: dict[int, str]) -> None:
+        """Write the results of these members and drop them from the stack."""
+        with uninterrupted():  # a stack of which the half is dropped would mix members up
+            self._drop(ended)
+
+    def _load_best(self, members: Iterable[int]) -> None:
+        if self.best_values is None or self.best_buffers is None:
+            return
+        for m in members:
+            if np.isfinite(self.best_score[m]):
+                self.net.flat.values[m] = self.best_values[m]
+                self.net.flat_buffers.values[m] = self.best_buffers[m]
+                if self.config.calibrated:
+                    self.net.scale_outputs(m, self.best_factor[m])
+
+    def results_now(self) -> list[MemberResult]:
+        """What the members would give if training ended now; it goes on as if nobody had asked."""
+        results, flats = list(self.results), (self.net.flat, self.net.flat_buffers)
+        kept = [flat.values.clone() for flat in flats]
+        with uninterrupted():
+            try:
+                self._load_best(range(len(self.alive)))
+                for m, i in enumerate(self.alive):
+                    results[i] = self.result(m, "callback")
+            finally:
+                for flat, values in zip(flats, kept, strict=True):
+                    flat.values.copy_(values)
+        return [result for result in results if result is not None]
+
+    def _drop(self, ended: dict[int, str]) -> None:
+        self._load_best(ended)
+        for m, reason in ended.items():
+            self.results[self.alive[m]] = self.result(m, reason)
+        self.keep([m for m in range(len(self.alive)) if m not in ended])
+
+    def result(self, m: int, reason: str) -> MemberResult:
+        """What a member would give if it ended as it is."""
+        curves, start = self.histories[self.alive[m]], self.plans[m].start
+        return MemberResult(
+            state={n: v.cpu() for n, v in self.net.member_state(m).items()},
+            optimizer=self.optimizer.member(m),
+            epochs=(start.epochs if start else 0) + len(curves.train_loss),
+            t=self.t[m],
+            reason=reason,
+            best_loss=self.best_loss[m],
+            best_score=self.best_score[m],
+            n_iter_no_improvement=self.n_iter_no_improvement[m],
+            next_learning_rate=self.rates[m],
+            **curves._asdict(),
+        )
+
+    def keep(self, keep: Sequence[int]) -> None:
+        """Drop all members but these (increasing)."""
+        if not keep or len(keep) == len(self.alive):
+            self.alive = [self.alive[k] for k in keep]
+            return
+        self.net.select(keep)
+        self.optimizer.select(keep)
+        if self.stream is None:
+            self.batches.select(keep)
+        if self.scorer is not None:
+            self.scorer.select(keep)
+        of_members = ("plans", "alive", "n_rows", "rates", "t", "best_loss", "best_score")
+        for name in (*of_members, "best_factor", "n_iter_no_improvement"):
+            values = getattr(self, name)
+            setattr(self, name, [values[k] for k in keep])
+        if self.best_values is not None and self.best_buffers is not None:
+            index = torch.tensor(keep, device=self.device)
+            self.best_values, self.best_buffers = self.best_values[index], self.best_buffers[index]
+        self.step.refresh(self.plans, self.n_rows)
+        self._cached = None
+
+    def _report(
+        self, epoch: int, losses: list[float], scores: list[float] | None, seconds: float
+    ) -> bool:
+        """Tell the callbacks, rank 0's; returns whether one of them wants to stop."""
+        if not self.callbacks:
+            return broadcast(False)
+        report = EpochReport(
+            epoch + 1,
+            self.config.max_epochs,
+            tuple(self.alive),
+            np.array(losses),
+            None if scores is None else np.array(scores),
+            np.array(self.rates),
+            seconds,
+        )
+        with unshared():  # what a callback fits is rank 0's own
+            for callback in self.callbacks:
+                callback.on_epoch_network(report, self.net, self.data)
+            stops = [callback.on_epoch_end(report) for callback in self.callbacks]  # all are told
+        return broadcast(any(stops))
+
+    def _note(self, epochs: int, *, last: bool) -> None:
+        if self.file is not None:
+            with uninterrupted():
+                self.file.note(partial(stand, self, epochs), last=last)
+
+    def run(self) -> list[MemberResult]:
+        config, started = self.config, time.perf_counter()
+        begun: list[Callback] = []
+        done = 0 if self.file is None else self.file.take_up(partial(restore, self))
+        if self.scorer is not None and any(p.start for p in self.plans):
+            # what an earlier call reached stays the best until an epoch beats it
+            for m, score in enumerate(self.scorer.scores(self.net).tolist()):
+                if self.plans[m].start is not None:
+                    self._keep_score(m, score)
+        try:
+            for callback in self.callbacks:
+                callback.on_train_results(self.results_now)
+                callback.on_train_begin(len(self.plans), config.max_epochs)
+                begun.append(callback)
+            for epoch in range(done, config.max_epochs):
+                if not self.alive:
+                    break
+                with unshared():  # what a callback fits is rank 0's own
+                    for callback in self.callbacks:
+                        callback.on_epoch_begin(epoch + 1)
+                losses = self._epoch(epoch).tolist()  # the epoch's one sync
+                scores = None if self.scorer is None else self.scorer.scores(self.net).tolist()
+                with uninterrupted():
+                    self._record(losses, scores)
+                stop = self._report(epoch, losses, scores, time.perf_counter() - started)
+                ended = self._ended(losses, epoch, stop)
+                self._finish({m: why for m, why in ended.items() if why != "callback"})
+                self._note(epoch + 1, last=stop or not self.alive)
+                if stop and self.alive:
+                    self._finish(dict.fromkeys(range(len(self.alive)), "callback"))
+        except KeyboardInterrupt:
+            if self.ranks is not None:  # the others stand elsewhere
+                raise
+            self._finish(dict.fromkeys(range(len(self.alive)), "interrupted"))
+        finally:
+            for callback in begun:
+                callback.on_train_end()
+        return [result for result in self.results if result is not None]
+
+
+def train_stack(
+    net: TrainableNetwork,
+    data: Rows,
+    plans: Sequence[MemberPlan],
+    config: TrainConfig,
+    callbacks: Sequence[Callback] = (),
+    stream: RowStream | None = None,
+    file: StackFile | None = None,
+) -> list[MemberResult]:
+    """Train a stack; member i of the result is member i of ``plans``, as if trained alone.
+
+    With a ``stream``, all members train on its rows, and ``data`` holds the validation rows alone.
+
+    A keyboard interrupt ends all members with the reason ``"interrupted"`` and their best weights
+    so far. The network is consumed: members that finish are dropped from it.
+
+    With a ``file``, training goes on from what is in it, to the same result as in one go.
+
+    Ranks that share the fit each take a part of every batch's rows, and end with the same result;
+    they are all to be given the same. Raises ValueError if the network's rows cannot be parted.
+    """
+    ranks, mixed = current(), net.mixes_rows()
+    if ranks is not None and mixed is not None:
+        raise ValueError(
+            f"{mixed} looks at the rows of a batch together, which {ranks.count} ranks would see "
+            f"in parts: use something else, or n_members of at least {ranks.count} without "
+            "callbacks and checkpoint, which are then shared out"
+        )
+    return _Training(net, data, plans, config, callbacks, stream, file).run()
+
+
+# ---- L-BFGS on the whole data set, one member at a time, with scipy's solver (as scikit-learn)
+
+
+def train_lbfgs(
+    net: TrainableNetwork, data: Rows, plan: MemberPlan, config: TrainConfig, max_fun: int
+) -> MemberResult:
+    """Minimise the penalised loss over all rows; the network must hold one member.
+
+    Dropout has no place here (the objective would change from call to call) and is off.
+    """
+    net.train(True)
+    rows = plan.rows.to(data.dense.device)
+    batch = data.each(lambda tensor: tensor[rows].unsqueeze(0))
+    values, grads, n_decayed = net.flat.values, net.flat.grads, net.n_decayed
+    weight = torch.ones_like(batch.dense[..., 0]) if batch.weight is None else batch.weight
+    mass, n_heads = weight.sum(), net.n_heads
+    y, weight = by_head(batch.y, n_heads), by_head(weight / n_heads, n_heads)
+    best: list[tuple[float, np.ndarray]] = []
+
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        values[0].copy_(torch.from_numpy(x))
+        raw = net(batch.dense, batch.codes)
+        losses = config.loss.rows(raw.to(config.precision.dtype), y)
+        loss = (losses * weight).sum() / mass
+        net.flat.backward(loss)
+        decayed = values[:, :n_decayed]
+        grads[:, :n_decayed].add_(decayed * (plan.alpha / mass))
+        total = loss.detach() + 0.5 * plan.alpha * decayed.square().sum() / mass
+        value = float(total)
+        if not best or value < best[0][0]:
+            best[:] = [(value, x.copy())]
+        return value, grads[0].cpu().to(torch.float64).numpy()
+
+    start = values[0].cpu().to(torch.float64).numpy()
+    reason = "no_improvement"
+    try:
+        solution = scipy.optimize.minimize(
+            objective,
+            start,
+            method="L-BFGS-B",
+            jac=True,
+            options={"maxfun": max_fun, "maxiter": config.max_epochs, "gtol": config.tol},
+        )
+        x, loss, n_iter = solution.x, float(solution.fun), int(solution.nit)
+        if not np.isfinite(loss):
+            reason = "diverged"
+        elif solution.status == 1:
+            reason = "max_iter"
+    except KeyboardInterrupt:
+        reason, n_iter = "interrupted", 0
+        loss, x = best[0] if best else (np.inf, start)
+    values[0].copy_(torch.from_numpy(x))
+    _settle_statistics(net, batch)
+    return MemberResult(
+        state={n: v.cpu() for n, v in net.member_state(0).items()},
+        optimizer={},
+        epochs=n_iter,
+        t=n_iter * len(rows),
+        reason=reason,
+        train_loss=[],
+        validation_score=[],
+        learning_rate=[],
+        best_loss=loss,
+        best_score=-np.inf,
+        n_iter_no_improvement=0,
+    )
+
+
+@torch.no_grad()
+def _settle_statistics(net: TrainableNetwork, batch: Rows) -> None:
+    """Let the running statistics of batch normalisation be those of the rows at the last weights.
+
+    So far they are an average over weights that the line search tried.
+    """
+    modules: list[Any] = [m for m in net.modules() if getattr(m, "momentum", None) is not None]
+    before = [module.momentum for module in modules]
+    try:
+        for module in modules:
+            module.momentum = 1.0
+        if modules:
+            net(batch.dense, batch.codes)
+    finally:
+        for module, momentum in zip(modules, before, strict=True):
+            module.momentum = momentum

@@ -1,0 +1,530 @@
+"""Golden values: what every estimator, generator and score answers, as one digest per case.
+
+A change of the code that is to change no result runs this before and after:
+
+    python -m tests.golden --against HEAD~1
+
+It computes all cases with the package as it was at a revision and as it is here, on this machine,
+and names those that differ; nothing is stored, since digests hold for one processor and one build
+of torch only. Cases use public names only, so that the code below them can be rebuilt.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import pandas as pd
+
+CASES = {}
+ROOT = Path(__file__).parents[1]
+
+
+def case(function):
+    """Register a case: a function of a scratch folder that returns what is to stay the same."""
+    CASES[function.__name__] = function
+    return function
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+def table(n=240, seed=0):
+    """Numbers, categories, dates, booleans and missing values of every kind."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {
+            "size": rng.gamma(2.0, 30.0, n).round(1),
+            "count": rng.integers(0, 40, n),
+            "place": rng.choice(["north", "south", "east", None], n),
+            "code": pd.Categorical(rng.choice([f"c{i}" for i in range(14)], n)),
+            "day": pd.Timestamp("2020-02-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D"),
+            "open": rng.random(n) < 0.6,
+        }
+    )
+    X.loc[::9, "size"] = np.nan
+    return X
+
+
+def number_target(X):
+    """A regression target of the table."""
+    rng = np.random.default_rng(1)
+    size, count = X["size"].fillna(60).to_numpy(), X["count"].to_numpy()
+    return 3.0 + 0.05 * size + 0.1 * count * X["open"] + rng.normal(0, 0.3, len(X))
+
+
+def class_target(X, classes=("low", "mid", "high")):
+    """Classes of about equal numbers of rows."""
+    bins = np.linspace(0, 1, len(classes) + 1)[1:-1]
+    y = number_target(X)
+    return np.asarray(classes)[np.digitize(y, np.quantile(y, bins))]
+
+
+X = table()
+Y, C = number_target(X), class_target(X)
+NEW = table(60, seed=7)
+NUMBERS = np.random.default_rng(3).normal(size=(200, 4))
+LAW = np.sin(NUMBERS[:, 0]) + NUMBERS[:, 1] * NUMBERS[:, 2]
+FEW = {"hidden_layer_sizes": (16, 8), "max_iter": 6, "random_state": 0}
+GENERATOR = {"epochs": 4, "random_state": 0}
+
+
+# ---- estimators --------------------------------------------------------------------------------
+
+
+def fitted(model, new=NEW):
+    """What a fitted estimator answers and tells of its training."""
+    answers = {"predict": model.predict(new)}
+    if hasattr(model, "predict_proba"):
+        answers["proba"] = model.predict_proba(new)
+    names = ("loss_curve_", "validation_scores_", "best_loss_", "n_iter_", "oob_prediction_")
+    names += ("oob_decision_function_", "temperature_")
+    return answers | {name: getattr(model, name) for name in names if hasattr(model, name)}
+
+
+def regressions():
+    """Regressors' parameters by the name of a case."""
+    yield "default", {"max_iter": 6}
+    yield (
+        "plain",
+        {**FEW, "numeric_embedding": "none", "solver": "adam", "learning_rate": "constant"},
+    )
+    yield "sgd", {**FEW, "solver": "sgd", "learning_rate": "adaptive", "early_stopping": False}
+    yield "lbfgs", {**FEW, "solver": "lbfgs", "dropout": 0.0, "weight_decay": 0.0}
+    yield "quantile", {**FEW, "loss": "quantile", "quantiles": [0.1, 0.5, 0.9]}
+    yield "gaussian", {**FEW, "loss": "gaussian_nll"}
+    yield "huber", {**FEW, "loss": "huber"}
+    yield "absolute", {**FEW, "loss": "absolute_error"}
+    yield "members", {**FEW, "n_members": 3}
+    yield "bagging", {**FEW, "n_members": 3, "bagging": "cv"}
+    yield "float64", {**FEW, "precision": "float64"}
+    yield "piecewise", {**FEW, "numeric_embedding": "piecewise-linear"}
+    yield "quantile_encoding", {**FEW, "numeric_encoding": "quantile"}
+    yield "normalized", {**FEW, "normalization": "layer", "proxy_norm": True, "activation": "gelu"}
+    yield "batch_norm", {**FEW, "normalization": "batch", "activation": "relu"}
+    yield "embedded", {**FEW, "max_onehot": 2, "min_frequency": 2}
+    yield "paper", {**combutab().paper_recipe("regression"), "max_iter": 6}
+
+
+def combutab():
+    import combutab
+
+    return combutab
+
+
+def add_estimators():
+    for name, params in list(regressions()):
+
+        def fit_regressor(folder, params=params):
+            return fitted(combutab().MLPRegressor(**{"random_state": 0, **params}).fit(X, Y))
+
+        CASES[f"regressor_{name}"] = fit_regressor
+    for activation in sorted(combutab().ACTIVATIONS):
+
+        def fit_activation(folder, activation=activation):
+            return fitted(combutab().MLPClassifier(activation=activation, **FEW).fit(X, C))
+
+        CASES[f"classifier_{activation}"] = fit_activation
+
+
+@case
+def classifier_default(folder):
+    return fitted(combutab().MLPClassifier(max_iter=6, random_state=0).fit(X, C))
+
+
+@case
+def classifier_binary_weights(folder):
+    weight = np.random.default_rng(5).random(len(X))
+    model = combutab().MLPClassifier(class_weight="balanced", **FEW)
+    return fitted(model.fit(X, C == "high", sample_weight=weight))
+
+
+@case
+def classifier_multilabel(folder):
+    model = combutab().MLPClassifier(**FEW)
+    return fitted(model.fit(NUMBERS, np.c_[LAW > 0, LAW > 1].astype(int)), NUMBERS[:40])
+
+
+@case
+def classifier_bagging(folder):
+    model = combutab().MLPClassifier(n_members=3, bagging="cv", **FEW)
+    return fitted(model.fit(X, C))
+
+
+@case
+def classifier_validation_set(folder):
+    late = X[180:], C[180:]
+    model = combutab().MLPClassifier(**FEW)
+    return fitted(model.fit(X[:180], C[:180], X_val=late[0], y_val=late[1]))
+
+
+@case
+def classifier_partial_fit(folder):
+    model = combutab().MLPClassifier(**{**FEW, "early_stopping": False})
+    for part in (slice(0, 120), slice(120, 240)):
+        model.partial_fit(X[part], C[part], classes=np.unique(C))
+    return fitted(model)
+
+
+@case
+def regressor_warm_start(folder):
+    model = combutab().MLPRegressor(warm_start=True, **FEW)
+    return fitted(model.fit(X, Y).fit(X, Y))
+
+
+@case
+def regressor_outputs(folder):
+    model = combutab().MLPRegressor(**FEW)
+    return fitted(model.fit(NUMBERS, np.c_[LAW, -LAW, LAW**2]), NUMBERS[:40])
+
+
+@case
+def regressor_sparse(folder):
+    from scipy import sparse
+
+    rows = sparse.random(150, 20, 0.2, random_state=0, format="csr")
+    y = np.asarray(rows.sum(1)).ravel()
+    return fitted(combutab().MLPRegressor(**FEW).fit(rows, y), rows[:30])
+
+
+@case
+def regressor_file(folder):
+    model = combutab().MLPRegressor(**FEW).fit(X, Y)
+    model.save(folder / "model.safetensors")
+    return fitted(combutab().load(folder / "model.safetensors"))
+
+
+@case
+def regressor_checkpoint(folder):
+    model = combutab().MLPRegressor(**FEW)
+    return fitted(model.fit(X, Y, checkpoint=folder / "fit.ckpt"))
+
+
+@case
+def regressor_parquet(folder):
+    X.assign(y=Y).to_parquet(folder / "rows.parquet", row_group_size=50)
+    model = combutab().MLPRegressor(**FEW).fit_parquet(folder / "rows.parquet", "y")
+    NEW.to_parquet(folder / "new.parquet")
+    return fitted(model) | {"parquet": model.predict_parquet(folder / "new.parquet")}
+
+
+@case
+def classifier_parquet(folder):
+    X.assign(y=C).to_parquet(folder / "rows.parquet", row_group_size=50)
+    model = combutab().MLPClassifier(**{**FEW, "n_members": 2})
+    return fitted(model.fit_parquet(folder / "rows.parquet", "y"))
+
+
+@case
+def regressor_onnx(folder):
+    from onnxruntime import InferenceSession
+
+    model = combutab().MLPRegressor(**FEW).fit(NUMBERS, LAW)
+    session = InferenceSession(model.to_onnx().SerializeToString())
+    return session.run(None, {session.get_inputs()[0].name: NUMBERS[:40]})
+
+
+@case
+def classifier_torch(folder):
+    model = combutab().MLPClassifier(**FEW).fit(X, C)
+    module = model.to_torch()
+    return {name: value.numpy() for name, value in module.state_dict().items()}
+
+
+@case
+def tabm_classifier(folder):
+    model = combutab().TabMClassifier((16, 16), n_heads=4, max_iter=5, random_state=0)
+    return fitted(model.fit(X, C))
+
+
+@case
+def tabm_regressor_quantile(folder):
+    sizes = {"hidden_layer_sizes": (16, 16), "n_heads": 4, "max_iter": 5, "random_state": 0}
+    return fitted(combutab().TabMRegressor("quantile", **sizes).fit(X, Y))
+
+
+@case
+def pack_classifier(folder):
+    pack = combutab().PackClassifier(n_members=4, max_iter=5, random_state=0).fit(X, C)
+    pack.save(folder / "pack.safetensors")
+    return fitted(pack) | {"loaded": combutab().load(folder / "pack.safetensors").predict(NEW)}
+
+
+@case
+def pack_regressor(folder):
+    return fitted(combutab().PackRegressor(n_members=4, max_iter=5, random_state=0).fit(X, Y))
+
+
+@case
+def pack_folds(folder):
+    pack = combutab().PackRegressor(n_members=3, cv=2, max_iter=4, random_state=0)
+    return fitted(pack.fit(X, Y))
+
+
+@case
+def table_encoder(folder):
+    from combutab.preprocessing import TableEncoder
+
+    encoders = [TableEncoder(numeric=each) for each in ("standard", "quantile", "robust", "none")]
+    return [[each.fit(X).transform(NEW), each.get_feature_names_out()] for each in encoders]
+
+
+# ---- searches, comparisons, statistics ---------------------------------------------------------
+
+
+@case
+def grid_search(folder):
+    grid = {
+        "activation": ["relu", "combu"],
+        "learning_rate_init": [0.002, 0.01],
+        "dropout": [0, 0.2],
+    }
+    search = combutab().StackedGridSearchCV(combutab().MLPRegressor(**FEW), grid, cv=3)
+    search.fit(X, Y)
+    scores = {k: v for k, v in search.cv_results_.items() if "test" in k}
+    return [scores, search.best_params_, search.predict(NEW)]
+
+
+@case
+def comparison(folder):
+    from combutab.model_selection import compare_activations
+
+    found = compare_activations(
+        X, C, activations=["relu", "pln-4"], seeds=2, folds=2, epochs=3, hidden=(8, 8)
+    )
+    scores = found.results[["activation", "seed", "fold", found.metric]]
+    return [scores, found.sentences, found.best]
+
+
+@case
+def statistics(folder):
+    from combutab import evaluation
+
+    scores = pd.DataFrame(np.random.default_rng(4).random((12, 4)), columns=list("abcd"))
+    return [
+        evaluation.friedman(scores),
+        evaluation.nemenyi(scores).p,
+        evaluation.mean_ranks(scores),
+        evaluation.bootstrap_interval(scores["a"] - scores["b"], random_state=0),
+        evaluation.t_interval(scores["a"]),
+        evaluation.holm([0.01, 0.04, 0.03]),
+    ]
+
+
+@case
+def networks(folder):
+    from combutab import evaluation
+
+    model = combutab().MLPClassifier(normalization="layer", **FEW).fit(X, C)
+    return [
+        evaluation.power_decomposition(model, NEW),
+        evaluation.activation_stats(model, NEW).layers,
+    ]
+
+
+@case
+def robustness(folder):
+    from combutab import evaluation
+
+    model = combutab().MLPClassifier(**FEW).fit(X, C)
+    return evaluation.robustness(model, X, C, severities=(1, 3)).scores
+
+
+@case
+def constructions(folder):
+    from combutab.constructions import expression_network, lipschitz_network
+
+    net = expression_network("x * y + 2 * x", {"x": (0.5, 2.0), "y": (0.5, 2.0)})
+    cone = lipschitz_network(lambda x: abs(x - 0.4), 1.0, 0.2)
+    return [value.numpy() for each in (net, cone) for value in each.state_dict().values()]
+
+
+# ---- generators --------------------------------------------------------------------------------
+
+
+def make(name, **params):
+    small = {"TabFlow": {"hidden_layer_sizes": (16, 16), "n_bins": 8}}.get(name, {})
+    generator = getattr(combutab(), name)(**{**GENERATOR, **small, **params})
+    return generator.fit(X.assign(y=C))
+
+
+def add_generators():
+    for name in ("TabFlow", "CTGAN", "TVAE"):
+
+        def sample(folder, name=name):
+            made = make(name)
+            made.save(folder / "made.safetensors")
+            again = combutab().load(folder / "made.safetensors")
+            return [made.sample(50), again.sample(50, random_state=3), made.loss_values]
+
+        def conditions(folder, name=name):
+            made = make(name)
+            one = made.sample(20, conditions={"place": "north"}, random_state=1)
+            both = {"y": "low", "count": (5, 30)}
+            many = made.sample(20, conditions=both, random_state=1, on_shortfall="return")
+            return [one, many, made.sample(30, balance="y", random_state=2)]
+
+        def members(folder, name=name):
+            return make(name, n_members=2, epochs=2).sample(30, random_state=0)
+
+        def stops(folder, name=name):
+            return make(name, early_stopping=True, epochs=5).sample(30, random_state=0)
+
+        def parquet(folder, name=name):
+            X.assign(y=C).to_parquet(folder / "rows.parquet", row_group_size=60)
+            small = {"TabFlow": {"hidden_layer_sizes": (16, 16)}}.get(name, {})
+            generator = getattr(combutab(), name)(**GENERATOR, **small)
+            return generator.fit_parquet(folder / "rows.parquet").sample(30, random_state=0)
+
+        for each in (sample, conditions, members, stops, parquet):
+            CASES[f"{name.lower()}_{each.__name__}"] = each
+
+
+@case
+def tabflow_fills(folder):
+    made = make("TabFlow")
+    holes = NEW.assign(y=class_target(NEW))
+    holes.loc[::3, "place"] = None
+    return [made.impute(holes, random_state=0), made.fit_resample(X, C)]
+
+
+@case
+def imputer(folder):
+    generator = combutab().TabFlow((16, 16), epochs=3)
+    return combutab().TabFlowImputer(generator, random_state=0).fit(X).transform(NEW)
+
+
+@case
+def synthetic_scores(folder):
+    from combutab import evaluation
+
+    synthetic = table(200, seed=11)
+    pair = {"real": X, "synthetic": synthetic}
+    learners = {"learners": ["linear"], "random_state": 0}
+    rows = (
+        X.assign(y=C),
+        synthetic.assign(y=class_target(synthetic)),
+        NEW.assign(y=class_target(NEW)),
+    )
+    return [
+        evaluation.fidelity(**pair),
+        evaluation.detection(**pair, learners=["linear"]),
+        evaluation.privacy(real_train=X, synthetic=synthetic, holdout=NEW),
+        evaluation.ml_efficacy(
+            real_train=rows[0], real_test=rows[2], synthetic=rows[1], target="y", **learners
+        ),
+    ]
+
+
+@case
+def report(folder):
+    from combutab.reports import evaluate_synthetic
+
+    synthetic = table(200, seed=11)
+    judged = evaluate_synthetic(
+        real_train=X, real_test=NEW, synthetic=synthetic, target="open", learners=["linear"]
+    )
+    return [[each.subject, each.level, each.sentence] for each in judged.findings]
+
+
+@case
+def formulas(folder):
+    from combutab.datasets import make_formula
+
+    return [make_formula(name, n_samples=50, random_state=0) for name in ("ns", "gs")]
+
+
+# ---- digests -----------------------------------------------------------------------------------
+
+
+def feed(digest, thing):
+    """Add a thing to a digest: its type, and its values to the last bit."""
+    digest.update(type(thing).__name__.encode())
+    if isinstance(thing, pd.DataFrame):
+        for name in thing.columns:
+            feed(digest, [str(name), thing[name]])
+    elif isinstance(thing, pd.Series):
+        feed(digest, [str(thing.dtype), list(thing.index), list(thing)])
+    elif isinstance(thing, np.ndarray) and thing.dtype != object:
+        digest.update(f"{thing.dtype}{thing.shape}".encode())
+        digest.update(np.ascontiguousarray(thing).tobytes())
+    elif isinstance(thing, dict):
+        for key, value in thing.items():
+            feed(digest, [str(key), value])
+    elif isinstance(thing, list | tuple | np.ndarray):
+        for each in thing:
+            feed(digest, each)
+    else:
+        digest.update(repr(thing).encode())
+
+
+def compute(names):
+    """Digest of each case, or its error; what is printed goes to stderr."""
+    digests = {}
+    for name in names:
+        digest = hashlib.sha256()
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                feed(digest, CASES[name](Path(folder)))
+                digests[name] = digest.hexdigest()
+            except Exception as error:
+                digests[name] = f"{type(error).__name__}: {error}"
+        print(name, digests[name][:100], file=sys.stderr, flush=True)
+    return digests
+
+
+def compute_at(tree, names):
+    """As ``compute``, in a process of its own with the package of a checkout."""
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    command = [sys.executable, str(Path(__file__).resolve()), *names]
+    ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, cwd=tree)
+    return json.loads(ran.stdout)
+
+
+def differences(before, after):
+    """Names of cases whose digests differ."""
+    return [name for name in before if before[name] != after[name]]
+
+
+add_estimators()
+add_generators()
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="cases to compute (default: all)")
+    parser.add_argument("--against", metavar="REV", help="a revision of git to compare with")
+    options = parser.parse_args(arguments)
+    names = options.names or list(CASES)
+    if options.against is None:
+        print(json.dumps(compute(names), indent=1))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "before"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "-q", "--detach", str(tree), options.against], check=True)
+        try:
+            before, after = compute_at(tree, names), compute_at(ROOT, names)
+        finally:
+            subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+    changed = differences(before, after)
+    for name in changed:
+        print(f"{name}: {before[name][:60]} -> {after[name][:60]}")
+    failed = [name for name in names if len(after[name]) != 64]
+    print(f"{len(names)} cases: {len(changed)} differ, {len(failed)} fail here")
+    sys.exit(bool(changed or failed))
+
+
+if __name__ == "__main__":
+    main()
