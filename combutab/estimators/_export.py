@@ -210,6 +210,7 @@ class TableEncoding(nn.Module):
     def _normal_score(self, x: Tensor) -> Tensor:
         knots, last = self.get_buffer("knots"), len(self.get_buffer("knots")) - 1
         x = torch.minimum(torch.maximum(x, knots[0]), knots[-1])
+        x = self._as_fitted(x)
         below = self._last_not_above(x)
         low, high = knots.gather(0, below), knots.gather(0, torch.clamp(below + 1, max=last))
         share = (x - low) / torch.where(high > low, high - low, 1.0)
@@ -217,6 +218,20 @@ class TableEncoding(nn.Module):
         # a value that several knots have gets their middle
         level = torch.where(x == low, (below + first).double() / 2, below + share) / last
         return normal_quantile(torch.clamp(level, _EDGE, 1 - _EDGE))
+
+    def _as_fitted(self, x: Tensor) -> Tensor:
+        """Knots in the place of their copies in single precision, as TableEncoder has it."""
+        knots, last = self.get_buffer("knots"), len(self.get_buffer("knots")) - 1
+        below = self._last_not_above(x)
+
+        def nearest(place: Tensor, step: int) -> tuple[Tensor, Tensor]:
+            knot = knots.gather(0, torch.clamp(place, max=last))
+            repeated = knot == knots.gather(0, torch.clamp(place + step, 0, last))
+            return knot, repeated & ((x.float().double() == knot) | (x == knot.float().double()))
+
+        (low, is_low), (high, is_high) = nearest(below, -1), nearest(below + 1, 1)
+        moved = (x != low) & (is_low != is_high)
+        return torch.where(moved, torch.where(is_low, low, high), x)
 
     def _last_not_above(self, x: Tensor) -> Tensor:
         """The last knot that is not above x, (n, n_numeric); ONNX has no search for it."""

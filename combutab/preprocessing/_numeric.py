@@ -312,7 +312,29 @@ def _scale(scaler: NumericScaler, rows: np.ndarray) -> None:
 def _normal_score(column: np.ndarray, knots: np.ndarray, levels: np.ndarray) -> np.ndarray:
     # Interpolated from both sides, so that a value repeated over many knots gets their middle.
     # What lies outside of the fit counts as its outermost value.
-    column = np.clip(column, knots[0], knots[-1])
+    column = np.clip(_as_fitted(column, knots), knots[0], knots[-1])
     below = np.interp(column, knots, levels)
     above = -np.interp(-column, -knots[::-1], -levels[::-1])
     return ndtri(np.clip((below + above) / 2, _EDGE, 1 - _EDGE))
+
+
+def _as_fitted(column: np.ndarray, knots: np.ndarray) -> np.ndarray:
+    """A column in which a repeated knot's copy in single precision, or its original, is that knot.
+
+    The score jumps at a value that many rows share, so that 0.1 and float32(0.1) would be far from
+    each other. A value stays as it is if it is a knot, or if it is a copy of two of them.
+    """
+    last = len(knots) - 1
+    first_above = np.searchsorted(knots, column, side="right")
+    single = column.astype(np.float32)
+
+    def nearest(step: int) -> tuple[np.ndarray, np.ndarray]:
+        place = np.clip(first_above + min(step, 0), 0, last)
+        knot = knots[place]
+        repeated = knot == knots[np.clip(place + step, 0, last)]
+        return knot, repeated & ((single == knot) | (column == knot.astype(np.float32)))
+
+    with np.errstate(over="ignore", under="ignore"):
+        (below, is_below), (above, is_above) = nearest(-1), nearest(1)
+    moved = (column != below) & (is_below != is_above)
+    return np.where(moved, np.where(is_below, below, above), column)

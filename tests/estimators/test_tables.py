@@ -352,6 +352,29 @@ def test_infinite_values_are_refused_and_huge_ones_survive(numeric_encoding):
         assert np.isfinite(MLPRegressor(**parameters).fit(X * 1e300, Y).predict(X * 1e300)).all()
 
 
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        MLPRegressor(**QUICK),
+        MLPClassifier(**QUICK),
+        TabMRegressor(**QUICK),
+        PackClassifier(n_members=2, max_iter=2, random_state=0),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_copies_in_single_precision_count_as_the_numbers(estimator):
+    numbers = RNG.choice([0.1, 0.4, 0.7], size=(90, 2))
+    if isinstance(estimator, PackClassifier):
+        estimator.set_params(member_params={"numeric_encoding": "quantile"})
+    else:
+        estimator.set_params(numeric_encoding="quantile")
+    model = estimator.fit(numbers, (numbers[:, 0] == 0.4) + 0)
+    copies = numbers.astype(np.float32)
+    assert_array_equal(model.predict(copies), model.predict(numbers))
+    if hasattr(model, "predict_proba"):
+        assert_array_equal(model.predict_proba(copies), model.predict_proba(numbers))
+
+
 @pytest.mark.parametrize("numeric_encoding", ["standard", "quantile", "robust", "none"])
 def test_missing_numbers_in_fit_and_only_at_predict(numeric_encoding):
     holes = np.where(RNG.uniform(size=X.shape) < 0.2, np.nan, X)

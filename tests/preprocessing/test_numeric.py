@@ -80,6 +80,20 @@ def test_quantile_of_few_rows():
     assert_allclose(encoded[:, 0], expected, rtol=1e-2, atol=1e-2)
 
 
+def test_quantile_of_copies_in_single_precision():
+    X = np.tile([[0.1, 12345678.0, -0.3], [0.4, 12345679.0, -0.3], [0.7, 5.0, 7.0]], (20, 1))
+    encoder = TableEncoder(numeric="quantile").fit(X)
+    scores = encoder.encode(X).dense
+    assert len(np.unique(scores[:, 1])) == 3
+    assert_array_equal(encoder.encode(X.astype(np.float32)).dense, scores)
+    of_copies = TableEncoder(numeric="quantile").fit(X.astype(np.float32))
+    assert_array_equal(of_copies.encode(X).dense, scores)
+    # two values that are one in single precision, beside a third: each keeps its own score
+    near = np.tile([[1e8], [1e8 + 1], [1e8 + 3], [2e8]], (20, 1))
+    encoder = TableEncoder(numeric="quantile").fit(near)
+    assert len(np.unique(encoder.encode(near).dense)) == 4
+
+
 def test_none(table):
     encoded = TableEncoder(numeric="none").fit(table).encode(table).dense[:, :5]
     expected = np.where(np.isnan(table), np.nanmean(table, axis=0), table)

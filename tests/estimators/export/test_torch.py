@@ -47,6 +47,15 @@ def test_encoding_is_the_encoders(numeric):
     assert expected.codes.shape == (12, 1)  # town
 
 
+def test_encoding_of_copies_in_single_precision():
+    X = np.tile([[0.1, 12345678.0], [0.4, 12345679.0], [0.7, 5.0]], (20, 1))
+    encoder = TableEncoder(numeric="quantile").fit(X)
+    copies = torch.from_numpy(X.astype(np.float32).astype(np.float64))
+    for rows in (torch.from_numpy(X), copies):
+        dense, _ = TableEncoding(encoder)(rows, None)
+        np.testing.assert_allclose(dense, encoder.encode(X).dense, rtol=1e-6)
+
+
 def test_normal_quantiles():
     p = np.concatenate([np.logspace(-7, -0.31, 200), 1 - np.logspace(-7, -0.31, 200)])
     np.testing.assert_allclose(normal_quantile(torch.from_numpy(p)), ndtri(p), rtol=1e-13)
