@@ -54,11 +54,8 @@ from combutab.preprocessing._numeric import (
 from combutab.preprocessing._odd_columns import unlearned
 from combutab.preprocessing._tables import (
     Block,
-    ColumnsBlock,
-    FrameTable,
     Table,
     categorical_mask,
-    pieces,
     read_table,
 )
 from combutab.preprocessing.modes import read_duration, read_moment, read_number
@@ -142,7 +139,7 @@ class TableLearner:
         for j, numbers in table.large_numbers(block, self._numeric, self._kinds).items():
             held = [*self._large.get(j, []), *numbers]
             self._large[j] = held[:: 1 + len(held) // _MOST]
-        for piece in pieces(block):
+        for piece in block.pieces():
             rows = block.rows(piece.start, piece.stop)
             share = None if weight is None else weight[piece]
             if self._sample is not None:
@@ -173,7 +170,7 @@ class TableLearner:
         if self._sample is not None:
             rows, weight = self._sample.result()
             columns, weight = _filled(rows, weight, stats)
-        sample = ColumnsBlock(columns, len(columns[0]) if columns else 0)
+        sample = Block(columns, len(columns[0]) if columns else 0)
         sample.tolerance = self._tolerance
         return make_scaler(
             stats,
@@ -436,7 +433,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         for X, weight in batches:
             table = read_table(reader, X, reset=learner is None)
             if learner is None:
-                kinds = self._kinds(table if header is None else FrameTable(header))
+                kinds = self._kinds(table if header is None else Table(header))
                 labels = [table.label(j) for j in range(table.n_columns)]
                 learner = TableLearner(
                     labels, kinds, self.numeric, n_sample, max_distinct, seed, self.n_bins

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from combutab.core.world import Ranks
 from combutab.preprocessing._categories import fewest_rows
 from combutab.preprocessing._columns import Moments, RunningMoments, missing_mask
-from combutab.preprocessing._tables import Block, pieces
+from combutab.preprocessing._tables import Block
 
 T = TypeVar("T")
 Method = Literal["standard", "quantile", "robust", "none"]
@@ -66,7 +66,7 @@ class NumericScaler:
 def moments(block: Block, weight: np.ndarray | None = None) -> Moments:
     """Mean, standard deviation (weighted) and range of each column."""
     running = RunningMoments(block.n_columns, block.label)
-    for piece in pieces(block):
+    for piece in block.pieces():
         rows = block.rows(piece.start, piece.stop)
         running.add(rows, None if weight is None else weight[piece])
     return running.result()
@@ -275,7 +275,7 @@ def apply_numeric(scaler: NumericScaler, block: Block, out: np.ndarray) -> None:
     fill = np.clip(scaler.fill, -scaler.limit, scaler.limit)
     out[:, n_columns : scaler.n_dense] = 0.0
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for piece in pieces(block):
+        for piece in block.pieces():
             rows = block.rows(piece.start, piece.stop)
             missing = missing_mask(rows, block.label)
             _scale(scaler, rows)
@@ -334,7 +334,6 @@ def _as_fitted(column: np.ndarray, knots: np.ndarray) -> np.ndarray:
         repeated = knot == knots[np.clip(place + step, 0, last)]
         return knot, repeated & ((single == knot) | (column == knot.astype(np.float32)))
 
-    with np.errstate(over="ignore", under="ignore"):
-        (below, is_below), (above, is_above) = nearest(-1), nearest(1)
+    (below, is_below), (above, is_above) = nearest(-1), nearest(1)
     moved = (column != below) & (is_below != is_above)
     return np.where(moved, np.where(is_below, below, above), column)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -228,30 +227,53 @@ def _by_name(chosen: list[Any], mask: np.ndarray, names: Sequence[Any] | None) -
 _PIECE = 2**17
 
 
-class Block(Protocol):
-    """Numeric columns of one table, all of ``n_rows`` rows."""
+class Block:
+    """Numeric columns of one table: a 2-D array, a sparse matrix, or a 1-D array for each column.
 
-    n_rows: int
-    n_columns: int
-    tolerance: np.ndarray
-    """(n_columns,) relative range under which a column counts as constant."""
-    centred: bool
-    """True if scaling may subtract a centre (not for sparse input, whose zeros stay zeros)."""
-    label: Callable[[int], str]
-    """Name column j as errors do."""
+    Attributes
+    ----------
+    n_rows, n_columns : int
+    tolerance : ndarray of shape (n_columns,)
+        Relative range under which a column counts as constant.
+    centred : bool
+        Whether scaling may subtract a centre (not for sparse input, whose zeros stay zeros).
+    label : callable
+        Names column j as errors do.
+    """
+
+    def __init__(
+        self, source: Any, n_rows: int, label: Callable[[int], str] = "column {}".format
+    ) -> None:
+        self._source, self.n_rows, self.label = source, n_rows, label
+        self._separate = isinstance(source, list)
+        self.n_columns = len(source) if self._separate else source.shape[1]
+        dtypes = [each.dtype for each in source] if self._separate else [source.dtype]
+        self.tolerance = np.resize([_tolerance(dtype) for dtype in dtypes], self.n_columns)
+        self.centred = not scipy.sparse.issparse(source)
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Rows as a new float64 array of shape (stop - start, n_columns)."""
+        if not self.centred:
+            dense = self._source[start:stop].toarray()
+            return dense.astype(np.float64, order="C", copy=False)
+        if not self._separate:
+            return np.array(self._source[start:stop], dtype=np.float64, order="C")
+        rows = np.empty((stop - start, self.n_columns))
+        for j, column in enumerate(self._source):
+            rows[:, j] = column[start:stop]
+        return rows
 
     def column(self, j: int) -> np.ndarray:
         """Column j as a new float64 array of shape (n_rows,)."""
+        if not self.centred:
+            return self._source[:, [j]].toarray().ravel().astype(np.float64, copy=False)
+        return np.array(self._source[j] if self._separate else self._source[:, j], np.float64)
 
-
-def pieces(block: Block) -> Iterator[slice]:
-    """Slices of rows that cover a block, each about a megabyte."""
-    step = max(1, _PIECE // max(1, block.n_columns))
-    for start in range(0, block.n_rows, step):
-        yield slice(start, min(start + step, block.n_rows))
+    def pieces(self) -> Iterator[slice]:
+        """Slices of rows that cover the block, each about a megabyte."""
+        step = max(1, _PIECE // max(1, self.n_columns))
+        for start in range(0, self.n_rows, step):
+            yield slice(start, min(start + step, self.n_rows))
 
 
 def _tolerance(dtype: np.dtype) -> float:
@@ -260,97 +282,77 @@ def _tolerance(dtype: np.dtype) -> float:
     return float(4 * np.finfo(np.float32).eps if single else 16 * np.finfo(np.float64).eps)
 
 
-class ArrayBlock:
-    """A 2-D numeric array."""
-
-    centred = True
-
-    def __init__(self, array: np.ndarray, label: Callable[[int], str] = "column {}".format) -> None:
-        self.array, self.label = array, label
-        self.n_rows, self.n_columns = array.shape
-        self.tolerance = np.full(self.n_columns, _tolerance(array.dtype))
-
-    def rows(self, start: int, stop: int) -> np.ndarray:
-        return np.array(self.array[start:stop], dtype=np.float64, order="C")
-
-    def column(self, j: int) -> np.ndarray:
-        return np.array(self.array[:, j], dtype=np.float64)
-
-
-class ColumnsBlock:
-    """A sequence of 1-D numeric arrays, each of its own dtype."""
-
-    centred = True
-
-    def __init__(
-        self,
-        columns: Sequence[np.ndarray],
-        n_rows: int,
-        label: Callable[[int], str] = "column {}".format,
-    ) -> None:
-        self.columns, self.label = list(columns), label
-        self.n_rows, self.n_columns = n_rows, len(self.columns)
-        self.tolerance = np.array([_tolerance(column.dtype) for column in self.columns])
-
-    def rows(self, start: int, stop: int) -> np.ndarray:
-        rows = np.empty((stop - start, self.n_columns))
-        for j, column in enumerate(self.columns):
-            rows[:, j] = column[start:stop]
-        return rows
-
-    def column(self, j: int) -> np.ndarray:
-        return np.array(self.columns[j], dtype=np.float64)
-
-
-class SparseBlock:
-    """A scipy sparse matrix, densified piece by piece."""
-
-    centred = False
-
-    def __init__(self, matrix: Any, label: Callable[[int], str] = "column {}".format) -> None:
-        self.matrix, self.label = matrix, label
-        self.n_rows, self.n_columns = matrix.shape
-        self.tolerance = np.full(self.n_columns, _tolerance(matrix.dtype))
-
-    def rows(self, start: int, stop: int) -> np.ndarray:
-        return self.matrix[start:stop].toarray().astype(np.float64, order="C", copy=False)
-
-    def column(self, j: int) -> np.ndarray:
-        return self.matrix[:, [j]].toarray().ravel().astype(np.float64, copy=False)
-
-
 # ---- One reading of every kind of table: counted, named, and given out by column -----------------
 
 
-class Table(ABC):
-    """A table read by columns; the input itself is never changed."""
+class Table:
+    """A table read by columns; the input itself is never changed.
 
-    def __init__(self, n_rows: int, names: Sequence[Any] | None, n_columns: int) -> None:
-        self.n_rows = n_rows
-        self.names = names
-        self.n_columns = n_columns
+    Parameters
+    ----------
+    data : DataFrame, 2-D array of any dtype, or sparse matrix
+    """
+
+    def __init__(self, data: Any) -> None:
+        self.n_rows, self.n_columns = data.shape
+        self.names: list[Any] | None = None
+        self._columns: list[pd.Series] = []
+        self._uniform: Any = None  # numbers or booleans of one dtype, in two dimensions
+        if isinstance(data, pd.DataFrame):
+            self.names = list(data.columns)
+            self._columns = [column for _, column in data.items()]  # a third of the time of iloc
+            dtypes = set(data.dtypes)
+            if len(dtypes) == 1 and all(isinstance(d, np.dtype) for d in dtypes):
+                kinds = {d.kind for d in dtypes}
+                # an array with names, without a step for each column
+                self._uniform = data.to_numpy() if kinds <= set("biuf") else None
+        elif scipy.sparse.issparse(data):
+            _refuse_too_large(self.n_rows, self.n_columns)
+            self._uniform = data.tocsr()
+        elif data.dtype.kind == "c":
+            raise_complex("X")
+        elif data.dtype.kind in "biuf":
+            self._uniform = data
+        else:
+            self._columns = [object_column(data[:, j]) for j in range(self.n_columns)]
+        if isinstance(self._uniform, np.ndarray):
+            self._uniform = narrow(self._uniform)
 
     def label(self, j: int) -> str:
         """Name column j as errors do."""
         return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
 
-    @abstractmethod
     def column(self, j: int) -> pd.Series:
         """Column j, not copied where its storage allows."""
+        if self._columns:
+            return self._columns[j]
+        if scipy.sparse.issparse(self._uniform):
+            return pd.Series(self._uniform[:, [j]].toarray().ravel())
+        return pd.Series(self._uniform[:, j], copy=False)
 
     def kind(self, j: int, categorical: bool | None) -> ColumnKind:
         """Decide which kind column j is encoded as; see `encoded_kind`."""
+        if self._uniform is not None and not categorical:
+            return ColumnKind.BOOL if self._uniform.dtype.kind == "b" else ColumnKind.NUMBER
         return encoded_kind(self.column(j), categorical, self.label(j))
 
     def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
         """The named columns as numbers."""
-        arrays = [to_float(self.column(j), kinds[j], self.label(j)) for j in columns]
-        return ColumnsBlock(arrays, self.n_rows, self._labels(columns))
+        source: Any
+        if self._uniform is not None and all(kinds[j] in ("number", "bool") for j in columns):
+            whole = len(columns) == self.n_columns
+            source = self._uniform if whole else self._uniform[:, list(columns)]
+        else:
+            source = [to_float(self.column(j), kinds[j], self.label(j)) for j in columns]
+        return Block(source, self.n_rows, lambda i: self.label(columns[i]))
 
     def large_numbers(
         self, block: Block, columns: Sequence[int], kinds: Sequence[ColumnKind]
     ) -> dict[int, list[Fraction]]:
         """Of the columns of a block some numbers that may be too large for it, exactly."""
+        dtype = None if self._uniform is None else self._uniform.dtype
+        if dtype is not None and (dtype.kind not in "iu" or dtype.itemsize < 8):
+            return {}
         found = {
             j: large_numbers(self.column(j), block.column(i), kinds[j])
             for i, j in enumerate(columns)
@@ -362,107 +364,21 @@ class Table(ABC):
         """Codes and distinct keys of column j."""
         return factorize(self.column(j), self.label(j))
 
-    def _labels(self, columns: Sequence[int]) -> Callable[[int], str]:
-        return lambda i: self.label(columns[i])
+
+def object_column(values: np.ndarray) -> pd.Series:
+    """A column of an array: its text as Python's, which pandas might make its own dtype of."""
+    if values.dtype.kind in "OUS":
+        return pd.Series(values.astype(object), dtype=object)
+    return pd.Series(values, copy=False)
 
 
-class FrameTable(Table):
-    """A pandas DataFrame."""
-
-    def __init__(self, frame: pd.DataFrame) -> None:
-        super().__init__(len(frame), list(frame.columns), frame.shape[1])
-        self._columns = [column for _, column in frame.items()]  # a third of the time of iloc
-
-    def column(self, j: int) -> pd.Series:
-        return self._columns[j]
-
-
-class PolarsTable(Table):
-    """A polars DataFrame; each column is handed over as pandas would hold it."""
-
-    def __init__(self, frame: Any) -> None:
-        super().__init__(frame.height, list(frame.columns), frame.width)
-        self.frame = frame
-
-    def column(self, j: int) -> pd.Series:
-        return polars_column(self.frame.to_series(j))
-
-
-class ArrayTable(Table):
-    """A 2-D numpy array of any dtype."""
-
-    def __init__(self, array: np.ndarray, names: Sequence[Any] | None = None) -> None:
-        if array.dtype.kind == "c":
-            raise_complex("X")
-        super().__init__(array.shape[0], names, array.shape[1])
-        self.array = narrow(array)
-
-    @property
-    def numeric(self) -> bool:
-        return self.array.dtype.kind in "biuf"
-
-    def column(self, j: int) -> pd.Series:
-        values = self.array[:, j]
-        if values.dtype.kind in "OUS":
-            return pd.Series(values.astype(object), dtype=object)
-        return pd.Series(values, copy=False)
-
-    def kind(self, j: int, categorical: bool | None) -> ColumnKind:
-        if self.numeric and not categorical:
-            return ColumnKind.BOOL if self.array.dtype.kind == "b" else ColumnKind.NUMBER
-        return super().kind(j, categorical)
-
-    def large_numbers(
-        self, block: Block, columns: Sequence[int], kinds: Sequence[ColumnKind]
-    ) -> dict[int, list[Fraction]]:
-        if self.numeric and (self.array.dtype.kind not in "iu" or self.array.dtype.itemsize < 8):
-            return {}
-        return super().large_numbers(block, columns, kinds)
-
-    def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
-        if not self.numeric or any(kinds[j] not in ("number", "bool") for j in columns):
-            return super().block(columns, kinds)
-        whole = len(columns) == self.n_columns
-        return ArrayBlock(
-            self.array if whole else self.array[:, list(columns)], self._labels(columns)
-        )
-
-
-class SparseTable(Table):
-    """A scipy sparse matrix or array."""
-
-    def __init__(self, matrix: Any) -> None:
-        super().__init__(matrix.shape[0], None, matrix.shape[1])
-        needed, available = 4 * self.n_rows * self.n_columns, available_memory()
-        if needed > available:
-            raise MemoryError(
-                f"a dense float32 table of {self.n_rows} x {self.n_columns} needs "
-                f"{needed / 1e9:.1f} GB, of which {available / 1e9:.1f} GB are available; reduce "
-                "the columns first, for example with sklearn.decomposition.TruncatedSVD"
-            )
-        self.matrix = matrix.tocsr()
-
-    def column(self, j: int) -> pd.Series:
-        return pd.Series(self.matrix[:, [j]].toarray().ravel())
-
-    def kind(self, j: int, categorical: bool | None) -> ColumnKind:
-        if categorical:
-            return ColumnKind.CATEGORY
-        return ColumnKind.BOOL if self.matrix.dtype.kind == "b" else ColumnKind.NUMBER
-
-    def large_numbers(
-        self, block: Block, columns: Sequence[int], kinds: Sequence[ColumnKind]
-    ) -> dict[int, list[Fraction]]:
-        if self.matrix.dtype.kind not in "iu" or self.matrix.dtype.itemsize < 8:
-            return {}
-        return super().large_numbers(block, columns, kinds)
-
-    def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
-        if any(kinds[j] not in ("number", "bool") for j in columns):
-            return super().block(columns, kinds)
-        whole = len(columns) == self.n_columns
-        return SparseBlock(
-            self.matrix if whole else self.matrix[:, list(columns)], self._labels(columns)
+def _refuse_too_large(n_rows: int, n_columns: int) -> None:
+    needed, available = 4 * n_rows * n_columns, available_memory()
+    if needed > available:
+        raise MemoryError(
+            f"a dense float32 table of {n_rows} x {n_columns} needs {needed / 1e9:.1f} GB, of "
+            f"which {available / 1e9:.1f} GB are available; reduce the columns first, for example "
+            "with sklearn.decomposition.TruncatedSVD"
         )
 
 
@@ -482,75 +398,46 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Table:
     With ``reset=True`` the estimator's ``n_features_in_`` and ``feature_names_in_`` are set, else
     X is checked against them. Values are not looked at here.
     """
-    X = _known_container(X)
-    table: Table
+    X = as_table(X)
     if isinstance(X, pd.DataFrame):
-        _check_unique(X.columns)
         validate_data(estimator, X, skip_check_array=True, reset=reset)
-        table = _frame_table(X)
-    elif _is_polars_frame(X):
-        # Its header stands for it: which frames have names depends on scikit-learn's version.
-        header = pd.DataFrame(columns=list(X.columns))
-        validate_data(estimator, header, skip_check_array=True, reset=reset)
-        table = PolarsTable(X)
-    else:
-        X = validate_data(
-            estimator,
-            X,
-            accept_sparse=True,
-            dtype=None,
-            ensure_all_finite=False,
-            reset=reset,
-        )
-        return SparseTable(X) if scipy.sparse.issparse(X) else ArrayTable(X)
-    _check_not_empty(table, type(estimator).__name__)
-    return table
+        return Table(X)
+    options: dict[str, Any] = {"accept_sparse": True, "dtype": None, "ensure_all_finite": False}
+    return Table(validate_data(estimator, X, reset=reset, **options))
 
 
-def _frame_table(frame: pd.DataFrame) -> Table:
-    # A frame of one numeric dtype is an array with names, without a step for each column.
-    dtypes = set(frame.dtypes)
-    if len(dtypes) == 1 and all(isinstance(d, np.dtype) and d.kind in "biuf" for d in dtypes):
-        return ArrayTable(frame.to_numpy(), list(frame.columns))
-    return FrameTable(frame)
+def as_table(X: Any) -> Any:
+    """Bring any container of a table to a DataFrame, an array or a sparse matrix, not copied.
 
+    What is none of them, such as a number, is given back.
 
-def _known_container(X: Any) -> Any:
-    """Bring what is neither a DataFrame, an array nor a sparse matrix to one of those."""
-    X = as_numpy(X)
-    if isinstance(X, pd.DataFrame | pd.Series) or scipy.sparse.issparse(X) or _is_polars_frame(X):
-        return X
-    if isinstance(X, list | tuple):
+    Raises
+    ------
+    ValueError
+        If a frame has no rows, no columns, or duplicate names; of a structured array.
+    TypeError
+        Of a lazy frame, and of a masked array that does not hold numbers.
+    """
+    X = as_pandas(as_numpy(X))
+    if isinstance(X, pd.DataFrame):
+        if not X.columns.is_unique:
+            twice = list(dict.fromkeys(X.columns[X.columns.duplicated()]))
+            raise ValueError(f"X has duplicate column names: {twice}; rename or drop the copies")
+        for count, what in zip(X.shape, ("sample(s)", "feature(s)"), strict=True):
+            if count == 0:  # the words are scikit-learn's
+                raise ValueError(
+                    f"Found array with 0 {what} (shape={X.shape}) while a minimum of 1 is required."
+                )
+    elif isinstance(X, list | tuple):
         array = np.asarray(X)
         # numpy would turn the numbers of a row that holds text into text
         return np.array(X, dtype=object) if array.dtype.kind in "US" else array
-    if isinstance(X, np.ma.MaskedArray):
+    elif isinstance(X, np.ma.MaskedArray):
         if X.dtype.kind not in "biuf":
             raise TypeError(f"masked arrays must hold numbers, got {X.dtype}; use a DataFrame")
         return np.where(np.ma.getmaskarray(X), np.nan, X.data)
-    if getattr(getattr(X, "dtype", None), "names", None) is not None:
+    elif getattr(getattr(X, "dtype", None), "names", None) is not None:
         raise ValueError(
             "X is a structured array, whose columns are fields; pass pandas.DataFrame(X) instead"
         )
-    return as_pandas(X)
-
-
-def _is_polars_frame(X: Any) -> bool:
-    return is_polars(X) and hasattr(X, "height")
-
-
-def _check_unique(columns: pd.Index) -> None:
-    if not columns.is_unique:
-        twice = list(dict.fromkeys(columns[columns.duplicated()]))
-        raise ValueError(f"X has duplicate column names: {twice}; rename or drop the copies")
-
-
-def _check_not_empty(table: Table, name: str) -> None:
-    # The words are scikit-learn's.
-    shape = (table.n_rows, table.n_columns)
-    for count, what in ((table.n_rows, "sample(s)"), (table.n_columns, "feature(s)")):
-        if count == 0:
-            raise ValueError(
-                f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by "
-                f"{name}."
-            )
+    return X

@@ -13,7 +13,7 @@ import scipy.sparse
 
 from combutab.core.text import no_column
 from combutab.preprocessing._columns import ColumnKind, column_kind, raise_complex
-from combutab.preprocessing._tables import as_numpy, as_pandas
+from combutab.preprocessing._tables import as_table, object_column
 from combutab.preprocessing.modes._columns import (
     Identifiers,
     find_identifiers,
@@ -112,23 +112,29 @@ def read_columns(X: Any) -> tuple[TableSchema, list[pd.Series]]:
 
     Raises ValueError or TypeError if it is no table, is empty, or has duplicate names.
     """
-    X = as_numpy(as_pandas(X))
+    X = as_table(X)
     if isinstance(X, pd.DataFrame):
-        twice = list(dict.fromkeys(X.columns[X.columns.duplicated()]))
-        if twice:
-            raise ValueError(f"X has duplicate column names: {twice}; rename or drop the copies")
-        columns = [X.iloc[:, j] for j in range(X.shape[1])]
-        return _not_empty(TableSchema(X.columns, None), columns)
+        return TableSchema(X.columns, None), [column for _, column in X.items()]
     if scipy.sparse.issparse(X):
         raise TypeError("X is a sparse matrix; pass X.toarray(), or a DataFrame")
     if isinstance(X, pd.Series):
         raise ValueError("X is a single column; pass a DataFrame, for example X.to_frame()")
-    array = _array(X)
+    if not hasattr(X, "__array__"):
+        raise TypeError(
+            f"X must be a DataFrame of pandas or polars, an array or a list of rows, got a "
+            f"{type(X).__name__}; convert it to one of those"
+        )
+    array = np.asarray(X)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(
+            f"X must have the shape (n_rows, n_columns), got an array of shape {array.shape}; "
+            "reshape it"
+        )
+    if array.dtype.kind == "c":
+        raise_complex("X")
     schema = TableSchema(pd.RangeIndex(array.shape[1]), array.dtype)
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    columns = [_array_column(array[:, j]) for j in range(array.shape[1])]
-    return _not_empty(schema, columns)
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return schema, [object_column(native[:, j]) for j in range(array.shape[1])]
 
 
 def discrete_mask(
@@ -167,44 +173,6 @@ def discrete_mask(
     mask = np.zeros(n_columns, dtype=bool)
     mask[np.asarray(chosen, dtype=np.intp)] = True
     return mask
-
-
-def _array(X: Any) -> np.ndarray:
-    if isinstance(X, list | tuple):
-        array = np.asarray(X)
-        if array.dtype.kind in "US":  # numpy would turn the numbers of a row with text into text
-            array = np.array(X, dtype=object)
-    elif hasattr(X, "__array__") and not isinstance(X, np.ma.MaskedArray):
-        array = np.asarray(X)
-    else:
-        raise TypeError(
-            f"X must be a DataFrame of pandas or polars, an array or a list of rows, got a "
-            f"{type(X).__name__}; convert it to one of those"
-        )
-    if array.dtype.names is not None or array.ndim != 2:
-        what = "a structured array" if array.dtype.names else f"an array of shape {array.shape}"
-        raise ValueError(f"X must have the shape (n_rows, n_columns), got {what}; reshape it")
-    if array.dtype.kind == "c":
-        raise_complex("X")
-    return array
-
-
-def _array_column(values: np.ndarray) -> pd.Series:
-    if values.dtype.kind in "OUS":
-        return pd.Series(values.astype(object), dtype=object)
-    return pd.Series(values)
-
-
-def _not_empty(
-    schema: TableSchema, columns: list[pd.Series]
-) -> tuple[TableSchema, list[pd.Series]]:
-    n_rows = len(columns[0]) if columns else 0
-    shape = (n_rows, len(columns))
-    if not columns:  # in scikit-learn's words
-        raise ValueError(f"Found 0 feature(s) (shape={shape}) while a minimum of 1 is required.")
-    if not n_rows:
-        raise ValueError(f"Found 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
-    return schema, columns
 
 
 # ---- The columns that are numbers, categories or identifiers to a ModeEncoder --------------------

@@ -268,15 +268,14 @@ def _object_column(*values):
             ValueError,
             r"duplicate .*\['age'\]; rename",
         ),
-        (FRAME.iloc[:0], {}, ValueError, r"Found 0 sample\(s\) \(shape=\(0, 4\)\)"),
-        (FRAME[[]], {}, ValueError, r"Found 0 feature\(s\)"),
+        (FRAME.iloc[:0], {}, ValueError, r"Found array with 0 sample\(s\) \(shape=\(0, 4\)\)"),
+        (FRAME[[]], {}, ValueError, r"Found array with 0 feature\(s\)"),
         (FRAME["age"], {}, ValueError, "single column"),
         (np.arange(3.0), {}, ValueError, r"array of shape \(3,\)"),
         (np.eye(2) * 1j, {}, ValueError, "Complex data"),
         (pd.DataFrame({"a": [1j, 2]}), {}, ValueError, "Complex data"),
         (np.zeros(2, [("a", "f8")]), {}, ValueError, "structured array"),
         (scipy.sparse.eye(3).tocsr(), {}, TypeError, "toarray"),
-        (np.ma.masked_array(np.eye(2), np.eye(2)), {}, TypeError, "got a MaskedArray"),
         ("table", {}, TypeError, "got a str"),
         (_object_column([1], [2]), {}, TypeError, r"'o' .* not hashable, such as \[1\]"),
         (FRAME, {"n_modes": 0}, ValueError, "'n_modes' parameter"),
@@ -375,3 +374,10 @@ def test_states_hold_no_rows_and_no_views():
     listed = ModeEncoder(discrete_columns=["city", "age"], random_state=np.int64(3)).fit(FRAME)
     again = ModeEncoder.from_state(*listed.to_state())
     assert again.get_params() == listed.get_params()
+
+
+def test_masked_cells_are_missing():
+    masked = np.ma.masked_array([[1.0, 5.0], [2.0, 6.0], [3.0, 8.0]], [[0, 1], [0, 0], [0, 0]])
+    table = ModeEncoder(random_state=0).fit(masked).encode(masked)
+    again = ModeEncoder(random_state=0).fit(masked).decode(table.values, table.codes)
+    np.testing.assert_allclose(again, masked.filled(np.nan))
