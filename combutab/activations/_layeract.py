@@ -30,16 +30,12 @@ class _HardSigmoid(Pointwise):
     keeps_input: bool = True
     keeps_output: bool = False
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         if out is None:
             return F.hardtanh(x, -3.0, 3.0) / 6 + 0.5  # F.hardsigmoid has no second derivative
         return torch.clamp(x, -3, 3, out=out).div_(6).add_(0.5)
 
-    def times_slope(
-        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
         grad = into(torch.ops.aten.hardtanh_backward, out, grad, kept, -3, 3)
         return torch.div(grad, 6, out=out)
 
@@ -58,9 +54,7 @@ class LayerScale(Kernel):
     keeps_input: bool = True
     keeps_output: bool = False
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         # LayerAct Eq. (6)
         n = self._standardize(x).forward(x, (), memory)
         return torch.mul(

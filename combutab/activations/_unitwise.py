@@ -39,17 +39,13 @@ class LogReLU(Pointwise):
 
     beta: float = 1.0
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         y = above_zero(x, out)
         if self.beta != 1:
             y = torch.mul(y, self.beta, out=out)
         return torch.log1p(y, out=out)
 
-    def times_slope(
-        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
         work = memory.work("slope", *kept.shape)
         slope = torch.exp(torch.neg(kept, out=work), out=work)
         grad = torch.mul(where_above(grad, kept, out), slope, out=out)
@@ -111,16 +107,12 @@ class ScaledSiLU(Pointwise):
     keeps_input: bool = True
     keeps_output: bool = False
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         work = memory.work("slope", *x.shape)
         gate = torch.sigmoid(torch.mul(x, self.beta, out=work), out=work)
         return torch.mul(x, gate, out=out)
 
-    def times_slope(
-        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
         work = memory.work("slope", *kept.shape)
         scaled = torch.mul(kept, self.beta, out=work)
         scaled = torch.clamp(scaled, -1e3, 1e3, out=work)  # of infinity it has none
@@ -174,9 +166,7 @@ class LearnedSlope(Kernel):
     keeps_output: bool = False
     n_vectors: int = 1
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         # Not torch.where(x > 0, x, w * x): that sends 0 * inf to the weight's gradient.
         below = torch.clamp_max(x, 0, out=memory.work("below", *x.shape))
         return torch.addcmul(above_zero(x, out), vectors[0], below, out=out)
@@ -246,9 +236,7 @@ class LearnedELU(Kernel):
     keeps_input: bool = True
     n_vectors: int = 2
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         a, rate = vectors
         work = memory.work("below", *x.shape)
         below = torch.mul(torch.clamp_max(x, 0, out=work), rate, out=work)
@@ -328,14 +316,10 @@ class Erf(Pointwise):
     keeps_input: bool = True
     keeps_output: bool = False
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         return torch.erf(x, out=out)
 
-    def times_slope(
-        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
         work = memory.work("slope", *kept.shape)
         slope = torch.exp(torch.neg(torch.square(kept, out=work), out=work), out=work)
         slope = torch.mul(slope, 2 / math.sqrt(math.pi), out=work)

@@ -190,9 +190,7 @@ class Kernel:
     keeps_output: bool = True
     n_vectors: int = 0
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         """The result, (..., width); ``out`` may be x where ``keeps_input`` is False or no
         backward pass follows."""
         raise NotImplementedError
@@ -210,9 +208,7 @@ class Kernel:
 class Pointwise(Kernel):
     """A kernel of single units without vectors, whose slope follows from x or from y."""
 
-    def times_slope(
-        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
         """grad times the slope, given y, or x where ``keeps_input``."""
         raise NotImplementedError
 
@@ -352,14 +348,10 @@ def where_above(grad: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
 class Identity(Pointwise):
     keeps_output: bool = False
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         return x.clone() if out is None else x if out is x else out.copy_(x)
 
-    def times_slope(
-        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
         return self.forward(grad, (), memory, out)
 
 
@@ -367,16 +359,12 @@ class Identity(Pointwise):
 class ReLU(Pointwise):
     slope: float = 0.0  # below zero, not negative
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         if self.slope:
             return into(_aten.leaky_relu, out, x, self.slope)
         return above_zero(x, out)
 
-    def times_slope(
-        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
         if self.slope:
             return into(_aten.leaky_relu_backward, out, grad, kept, self.slope, True)
         return where_above(grad, kept, out)
@@ -388,14 +376,10 @@ class ELU(Pointwise):
     scale: float = 1.0
     input_scale: float = 1.0
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         return into(_aten.elu, out, x, self.alpha, self.scale, self.input_scale)
 
-    def times_slope(
-        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
         settings = self.alpha, self.scale, self.input_scale
         return into(_aten.elu_backward, out, grad, *settings, True, kept)
 
@@ -414,18 +398,14 @@ class Torch(Pointwise):
     def keeps_output(self) -> bool:  # type: ignore[override]
         return not self.keeps_input
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         operator, options = getattr(_aten, self.name), dict(self.options)
         if self.name == "gelu" and out is not None and not out.is_contiguous():
             # torch 2.13 on a CPU fills float32 memory as if its rows were one behind the other
             return out.copy_(operator(x, **options))
         return into(operator, out, x, *self.settings, **options)
 
-    def times_slope(
-        self, kept: Tensor, grad: Tensor, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
         operator = getattr(_aten, f"{self.name}_backward")
         return into(operator, out, grad, kept, *self.settings, **dict(self.options))
 
@@ -492,9 +472,7 @@ class Slices(Kernel):
     def n_vectors(self) -> int:  # type: ignore[override]
         return sum(kernel.n_vectors for _, _, kernel in self.parts)
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         given = iter(vectors)
         pieces = []
         for i, (start, length, kernel) in enumerate(self.parts):
@@ -544,9 +522,7 @@ class Scattered(Kernel):
     def n_vectors(self) -> int:  # type: ignore[override]
         return 1 + sum(kernel.n_vectors for kernel in self.parts)
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         given = iter(vectors[1:])
         y = x if out is None or out is x else out.copy_(x)
         for i, kernel in enumerate(self.parts):
@@ -585,9 +561,7 @@ class Affine(Kernel):
     def n_vectors(self) -> int:  # type: ignore[override]
         return 4 + self.phi.n_vectors
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         gamma, beta, scale, shift, *own = vectors
         # ProxyNorm Eq. (7), Derf Eq. (10)
         z_out = memory.keep("z", *x.shape)
@@ -680,9 +654,7 @@ class Standardize(Kernel):
     center: bool = True
     unitwise: bool = False
 
-    def forward(
-        self, x: Tensor, vectors: Vectors, memory: Memory, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         # PLN Eq. (3), centred; PLS Eq. (6), not
         if self._by_torch:
             n, _, memory["rstd"] = torch.native_layer_norm(
