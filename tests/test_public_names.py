@@ -18,8 +18,8 @@ combutab.constructions: ConstructedNetwork compose cos_network exp_network
     polynomial_network product relu_hard_function sin_network
 combutab.datasets: Dataset FORMULAS TableError list_feynman list_openml load_feynman load_openml
     make_formula parse_formula read_cells read_table split_target
-combutab.estimators: BaseMLP FitHandout FitOutcome FitTask MLPClassifier MLPRegressor PackClassifier
-    PackRegressor TabMClassifier TabMRegressor TableModule TrainedFit fit_stacked paper_recipe
+combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackClassifier
+    PackRegressor TabMClassifier TabMRegressor TableModule fit_stacked paper_recipe
     refuse_text
 combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTIONS Corruption
     DetectionScorer EfficacyScorer FidelityScorer Interval NemenyiResult Robustness Significance

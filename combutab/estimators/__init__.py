@@ -4,16 +4,14 @@ from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
 from combutab.estimators._data import refuse_text
 from combutab.estimators._export import TableModule
-from combutab.estimators._fitted import FitHandout, FitOutcome, TrainedFit
 from combutab.estimators._pack import PackClassifier, PackRegressor
 from combutab.estimators._parameters import paper_recipe
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._tabm import TabMClassifier, TabMRegressor
-from combutab.estimators._together import FitTask, fit_stacked
+from combutab.estimators._together import FitOutcome, FitTask, fit_stacked
 
 __all__ = [
     "BaseMLP",
-    "FitHandout",
     "FitOutcome",
     "FitTask",
     "MLPClassifier",
@@ -23,7 +21,6 @@ __all__ = [
     "TabMClassifier",
     "TabMRegressor",
     "TableModule",
-    "TrainedFit",
     "fit_stacked",
     "paper_recipe",
     "refuse_text",

@@ -41,7 +41,6 @@ from combutab.estimators._fitted import (
     Unfinished,
     held_out_outputs,
     learned,
-    take_over,
     unfinished,
 )
 from combutab.estimators._initial import initial_states
@@ -211,8 +210,6 @@ class BaseMLP(Fitted):
         Callbacks, warnings and the checkpoint are those of rank 0; Ctrl-C ends it without a model.
         ``combutab.training.unshared()`` fits for one process alone.
         """
-        if take_over(self, X):
-            return self
         fresh = not (self.warm_start and self.__sklearn_is_fitted__())
         self._validate(fresh=fresh)
         given = sample_weight is None, X_val is None, fresh

@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -42,85 +39,12 @@ from combutab.core.fields import (
     several,
     whole,
 )
-from combutab.core.world import plain_parameters
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._jobs import Job
 from combutab.estimators._parameters import Parameters
 from combutab.nn import NTK, ActivationSpec, Member, MLPSpec, NetworkSpec, TableNetwork
 from combutab.preprocessing import EncodedTable, TableEncoder
 from combutab.training import MemberResult, is_per_step
-
-# ---- Hand fits that a stack trained to scikit-learn's search, which clones and fits one at a
-# time
-
-
-@dataclass
-class FitOutcome:
-    """The outcome of a fit: its share of the stack's seconds, and the error if it failed."""
-
-    seconds: float
-    error: Exception | None = None
-
-
-@dataclass(frozen=True)
-class TrainedFit:
-    """A fit that is done: an unfitted clone carries it until its ``fit`` takes it over."""
-
-    estimator: BaseEstimator
-    outcome: FitOutcome
-    n_rows: int
-
-
-class FitHandout:
-    """Gives the clones of one estimator each its own of the fits that a stack trained, in order.
-
-    Nothing is found by way of a thread, a context or a process: a clone has its fit with it
-    wherever it is sent. Clones made before ``open`` hand the handout on, those made after it are
-    ordinary ones.
-    """
-
-    def __init__(self, fits: Sequence[TrainedFit] = ()) -> None:
-        self._left, self._state = deque(fits), "waiting" if fits else "closed"
-
-    def __reduce__(self) -> tuple[type[FitHandout], tuple[()]]:
-        return FitHandout, ()  # of use in the process that clones alone
-
-    @contextmanager
-    def open(self) -> Iterator[None]:
-        """Within, each clone gets the next fit."""
-        self._state = "open"
-        try:
-            yield
-        finally:
-            self._state = "closed"
-        if self._left:
-            raise RuntimeError(f"{len(self._left)} of the fits were not asked for")
-
-    def equip(self, clone: Fitted) -> None:
-        """Give a new clone what it is to have."""
-        if self._state == "waiting":
-            clone._handout = self
-        elif self._state == "open":
-            clone._trained_fit = self._left.popleft()
-
-
-def take_over(estimator: BaseEstimator, X: Any) -> bool:
-    """Adopt the fit that the estimator carries, if any; raise its error, if it failed."""
-    trained: TrainedFit | None = estimator.__dict__.pop("_trained_fit", None)
-    if trained is None:
-        return False
-    # a clone's objects cannot be told apart
-    wanted = repr(plain_parameters(estimator)), _num_samples(X)
-    got = repr(plain_parameters(trained.estimator)), trained.n_rows
-    if wanted != got:
-        raise RuntimeError(f"the search asked for a fit of {wanted}, the stack trained {got}")
-    if trained.outcome.error is not None:
-        raise trained.outcome.error
-    parameters = estimator.get_params(deep=False)
-    fitted = vars(trained.estimator).items()
-    estimator.__dict__.update({n: v for n, v in fitted if n not in parameters})
-    return True
-
 
 # ---- Outputs of a fitted network for rows of its own fit: each fold's, or the rows it is scored
 # on
@@ -565,7 +489,43 @@ _PREDICT_UNITS = 1 << 20  # units of a layer computed at a time: a few MB, withi
 
 
 class Fitted(Parameters, Exports, Loadable):
-    """A fitted estimator, and what it can do without its data."""
+    """A fitted estimator, and what it can do without its data.
+
+    Attributes
+    ----------
+    encoder_ : TableEncoder
+        The fitted encoding of the table's columns.
+    loss_ : float
+        Loss of the last epoch.
+    best_loss_ : float or None
+        Smallest training loss; None with a validation set.
+    loss_curve_ : list of float
+        Training loss of each epoch (of the first member, as all that follow).
+    validation_scores_ : list of float or None
+        ``early_stopping_scoring`` of the validation rows after each epoch: minus their loss, or the
+        scorer's value, larger being better. None without validation rows.
+    best_validation_score_ : float or None
+        The largest of them, whose epoch's weights are kept.
+    t_ : int
+        Training rows seen so far.
+    coefs_, intercepts_ : list of ndarray
+        Weights (in, out) and biases of each layer.
+    n_iter_ : int
+        Epochs (lbfgs: iterations) run.
+    n_layers_ : int
+        Layers, input and output included.
+    n_outputs_ : int
+        Output units, as scikit-learn counts them.
+    out_activation_ : str
+        Name of the output activation.
+    n_features_in_ : int
+        Columns seen in fit.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Their names, when all are strings.
+    history_ : DataFrame
+        One row a member and epoch: train_loss, train_metric (with ``track_metric``),
+        validation_score, learning_rate.
+    """
 
     encoder_: TableEncoder
     history_: pd.DataFrame
@@ -715,15 +675,6 @@ class Fitted(Parameters, Exports, Loadable):
         return views
 
     # ---- scikit-learn's questions --------------------------------------------------------------
-
-    _handout: FitHandout | None = None  # of the estimator that a stacked search clones
-    _trained_fit: TrainedFit  # of one of the clones
-
-    def __sklearn_clone__(self) -> Self:
-        clone: Self = super().__sklearn_clone__()
-        if self._handout is not None:
-            self._handout.equip(clone)
-        return clone
 
     def _fit_facts(self) -> dict[str, str]:
         layers = " → ".join(map(str, self._spec.widths))

@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -38,7 +37,7 @@ from combutab.core.text import known_instead, parse_seconds
 from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
-from combutab.estimators._docs import fill
+from combutab.estimators._docs import document
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._jobs import Job, answering
 from combutab.estimators._pack_training import (
@@ -60,78 +59,6 @@ from combutab.estimators._pack_training import (
 from combutab.estimators._regressor import MLPRegressor
 from combutab.nn import ActivationSpec
 from combutab.training import uninterrupted
-
-# ---- The parameter and attribute descriptions that both packs share ------------------------------
-
-PARAMETERS = """
-n_members : int, default=16
-    Networks that are trained.
-activations : sequence of str or callable
-    What the members have, in turns: names of ``combutab.activations.ACTIVATIONS`` or callables
-    ``width -> nn.Module``.
-max_time : float, str or None, default=None
-    Seconds, or text such as ``"90s"``, ``"2min"`` or ``"1h"``, after which training ends with the
-    epoch: the pack is made of what is found by then, and members that have not begun are left
-    out; other machines go by their own clocks. Which these are depends on the machine, so that
-    such a fit cannot be repeated exactly.
-cv : int, splitter, iterable of (train, test) or None, default=None
-    None sets ``validation_fraction`` of the rows aside, by which snapshots are chosen (of fewer
-    than 50 rows none: all members count alike). A number splits the rows into so many folds;
-    each member trains without one of them, in turns, and those of one fold are chosen by its
-    loss, so that all rows train. The encoding is then learned on all rows. Other folds are
-    given as in scikit-learn.
-validation_fraction : float, default=0.2
-    Share of rows set aside, stratified for classes.
-max_ensemble_size : int, default=32
-    Snapshots in the ensemble at most, counted as often as they are chosen.
-max_iter : int, default=80
-    Epochs at most.
-n_iter_no_change : int or inf, default=16
-    Epochs without a smaller validation loss after which a member stops.
-member_params : dict or None, default=None
-    Parameters of every member, which then do not vary: any of {member}'s that a pack does not set
-    itself, such as ``{{"dropout": 0.1, "numeric_encoding": "quantile"}}``.
-categorical_features : as in {member}, default="from_dtype"
-    Which columns are categorical.
-random_state : int, RandomState, Generator or None, default=None
-    Fixes what the members are made with, their training, and which rows are set aside.
-device : str or torch.device, default="auto"
-    ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
-verbose : bool or int, default=False
-    Print a line whenever members have been trained.
-n_jobs : int or None, default=None
-    Stacks of members that train at the same time: in threads, or in the processes that joblib's
-    context names ("loky", "dask", "ray"), to the same pack. None is as many as torch has threads,
-    or all workers of a cluster. Within a task of a cluster they stay in its process.
-"""
-
-ATTRIBUTES = """
-members_ : DataFrame
-    One row a member: its number, ``activation``, ``depth`` (hidden layers), what else it was made
-    with, ``fold`` (the one that it did not train on), ``n_iter`` (epochs), ``validation_loss``
-    (its smallest), ``n_snapshots`` (that were chosen) and ``weight`` in the ensemble; weights add
-    up to 1.
-n_iter_ : int
-    Epochs that the member trained that did so longest.
-activation_weights_ : Series
-    Weight of each activation's members, the largest first.
-validation_loss_ : float or None
-    Loss of the ensemble on the rows by which it was chosen (the folds' mean), and so better than
-    what to expect of new rows. None if none were set aside.
-best_member_validation_loss_ : float or None
-    The smallest loss of one snapshot alone on these rows (the folds' mean).
-history_ : DataFrame
-    One row a member and epoch: train_loss, validation_loss, learning_rate.
-encoder_ : TableEncoder
-    The fitted encoding of the table's columns.
-n_outputs_ : int
-    Output units, as scikit-learn counts them.
-n_features_in_ : int
-    Columns seen in fit.
-feature_names_in_ : ndarray of shape (`n_features_in_`,)
-    Their names, when all are strings.
-"""
-
 
 # ---- A fitted pack as a file, and back: its groups are written as the plain estimators they are
 
@@ -269,6 +196,75 @@ class BasePack(_Kept):
 
     Members are plain estimators, of the class that a subclass names; what is kept of them are the
     groups, one a shape of network, each such an estimator of several members.
+
+    Parameters
+    ----------
+    n_members : int, default=16
+        Networks that are trained.
+    activations : sequence of str or callable
+        What the members have, in turns: names of ``combutab.activations.ACTIVATIONS`` or callables
+        ``width -> nn.Module``.
+    max_time : float, str or None, default=None
+        Seconds, or text such as ``"90s"``, ``"2min"`` or ``"1h"``, after which training ends with
+        the epoch: the pack is made of what is found by then, and members that have not begun are
+        left out; other machines go by their own clocks. Which these are depends on the machine, so
+        that such a fit cannot be repeated exactly.
+    cv : int, splitter, iterable of (train, test) or None, default=None
+        None sets ``validation_fraction`` of the rows aside, by which snapshots are chosen (of fewer
+        than 50 rows none: all members count alike). A number splits the rows into so many folds;
+        each member trains without one of them, in turns, and those of one fold are chosen by its
+        loss, so that all rows train. The encoding is then learned on all rows. Other folds are
+        given as in scikit-learn.
+    validation_fraction : float, default=0.2
+        Share of rows set aside, stratified for classes.
+    max_ensemble_size : int, default=32
+        Snapshots in the ensemble at most, counted as often as they are chosen.
+    max_iter : int, default=80
+        Epochs at most.
+    n_iter_no_change : int or inf, default=16
+        Epochs without a smaller validation loss after which a member stops.
+    member_params : dict or None, default=None
+        Parameters of every member, which then do not vary: any of {member}'s that a pack does not
+        set itself, such as ``{"dropout": 0.1, "numeric_encoding": "quantile"}``.
+    categorical_features : as in {member}, default="from_dtype"
+        Which columns are categorical.
+    random_state : int, RandomState, Generator or None, default=None
+        Fixes what the members are made with, their training, and which rows are set aside.
+    device : str or torch.device, default="auto"
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+    verbose : bool or int, default=False
+        Print a line whenever members have been trained.
+    n_jobs : int or None, default=None
+        Stacks of members that train at the same time: in threads, or in the processes that joblib's
+        context names ("loky", "dask", "ray"), to the same pack. None is as many as torch has
+        threads, or all workers of a cluster. Within a task of a cluster they stay in its process.
+
+    Attributes
+    ----------
+    members_ : DataFrame
+        One row a member: its number, ``activation``, ``depth`` (hidden layers), what else it was
+        made with, ``fold`` (the one that it did not train on), ``n_iter`` (epochs),
+        ``validation_loss`` (its smallest), ``n_snapshots`` (that were chosen) and ``weight`` in the
+        ensemble; weights add up to 1.
+    n_iter_ : int
+        Epochs that the member trained that did so longest.
+    activation_weights_ : Series
+        Weight of each activation's members, the largest first.
+    validation_loss_ : float or None
+        Loss of the ensemble on the rows by which it was chosen (the folds' mean), and so better
+        than what to expect of new rows. None if none were set aside.
+    best_member_validation_loss_ : float or None
+        The smallest loss of one snapshot alone on these rows (the folds' mean).
+    history_ : DataFrame
+        One row a member and epoch: train_loss, validation_loss, learning_rate.
+    encoder_ : TableEncoder
+        The fitted encoding of the table's columns.
+    n_outputs_ : int
+        Output units, as scikit-learn counts them.
+    n_features_in_ : int
+        Columns seen in fit.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Their names, when all are strings.
     """
 
     n_members: int = 16
@@ -614,7 +610,7 @@ _ClassifierEncoding.__name__ = "PackClassifier"  # whose errors it has
 
 
 @loadable
-@partial(fill, parameters=PARAMETERS.format(member="MLPClassifier"), attributes=ATTRIBUTES)
+@document
 @dataclass(eq=False, repr=False, kw_only=True)
 class PackClassifier(ClassifierMixin, BasePack):
     """Ensemble classifier of the best snapshots of many random networks, trained together.
@@ -697,7 +693,7 @@ _RegressorEncoding.__name__ = "PackRegressor"  # whose errors it has
 
 
 @loadable
-@partial(fill, parameters=PARAMETERS.format(member="MLPRegressor"), attributes=ATTRIBUTES)
+@document
 @dataclass(eq=False, repr=False, kw_only=True)
 class PackRegressor(RegressorMixin, BasePack):
     """Ensemble regressor of the best snapshots of many random networks, trained together.

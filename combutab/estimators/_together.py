@@ -14,11 +14,19 @@ from sklearn import get_config
 
 from combutab.core.parallel import BrokenBackend, OtherVersions, on_cluster
 from combutab.estimators._base import BaseMLP
-from combutab.estimators._fitted import FitOutcome, Unfinished
+from combutab.estimators._fitted import Unfinished
 from combutab.estimators._jobs import Job, train_jobs
 from combutab.training import Callback, MemberResult
 
 _N_NAMED = 5
+
+
+@dataclass
+class FitOutcome:
+    """The outcome of a fit: its share of the stack's seconds, and the error if it failed."""
+
+    seconds: float
+    error: Exception | None = None
 
 
 @dataclass(frozen=True)

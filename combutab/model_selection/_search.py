@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples
 
 from combutab.core.tasks import has_callbacks
-from combutab.estimators import BaseMLP, FitHandout, FitTask, TrainedFit, fit_stacked, refuse_text
+from combutab.core.world import plain_parameters
+from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked, refuse_text
 
 
 class StackedGridSearchCV(GridSearchCV):
@@ -85,14 +89,14 @@ class StackedGridSearchCV(GridSearchCV):
         splits = list(cv.split(X, y, groups))
         tasks = self._tasks(X, y, params.get("sample_weight"), candidates, splits)
         outcomes = fit_stacked(tasks, n_jobs=self.n_jobs)
-        fits = [
-            TrainedFit(task.estimator, outcome, _num_samples(task.X))
+        trained = [
+            _Trained(task.estimator, outcome, _num_samples(task.X))
             for task, outcome in zip(tasks, outcomes, strict=True)
         ]
         # what is trained is scored here: to send it to a worker costs more than to predict
-        inner = _Scoring(**{**self.get_params(deep=False), "cv": splits, "n_jobs": 1})
-        inner.estimator, inner.handout = clone(self.estimator), FitHandout(fits)
-        inner.estimator._handout = inner.handout
+        changed = {"cv": splits, "n_jobs": 1}
+        inner = GridSearchCV(**{**self.get_params(deep=False), **changed})
+        inner.estimator = _TrainedInOrder(clone(self.estimator), trained)
         inner.fit(X, y, **{n: v for n, v in params.items() if n != "groups"})
         self.__dict__.update({n: v for n, v in vars(inner).items() if n.endswith("_")})
         seconds = np.array([o.seconds for o in outcomes]).reshape(len(candidates), len(splits))
@@ -139,11 +143,43 @@ class StackedGridSearchCV(GridSearchCV):
         ]
 
 
-class _Scoring(GridSearchCV):
-    """scikit-learn's own search over fits that are trained: it scores, reports and refits."""
+class _Trained(FrozenEstimator):
+    """A fit that is done, as scikit-learn's search is shown it: ``fit`` trains no more."""
 
-    handout: FitHandout
+    def __init__(self, estimator: BaseMLP, outcome: FitOutcome, n_rows: int) -> None:
+        super().__init__(estimator)
+        self.outcome, self.n_rows = outcome, n_rows
 
-    def _run_search(self, evaluate_candidates: Any) -> None:
-        with self.handout.open():  # one clone a candidate and fold; the refit's clone is no more
-            evaluate_candidates(ParameterGrid(self.param_grid))
+    def set_params(self, **params: Any) -> Self:
+        """Check that these are the parameters that were trained."""
+        plain = plain_parameters(self.estimator)
+        wanted = {name: value for name, value in params.items() if name in plain}
+        trained = {name: plain[name] for name in wanted}
+        if repr(wanted) != repr(trained):
+            raise RuntimeError(f"the search asked for a fit of {wanted}, trained was {trained}")
+        return self
+
+    def fit(self, X: Any, y: Any, **params: Any) -> Self:
+        """Raise the error of a fit that failed."""
+        if _num_samples(X) != self.n_rows:
+            raise RuntimeError(
+                f"the search asked for a fit to {_num_samples(X)} rows, trained was one to "
+                f"{self.n_rows}"
+            )
+        if self.outcome.error is not None:
+            raise self.outcome.error
+        return self
+
+    def __sklearn_clone__(self) -> Any:
+        return clone(self.estimator)
+
+
+class _TrainedInOrder(FrozenEstimator):
+    """Stands for the estimator of a search: its clones are the fits that are done, then its own."""
+
+    def __init__(self, estimator: BaseMLP, trained: Iterable[_Trained]) -> None:
+        super().__init__(estimator)
+        self.left = deque([self, *trained])  # a search clones itself one to clone first
+
+    def __sklearn_clone__(self) -> Any:
+        return self.left.popleft() if self.left else clone(self.estimator)
