@@ -37,7 +37,7 @@ combutab.model_selection: ActivationComparison BASELINES ComparisonError Compari
     shown_range
 combutab.nn: ActivationSpec BlurredCrossEntropy Chain ChainNetwork CodeInputs INITIALISATIONS
     MLPSpec MaskMaker Member NORMALIZATIONS NTK NUMERIC_EMBEDDINGS N_TIME NetworkSpec
-    PenaltyPass ROLES RowSpans Scratch SpanColumns StackedActivation StackedCascade
+    ROLES RowSpans StackedActivation StackedCascade
     StackedCritic StackedEmbedding StackedGenerator StackedInputs StackedLinear StackedMLP
     StackedNetwork StackedNorm StackedRowDecoder StackedRowEncoder StackedTabM TabMSpec
     TableNetwork build_activation check_activation check_proxy_norm fill_gradients frozen

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,17 +30,13 @@ from combutab.generators._records import (
     RowsAsked,
     RowsDrawn,
     TableRows,
-    log_exponentials,
     normals,
     uniforms,
 )
 from combutab.nn import (
     MaskMaker,
     Member,
-    PenaltyPass,
     RowSpans,
-    Scratch,
-    SpanColumns,
     StackedCritic,
     StackedGenerator,
     frozen,
@@ -100,7 +95,6 @@ class GANDraws:
         self._asked = Blocks(n_rows, self._draw_conditions)
         self._noise = Blocks(n_rows * n_noise, self._draw_noise)
         self._uniforms = Blocks(n_rows * self._n_logits, self._draw_uniforms)
-        self._exponentials = Blocks(n_rows * self._n_logits, self._draw_exponentials)
         n_masked = 3 * self.n_groups * sum(critic.widths)
         self._critic_draws = Blocks(len(plans) * n_masked, self._draw_for_critics)
 
@@ -117,10 +111,6 @@ class GANDraws:
     def uniforms(self, at: int) -> Tensor:
         """Draw the uniforms of Gumbel noise, columns first: (M, width - n_values, batch)."""
         return self._uniforms(at)[0]
-
-    def log_exponentials(self, at: int) -> Tensor:
-        """Minus the Gumbel noise of ``uniforms``."""
-        return self._exponentials(at)[0]
 
     def masks(self, at: int) -> list[Tensor]:
         """The critic's dropout masks, (M, 3 * n_groups, width) a layer.
@@ -158,199 +148,10 @@ class GANDraws:
         keys, shape = self._keys(steps, Stream.GAN_GUMBEL), (self._n_logits, self.batch_size)
         return [self._by_step(uniforms(keys, *shape, device=self._device))]
 
-    def _draw_exponentials(self, steps: range) -> list[Tensor]:
-        return [log_exponentials(uniform) for uniform in self._draw_uniforms(steps)]
-
     def _draw_for_critics(self, steps: range) -> list[Tensor]:
         mix = uniforms(self._keys(steps, Stream.GAN_MIX), self.n_groups, device=self._device)
         masks = self._masks.draw(self._keys(steps, Stream.GAN_MASKS), 3 * self.n_groups)
         return [self._by_step(x) for x in (mix, *masks)]
-
-
-# ---- The gradients of a step of GANs: by autograd, or in memory of their own ---------------------
-
-
-class GANSteps(Protocol):
-    """Sets the gradients of critics or of generators; gives the members' losses, (M,)."""
-
-    def critic(self, at: int) -> Tensor:
-        """The gradients of critic step ``at``."""
-
-    def generator(self, at: int) -> Tensor:
-        """The gradients of generator step ``at``."""
-
-
-def make_steps(
-    generator: StackedGenerator,
-    critic: StackedCritic,
-    spans: RowSpans,
-    draws: GANDraws,
-    context: Callable[[], AbstractContextManager[object]] | None,
-) -> GANSteps:
-    """The fastest steps on this device; ``context`` is autocast's, where there is one."""
-    if context is None and generator.device.type == "cpu":
-        return ChainSteps(generator, critic, spans, draws)
-    return AutogradSteps(generator, critic, spans, draws, context or torch.enable_grad)
-
-
-class AutogradSteps:
-    """All members at once, for any network, device and precision."""
-
-    def __init__(
-        self,
-        generator: StackedGenerator,
-        critic: StackedCritic,
-        spans: RowSpans,
-        draws: GANDraws,
-        context: Callable[[], AbstractContextManager[object]],
-    ) -> None:
-        self._generator, self._critic = generator, critic
-        self.spans, self.draws, self.context = spans, draws, context
-
-    def _condition(self, asked: Asked) -> Tensor:
-        if asked.span is None or asked.code is None:
-            return torch.zeros(*asked.row.shape, 0, dtype=self.spans.dtype, device=asked.row.device)
-        return self.spans.condition(asked.span, asked.code)
-
-    def _fake(self, at: int, condition: Tensor) -> tuple[Tensor, Tensor]:
-        """Raw outputs, and the rows that they are."""
-        noise = self.draws.noise(at).to(self.spans.dtype)
-        with self.context():
-            raw = self._generator(noise, condition)
-        return raw, self.spans.activate(raw, uniform=self.draws.uniforms(at).transpose(1, 2))
-
-    def critic(self, at: int) -> Tensor:
-        """Take the critic's step, as ``GANSteps.critic``."""
-        asked, rows = self.draws.asked(at), self.draws.rows
-        condition = self._condition(asked)
-        with torch.no_grad():
-            _, fake = self._fake(at, condition)
-        real = self.spans.dense(rows.values[asked.row], rows.codes[asked.row])
-        real, fake = torch.cat([real, condition], -1), torch.cat([fake, condition], -1)
-        n_groups, masks = self.draws.n_groups, self.draws.masks(at)
-        with self.context():
-            between = [mask[:, 2 * n_groups :] for mask in masks]
-            mix = self.draws.mix(at)
-            penalty = gradient_penalty(self._critic, real, fake, mix, between)
-            both = [mask[:, : 2 * n_groups] for mask in masks]
-            score = self._critic(torch.cat([real, fake], 1), both)
-        on_real, on_fake = _wide(score).split(n_groups, dim=1)
-        loss = on_fake.mean(1) - on_real.mean(1) + penalty
-        self._critic.flat.backward(loss.sum())
-        return loss.detach()
-
-    def generator(self, at: int) -> Tensor:
-        """Take the generator's step, as ``GANSteps.generator``."""
-        asked = self.draws.asked(at)
-        condition = self._condition(asked)
-        raw, fake = self._fake(at, condition)
-        masks = [mask[:, : self.draws.n_groups] for mask in self.draws.masks(at)]
-        with frozen(self._critic), self.context():
-            loss = -_wide(self._critic(torch.cat([fake, condition], -1), masks)).mean(1)
-        if asked.span is not None and asked.code is not None:
-            # CTGAN section 4.3: the generator is to make the category that it was asked for
-            loss = loss + self.spans.cross_entropy(raw, asked.span, asked.code).mean(1)
-        self._generator.flat.backward(loss.sum())
-        return loss.detach()
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
-_PENALTY = 10.0  # the paper's weight of the gradient penalty
-
-
-class ChainSteps:
-    """Steps in memory that is allocated once; the numbers are those of autograd."""
-
-    def __init__(
-        self, generator: StackedGenerator, critic: StackedCritic, spans: RowSpans, draws: GANDraws
-    ) -> None:
-        self.spans, self.draws = spans, draws
-        self._n_columns, self._members = critic.n_inputs, range(critic.n_members)
-        self._generator, self._critic = generator.chain(), critic.chain()
-        self._penalty = PenaltyPass(self._critic)
-        self._scratch = Scratch(spans.dtype, spans.device)
-        self._columns = SpanColumns(spans, self._scratch)
-
-    def _fakes(self, at: int, condition: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Raw outputs, and the rows that they are, columns first: (M, width, batch)."""
-        inputs = self._generator.inputs(self.draws.batch_size)
-        inputs[..., : self.draws.n_noise] = self.draws.noise(at)
-        _write_one_hot(inputs[..., self.draws.n_noise :], condition)
-        raw = self._generator.forward(inputs, columns_first=True)
-        fake, noise = self._scratch("fake", *raw.shape), self.draws.log_exponentials(at)
-        for m in self._members:
-            self._columns.activate(raw[m], noise[m], fake[m])
-        return raw, fake
-
-    def _where(self, asked: Asked) -> Tensor | None:
-        if asked.span is None or asked.code is None:
-            return None
-        return self.spans.condition_column(asked.span, asked.code).unsqueeze(-1)
-
-    @torch.no_grad()
-    def critic(self, at: int) -> Tensor:
-        """Take the critic's step, as ``GANSteps.critic``."""
-        asked, masks, table = self.draws.asked(at), self.draws.masks(at), self.draws.rows
-        batch, n, width = self.draws.batch_size, self.draws.n_groups, self.spans.width
-        condition = self._where(asked)
-        _, fake = self._fakes(at, condition)
-        groups = self._critic.inputs(2 * n)  # the real ones, then the fake ones
-        for m in self._members:
-            real, made = groups[m].view(2, batch, self._n_columns)
-            values = table.values.index_select(0, asked.row[m])
-            codes = table.codes.index_select(0, asked.row[m])
-            self.spans.write_rows(real[:, :width], values, codes)
-            made[:, :width] = fake[m].t()
-            for part in (real, made):
-                _write_one_hot(part[:, width:], None if condition is None else condition[m])
-        mix = self.draws.mix(at).to(groups.dtype).unsqueeze(-1)
-        between = self._scratch("between", len(groups), n, groups.shape[2])
-        torch.lerp(groups[:, n:], groups[:, :n], mix, out=between)
-        scores = self._critic.forward(groups, [mask[:, : 2 * n] for mask in masks])
-        loss = scores[:, n:].mean((1, 2)) - scores[:, :n].mean((1, 2))
-        grad = self._scratch("of scores", *scores.shape)
-        grad[:, :n], grad[:, n:] = -1 / n, 1 / n
-        self._critic.backward(grad)
-        rest = [mask[:, 2 * n :] for mask in masks]
-        return loss + self._penalty.add_gradients(between, rest, _PENALTY)
-
-    @torch.no_grad()
-    def generator(self, at: int) -> Tensor:
-        """Take the generator's step, as ``GANSteps.generator``."""
-        asked, batch = self.draws.asked(at), self.draws.batch_size
-        n, width = self.draws.n_groups, self.spans.width
-        condition = self._where(asked)
-        raw, fake = self._fakes(at, condition)
-        groups = self._critic.inputs(n)
-        rows = groups.view(len(groups), batch, self._n_columns)
-        rows[..., :width] = fake.transpose(1, 2)
-        _write_one_hot(rows[..., width:], condition)
-        scores = self._critic.forward(groups, [mask[:, :n] for mask in self.draws.masks(at)])
-        losses = -scores.mean((1, 2))
-        slope = self._scratch("of scores", *scores.shape).fill_(-1 / n)
-        by_groups = self._critic.backward(slope, to_inputs=True, to_weights=False)
-        assert by_groups is not None
-        grad = self._scratch("of rows", *fake.shape)
-        grad.copy_(by_groups.view(rows.shape)[..., :width].transpose(1, 2))
-        for m in self._members:
-            self._columns.activate_backward(grad[m], fake[m])
-            if asked.span is not None and asked.code is not None:
-                # CTGAN section 4.3: the generator is to make the category that it was asked for
-                own = self._columns.cross_entropy(
-                    raw[m], asked.span[m], asked.code[m], grad[m], weight=1 / batch
-                )
-                losses[m] += own.mean()
-        self._generator.backward(grad, columns_first=True)
-        return losses
-
-
-def _write_one_hot(into: Tensor, column: Tensor | None) -> None:
-    into.zero_()
-    if column is not None:
-        into.scatter_(-1, column, 1.0)
 
 
 # ---- CTGAN's training: M generators and their critics as one batched program ---------------------
@@ -415,7 +216,7 @@ class GANTraining(Training[StackedGenerator]):
         )
         networks = {"generator": self.generator, "critic": self.critic}
         super().__init__(rows, spans, plans, networks, self.generator, _ADAM)
-        draws = GANDraws(
+        self.draws = GANDraws(
             rows,
             spans,
             self.plans,
@@ -424,9 +225,9 @@ class GANTraining(Training[StackedGenerator]):
             n_noise=shape.embedding_dim,
             true_frequencies=not log_frequency,
         )
-        precision = Precision(shape.precision)
-        context = precision.context(spans.device) if precision.name == "bf16-mixed" else None
-        self.steps = make_steps(self.generator, self.critic, spans, draws, context)
+        self.context = Precision(shape.precision).context(spans.device)
+        self.generate = self.generator.training_pass(self.context)
+        self.judge = self.critic.training_pass(self.context)
         self.n_critic, self.n_steps = discriminator_steps, max(1, len(rows) // batch_size)
 
     def epoch(self, number: int) -> dict[str, Tensor]:
@@ -440,11 +241,58 @@ class GANTraining(Training[StackedGenerator]):
         for step in range(self.n_steps):
             at = (number * self.n_steps + step) * (self.n_critic + 1)
             for i in range(self.n_critic):
-                totals["discriminator"] += self.steps.critic(at + i) / self.n_critic
+                totals["discriminator"] += self._critic_step(at + i) / self.n_critic
                 self.update("critic")
-            totals["generator"] += self.steps.generator(at + self.n_critic)
+            totals["generator"] += self._generator_step(at + self.n_critic)
             self.update("generator")
         return {name: total / self.n_steps for name, total in totals.items()}
+
+    def _critic_step(self, at: int) -> Tensor:
+        """Set the critics' gradients; returns the members' losses, (M,)."""
+        asked, n_groups, masks = self.draws.asked(at), self.draws.n_groups, self.draws.masks(at)
+        condition = self._condition(asked)
+        with torch.no_grad():
+            _, fake = self._fake(at, condition)
+        real = self.spans.dense(self.rows.values[asked.row], self.rows.codes[asked.row])
+        real, fake = torch.cat([real, condition], -1), torch.cat([fake, condition], -1)
+        between = [mask[:, 2 * n_groups :] for mask in masks]
+        with self.context():
+            penalty = gradient_penalty(self.critic, real, fake, self.draws.mix(at), between)
+        both = [mask[:, : 2 * n_groups] for mask in masks]
+        groups = self.critic.group(torch.cat([real, fake], 1))
+        on_real, on_fake = _wide(self.judge(groups, both)).squeeze(-1).split(n_groups, dim=1)
+        loss = on_fake.mean(1) - on_real.mean(1) + penalty
+        self.critic.flat.backward(loss.sum())
+        return loss.detach()
+
+    def _generator_step(self, at: int) -> Tensor:
+        """Set the generators' gradients; returns the members' losses, (M,)."""
+        asked = self.draws.asked(at)
+        condition = self._condition(asked)
+        raw, fake = self._fake(at, condition)
+        masks = [mask[:, : self.draws.n_groups] for mask in self.draws.masks(at)]
+        groups = self.critic.group(torch.cat([fake, condition], -1))
+        with frozen(self.critic):
+            loss = -_wide(self.judge(groups, masks)).mean((1, 2))
+        if asked.span is not None and asked.code is not None:
+            # CTGAN section 4.3: the generator is to make the category that it was asked for
+            loss = loss + self.spans.cross_entropy(raw, asked.span, asked.code).mean(1)
+        self.generator.flat.backward(loss.sum())
+        return loss.detach()
+
+    def _condition(self, asked: Asked) -> Tensor:
+        if asked.span is None or asked.code is None:
+            return torch.zeros(*asked.row.shape, 0, dtype=self.spans.dtype, device=asked.row.device)
+        return self.spans.condition(asked.span, asked.code)
+
+    def _fake(self, at: int, condition: Tensor) -> tuple[Tensor, Tensor]:
+        """Raw outputs, and the rows that they are."""
+        raw = self.generate(torch.cat([self.draws.noise(at).to(self.spans.dtype), condition], -1))
+        return raw, self.spans.activate(raw, uniform=self.draws.uniforms(at).transpose(1, 2))
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 # ---- CTGAN: a conditional generator of tables, trained against a critic --------------------------

@@ -85,11 +85,6 @@ def uniforms(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
     return in_one_to_two.sub_(1 - 2.0**-24)[:, :n].view(len(keys), *shape)
 
 
-def log_exponentials(uniform: Tensor) -> Tensor:
-    """Logarithms of exponential draws, which are minus Gumbel noise, in place of uniforms."""
-    return uniform.log_().neg_().log_()
-
-
 def normals(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
     """Draw float32 standard normals, (len(keys), *shape), by Box and Muller's method."""
     n = math.prod(shape)

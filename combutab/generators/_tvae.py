@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,82 +38,11 @@ from combutab.generators.sampling import Sampler
 from combutab.nn import (
     Member,
     RowSpans,
-    Scratch,
-    SpanColumns,
     StackedRowDecoder,
     StackedRowEncoder,
     fill_gradients,
 )
 from combutab.training import CompiledGradients, OptimizerConfig, compilation
-
-# ---- The gradients of a step of VAEs, in memory of their own -------------------------------------
-
-
-class ChainStep:
-    """A step in memory that is allocated once, on a CPU; the numbers are those of autograd."""
-
-    def __init__(
-        self,
-        rows: TableRows,
-        spans: RowSpans,
-        encoder: StackedRowEncoder,
-        decoder: StackedRowDecoder,
-        loss_factor: float,
-    ) -> None:
-        self.rows, self.spans, self.loss_factor = rows, spans, loss_factor
-        self._encoder, self._decoder = encoder.chain(), decoder.chain()
-        self._scratch = Scratch(spans.dtype, spans.device)
-        self._columns = SpanColumns(spans, self._scratch)
-        self._log_sigma = decoder.log_sigma.data
-        self._log_sigma_grad = decoder.flat.gradient_of(decoder, "log_sigma")
-        self._sigma_floor = decoder.sigma_floor
-
-    @torch.no_grad()
-    def gradients(self, index: Tensor, noise: Tensor) -> Tensor:
-        """Set the gradients of both networks; returns the members' losses, (M,).
-
-        The rows are (M, batch) int64, and the noise (M, batch, n_latent).
-        """
-        n, members = index.shape[1], range(len(index))
-        inputs = self._encoder.inputs(n)
-        values, codes = self.rows.values[index], self.rows.codes[index].long()
-        self.spans.write_rows(inputs, values, codes)
-        mean, log_variance = self._encoder.forward(inputs).chunk(2, dim=-1)
-        deviation = torch.exp(0.5 * log_variance)
-        spread = deviation * noise
-        latent = torch.add(mean, spread, out=self._decoder.inputs(n))
-        raw = self._decoder.forward(latent, columns_first=True)
-        divergence = mean.square() + deviation.square() - 1 - log_variance
-        losses = 0.5 * divergence.sum((1, 2))
-
-        # the loss's derivative takes the place of the raw outputs
-        n_values, weight = self.spans.n_values, self.loss_factor / n
-        for m in members:
-            reconstruction = self._values(m, raw[m, :n_values], values[m].t(), weight)
-            of_codes = self._columns.cross_entropy_all(raw[m, n_values:], codes[m].t())
-            losses[m] += self.loss_factor * (reconstruction + of_codes.sum())
-        by_latent = self._decoder.backward(raw.mul_(weight), columns_first=True, to_inputs=True)
-        assert by_latent is not None
-        grad = self._scratch("grad", *by_latent.shape[:2], 2 * by_latent.shape[2])
-        of_mean, of_log_variance = grad.chunk(2, dim=-1)
-        torch.add(by_latent, mean, alpha=1 / n, out=of_mean)
-        torch.mul(by_latent, spread, out=of_log_variance)
-        of_log_variance.add_(deviation.square_().sub_(1), alpha=1 / n).mul_(0.5)
-        self._encoder.backward(grad)
-        return losses / n
-
-    def _values(self, m: int, raw: Tensor, values: Tensor, weight: float) -> Tensor:
-        """The reconstruction of the tanh values, (n_values, n), summed; its derivative in raw."""
-        growth = self._log_sigma[m, 0].exp().unsqueeze(1)
-        sigma = growth + self._sigma_floor
-        mean = torch.tanh(raw)
-        error = (values - mean).div_(sigma)
-        square = error.square()
-        of_sigma = (1 - square).sum(1, keepdim=True).mul_(growth / sigma)
-        self._log_sigma_grad[m, 0] = of_sigma[:, 0] * weight
-        torch.mul(mean.square_().sub_(1), error.div_(sigma), out=raw)
-        return square.sum().mul_(0.5) + values.shape[1] * sigma.log().sum()
-
 
 # ---- TVAE's training: M encoders and decoders as one batched program -----------------------------
 
@@ -172,13 +102,13 @@ class VAETraining(Training[StackedRowDecoder]):
         super().__init__(rows, spans, plans, networks, decoder, OptimizerConfig())
         self.batch_size, self.loss_factor = batch_size, loss_factor
         self.n_latent, self.context = shape.embedding_dim, precision.context(spans.device)
-        self._chain = None
-        if precision.name != "bf16-mixed" and spans.device.type == "cpu":
-            self._chain = ChainStep(rows, spans, encoder, decoder, loss_factor)
+        self.encode = encoder.training_pass(self.context)
+        self.decode = decoder.training_pass(self.context)
         self._compiled: CompiledGradients[Tensor] | None = None
         how = compilation() if self.ranks is None else None
         if how is not None and how.device == spans.device.type:
             self._compiled = CompiledGradients(how, self._total_and_loss, self._backward)
+            self.encode, self.decode = self._plain_passes()  # which can be compiled
         self._noise = Blocks(len(plans) * batch_size * self.n_latent, self._draw_noise)
         self.n_steps = -(-len(rows) // batch_size)
 
@@ -209,8 +139,6 @@ class VAETraining(Training[StackedRowDecoder]):
         loss = None
         if self._compiled is not None:
             loss = self._compiled(self.rows.values[index], self.rows.codes[index], noise)
-        elif self._chain is not None:
-            loss = self._chain.gradients(index, noise)
         if loss is None:
             values, codes = self.rows.values[index], self.rows.codes[index]
             total, loss = self._total_and_loss(values, codes, noise)
@@ -231,20 +159,29 @@ class VAETraining(Training[StackedRowDecoder]):
     def _total_and_loss(
         self, values: Tensor, codes: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        loss = self._loss(values, codes, noise)
+        loss = self._loss(values, codes, noise, self.encode, self.decode)
         return loss.sum(), loss.detach()
+
+    def _plain_passes(self) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+        encode, decode = self.encoder.raw_outputs, self.decoder.raw_outputs
+        return partial(encode, context=self.context), partial(decode, context=self.context)
 
     def _backward(self, total: Tensor) -> None:
         fill_gradients(total, self.encoder, self.decoder)
 
-    def _loss(self, values: Tensor, codes: Tensor, noise: Tensor) -> Tensor:
+    def _loss(
+        self,
+        values: Tensor,
+        codes: Tensor,
+        noise: Tensor,
+        encode: Callable[..., Tensor],
+        decode: Callable[..., Tensor],
+    ) -> Tensor:
         """The negative of the evidence lower bound, its reconstruction weighted, (M,)."""
-        with self.context():
-            mean, log_variance = self.encoder(self.spans.dense(values, codes))
-            mean, log_variance = mean.to(noise.dtype), log_variance.to(noise.dtype)
-            latent = mean + torch.exp(0.5 * log_variance) * noise
-            raw, sigma = self.decoder(latent.to(self.spans.dtype))
-        raw = raw.to(self.spans.dtype)
+        moments = encode(self.spans.dense(values, codes)).to(noise.dtype)
+        mean, log_variance = moments.chunk(2, dim=-1)
+        latent = mean + torch.exp(0.5 * log_variance) * noise
+        raw, sigma = decode(latent.to(self.spans.dtype)).to(self.spans.dtype), self.decoder.sigma
         error = (values - torch.tanh(raw[..., : self.spans.n_values])) / sigma
         reconstruction = (0.5 * error.square() + sigma.log()).sum(-1)
         reconstruction = reconstruction + self.spans.cross_entropy_all(raw, codes)
@@ -263,7 +200,7 @@ class VAETraining(Training[StackedRowDecoder]):
             self.decoder.eval()
             noise = self._normals(keys, len(held_out))
             values, codes = held_out.values.expand(shape), held_out.codes.expand(shape)
-            return self._loss(values, codes, noise).cpu().numpy()
+            return self._loss(values, codes, noise, *self._plain_passes()).cpu().numpy()
 
         return loss
 

@@ -15,7 +15,6 @@ from combutab.nn._cascade import (
 )
 from combutab.nn._chain import Chain
 from combutab.nn._generative import (
-    PenaltyPass,
     StackedCritic,
     StackedGenerator,
     StackedRowDecoder,
@@ -35,7 +34,7 @@ from combutab.nn._layers import (
 )
 from combutab.nn._mlp import MLPSpec, StackedMLP
 from combutab.nn._network import ChainNetwork, NetworkSpec, TableNetwork
-from combutab.nn._spans import RowSpans, SpanColumns
+from combutab.nn._spans import RowSpans
 from combutab.nn._stack import (
     ROLES,
     Member,
@@ -43,7 +42,6 @@ from combutab.nn._stack import (
     check_proxy_norm,
     fill_gradients,
 )
-from combutab.nn._stages import Scratch
 from combutab.nn._tabm import StackedTabM, TabMSpec
 
 __all__ = [
@@ -62,10 +60,7 @@ __all__ = [
     "MaskMaker",
     "Member",
     "NetworkSpec",
-    "PenaltyPass",
     "RowSpans",
-    "Scratch",
-    "SpanColumns",
     "StackedActivation",
     "StackedCascade",
     "StackedCritic",

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from combutab.activations.kernels import kernel_of
 from combutab.nn._activation import SeparateModules, StackedActivation, StackedModules
@@ -33,7 +34,6 @@ from combutab.nn._stages import (
     VectorSource,
     add_input_gradient,
     affine,
-    affine_columns,
     input_gradient,
     own_vectors,
     parameters_of,
@@ -356,7 +356,6 @@ class Chain:
         valid: Tensor | None = None,
         *,
         keep: bool = True,
-        columns_first: bool = False,
     ) -> Tensor:
         """Raw outputs, (M, rows, n_outputs), in memory that the next pass uses again.
 
@@ -369,8 +368,6 @@ class Chain:
             Which places hold a row; all by default.
         keep : bool
             A backward pass follows.
-        columns_first : bool
-            The outputs are (M, n_outputs, rows).
         """
         n_rows, x = x.shape[1], x.detach()
         for source in self._computed:
@@ -386,9 +383,6 @@ class Chain:
             if self.residual:
                 x = self._units(n_rows)[..., : self.n_inputs + self._ends[i + 1]]
             self._inputs.append(x)
-        if columns_first:
-            place = self.scratch("raw", self.n_members, self.weights[-1].shape[2], n_rows)
-            return affine_columns(x, self.weights[-1], self.biases[-1], place)
         return self._linear(len(self.layers), x, "raw")
 
     def _linear(self, i: int, x: Tensor, name: str) -> Tensor:
@@ -436,7 +430,6 @@ class Chain:
         self,
         grad: Tensor,
         *,
-        columns_first: bool = False,
         to_inputs: bool = False,
         to_weights: bool = True,
     ) -> Tensor | None:
@@ -451,8 +444,6 @@ class Chain:
         to_weights : bool
             False: the gradients of linear layers are not wanted.
         """
-        if columns_first:
-            grad = grad.transpose(1, 2)
         n_rows, n_layers = grad.shape[1], len(self.layers)
         of_units: Tensor | None = None
         for i in reversed(range(n_layers + 1)):
@@ -529,3 +520,52 @@ class Chain:
     def outputs(self, x: Tensor) -> Tensor:
         """The raw outputs, (M, rows, n_outputs), without dropout, in new memory."""
         return self.forward(x, keep=False).clone()
+
+
+class ChainPass:
+    """A chain's passes as one operation of autograd: (x, masks) -> raw outputs.
+
+    It is differentiated once, by x and the parameters, before the next pass, which uses the memory
+    of this one again.
+    """
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        modules = (*chain.linears, *chain.norms, *chain.slots)
+        trained = [pair for module in modules for pair in parameters_of(module, chain.at)]
+        self._parameters = [parameter for parameter, _ in trained]
+        self._places = [place for _, place in trained]
+
+    def __call__(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
+        return cast(
+            Tensor, _ChainFunction.apply(self._chain, masks, self._places, x, *self._parameters)
+        )
+
+
+class _ChainFunction(torch.autograd.Function):
+    """A chain's passes as one operation of autograd."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        chain: Chain,
+        masks: Sequence[Tensor] | None,
+        places: Sequence[Tensor],
+        x: Tensor,
+        *parameters: Tensor,
+    ) -> Tensor:
+        ctx.chain, ctx.places = chain, places
+        own = None if masks is None else [mask.clone() for mask in masks]  # they are overwritten
+        return chain.forward(x, own).clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        _, _, _, to_inputs, *trained = ctx.needs_input_grad
+        by_x = ctx.chain.backward(
+            grad.clone(memory_format=torch.contiguous_format),
+            to_inputs=to_inputs,
+            to_weights=any(trained),
+        )
+        grads = [place if own else None for place, own in zip(ctx.places, trained, strict=True)]
+        return None, None, None, by_x, *grads

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from combutab.core.fields import Field, check_fields
 from combutab.nn._chain import Chain
 from combutab.nn._layers import MaskMaker, StackedLinear, StackedNorm
-from combutab.nn._stack import Member, StackedNetwork
+from combutab.nn._stack import Context, Member, StackedNetwork
 
 if TYPE_CHECKING:
     from combutab.nn._stack import Member
@@ -113,8 +113,6 @@ class NetworkSpec(ABC):
 
 
 # ---- Networks that take a table's rows: what the training loop and an estimator ask of them ------
-
-Context = Callable[[], AbstractContextManager[object]]
 
 
 class TableNetwork(StackedNetwork):

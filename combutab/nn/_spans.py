@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,115 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from combutab.nn._stages import Scratch
-
-# ---- All spans of a batch of rows whose columns come first in memory: (width, batch) -------------
-# The derivatives are written out.
-
 _SMALL = 64  # a span up to this size is gathered for each row where one a row is chosen
-
-
-class SpanColumns:
-    """``RowSpans`` on (width, batch), in memory given, with derivatives.
-
-    Parameters
-    ----------
-    spans : RowSpans
-    scratch : Scratch
-    """
-
-    def __init__(self, spans: RowSpans, scratch: Scratch) -> None:
-        self.spans, self._scratch = spans, scratch
-        self.n_values, self.width = spans.n_values, spans.width
-        self.n_logits = spans.width - spans.n_values
-        self._largest = max((spans.sizes[i] for i in spans.categories), default=0)
-
-    @torch.no_grad()
-    def activate(
-        self, raw: Tensor, log_exponential: Tensor, out: Tensor, *, tau: float = 0.2
-    ) -> Tensor:
-        """Activate as ``RowSpans.activate``, (width, batch) -> (width, batch), in ``out``.
-
-        ``log_exponential`` holds the logarithms of exponential draws, (n_logits, batch): minus
-        Gumbel noise.
-        """
-        torch.tanh(raw[: self.n_values], out=out[: self.n_values])
-        logits = self._scratch("logits", *log_exponential.shape)
-        torch.sub(raw[self.n_values :], log_exponential, out=logits).div_(tau)
-        for group, part, into in self._by_group(logits, out[self.n_values :]):
-            if group.padded is None:
-                torch.softmax(group.open_columns(part, 0.0), -2, out=group.open_columns(into, 0.0))
-            else:
-                into.copy_(
-                    group.close_columns(torch.softmax(group.open_columns(part, -torch.inf), -2))
-                )
-        return out
-
-    @torch.no_grad()
-    def activate_backward(self, grad: Tensor, out: Tensor, *, tau: float = 0.2) -> Tensor:
-        """The raw outputs' gradient in place of that of ``out``, which ``activate`` gave."""
-        values = slice(0, self.n_values)
-        torch.ops.aten.tanh_backward.grad_input(grad[values], out[values], grad_input=grad[values])
-        logits = grad[self.n_values :]
-        for group, part, into in self._by_group(out[self.n_values :], logits):
-            p = group.open_columns(part, 0.0)
-            into.copy_(group.close_columns(_softmax_backward(group.open_columns(into, 0.0), p)))
-        logits.div_(tau)
-        return grad
-
-    @torch.no_grad()
-    def cross_entropy(
-        self, raw: Tensor, span: Tensor, code: Tensor, grad: Tensor, weight: float
-    ) -> Tensor:
-        """Compute ``RowSpans.cross_entropy``, (width, batch), (batch,), (batch,) -> (batch,).
-
-        ``weight`` times its derivative is added to ``grad``.
-        """
-        if self._largest > _SMALL:
-            with torch.enable_grad():
-                rows = raw.t().contiguous().requires_grad_()
-                loss = self.spans.cross_entropy(rows, span, code)
-                (of_rows,) = torch.autograd.grad(loss.sum(), rows)
-            grad.add_(of_rows.t(), alpha=weight)
-            return loss.detach()
-        place = torch.arange(self._largest, device=raw.device).unsqueeze(1)
-        column = (self.spans.starts[span] + place).clamp_max_(self.width - 1)
-        chosen = raw.gather(0, column)
-        chosen.masked_fill_(place >= self.spans.span_sizes[span], -torch.inf)
-        log_p = chosen.log_softmax(0)
-        picked = code.unsqueeze(0)
-        loss = log_p.gather(0, picked).squeeze(0).neg_()
-        p = log_p.exp_()
-        p.scatter_add_(0, picked, p.new_full(picked.shape, -1.0))
-        grad.scatter_add_(0, column, p.mul_(weight))
-        return loss
-
-    @torch.no_grad()
-    def cross_entropy_all(self, logits: Tensor, codes: Tensor) -> Tensor:
-        """Compute ``RowSpans.cross_entropy_all``, (n_logits, batch), (n_spans, batch) -> (batch,).
-
-        The derivative is left in ``logits``.
-        """
-        total = logits.new_zeros(logits.shape[1])
-        for group, _, into in self._by_group(logits, logits):
-            log_p = torch.log_softmax(group.open_columns(into, -torch.inf), -2)
-            picked = codes[group.spans].unsqueeze(1)
-            total.sub_(log_p.gather(1, picked).sum((0, 1)))
-            p = log_p.exp_()
-            p.scatter_add_(1, picked, p.new_full((1, 1, 1), -1.0).expand(picked.shape))
-            into.copy_(group.close_columns(p))
-        return total
-
-    def _by_group(self, x: Tensor, y: Tensor) -> list[tuple[Group, Tensor, Tensor]]:
-        groups = self.spans.groups
-        widths = [group.width for group in groups]
-        return list(zip(groups, x.split(widths), y.split(widths), strict=True)) if groups else []
-
-
-def _softmax_backward(grad: Tensor, out: Tensor) -> Tensor:
-    return torch.ops.aten._softmax_backward_data(grad, out, -2, out.dtype)
-
-
 _MANY_GROUPS = 8  # more groups than this, and near sizes are padded to share one
 
 
@@ -142,16 +35,12 @@ class Group:
             x = F.pad(x, (0, 1), value=-torch.inf).index_select(-1, self.padded)
         return x.unflatten(-1, (-1, self.size))
 
-    def close(self, x: Tensor) -> Tensor:  # (..., spans, size) -> (..., width)
-        x = x.flatten(-2)
-        return x if self.real is None else x.index_select(-1, self.real)
-
     # the same where columns come first in memory: a softmax over neighbouring rows of a matrix is
     # many times faster on a CPU than one over a few neighbouring numbers
 
-    def open_columns(self, x: Tensor, fill: float) -> Tensor:  # (width, n) -> (spans, size, n)
+    def open_columns(self, x: Tensor) -> Tensor:  # (width, n) logits -> (spans, size, n)
         if self.padded is not None:
-            x = torch.cat([x, x.new_full((1, x.shape[1]), fill)]).index_select(0, self.padded)
+            x = F.pad(x, (0, 0, 0, 1), value=-torch.inf).index_select(0, self.padded)
         return x.view(-1, self.size, x.shape[1])
 
     def close_columns(self, x: Tensor) -> Tensor:  # (spans, size, n) -> (width, n)
@@ -316,11 +205,16 @@ class RowSpans:
         values, logits = _wide(raw).split([self.n_values, self.width - self.n_values], dim=-1)
         return values, logits
 
-    def _by_group(self, logits: Tensor) -> Iterator[tuple[Group, Tensor]]:
+    def _split_columns(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with columns first, (n_values, rows) and (width - n_values, rows)."""
+        values, logits = _wide(_columns(raw)).split([self.n_values, self.width - self.n_values])
+        return values, logits
+
+    def _by_group(self, logits: Tensor, dim: int = -1) -> Iterator[tuple[Group, Tensor]]:
         # one split, whose derivative is one concatenation; a slice's is a whole row of zeros
         if self.groups:
             yield from zip(
-                self.groups, logits.split([g.width for g in self.groups], -1), strict=True
+                self.groups, logits.split([g.width for g in self.groups], dim), strict=True
             )
 
     def dense(self, values: Tensor, codes: Tensor) -> Tensor:
@@ -372,16 +266,18 @@ class RowSpans:
         -------
         Tensor, (..., width), twice differentiable
         """
-        values, logits = self._split(raw)
+        values, logits = self._split_columns(raw)
         if uniform is not None:
-            if uniform.shape != logits.shape:
+            shape = (*raw.shape[:-1], self.width - self.n_values)
+            if uniform.shape != shape:
                 raise ValueError(
-                    f"uniform must have the shape {tuple(logits.shape)} of the spans' logits, "
+                    f"uniform must have the shape {shape} of the spans' logits, "
                     f"got {tuple(uniform.shape)}"
                 )
-            logits = logits + _gumbel(uniform).to(logits.dtype)
-        pieces = [g.close(g.open(x).softmax(-1)) for g, x in self._by_group(logits / tau)]
-        return torch.cat([torch.tanh(values), *pieces], dim=-1)
+            logits = logits + _gumbel(_columns(uniform)).to(logits.dtype)
+        groups = self._by_group(logits / tau, dim=0)
+        pieces = [g.close_columns(g.open_columns(x).softmax(1)) for g, x in groups]
+        return torch.cat([torch.tanh(values), *pieces]).t().reshape(raw.shape)
 
     @torch.no_grad()
     def sample(self, raw: Tensor, uniform: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -489,11 +385,12 @@ class RowSpans:
         -----
         raw : (..., width), codes : (..., n_spans) integer -> (...)
         """
-        total = _wide(raw).new_zeros(raw.shape[:-1])
-        for group, log_p in self.log_probabilities(raw):
-            picked = log_p.gather(-1, codes[..., group.spans].unsqueeze(-1).long()).squeeze(-1)
-            total = total - picked.sum(-1)
-        return total
+        _, logits = self._split_columns(raw)
+        total, codes = logits.new_zeros(logits.shape[1]), _columns(codes.long())
+        for group, part in self._by_group(logits, dim=0):
+            losses = F.cross_entropy(group.open_columns(part), codes[group.spans], reduction="none")
+            total = total + losses.sum(0)
+        return total.view(raw.shape[:-1])
 
     def log_probabilities(self, raw: Tensor) -> Iterator[tuple[Group, Tensor]]:
         """Of each group's codes, (..., width) -> (..., spans, size) of each; -inf of padding."""
@@ -522,7 +419,7 @@ def _draw_large(group: Group, logits: Tensor, uniform: Tensor) -> Tensor:
 
 def _draw_small(group: Group, logits: Tensor, uniform: Tensor) -> Tensor:
     """Draw as ``_draw_large``, columns first."""
-    columns = group.open_columns(logits.reshape(-1, group.width).t().contiguous(), -torch.inf)
+    columns = group.open_columns(_columns(logits))
     cdf = columns.softmax(-2).cumsum(-2, dtype=uniform.dtype)
     target = _targets(cdf[:, -1:], uniform.reshape(-1, 1, len(cdf)).transpose(0, 2))
     return (cdf <= target).sum(-2).t().reshape(uniform.shape)
@@ -532,6 +429,11 @@ def _targets(total: Tensor, uniform: Tensor) -> Tensor:
     """Return the sums to be met: below the total, lest rounding lead past the last code."""
     below = torch.nextafter(total, torch.zeros_like(total))
     return torch.minimum(uniform * total, below)
+
+
+def _columns(rows: Tensor) -> Tensor:
+    """Rows with their columns first in memory, (..., width) -> (width, rows)."""
+    return rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1]).t().contiguous()
 
 
 def _wide(x: Tensor) -> Tensor:

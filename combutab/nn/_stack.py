@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from combutab.nn._activation import ActivationSpec, SeparateModules, StackedActivation
 from combutab.nn._layers import Entry, FlatTensors, StackedLinear, StackedNorm, backward, lay_out
 
+Context = Callable[[], AbstractContextManager[object]]  # of a forward pass: autocast, or none
 ROLES = ("weight", "bias", "normalization", "activation", "embedding", "scale")
 """What a parameter may be, of which each kind has its factor of the learning rate."""
 

@@ -317,17 +317,6 @@ def affine(
     return torch.baddbmm(bias, x, weight, alpha=scale, out=out)
 
 
-def affine_columns(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor) -> Tensor:
-    """Compute ``affine`` with the result's columns first: (M, m, n)."""
-    weight, bias = weight.transpose(1, 2), bias.transpose(1, 2)
-    # oneDNN takes a thousand times as long where its right factor is a part of wider rows
-    if x.shape[1] * weight[0].numel() >= _ENOUGH and x.is_contiguous() and _serves(x):
-        for i in range(len(out)):
-            torch.add(_one_dnn(weight[i], x[i]), bias[i], out=out[i])
-        return out
-    return torch.baddbmm(bias, weight, x.transpose(1, 2), out=out)
-
-
 def input_gradient(grad: Tensor, weight: Tensor, allocate: Allocate, scale: float = 1.0) -> Tensor:
     """scale * grad @ weight' for each member, in ``allocate()`` or memory of its own.
 
@@ -375,16 +364,6 @@ def weight_gradient(x: Tensor, grad: Tensor, out: Tensor, scale: float = 1.0) ->
             torch.mm(x[i].t(), grad[i], out=out[i])
     if scale != 1:
         out.mul_(scale)
-
-
-def add_weight_gradient(x: Tensor, grad: Tensor, out: Tensor) -> None:
-    """Add x' @ grad to ``out``; shapes as above."""
-    torch.baddbmm(out, x.transpose(1, 2), grad, out=out)
-
-
-def product(x: Tensor, weight: Tensor, allocate: Allocate) -> Tensor:
-    """x @ weight for each member, (M, n, k), (M, k, m) -> (M, n, m)."""
-    return input_gradient(x, weight.transpose(1, 2), allocate)
 
 
 class Stage(Protocol):

@@ -1,4 +1,4 @@
-"""Steps that are written out against the same steps by autograd."""
+"""Steps in memory of their own against the same steps by the modules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 
 from combutab.core.device import Precision
 from combutab.generators import CTGAN, TVAE
-from combutab.generators._ctgan import AutogradSteps, ChainSteps
 from combutab.generators._records import GeneratorPlan, TableRows, make_spans
 from combutab.nn import Member
 from combutab.preprocessing import ModeEncoder
@@ -54,11 +53,7 @@ def test_gans(table, activations):
         precision="float64",
     )  # fmt: skip
     written, plain = (make(model, TABLES[table], activations) for _ in range(2))
-    assert isinstance(written.steps, ChainSteps)
-    draws = plain.steps.draws
-    plain.steps = AutogradSteps(
-        plain.generator, plain.critic, plain.spans, draws, torch.enable_grad
-    )
+    plain.generate, plain.judge = plain.generator.raw_outputs, plain.critic.raw_outputs
     for number in range(2):
         losses, expected = written.epoch(number), plain.epoch(number)
         for name, values in expected.items():
@@ -77,8 +72,7 @@ def test_vaes(table, activations):
         precision="float64",
     )  # fmt: skip
     written, plain = (make(model, TABLES[table], activations) for _ in range(2))
-    assert written._chain is not None
-    plain._chain = None
+    plain.encode, plain.decode = plain.encoder.raw_outputs, plain.decoder.raw_outputs
     for number in range(2):
         torch.testing.assert_close(written.epoch(number), plain.epoch(number))
     assert_same_networks(written, plain)
@@ -86,17 +80,13 @@ def test_vaes(table, activations):
 
 @pytest.mark.parametrize("normalization", ["none", "layer", "batch", "pln"])
 @pytest.mark.parametrize("activation", ["pln-4", "prelu", "la-silu", "combu-random", "snake"])
-def test_gans_of_any_layers_take_the_chain(activation, normalization):
+def test_gans_of_any_layers(activation, normalization):
     model = CTGAN(
         embedding_dim=6, generator_dim=(8, 8), discriminator_dim=(8, 8), batch_size=40, pac=5,
         precision="float64", normalization=normalization,
     )  # fmt: skip
     written, plain = (make(model, TABLES["mixed"], [activation]) for _ in range(2))
-    assert isinstance(written.steps, ChainSteps)
-    draws = plain.steps.draws
-    plain.steps = AutogradSteps(
-        plain.generator, plain.critic, plain.spans, draws, torch.enable_grad
-    )
+    plain.generate, plain.judge = plain.generator.raw_outputs, plain.critic.raw_outputs
     for epoch in range(2):
         one, other = written.epoch(epoch), plain.epoch(epoch)
         for name in one:
@@ -104,8 +94,7 @@ def test_gans_of_any_layers_take_the_chain(activation, normalization):
     assert_same_networks(written, plain)
 
 
-def test_lowered_precision_is_left_to_autograd():
+def test_lowered_precision_trains():
     model = CTGAN(generator_dim=(8,), discriminator_dim=(8,), precision="bf16-mixed")
     training = make(model, TABLES["mixed"], ["relu"])
-    assert isinstance(training.steps, AutogradSteps)
     assert training.epoch(0)["generator"].isfinite().all()

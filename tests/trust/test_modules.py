@@ -4,7 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from combutab.nn import Member, MLPSpec, PenaltyPass, StackedCritic, StackedGenerator, StackedMLP
+from combutab.nn import (
+    Member,
+    MLPSpec,
+    StackedCritic,
+    StackedGenerator,
+    StackedMLP,
+    gradient_penalty,
+)
 from tests.trust.own_modules import FEWER, OWN, WIDTH, Additive, inside
 
 HIDDEN = (WIDTH, WIDTH)
@@ -149,19 +156,20 @@ def test_the_step_has_autograds_gradients_in_small_batches(normalization, spec, 
 
 
 def _chain_gradients(cls, factory):
-    """What a step of a generator's or critic's chain leaves, the critic's with its penalty."""
+    """What a step of a generator or a critic leaves, the critic's with its penalty."""
     members = [Member(i, factory) for i in range(2)]
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, 6, 4, generator=generator, dtype=torch.float64)
     if cls is StackedGenerator:
         net = StackedGenerator(4, 0, 3, (WIDTH,), members, dtype=torch.float64)
-        chain = net.chain()
-        chain.backward(chain.forward(x).clone())
+        net.flat.backward(net.training_pass()(x).square().sum())
         return net
     net = StackedCritic(4, (WIDTH, WIDTH), members, pac=1, dropout=0.5, dtype=torch.float64)
-    chain, masks = net.chain(), [mask.clone() for mask in net.mask_maker().draw([1, 2], 12)]
-    chain.backward(chain.forward(x, [mask[:, :6] for mask in masks]).clone())
-    PenaltyPass(chain).add_gradients(x + 1, [mask[:, 6:] for mask in masks], 10.0)
+    masks = net.mask_maker().draw([1, 2], 12)
+    scores = net.training_pass()(x, [mask[:, :6] for mask in masks])
+    mix = torch.full((2, 6), 0.5, dtype=torch.float64)
+    penalty = gradient_penalty(net, x, x + 2, mix, [mask[:, 6:] for mask in masks])
+    net.flat.backward(scores.square().sum() + penalty.sum())
     return net
 
 
