@@ -49,7 +49,7 @@ combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn 
     IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetParts ParquetTable
     Paths RowGroup RowLayout RowSpan RunningMoments Span TableEncoder TargetError
     UnlearnedWarning append_cells as_numpy as_pandas binary_unit column_kind find_identifiers
-    infer_task is_polars missing_codes not_numbers odd_columns parquet_parts polars_cells put_cells
+    infer_task is_polars missing_codes odd_columns parquet_parts polars_cells put_cells
     read_numbers
 combutab.reports: Finding SyntheticEvaluation evaluate_synthetic render_report write_report
 combutab.training: BinaryCrossEntropy Callback CompiledGradients ConditionSampler Conditions

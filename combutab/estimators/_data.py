@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from combutab.core.rng import Stream, fold_in
-from combutab.preprocessing import EncodedTable, as_pandas, not_numbers
+from combutab.preprocessing import EncodedTable, TargetError, as_pandas, read_numbers
 from combutab.training import Rows, RowStream
 
 # ---- Class weights: numbers that can be weights, of classes that there are -----------------------
@@ -357,14 +357,25 @@ def concatenated(tables: Sequence[Rows]) -> Rows:
     )
 
 
-def refuse_text(y: Any, name: str) -> None:
-    """Refuse a regressor's targets that are not numbers, by their values."""
-    found = not_numbers(y)
-    if found is not None:
-        raise ValueError(
-            f"{name} must hold numbers, but {found}; convert these values ('3,1' to 3.1, '3.1%' to "
-            "0.031) or drop their rows, or use MLPClassifier if they are classes"
-        )
+def refuse_text(y: Any, name: str, first_row: int = 0) -> None:
+    """Refuse a regressor's targets that are not numbers, by their values.
+
+    ``first_row`` is the row of the table that they start at.
+    """
+    if scipy.sparse.issparse(y):
+        return
+    y = as_pandas(y, name)
+    frame = y if isinstance(y, pd.DataFrame) else pd.DataFrame(np.asarray(y).reshape(len(y), -1))
+    for j in range(frame.shape[1]):
+        try:
+            read_numbers(frame.iloc[:, j], first_row=first_row)
+        except TargetError as error:
+            it = f"column {frame.columns[j]!r}" if frame.shape[1] > 1 else "it"
+            raise ValueError(
+                f"{name} must hold numbers, but {it} {error.problem}; convert these values ('3,1' "
+                "to 3.1, '3.1%' to 0.031) or drop their rows, or use MLPClassifier if they are "
+                "classes"
+            ) from None
 
 
 def as_numbers(y: Any, where: str = "") -> np.ndarray:

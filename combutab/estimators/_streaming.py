@@ -766,8 +766,8 @@ def _check_targets(
         raise ValueError(f"a classifier learns one target column, got target={targets}")
     for name in targets:
         if not learner.single and table.kind(name) is ColumnKind.CATEGORY:  # text, among numbers?
-            for _, part in table.batches([name], PREDICT_ROWS):
-                refuse_text(part[name].dropna(), f"the target {name!r}")
+            for first, part in table.batches([name], PREDICT_ROWS):
+                refuse_text(part[name], f"the target {name!r}", first)
         if table.kind(name) not in learner.kinds:
             raise ValueError(
                 f"the target {name!r} is of type {table.type_of(name)}, which this estimator "

@@ -17,7 +17,7 @@ from combutab.preprocessing._parquet import (
     parquet_parts,
 )
 from combutab.preprocessing._tables import as_numpy, as_pandas, is_polars, polars_cells
-from combutab.preprocessing._task import TargetError, infer_task, not_numbers, read_numbers
+from combutab.preprocessing._task import TargetError, infer_task, read_numbers
 from combutab.preprocessing.modes import (
     CategoryColumn,
     IdentifierColumn,
@@ -66,7 +66,6 @@ __all__ = [
     "infer_task",
     "is_polars",
     "missing_codes",
-    "not_numbers",
     "odd_columns",
     "parquet_parts",
     "polars_cells",

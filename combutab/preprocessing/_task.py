@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import scipy.sparse
 
 from combutab.preprocessing._columns import ColumnKind, column_kind
 from combutab.preprocessing._odd_columns import dates_in, is_mark, is_text, number_form, shortened
@@ -20,6 +19,7 @@ _MOST = 0.9  # of the rows are numbers
 _MANY = 0.5  # of them are, of many different values
 _RARE = 0.01  # of the rows: a text among numbers that is no class
 _SHOWN = 3  # values that an error names
+_MAX = int(np.finfo(np.float64).max)
 
 _MEASURED = re.compile(r"[-+(]{0,2}\d[\d.,]*\s?\D{0,8}")  # such as 12.5 kg, or (12)
 
@@ -119,20 +119,33 @@ def infer_task(y: Any, *, name: str = "y") -> Task:
     return "regression" if "regression" in tasks else "classification"
 
 
-def read_numbers(y: pd.Series) -> pd.Series:
+def read_numbers(y: pd.Series, *, name: str = "y", first_row: int = 0) -> pd.Series:
     """Take a target for numbers, also those that are text.
 
-    Raises a TargetError that names the cells that are none.
+    Parameters
+    ----------
+    y : Series of shape (n,)
+    name : str, default="y"
+        What errors call the target.
+    first_row : int, default=0
+        The row of the table that ``y`` starts at, for errors.
+
+    Raises
+    ------
+    TargetError
+        Naming the cells that are no numbers.
     """
-    if pd.api.types.is_numeric_dtype(y.dtype):
+    if pd.api.types.is_numeric_dtype(y.dtype) and y.dtype.kind != "c":
         return y
-    parsed: pd.Series = pd.to_numeric(y.astype(object), errors="coerce")
+    objects = y.astype(object)
+    beyond = [isinstance(v, complex) or (isinstance(v, int) and abs(v) > _MAX) for v in objects]
+    parsed: pd.Series = pd.to_numeric(objects.mask(beyond), errors="coerce")
     if (parsed.notna() | y.isna()).all():
         return parsed
-    texts = y.astype(str).str.strip()
+    texts = objects.astype(str).str.strip()
     counts = texts[y.notna()].value_counts(sort=False)
     rows = {str(value): int(count) for value, count in counts.items()}
-    raise TargetError(*_problem(texts.where(y.notna()), rows))
+    raise TargetError(*_problem(texts.where(y.notna()), rows, first_row), name)
 
 
 def _column_task(column: pd.Series, name: str) -> Task:
@@ -207,7 +220,9 @@ def _names(rows: Mapping[str, int], n: int) -> tuple[str, TargetFault]:
     return f"has {len(rows):,} different texts in {n:,} rows ({some}, ...)", "names"
 
 
-def _problem(texts: pd.Series, rows: Mapping[str, int]) -> tuple[str, TargetFault]:
+def _problem(
+    texts: pd.Series, rows: Mapping[str, int], first_row: int = 0
+) -> tuple[str, TargetFault]:
     """Say what keeps texts from being numbers: a form that most of them have, or some cells."""
     n = sum(rows.values())
     counts = dict.fromkeys(("plain", "comma", "gap", "sign", ""), 0)
@@ -224,10 +239,10 @@ def _problem(texts: pd.Series, rows: Mapping[str, int]) -> tuple[str, TargetFaul
         return (
             _names(rows, n)
             if len(rows) > _MAX_CLASSES
-            else (f"has text that is not numbers: {_cells(texts, list(rows))}", "cells")
+            else (f"has text that is not numbers: {_cells(texts, list(rows), first_row)}", "cells")
         )
     others = [value for value, form in forms.items() if form != most]
-    also = f", and {_cells(texts, others)}" if others else ""
+    also = f", and {_cells(texts, others, first_row)}" if others else ""
     if most != "plain":
         example = next(v for v, form in forms.items() if form == most and number_form(v) == most)
         alike = [value for value, form in forms.items() if form == "comma"]
@@ -241,57 +256,13 @@ def _problem(texts: pd.Series, rows: Mapping[str, int]) -> tuple[str, TargetFaul
     return f"has numbers as text, such as {shortened((zeros or list(rows))[0])}", "text"
 
 
-def _cells(texts: pd.Series, values: list[str]) -> str:
+def _cells(texts: pd.Series, values: list[str], first_row: int) -> str:
     """Name values, each with the number of its rows and the first of them."""
     said = []
     for value in values[:_SHOWN]:
         same = (texts == value).to_numpy(bool, na_value=False)
-        first, count = int(same.argmax()) + 1, int(same.sum())
+        first, count = first_row + int(same.argmax()) + 1, int(same.sum())
         where = f"data row {first:,}" if count == 1 else f"{count:,} rows, first data row {first:,}"
         said.append(f"{shortened(value) if value else 'a blank'} ({where})")
     more = len(values) - _SHOWN
     return ", ".join(said) + (f" and {more:,} more value{'s' * (more > 1)}" if more > 0 else "")
-
-
-def not_numbers(y: Any) -> str | None:
-    """Describe the cells of a target that are not numbers, or return None if all are.
-
-    Text that numpy reads as a number is one. Missing values are not looked for.
-
-    Parameters
-    ----------
-    y : array-like of shape (n,) or (n, n_outputs)
-
-    Examples
-    --------
-    >>> not_numbers([1.5, "2", "n.a!"])
-    "1 of its 3 values is not a number: 'n.a!'"
-    >>> not_numbers(["3,1", "4,0", "3,1"])
-    "3 of its 3 values are not numbers: '3,1', '4,0'"
-    """
-    if scipy.sparse.issparse(y):
-        return None
-    if isinstance(y, pd.DataFrame):
-        found = [(name, not_numbers(y.iloc[:, j])) for j, name in enumerate(y.columns)]
-        return next((f"in column {name!r} {words}" for name, words in found if words), None)
-    values = np.asarray(y).ravel()
-    if values.dtype.kind not in "OSTU":
-        return None
-    wrong = [value for value in values.tolist() if not _is_number(value)]
-    if not wrong:
-        return None
-    names = list(dict.fromkeys(repr(value)[:60] for value in wrong))
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    what = "is not a number" if len(wrong) == 1 else "are not numbers"
-    return f"{len(wrong)} of its {len(values)} values {what}: {', '.join(names[:_SHOWN])}{more}"
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, complex):
-        return False
-    try:
-        number = np.asarray(value).astype(np.float64)
-    except (ValueError, TypeError, OverflowError):
-        return False
-    is_text = isinstance(value, str | bytes)  # which may be "nan"
-    return number.ndim == 0 and not (is_text and np.isnan(number))
