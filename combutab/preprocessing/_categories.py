@@ -220,6 +220,44 @@ def fewest_rows(min_frequency: float, n_rows: int) -> int:
     return max(1, math.ceil(min_frequency * n_rows - 1e-9))  # 0.1 * 30 is a little more than 3
 
 
+def distinct_values(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any]]:
+    """Codes of a column of any dtype, (n,), -1 for missing, and the values that they count.
+
+    Those are Python's objects; values that Python calls equal (1, 1.0 and True) are one.
+
+    Raises
+    ------
+    TypeError, NotImplementedError
+        If a value is not hashable; the second is pyarrow's.
+    ValueError
+        If the column is complex.
+
+    >>> import pandas as pd
+    >>> distinct_values(pd.Series(["b", None, "a"]), "column 0")
+    (array([ 0, -1,  1]), ['b', 'a'])
+    """
+    dtype: Any = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        codes = column.cat.codes.to_numpy(np.intp)
+        used = np.flatnonzero(np.bincount(codes + 1, minlength=1)[1:])
+        place = np.full(len(dtype.categories) + 1, -1)
+        place[used] = np.arange(len(used))
+        codes, uniques = place[codes], dtype.categories[used]
+    else:
+        if isinstance(dtype, pd.SparseDtype):
+            column = column.astype(dtype.subtype)
+        if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
+            column = pd.Series(narrow(column.to_numpy()))
+        codes, uniques = pd.factorize(column, use_na_sentinel=True)
+    if uniques.dtype.kind == "c":
+        raise_complex(label)
+    values = uniques.astype(object)
+    absent = np.asarray(pd.isna(values))
+    if absent.any():  # NaN inside a nullable column, which pandas keeps apart from NA
+        codes = np.append(np.where(absent, -1, np.cumsum(~absent) - 1), -1)[codes]
+    return codes, values[~absent].tolist()
+
+
 def factorize(column: pd.Series, label: str) -> Factors:
     """Codes and distinct keys of a column of any dtype.
 
@@ -230,42 +268,15 @@ def factorize(column: pd.Series, label: str) -> Factors:
     >>> factors.codes.tolist(), factors.keys
     ([0, 1, -1, 0], [1, '1'])
     """
-    dtype: Any = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        codes = column.cat.codes.to_numpy(np.int64)
-        used = np.flatnonzero(np.bincount(codes + 1, minlength=1)[1:])
-        position = np.full(len(dtype.categories) + 1, -1)
-        position[used] = np.arange(len(used))
-        return _canonical(position[codes], dtype.categories[used], label)
-    if isinstance(dtype, pd.SparseDtype):
-        column = column.astype(dtype.subtype)
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
-        column = pd.Series(narrow(column.to_numpy()))
     try:
-        codes, uniques = pd.factorize(column, use_na_sentinel=True)
-    except (TypeError, NotImplementedError):  # unhashable values; the second is pyarrow's
+        codes, values = distinct_values(column, label)
+    except (TypeError, NotImplementedError):
         keys = [_key(v, label) if types.is_hashable(v) else repr(v) for v in column]
-        codes, uniques = pd.factorize(pd.Series(keys, dtype=object), use_na_sentinel=True)
-    return _canonical(codes, uniques, label)
-
-
-def _canonical(codes: np.ndarray, uniques: Any, label: str) -> Factors:
-    if uniques.dtype.kind == "c":
-        raise_complex(label)
-    if uniques.dtype.kind == "f" and np.isinf(uniques.to_numpy(np.float64)).any():
-        raise_infinity([label])
-    values = uniques.astype(object).tolist()
+        codes, values = distinct_values(pd.Series(keys, dtype=object), label)
     plain: type | None = _PLAIN.get(types.infer_dtype(values, skipna=False))
     if plain is not None:
         return Factors(codes, list(map(plain, values)))  # some are numpy's
-    keys: list[Any] = [
-        None if types.is_scalar(v) and pd.isna(v) else _key(v, label) for v in values
-    ]
-    if None in keys:  # NaN inside a nullable column, which pandas keeps apart from NA
-        position = np.arange(len(keys) + 1)
-        position[[i for i, key in enumerate(keys) if key is None] + [len(keys)]] = -1
-        codes, keys = position[codes], [0 if key is None else key for key in keys]
-    return Factors(codes, keys)
+    return Factors(codes, [_key(value, label) for value in values])
 
 
 def _key(value: Any, label: str) -> Any:

@@ -138,8 +138,8 @@ def read_numbers(y: pd.Series, *, name: str = "y", first_row: int = 0) -> pd.Ser
     if pd.api.types.is_numeric_dtype(y.dtype) and y.dtype.kind != "c":
         return y
     objects = y.astype(object)
-    beyond = [isinstance(v, complex) or (isinstance(v, int) and abs(v) > _MAX) for v in objects]
-    parsed: pd.Series = pd.to_numeric(objects.mask(beyond), errors="coerce")
+    beyond = objects.map(lambda v: isinstance(v, complex) or (isinstance(v, int) and abs(v) > _MAX))
+    parsed: pd.Series = pd.to_numeric(objects.mask(beyond.astype(bool)), errors="coerce")
     if (parsed.notna() | y.isna()).all():
         return parsed
     texts = objects.astype(str).str.strip()

@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from combutab.preprocessing._categories import fewest_rows
-from combutab.preprocessing._columns import narrow
+from combutab.preprocessing._categories import distinct_values, fewest_rows
 from combutab.preprocessing.modes._numbers import (
     NARROW,
     Format,
@@ -24,6 +23,7 @@ from combutab.preprocessing.modes._numbers import (
     Mixture,
     TickFormat,
     from_integers,
+    refuse_infinite,
 )
 
 # ---- Columns that name rows (row ids, e-mail addresses, UUIDs): found, and filled with new names
@@ -535,33 +535,18 @@ def factorize(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any]]:
     >>> factorize(pd.Series(["b", None, "a"]), "column 0")
     (array([ 1, -1,  0]), ['a', 'b'])
     """
-    dtype: Any = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        codes = column.cat.codes.to_numpy(np.intp)
-        used = np.flatnonzero(np.bincount(codes + 1, minlength=1)[1:])
-        values, order = dtype.categories[used].astype(object).tolist(), list(range(len(used)))
-        place = np.full(len(dtype.categories) + 1, -1)
-        place[used] = order
-        codes = place[codes]
-    else:
-        if isinstance(dtype, pd.SparseDtype):
-            column = column.astype(dtype.subtype)
-        if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
-            column = pd.Series(narrow(column.to_numpy()))
-        try:
-            codes, uniques = pd.factorize(column, use_na_sentinel=True)
-        except (TypeError, NotImplementedError):  # the second is pyarrow's
-            bad = next((v for v in column if not types.is_hashable(v)), None)
-            raise TypeError(
-                f"{label} holds values that are not hashable, such as {bad!r}; convert them to "
-                "text or tuples"
-            ) from None
-        values = uniques.astype(object).tolist()
-        order = _order(values)
-    # NaN inside a nullable column is kept apart from NA by pandas
-    order = [i for i in order if not _is_missing(values[i])]
-    if any(isinstance(values[i], float) and np.isinf(values[i]) for i in order):
-        raise ValueError(f"{label} has infinite values; replace them by missing ones or by a bound")
+    try:
+        codes, values = distinct_values(column, label)
+    except (TypeError, NotImplementedError):
+        bad = next((v for v in column if not types.is_hashable(v)), None)
+        raise TypeError(
+            f"{label} holds values that are not hashable, such as {bad!r}; convert them to text or "
+            "tuples"
+        ) from None
+    refuse_infinite([value for value in values if isinstance(value, float)], label)
+    if isinstance(column.dtype, pd.CategoricalDtype):  # in its own order
+        return codes, values
+    order = _order(values)
     rank = np.full(len(values) + 1, -1)  # the last is gathered by code -1
     rank[order] = np.arange(len(order))
     return rank[codes], [values[i] for i in order]

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from combutab.preprocessing._tables import as_pandas, fill_polars, is_polars
 from combutab.preprocessing.modes._columns import CategoryColumn, NumberColumn, factorize
 from combutab.preprocessing.modes._encoder import ModeEncoder, ModeTable
-from combutab.preprocessing.modes._numbers import TickFormat
+from combutab.preprocessing.modes._numbers import TickFormat, refuse_infinite
 from combutab.preprocessing.modes._tables import read_columns
 
 
@@ -69,7 +69,7 @@ class IncompleteTable:
             if isinstance(coder, CategoryColumn) and len(present):
                 _refuse_unlike(present, coder, encoder.schema_.label(j))
             if getattr(column.dtype, "kind", "O") == "f":
-                _refuse_infinite(column, encoder.schema_.label(j))
+                refuse_infinite(column, encoder.schema_.label(j))
         if not isinstance(X, pd.DataFrame | np.ndarray):
             schema, columns = read_columns(X)
             X = schema.assemble(columns, len(columns[0]))
@@ -243,7 +243,7 @@ def _within_bounds(cells: pd.Series, coder: NumberColumn, label: str) -> pd.Seri
     """Compare cells with a column's bounds; raises ValueError if they are of another kind."""
     given: Any = cells.dtype
     if getattr(given, "kind", "O") == "f":
-        _refuse_infinite(cells, label)
+        refuse_infinite(cells, label)
     low, high = coder.bounds
     try:
         if types.is_bool_dtype(given):
@@ -271,8 +271,3 @@ def _refuse_unlike(present: pd.Series, coder: CategoryColumn, label: str) -> Non
             f"{label} has values such as {keys[0]!r}, but fit has seen {coder.keys[0]!r}; convert "
             "it with astype"
         )
-
-
-def _refuse_infinite(column: pd.Series, label: str) -> None:
-    if column.isin([np.inf, -np.inf]).any():
-        raise ValueError(f"{label} has infinite values; replace them by missing ones or by a bound")

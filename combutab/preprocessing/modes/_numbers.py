@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
-from combutab.preprocessing._columns import ColumnKind, large_numbers, raise_complex, refuse_equal
+from combutab.preprocessing._columns import (
+    ColumnKind,
+    column_kind,
+    large_numbers,
+    raise_complex,
+    refuse_equal,
+    to_float,
+)
 
 # ---- Bounds of numbers that are no single row's: shared by enough rows, or rounded outward -------
 
@@ -636,32 +643,26 @@ def fit_format(column: pd.Series, label: str, fewest: int = 1) -> Format | None:
     return FloatFormat(dtype, low, high, _exponent(low, high), decimals)
 
 
-def _number_kind(column: pd.Series, label: str) -> str | None:
+def _number_kind(column: pd.Series, label: str) -> Literal["floats", "ticks"] | None:
     dtype: Any = column.dtype
     if isinstance(dtype, pd.SparseDtype):
         dtype = dtype.subtype
     if isinstance(dtype, pd.ArrowDtype):
-        return _arrow_kind(dtype.pyarrow_dtype)
-    if types.is_bool_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype):
-        return None
-    if dtype.kind == "O" and isinstance(dtype, np.dtype):
+        import pyarrow.types as pat
+
+        if pat.is_temporal(dtype.pyarrow_dtype):
+            return "ticks"
+    if isinstance(dtype, np.dtype) and dtype.kind == "O":
         inferred = types.infer_dtype(column.to_numpy(), skipna=True)
-        if inferred in ("floating", "mixed-integer-float"):
-            return "floats"
-        return "ticks" if inferred == "integer" else None
-    if dtype.kind == "c":
+        floats = inferred in ("floating", "mixed-integer-float")
+        return "floats" if floats else "ticks" if inferred == "integer" else None
+    kind = column_kind(column, by_dtype=True)
+    if kind == ColumnKind.COMPLEX:
         raise_complex(label)
-    if isinstance(dtype, pd.PeriodDtype):
-        return None
-    return {"f": "floats", "i": "ticks", "u": "ticks", "M": "ticks", "m": "ticks"}.get(dtype.kind)
-
-
-def _arrow_kind(dtype: Any) -> str | None:
-    import pyarrow.types as pat
-
-    if pat.is_floating(dtype) or pat.is_decimal(dtype):
-        return "floats"
-    return "ticks" if pat.is_integer(dtype) or pat.is_temporal(dtype) else None
+    if kind == ColumnKind.NUMBER:
+        return "ticks" if types.is_integer_dtype(dtype) else "floats"
+    of_time = kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA)
+    return "ticks" if of_time and not isinstance(dtype, pd.PeriodDtype) else None
 
 
 def _to_ticks(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
@@ -720,23 +721,16 @@ def from_integers(numbers: np.ndarray, missing: np.ndarray, dtype: Any) -> pd.Se
     return _from_ticks(numbers if unsigned else numbers.astype(np.int64), missing, dtype)
 
 
-def _to_floats(column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) float64, and where they are missing."""
-    dtype: Any = column.dtype
-    if isinstance(dtype, pd.SparseDtype):
-        column = column.astype(dtype.subtype)
-    if isinstance(dtype, np.dtype) and dtype.kind == "O":
-        values = column.to_numpy(dtype=object, copy=True)
-        values[column.isna().to_numpy()] = np.nan
-        x = values.astype(np.float64)
-    elif isinstance(dtype, pd.ArrowDtype):
-        import pyarrow as pa
-
-        x = pa.array(column.array).cast(pa.float64()).to_numpy(zero_copy_only=False)
-    else:
-        x = column.to_numpy(dtype=np.float64, na_value=np.nan)
+def refuse_infinite(x: Any, label: str) -> None:
+    """Refuse numbers, (n,), of which some are infinite."""
     if np.isinf(x).any():
         raise ValueError(f"{label} has infinite values; replace them by missing ones or by a bound")
+
+
+def _to_floats(column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) float64, and where they are missing."""
+    x = to_float(column, ColumnKind.NUMBER, label).astype(np.float64)
+    refuse_infinite(x, label)
     return x, np.isnan(x)
 
 
