@@ -9,8 +9,23 @@ from typing import Annotated, Any
 import typer
 
 from combutab._version import __version__
-from combutab.cli._commands import compare, evaluate, fit, impute, predict, sample, synth
-from combutab.cli._console import INTERRUPTED, USAGE_ERROR, UserError, complain, show_traceback
+from combutab.cli._compare import compare
+from combutab.cli._console import (
+    INTERRUPTED,
+    USAGE_ERROR,
+    UserError,
+    interruptible,
+    one_line_warnings,
+    print_error,
+    print_traceback,
+    with_options,
+)
+from combutab.cli._evaluate import evaluate
+from combutab.cli._fit import fit
+from combutab.cli._impute import impute
+from combutab.cli._predict import predict
+from combutab.cli._sample import sample
+from combutab.cli._synth import synth
 
 app = typer.Typer(
     add_completion=False,
@@ -23,7 +38,7 @@ app = typer.Typer(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code: 0, 2 after a user's error, 130 after Ctrl-C."""
     if argv is None:  # the command alone, whose process is its own
-        sys.excepthook = show_traceback
+        sys.excepthook = print_traceback
     usage_error: Any = typer.BadParameter.__base__
     try:
         code = typer.main.get_command(app).main(
@@ -33,14 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
             return USAGE_ERROR
-        return complain(error.format_message())
+        return print_error(error.format_message())
     except ValueError as error:
-        from combutab.datasets import TableError  # only now: they take seconds to import
-        from combutab.model_selection import ComparisonError
+        from combutab.datasets import TableError  # only now: it takes seconds to import
 
-        if not isinstance(error, UserError | TableError | ComparisonError):
+        if not isinstance(error, UserError | TableError):
             raise
-        return complain(str(error))
+        return print_error(with_options(str(error)))
     except KeyboardInterrupt:  # before the command line was read
         return INTERRUPTED
     return int(code or 0)
@@ -74,4 +88,4 @@ for _command, _line in (
     (impute, "Fill the missing cells of a table."),
     (evaluate, "Say how useful, how alike and how safe synthetic rows are."),
 ):
-    app.command(short_help=_line)(_command)
+    app.command(short_help=_line)(interruptible()(one_line_warnings()(_command)))

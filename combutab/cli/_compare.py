@@ -3,265 +3,235 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import pandas as pd
 import typer
-from joblib import cpu_count, parallel_config
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
-from combutab.cli._columns import find_columns
-from combutab.cli._console import (
-    INTERRUPTED,
-    UserError,
-    interruptible,
-    one_line_warnings,
-    say,
+from combutab.cli._console import UserError, echo, refusals
+from combutab.cli._options import (
+    READABLE,
+    Decimal,
+    Device,
+    Drop,
+    Encoding,
+    Seed,
+    Sep,
+    Task,
 )
-from combutab.cli._estimators import save_estimator
-from combutab.cli._tables import (
-    FileFormat,
-    Reading,
-    cannot_write,
-    check_file_with_folder,
-    check_folder,
-    read_file,
-    task_of,
-    tell_of_odd_columns,
-)
-from combutab.core.device import resolve_device
-from combutab.core.files import whole_file, whole_files
-from combutab.core.parallel import BrokenBackend, OtherVersions, WorkerDied
-from combutab.datasets import make_formula, split_target
-from combutab.evaluation import interval_words
-from combutab.model_selection import (
-    ActivationComparison,
-    ComparisonError,
-    ComparisonPlan,
-    checkpoint_differences,
-    plan_comparison,
-    run_comparison,
-)
-from combutab.plotting import plot_comparison
 
-# ---- The scores of a comparison as a table of a terminal -----------------------------------------
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
 
-_NAME = "activation"
-# What is left out first where there is little room
-_DISPENSABLE = ("mean\nrank", "p\n(Holm)", "told\napart", "beats\nguess", "95 % interval")
-_WIDE = Console(width=1000)
-
-
-def comparison_table(found: ActivationComparison, width: int) -> Table:
-    """Activations, the best first, and baselines below; as many columns as there is room for.
-
-    Names are whole: only where a name and its mean have no room on one line, it is folded.
-    """
-    columns = _columns(found)
-    for header in ("", *_DISPENSABLE):
-        columns.pop(header, None)
-        table = _drawn(columns, len(found.summary))
-        if Measurement.get(_WIDE, _WIDE.options, table).maximum <= width:
-            return table
-    return _drawn(columns, len(found.summary), fold=True)
-
-
-def _columns(found: ActivationComparison) -> dict[str, list[str]]:
-    """Cells by header, activations first and then baselines."""
-    summary, baselines = found.summary, found.baselines
-    digits = _decimals(summary["mean"])
-    lines = [line for table in (summary, baselines) for _, line in table.iterrows()]
-    n, below = len(summary), [""] * len(baselines)
-    apart = ["yes" if line["distinguishable"] else "no" for line in lines]
-    columns = {
-        _NAME: [*summary["activation"], *(baselines["baseline"] if below else ())],
-        "mean": [f"{line['mean']:,.{digits}f}" for line in lines],
-        "95 % interval": [
-            interval_words(line["low"], line["high"], digits) or "same in all folds"
-            for line in lines
-        ],
-        "mean\nrank": [*(f"{line['mean_rank']:.2f}" for line in lines[:n]), *below],
-        "p\n(Holm)": ["", *(_p(line["p"]) for line in lines[1:])],
-        "told\napart": ["(best)" if found.winner else "–", *apart[1:]],
-    }
-    if "beats_guess" in summary:
-        beats = ["yes" if beats else "no" for beats in summary["beats_guess"]]
-        columns["beats\nguess"] = [*beats, *below]
-    return columns
-
-
-def _drawn(columns: dict[str, list[str]], n_activations: int, *, fold: bool = False) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for header in columns:
-        if header == _NAME:
-            table.add_column(header, overflow="fold", no_wrap=not fold)
-        else:
-            table.add_column(header, justify="right", no_wrap=True)
-    for row, cells in enumerate(zip(*columns.values(), strict=True), 1):
-        table.add_row(*map(Text, cells), end_section=row == n_activations)
-    return table
-
-
-def _decimals(means: pd.Series) -> int:
-    """Decimals that give the largest mean four digits."""
-    largest = float(means.abs().max())
-    return int(np.clip(3 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 4
-
-
-def _p(p: float) -> str:
-    return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
-
+    from combutab.cli._tables import FileFormat, Reading
+    from combutab.model_selection import ActivationComparison, ComparisonPlan
 
 FILES = (
     *("results.csv", "summary.csv", "baselines.csv", "comparison.png"),
     "best_model.safetensors",
 )
 JOURNAL = "journal.jsonl"  # beside them: what they are of, and scores to go on from
+# BASELINES and DEFAULT_ACTIVATIONS of model_selection, which to import would take seconds
+BASELINES = "guess,linear,boosting"
+ACTIVATIONS = "relu,elu,selu,swish,nlrelu,gelu,combu,pln-4,la-silu,la-hardsilu"
 _CPU_RATE = 5e10  # floating-point operations a second in training, seen on two cores
 _LONG = 300.0  # seconds: said beforehand
 
 
 @dataclass(frozen=True)
-class _Data:
-    """A data set to compare on, with its own sub-folder if there are several."""
+class _Comparison:
+    """A comparison on one data set, and where its results go."""
 
-    name: str
-    X: pd.DataFrame
-    y: pd.Series
-    metric: str | None
+    plan: ComparisonPlan
+    forms: FileFormat
+    target: str
     folder: Path
     report: Path | None
-    forms: FileFormat
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / JOURNAL
 
 
 def compare(
-    *,
-    data: Path | None,
-    target: str | None,
-    task: str,
-    drop: list[str] | None,
-    sep: str | None,
-    decimal: str,
-    encoding: str,
-    activations: str,
-    seeds: int,
-    folds: int,
-    epochs: int | None,
-    hidden: str,
-    recipe: str,
-    metric: str | None,
-    test: str,
-    baselines: str,
-    device: str,
-    seed: int,
-    jobs: int | None,
-    cluster: str | None,
-    out: Path,
-    force: bool,
-    report: Path | None,
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help=f"Table with a header line: {READABLE}. Without it, two small data sets are "
+            "compared on: wdbc and the formula AR."
+        ),
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Column of DATA to predict.")] = None,
+    task: Task = "auto",
+    drop: Drop = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    activations: Annotated[
+        str,
+        typer.Option(
+            help="Names, separated by commas; also pln-N and pls-N.",
+            show_default=ACTIVATIONS.replace(",", ", "),
+        ),
+    ] = ACTIVATIONS,
+    seeds: Annotated[int, typer.Option(help="Networks per fold and activation.")] = 5,
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            help="Epochs of every network.",
+            show_default="80; for large tables to 20; the recipe's own with --recipe default",
+        ),
+    ] = None,
+    hidden: Annotated[str, typer.Option(help="Widths such as 128,128, or auto.")] = "auto",
+    recipe: Annotated[
+        str,
+        typer.Option(
+            help="paper, which is the CombU paper's network, or default, the estimators' own."
+        ),
+    ] = "paper",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="accuracy, f1, log_loss or roc_auc; r2, mae or mse.",
+            show_default="accuracy or r2",
+        ),
+    ] = None,
+    test: Annotated[
+        str, typer.Option(help="corrected-t or wilcoxon, with Holm's correction.")
+    ] = "corrected-t",
+    baselines: Annotated[
+        str, typer.Option(help="What networks are measured against, of these; or none.")
+    ] = BASELINES,
+    device: Device = "auto",
+    seed: Seed = 0,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            help="Stacks that train at the same time, each in a thread.",
+            min=1,
+            show_default="one a core; 1 on a GPU",
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Scheduler of a Dask cluster, such as tcp://10.0.0.1:8786, whose workers train.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder for the files. Where a run was interrupted, the same command goes on "
+            "from the scores in it."
+        ),
+    ] = Path("combutab-compare"),
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Train anew, and overwrite the results that the folder holds."
+        ),
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="HTML page to write for a person to read, such as report.html. "
+            "Without DATA there is one for each data set, whose name is added.",
+        ),
+    ] = None,
 ) -> None:
     """Find the best activation for a table, and whether the difference is real."""
-    with interruptible(), one_line_warnings():
-        if jobs is not None and cluster is not None:
-            raise UserError("--jobs counts threads of this machine: leave it out with --cluster")
-        reading = Reading.of(sep, decimal, encoding)
-        tables = _tables(data, target, task, metric, out, report, reading, drop or [])
-        plans = [
-            plan_comparison(
-                table.X,
-                table.y,
+    from joblib import cpu_count
+
+    from combutab.cli._tables import Reading
+    from combutab.core.device import resolve_device
+    from combutab.model_selection import ComparisonError, plan_comparison
+
+    if jobs is not None and cluster is not None:
+        raise UserError("--jobs counts threads of this machine: leave it out with --cluster")
+    reading = Reading(sep, decimal, encoding)
+    if data is not None:
+        tables = [_read_features_and_target(data, target, task, drop, reading)]
+    else:
+        given = {"--target": target, "--metric": metric, "--task": task if task != "auto" else None}
+        for option, value in given.items():
+            if value is not None:
+                raise UserError(f"{option} {value} needs a table: combutab compare DATA")
+        tables = _default_tables()
+    comparisons = []
+    for name, X, y, forms in tables:
+        # AR's target is heavy-tailed: one row decides a fold's R2 or squared error
+        with refusals(ComparisonError):
+            plan = plan_comparison(
+                X,
+                y,
                 task=task,
-                activations=[name.strip() for name in activations.split(",")],
+                activations=[each.strip() for each in activations.split(",")],
                 seeds=seeds,
                 folds=folds,
                 epochs=epochs,
                 hidden=_widths(hidden),
-                metric=table.metric,
+                metric="mae" if data is None and name == "ar" else metric,
                 test=test,
                 device=device,
                 random_state=seed,
-                baselines=_names(baselines),
+                baselines=[] if baselines == "none" else [n.strip() for n in baselines.split(",")],
                 recipe=recipe,
-                name=table.name,
+                name=name,
             )
-            for table in tables
-        ]
-        for table in tables:
-            _check_places(table, data)
-        for table, plan in zip(tables, plans, strict=True):
-            _check_holds_no_other(table.folder, plan, force)
-        with _workers(cluster):
-            for table, plan in zip(tables, plans, strict=True):
-                n_jobs = jobs or (None if cluster else _default_jobs(plan))
-                found = _run(plan, n_jobs, table.folder / JOURNAL, force)
-                _print(found)
-                _write(found, table)
+        folder, page = out, report
+        if data is None:
+            folder = out / name
+            if report is not None and report.name:  # else a folder, refused with the other places
+                page = report.with_name(f"{report.stem}-{name}{report.suffix}")
+        comparisons.append(_Comparison(plan, forms, str(y.name), folder, page))
+    for comparison in comparisons:
+        _check_places(comparison, data)
+    for comparison in comparisons:
+        _check_holds_no_other(comparison, force)
+    with _workers(cluster):
+        for comparison in comparisons:
+            cores = cpu_count() if resolve_device(comparison.plan.device).type == "cpu" else 1
+            found = _run_or_resume(comparison, jobs or (None if cluster else cores), force)
+            _print(found)
+            _write(comparison, found)
 
 
 # ---- input -------------------------------------------------------------------------------------
 
 
-def _tables(
-    data: Path | None,
-    target: str | None,
-    task: str,
-    metric: str | None,
-    out: Path,
-    report: Path | None,
-    reading: Reading,
-    drop: list[str],
-) -> list[_Data]:
-    if data is None:
-        for option, value in (("--target", target), ("--metric", metric)):
-            if value is not None:
-                raise ComparisonError(f"{option} {value} needs a table: combutab compare DATA")
-        if task != "auto":
-            raise ComparisonError(f"--task {task} needs a table: combutab compare DATA")
-        return _default_tables(out, report)
+def _read_features_and_target(
+    data: Path, target: str | None, task: str, drop: list[str] | None, reading: Reading
+) -> tuple[str, pd.DataFrame, pd.Series, FileFormat]:
+    from combutab.cli._tables import hint_at_odd_columns, leave_out, read_file, task_of
+    from combutab.datasets import split_target
+
     if target is None:
-        raise ComparisonError(f"name the column of {data} to predict: --target COLUMN")
+        raise UserError(f"name the column of {data} to predict: --target COLUMN")
     table, forms = read_file(data, reading)
-    dropped = find_columns("--drop", drop, table.columns)
-    if target in map(str, dropped):
-        raise UserError(f"--drop leaves out {target!r}, the column to predict")
-    table = table.drop(columns=dropped)
+    table = leave_out(table, drop, target)
     # a Parquet file's columns may have names that are no text
     names = {str(column): column for column in table.columns}
     X, y = split_target(table, names.get(target, target))
     task_of(y, task, data, reading)
-    tell_of_odd_columns(table, reading, target=y.name)
-    return [_Data(data.name.split(".")[0], X, y, metric, out, report, forms)]
+    hint_at_odd_columns(table, reading, target=y.name)
+    return data.name.split(".")[0], X, y, forms
 
 
-def _default_tables(out: Path, report: Path | None) -> list[_Data]:
+def _default_tables() -> list[tuple[str, pd.DataFrame, pd.Series, FileFormat]]:
     from sklearn.datasets import load_breast_cancer
+
+    from combutab.cli._tables import FileFormat
+    from combutab.datasets import make_formula
 
     wdbc = load_breast_cancer(as_frame=True)
     labels = wdbc.target.map(dict(enumerate(wdbc.target_names)))
     ar = make_formula("ar", n_samples=1000, random_state=0)
-
-    def place(name: str) -> Path | None:
-        if report is None or not report.name:  # a folder, which is refused with the other places
-            return report
-        return report.with_name(f"{report.stem}-{name}{report.suffix}")
-
-    return [
-        _Data("wdbc", wdbc.data, labels, None, out / "wdbc", place("wdbc"), FileFormat()),
-        # AR's target is heavy-tailed: one row decides a fold's R2 or squared error
-        _Data("ar", *ar, "mae", out / "ar", place("ar"), FileFormat()),
-    ]
-
-
-def _default_jobs(plan: ComparisonPlan) -> int:
-    return cpu_count() if resolve_device(plan.device).type == "cpu" else 1
+    return [("wdbc", wdbc.data, labels, FileFormat()), ("ar", *ar, FileFormat())]
 
 
 @contextmanager
@@ -270,6 +240,8 @@ def _workers(cluster: str | None) -> Iterator[None]:
     if cluster is None:
         yield
         return
+    from joblib import parallel_config
+
     try:
         from distributed import Client
     except ImportError:
@@ -280,7 +252,7 @@ def _workers(cluster: str | None) -> Iterator[None]:
         raise UserError(f"--cluster {cluster}: no Dask scheduler answers ({error})") from error
     with client, parallel_config(backend="dask", client=client):
         workers = client.scheduler_info()["workers"]
-        say(f"on {len(workers)} workers of the Dask cluster at {cluster}", error=True)
+        echo(f"on {len(workers)} workers of the Dask cluster at {cluster}", error=True)
         yield
 
 
@@ -289,21 +261,33 @@ def _widths(hidden: str) -> Any:
     return [int(part) for part in parts] if all(p.strip().isdecimal() for p in parts) else hidden
 
 
-def _names(baselines: str) -> list[str]:
-    return [] if baselines == "none" else [name.strip() for name in baselines.split(",")]
-
-
 # ---- training ----------------------------------------------------------------------------------
 
 
-def _check_holds_no_other(folder: Path, plan: ComparisonPlan, force: bool) -> None:
+def _check_places(comparison: _Comparison, data: Path | None) -> None:
+    from combutab.cli._tables import check_folder, check_outputs
+
+    files = {name: comparison.folder / name for name in FILES}
+    for place in files.values():
+        if place.is_dir():
+            raise UserError(f"cannot write {place}: it is a directory")
+    check_folder(comparison.folder)
+    inputs = {} if data is None else {"DATA": data, **files}
+    check_outputs({"--report": comparison.report}, inputs or files, make_folders=True)
+
+
+def _check_holds_no_other(comparison: _Comparison, force: bool) -> None:
     """Refuse a folder that holds what the run would not have come to."""
+    from combutab.model_selection import checkpoint_differences
+
+    folder, journal = comparison.folder, comparison.journal
     if force:
         return
     try:
-        differs = checkpoint_differences(folder / JOURNAL, plan)
+        with refusals():
+            differs = checkpoint_differences(journal, comparison.plan)
     except OSError as error:
-        raise UserError(f"cannot read {folder / JOURNAL}: {error.strerror or error}") from error
+        raise UserError(f"cannot read {journal}: {error.strerror or error}") from error
     held = [name for name in FILES if (folder / name).exists()]
     if differs is None and held:
         differs = f"{held[0]} without {JOURNAL}"
@@ -321,7 +305,7 @@ def _announce(plan: ComparisonPlan) -> None:
         (plan.seeds, "seed"),
     )
     product = " x ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts)
-    say(
+    echo(
         f"{plan.data}: {len(plan.y)} rows, {plan.task}; training {plan.n_networks} networks "
         f"({product}), hidden layers {'-'.join(map(str, plan.hidden))}, {plan.epochs} epochs, "
         f"on {plan.device}",
@@ -329,40 +313,43 @@ def _announce(plan: ComparisonPlan) -> None:
     )
     seconds = plan.operations / _CPU_RATE
     if seconds > _LONG and plan.device == "cpu":
-        say(
+        echo(
             f"This may take long, about {seconds / 60:.0f} minutes on two cores. Shorter: "
             "--seeds 1, --folds 3, --epochs 10, --hidden 128,128, or --device cuda.",
             error=True,
         )
 
 
-def _run(
-    plan: ComparisonPlan, n_jobs: int | None, journal: Path, force: bool
+def _run_or_resume(
+    comparison: _Comparison, n_jobs: int | None, force: bool
 ) -> ActivationComparison:
     """Train and compare; what an interrupt leaves is told of."""
+    from combutab.core.parallel import BrokenBackend, OtherVersions, WorkerDied
+    from combutab.model_selection import ComparisonError, run_comparison
+
+    plan, journal = comparison.plan, comparison.journal
+
+    def kept() -> str:
+        return (
+            f"the scores of {_n_networks(journal)} of {plan.n_networks} networks are kept in "
+            f"{journal}: the same command goes on from them"
+        )
+
     try:
         _announce(plan)
         if force:
             journal.unlink(missing_ok=True)
-        n_kept = _n_networks(journal)
-        if n_kept:
-            say(f"{n_kept} of them are trained: going on from {journal}", error=True)
+        if n_kept := _n_networks(journal):
+            echo(f"{n_kept} of them are trained: going on from {journal}", error=True)
         return run_comparison(plan, progress=True, n_jobs=n_jobs, checkpoint=journal)
     except KeyboardInterrupt:
-        n_kept = _n_networks(journal)
-        say(
-            f"combutab: interrupted; the scores of {n_kept} of {plan.n_networks} networks are kept "
-            f"in {journal}: the same command goes on from them"
-            if n_kept
-            else "combutab: interrupted; no network was finished, so there are no scores to keep",
-            error=True,
-        )
-        raise typer.Exit(INTERRUPTED) from None
+        nothing = "no network was finished, so there are no scores to keep"
+        done = kept() if _n_networks(journal) else nothing
+        raise KeyboardInterrupt(f"; {done}") from None
+    except ComparisonError as error:
+        raise UserError(str(error)) from error
     except (BrokenBackend, OtherVersions, WorkerDied) as error:
-        raise UserError(
-            f"{error}; the scores of {_n_networks(journal)} of {plan.n_networks} networks are kept "
-            f"in {journal}: the same command goes on from them"
-        ) from error
+        raise UserError(f"{error}; {kept()}") from error
 
 
 def _n_networks(journal: Path) -> int:
@@ -377,60 +364,122 @@ def _n_networks(journal: Path) -> int:
 
 
 def _print(found: ActivationComparison) -> None:
+    from rich.console import Console
+
     console = Console(markup=False, highlight=False, emoji=False)
-    say("")
-    say(f"{found.data}: {found.measure.description}", wrap=True)
-    say(found.design, wrap=True)
-    say("")
+    echo("")
+    echo(f"{found.data}: {found.measure.description}", wrap=True)
+    echo(found.design, wrap=True)
+    echo("")
     console.print(comparison_table(found, console.width))
-    say("")
+    echo("")
     for sentence in found.sentences.splitlines():
-        say(sentence, wrap=True)
+        echo(sentence, wrap=True)
 
 
-def _check_places(table: _Data, data: Path | None) -> None:
-    files = {name: table.folder / name for name in FILES}
-    for place in files.values():
-        if place.is_dir():
-            raise UserError(f"cannot write {place}: it is a directory")
-    check_folder(table.folder)
-    if table.report is not None:
-        others = files if data is None else {"DATA": data, **files}
-        check_file_with_folder(table.report, **others)
-
-
-def _write(found: ActivationComparison, data: _Data) -> None:
+def _write(comparison: _Comparison, found: ActivationComparison) -> None:
     """Write all files together; what cannot be written is on the screen by now."""
-    folder, report = data.folder, data.report
-    assert found.best_estimator is not None
+    from combutab.cli._models import save_with_format
+    from combutab.cli._tables import cannot_write
+    from combutab.core.files import whole_file, whole_files
+    from combutab.plotting import plot_comparison
+    from combutab.reports import write_report
+
+    folder, report = comparison.folder, comparison.report
     summary = found.summary.copy()
     summary.insert(0, "data", found.data)
     summary.insert(2, "metric", found.metric)
     results, table, baselines, picture, model = FILES
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _write_report(found, report), whole_files(folder, FILES) as stage:
-            found.results.to_csv(stage / results, index=False)
-            summary.to_csv(stage / table, index=False)
-            found.baseline_results.to_csv(stage / baselines, index=False)
-            plot_comparison(found).savefig(stage / picture, dpi=150)
-            save_estimator(found.best_estimator, data.forms, str(data.y.name), stage / model)
+        if report is not None:
+            report.parent.mkdir(parents=True, exist_ok=True)
+        # the page appears when the other files have
+        with nullcontext() if report is None else whole_file(report) as page:
+            if page is not None:
+                write_report(found, page)
+            with whole_files(folder, FILES) as stage:
+                found.results.to_csv(stage / results, index=False)
+                summary.to_csv(stage / table, index=False)
+                found.baseline_results.to_csv(stage / baselines, index=False)
+                plot_comparison(found).savefig(stage / picture, dpi=150)
+                place = stage / model
+                save_with_format(found.best_estimator, place, comparison.forms, comparison.target)
     except OSError as error:
         raise cannot_write(Path(error.filename or folder), error) from error
-    say(f"Wrote {', '.join(FILES)} to {folder}", wrap=True)
+    echo(f"Wrote {', '.join(FILES)} to {folder}", wrap=True)
     if report is not None:
-        say(f"Wrote {report}")
+        echo(f"Wrote {report}")
 
 
-@contextmanager
-def _write_report(found: ActivationComparison, report: Path | None) -> Iterator[None]:
-    """Write the page, which appears when all that is done in here has."""
-    if report is None:
-        yield
-        return
-    from combutab.reports import write_report
+# ---- the scores as a table of a terminal -------------------------------------------------------
 
-    report.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(report) as place:
-        write_report(found, place)
-        yield
+_NAME = "activation"
+# What is left out first where there is little room
+_DISPENSABLE = ("mean\nrank", "p\n(Holm)", "told\napart", "beats\nguess", "95 % interval")
+
+
+def comparison_table(found: ActivationComparison, width: int) -> Table:
+    """Activations, the best first, and baselines below; as many columns as there is room for.
+
+    Names are whole: only where a name and its mean have no room on one line, it is folded.
+    """
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    columns = _table_columns(found)
+    console = Console(width=1000)
+    for header in ("", *_DISPENSABLE):
+        columns.pop(header, None)
+        table = _drawn(columns, len(found.summary))
+        if Measurement.get(console, console.options, table).maximum <= width:
+            return table
+    return _drawn(columns, len(found.summary), fold=True)
+
+
+def _table_columns(found: ActivationComparison) -> dict[str, list[str]]:
+    """Cells by header, activations first and then baselines."""
+    import numpy as np
+
+    from combutab.evaluation import interval_words
+
+    summary, baselines = found.summary, found.baselines
+    largest = float(summary["mean"].abs().max())  # is to have four digits
+    digits = int(np.clip(3 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 4
+    lines = [line for table in (summary, baselines) for _, line in table.iterrows()]
+    n, below = len(summary), [""] * len(baselines)
+    apart = ["yes" if line["distinguishable"] else "no" for line in lines]
+    columns = {
+        _NAME: [*summary["activation"], *(baselines["baseline"] if below else ())],
+        "mean": [f"{line['mean']:,.{digits}f}" for line in lines],
+        "95 % interval": [
+            interval_words(line["low"], line["high"], digits) or "same in all folds"
+            for line in lines
+        ],
+        "mean\nrank": [*(f"{line['mean_rank']:.2f}" for line in lines[:n]), *below],
+        "p\n(Holm)": [
+            "",
+            *(f"{line['p']:.4f}" if line["p"] >= 1e-4 else "< 0.0001" for line in lines[1:]),
+        ],
+        "told\napart": ["(best)" if found.winner else "–", *apart[1:]],
+    }
+    if "beats_guess" in summary:
+        beats = ["yes" if beats else "no" for beats in summary["beats_guess"]]
+        columns["beats\nguess"] = [*beats, *below]
+    return columns
+
+
+def _drawn(columns: dict[str, list[str]], n_activations: int, *, fold: bool = False) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for header in columns:
+        if header == _NAME:
+            table.add_column(header, overflow="fold", no_wrap=not fold)
+        else:
+            table.add_column(header, justify="right", no_wrap=True)
+    for row, cells in enumerate(zip(*columns.values(), strict=True), 1):
+        table.add_row(*map(Text, cells), end_section=row == n_activations)
+    return table

@@ -8,16 +8,31 @@ import traceback
 import unicodedata
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TextIO
 
 import typer
 
 USAGE_ERROR, INTERRUPTED = 2, 130
+# What the library calls its parameters, where it does not quote a column of that name
+_OF_COMPARE = "seeds|folds|epochs|hidden|metric|test|recipe|baselines|sep|decimal"
+_PARAMETERS = {
+    r"(?<!['\w-])(min_frequency|batch_size|n_draws|max_time)\b(?!')": lambda name: (
+        f"--{name[1].replace('_', '-')}"
+    ),
+    r"'identifiers'": lambda name: "--identifiers",
+    r"(?<!['\w-])discrete_columns\b(?!')": lambda name: "--discrete",
+    r"(?<!['\w-])device(?= must be|=)": lambda name: "--device",
+    rf"(?:^|(?<=each width of ))({_OF_COMPARE})(?= must)": lambda name: f"--{name[1]}",
+    r"\buse task (?=regression)": lambda name: "use --task ",
+}
 
 
 class UserError(ValueError):
     """An error of the user's; the message is one line for a user to read."""
+
+
+# ---- Printing ----------------------------------------------------------------------------------
 
 
 def printable(text: str) -> str:
@@ -29,16 +44,17 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[31m\u202eb\n\udcff"), printable("Prénom\u00a0中")
     ('a\\x1b[31m\\u202eb\\n\\udcff', 'Prénom 中')
     """
-    return "".join(map(_printable, text))
+    return "".join(
+        letter
+        if letter.isprintable()
+        else " "
+        if unicodedata.category(letter) == "Zs"
+        else repr(letter)[1:-1]
+        for letter in text
+    )
 
 
-def _printable(letter: str) -> str:
-    if letter.isprintable():
-        return letter
-    return " " if unicodedata.category(letter) == "Zs" else repr(letter)[1:-1]
-
-
-def say(text: str, *, error: bool = False, indent: int = 0, wrap: bool = False) -> None:
+def echo(text: str, *, error: bool = False, indent: int = 0, wrap: bool = False) -> None:
     """Print a line, wrapped at words on a terminal, or in any case; `error`: to standard error.
 
     There a line that is not the first one is indented: no name can look like a message of ours.
@@ -51,10 +67,10 @@ def say(text: str, *, error: bool = False, indent: int = 0, wrap: bool = False) 
     print(f"\n{'  ' * error}".join(" " * indent + each for each in lines), file=stream)
 
 
-def say_on_terminal(text: str) -> None:
+def echo_on_terminal(text: str) -> None:
     """Print a line for a person at a terminal; pipes and logs stay clean."""
     if sys.stderr.isatty():
-        say(text, error=True)
+        echo(text, error=True)
 
 
 def _wrapped(line: str, stream: TextIO, indent: int) -> list[str]:
@@ -73,26 +89,59 @@ def _wrapped(line: str, stream: TextIO, indent: int) -> list[str]:
     return lines
 
 
-def complain(message: str) -> int:
-    """Print an error as one line; returns the exit code."""
-    say(f"combutab: error: {' '.join(message.split())}", error=True)
-    return USAGE_ERROR
+def spinner(text: str) -> AbstractContextManager[Any]:
+    """Return the context in which a terminal shows that something is being done."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console.status(text, spinner="line") if console.is_terminal else nullcontext()
+
+
+# ---- Hints, warnings and errors ----------------------------------------------------------------
+
+
+def hint(message: str) -> None:
+    """Print as one line what a user may want to know, and need not."""
+    echo(f"combutab: {' '.join(message.split())}", error=True)
 
 
 def warn(message: str) -> None:
     """Print a warning as one line."""
-    say(f"combutab: warning: {' '.join(message.split())}", error=True)
+    hint(f"warning: {message}")
 
 
-def note(message: str) -> None:
-    """Print as one line what a user may want to know, and need not."""
-    say(f"combutab: {' '.join(message.split())}", error=True)
+def print_error(message: str) -> int:
+    """Print an error as one line; returns the exit code."""
+    hint(f"error: {message}")
+    return USAGE_ERROR
 
 
-def show_traceback(kind: Any, error: BaseException, trace: Any) -> None:
+def print_traceback(kind: Any, error: BaseException, trace: Any) -> None:
     """Show the traceback of an error that is ours, as ``sys.excepthook`` does."""
     for part in traceback.format_exception(kind, error, trace):
         print("\n".join(map(printable, part.splitlines())), file=sys.stderr)
+
+
+@contextmanager
+def refusals(
+    kind: type[Exception] = ValueError, *kinds: type[Exception], prefix: str = ""
+) -> Iterator[None]:
+    """Turn the library's errors of these kinds into a user's."""
+    try:
+        yield
+    except (kind, *kinds) as error:
+        raise UserError(prefix + with_options(str(error))) from error
+
+
+def with_options(message: str) -> str:
+    """Name options where the library's message names its parameters.
+
+    >>> with_options("n_samples=5 is less than min_frequency=9, in column 'min_frequency'")
+    "n_samples=5 is less than --min-frequency=9, in column 'min_frequency'"
+    """
+    for parameter, option in _PARAMETERS.items():
+        message = re.sub(parameter, option, message)
+    return message
 
 
 @contextmanager
@@ -102,7 +151,7 @@ def one_line_warnings() -> Iterator[None]:
 
     def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
         if str(message) not in shown:  # networks of all folds may say the same
-            warn(_in_options(message))
+            warn(_warning_words(message))
         shown.add(str(message))
 
     with warnings.catch_warnings():
@@ -110,12 +159,11 @@ def one_line_warnings() -> Iterator[None]:
         yield
 
 
-def _in_options(message: Warning | str) -> str:
+def _warning_words(message: Warning | str) -> str:
     from combutab.preprocessing import UnlearnedWarning  # only now: it takes seconds to import
 
     if not isinstance(message, UnlearnedWarning):
-        options = {"'identifiers'": "--identifiers", "min_frequency": "--min-frequency"}
-        return re.sub("|".join(options), lambda name: options[name[0]], str(message))
+        return with_options(str(message))
     ways = "join them into groups" if "min_frequency" in message.remedy else message.remedy
     it = "it" if len(message.columns) == 1 else "them"
     return f"{message.problem}; {ways + ', or ' if ways else ''}--drop leaves {it} out"
@@ -129,6 +177,9 @@ def own_warnings() -> Iterator[None]:
         yield
 
 
+# ---- Ctrl-C ------------------------------------------------------------------------------------
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
     """End the command with exit code 130 where Ctrl-C was pressed in here.
@@ -138,7 +189,7 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        say(f"combutab: interrupted{interrupt}", error=True)
+        echo(f"combutab: interrupted{interrupt}", error=True)
         raise typer.Exit(INTERRUPTED) from None
 
 

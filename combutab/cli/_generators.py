@@ -1,16 +1,10 @@
-"""``combutab synth`` and ``combutab sample``: synthetic tables, conditions, reports."""
+"""Generators on the command line: made of options, trained until Ctrl-C, kept in files."""
 
 from __future__ import annotations
 
-import datetime
-import math
-import re
-import shlex
-import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,101 +12,147 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pandas.api import types
-from rich.console import Console
 
-from combutab._model_files import model_header
-from combutab.cli._columns import find_columns, read_kept
-from combutab.cli._console import (
-    UserError,
-    interruptible,
-    note,
-    one_line_warnings,
-    own_warnings,
-    say_on_terminal,
-    warn,
-)
-from combutab.cli._evaluate import find_target, names_of, run_evaluation, tell, write_page
-from combutab.cli._model_files import (
-    check_device,
-    check_replaceable,
-    check_savable,
-    describe,
-    leave_out,
-    load_generator,
-    probe,
-    save_generator,
-    tell_of_few_values,
-    tell_of_formulas,
-)
+from combutab._model_files import decode
+from combutab.cli._console import UserError, echo_on_terminal, own_warnings, refusals, spinner
+from combutab.cli._models import known_model, load_with_format, save_with_format
 from combutab.cli._tables import (
     FileFormat,
-    Reading,
     as_parquet,
     cannot_write,
-    check_ending,
-    check_file,
     ending,
-    read_file,
-    task_of,
-    tell_of_odd_columns,
-    write_file,
+    find_columns,
+    write_table,
     write_whole,
 )
-from combutab.core.device import resolve_device
-from combutab.core.text import known_instead, no_column
-from combutab.generators import ShortfallError, check_conditions, find_generators
-from combutab.generators.conditions import on_clocks
+from combutab.generators import ShortfallError, find_generators
 from combutab.generators.sampling import RowWriter, pour_rows
-from combutab.preprocessing import IdentifierColumn, ModeEncoder, parquet_parts
+from combutab.preprocessing import ModeEncoder, parquet_parts
 from combutab.training import Callback, ProgressBar
 
-# ---- The training of a generator for a command, which Ctrl-C may end before its time -------------
+_MIN_FREQUENCY = 5
+_FEW = 10  # values of whole numbers that are likely to be categories
+_FILES = "makes no rows", "combutab synth --save"  # what others do not do, and who writes them
+
+# ---- Files, and what they tell of a table's origin -----------------------------------------------
 
 
-def make_generator(
-    model: str, protection: Mapping[str, Any], bar: Callable[..., Callback], **options: Any
-) -> Any:
+def load_generator(path: Path, device: str) -> tuple[Any, FileFormat]:
+    """Read a generator's file, and the format of its table."""
+    generator, forms, _ = load_with_format(path, device, find_generators(), *_FILES)
+    return generator, forms
+
+
+def read_description(path: Path) -> dict[str, str]:
+    """Read a generator's description from its file."""
+    with known_model(path, find_generators(), *_FILES) as header:
+        return describe_generator(header)
+
+
+def describe_generator(header: Mapping[str, Any]) -> dict[str, str]:
+    """Kind, version and parameters of a generator, from the header of its file.
+
+    >>> describe_generator({"class": "TVAE", "version": "0.1.0", "params": {"epochs": 300}})
+    {'Generator': 'TVAE of combutab 0.1.0', 'epochs': '300'}
+    """
+    made = {"Generator": f"{header['class']} of combutab {header['version']}"}
+    return made | {str(name): str(decode(value)) for name, value in header["params"].items()}
+
+
+# ---- Options as parameters, and what is looked at before a generator learns a table --------------
+
+
+def read_frequency(min_frequency: float | None) -> float:
+    """A number of rows as an integer, or a share of them; 5 where none is given.
+
+    >>> read_frequency(5.0), read_frequency(0.01), read_frequency(None)
+    (5, 0.01, 5)
+    """
+    if min_frequency is None:
+        return _MIN_FREQUENCY
+    least: float = int(min_frequency) if min_frequency.is_integer() else min_frequency
+    if 0 < least < 1 or (isinstance(least, int) and least >= 1):
+        return least
+    raise UserError(
+        "--min-frequency is a whole number of rows, or a share of them between 0 and 1, got "
+        f"{min_frequency:g}"
+    )
+
+
+def read_protection(
+    min_frequency: float | None, identifiers: list[str] | None, columns: Iterable[Any]
+) -> dict[str, Any]:
+    """The options on what is kept of single rows, as parameters of a generator.
+
+    >>> read_protection(5.0, ["none"], ["a"])
+    {'min_frequency': 5, 'identifiers': None}
+    >>> read_protection(0.01, ["a"], ["a", "b"])
+    {'min_frequency': 0.01, 'identifiers': ['a']}
+    """
+    columns = list(columns)
+    found: Any = "auto"
+    if identifiers is not None:
+        none = identifiers == ["none"] and "none" not in columns
+        found = None if none else find_columns("--identifiers", identifiers, columns)
+    return {"min_frequency": read_frequency(min_frequency), "identifiers": found}
+
+
+def probe(table: pd.DataFrame, listed: list[Any], protection: Mapping[str, Any]) -> ModeEncoder:
+    """Fit the generator's encoder without the modes, which take time.
+
+    Raises UserError if the table cannot be encoded.
+    """
+    if len(table) < 2:
+        raise UserError("the table has 1 row; at least 2 are needed")
+    discrete: Any = "auto"
+    if listed:
+        discrete = [name for name in table if name in listed or not _is_continuous(table[name])]
+    try:
+        with refusals(ValueError, TypeError):
+            encoder = ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1, **protection)
+            return encoder.fit(table)
+    except UserError as error:
+        raise UserError(f"{error}; or leave the column out with --drop") from error
+
+
+def _is_continuous(column: pd.Series) -> bool:
+    """Tell whether "auto" would take a column for a continuous one."""
+    number = types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype)
+    return bool(
+        number
+        or types.is_datetime64_any_dtype(column.dtype)
+        or types.is_timedelta64_dtype(column.dtype)
+    )
+
+
+def hint_at_few_values(table: pd.DataFrame) -> None:
+    """Name the columns of whole numbers that may well be categories."""
+    whole = [name for name in table if types.is_integer_dtype(table[name].dtype)]
+    few = [str(name) for name in whole if 1 < table[name].nunique() <= _FEW]
+    if few:
+        more = f" and {len(few) - 5} more" if len(few) > 5 else ""
+        echo_on_terminal(
+            f"{', '.join(few[:5])}{more} are taken for quantities, with few values each; if they "
+            "are categories, name them with --discrete"
+        )
+
+
+def make_generator(model: str, protection: Mapping[str, Any], **options: Any) -> Any:
     """Make the generator of a name; options that are None are as it has them itself."""
     kind = {name.lower(): kind for name, kind in find_generators().items()}[model]
     given = {name: value for name, value in options.items() if value is not None}
-    return kind(**given, **protection, callbacks=[bar(kind.__name__, transient=True)])
+    return kind(**given, **protection, callbacks=[ProgressBar(kind.__name__, transient=True)])
 
 
-def train_generator(
-    generator: Any, table: pd.DataFrame, discrete: Any, checkpoint: Path | None
-) -> bool:
-    """Fit a generator; return whether Ctrl-C ended it, after an epoch at least.
+# ---- The training, which Ctrl-C may end before its time, and the files that it leaves ------------
 
-    Raises KeyboardInterrupt if Ctrl-C came before an epoch was done.
+
+class TrainingRun(Callback):
+    """A training that Ctrl-C may end early, and the files that are written after it.
+
+    It may go on from ``checkpoint``. What is written goes beside files that are there if the
+    training was interrupted.
     """
-    interrupts: list[str] = []
-    show = warnings.showwarning
-
-    def note(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        if "Training interrupted" in str(message):
-            interrupts.append(str(message))
-        else:
-            show(message, *args, **kwargs)
-
-    try:
-        with own_warnings():
-            warnings.filterwarnings("always", "Training interrupted", UserWarning)
-            warnings.showwarning = note
-            generator.fit(table, discrete_columns=discrete, checkpoint=checkpoint)
-    except (ValueError, OSError) as error:
-        raise UserError(str(error)) from error
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "memory" not in str(error):
-            raise
-        raise UserError(
-            "the training takes more memory than there is; --drop columns of many values, or lower "
-            "--batch-size"
-        ) from error
-    return bool(interrupts)
-
-
-class Kept(Callback):
-    """The files that a training leaves which Ctrl-C ends; it may go on from ``checkpoint``."""
 
     def __init__(self, generator: Any, checkpoint: Path | None = None) -> None:
         self.generator, self.checkpoint = generator, checkpoint
@@ -125,15 +165,38 @@ class Kept(Callback):
         """Note how many epochs there are to be; see `Callback`."""
         self._epochs = max_epochs
 
+    def fit(self, table: pd.DataFrame, discrete: Any) -> None:
+        """Fit the generator; Ctrl-C ends that after an epoch at least, or is raised."""
+        show = warnings.showwarning
+
+        def note(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+            if "Training interrupted" in str(message):
+                self.interrupted = True
+            else:
+                show(message, *args, **kwargs)
+
+        try:
+            with refusals(ValueError, OSError), own_warnings():
+                warnings.filterwarnings("always", "Training interrupted", UserWarning)
+                warnings.showwarning = note
+                self.generator.fit(table, discrete_columns=discrete, checkpoint=self.checkpoint)
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "memory" not in str(error):
+                raise
+            raise UserError(
+                "the training takes more memory than there is; --drop columns of many values, or "
+                "lower --batch-size"
+            ) from error
+
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def reported(self) -> Iterator[None]:
         """End what is done in here by an interrupt that says what is kept, if there was one."""
         try:
             yield
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(self._told()) from None
+            raise KeyboardInterrupt(self._report()) from None
         if self.interrupted:
-            raise KeyboardInterrupt(self._told())
+            raise KeyboardInterrupt(self._report())
 
     def place(self, path: Path) -> Path:
         """Return the path to write to: beside a file that is there, after Ctrl-C."""
@@ -143,7 +206,16 @@ class Kept(Callback):
         """Note that a file is written."""
         self._kept.append(f"{what} in {path}")
 
-    def _told(self) -> str:
+    def save(self, path: Path | None, forms: FileFormat) -> None:
+        """Write the generator's file, if there is to be one."""
+        if path is None:
+            return
+        path = self.place(path)
+        write_whole(path, lambda place: save_with_format(self.generator, place, forms))
+        self.add("the generator", path)
+        echo_on_terminal(f"Wrote the generator to {path}")
+
+    def _report(self) -> str:
         done, wanted = getattr(self.generator, "n_iter_", None), self._epochs
         trained = done is not None and not self.interrupted
         when = "" if trained or wanted is None else f" after {done or 0} of {wanted} epochs"
@@ -168,540 +240,20 @@ def beside(path: Path, what: str) -> Path:
     return path.with_name(f"{stem}-{what}{path.name[len(stem) :]}")
 
 
-# ---- Conditions on the command line, such as ``city=A|B`` and ``age=30..50`` ---------------------
+# ---- Rows of a generator, to a file --------------------------------------------------------------
 
-_FORMS = "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH"
-_ISO = "%Y-%m-%d"
-Parse = Callable[[str], tuple[Any, Any]]  # the first and the last value that a text stands for
+_NUMBERS_PER_CELL = 4  # that sampling holds at a time, about
 
 
-def read_conditions(
-    texts: Sequence[str], encoder: ModeEncoder, forms: FileFormat
-) -> dict[Any, list[Any] | tuple[Any, Any]]:
-    """Read conditions for a generator's ``sample``; those that all rows meet are left out.
+def is_streamed(out: Path, condition: list[str] | None) -> bool:
+    """Tell whether rows are written part by part, so that memory holds any number of them."""
+    return ending(out) == ".parquet" and not condition
 
-    A condition is ``COLUMN=VALUE``, ``COLUMN=ONE|OTHER`` (nothing stands for a missing value) or
-    ``COLUMN=LOW..HIGH`` (numbers and dates; both ends included, and either may be left out). A day
-    stands for all times of that day. ``forms`` are those of the file's dates and truth values.
 
-    Raises UserError if a condition is none of these, or names a column or value that there is not.
-
-    >>> encoder = ModeEncoder().fit(pd.DataFrame({"age": [30, 40, 50], "city": list("aab")}))
-    >>> read_conditions(["age=35..", "city=b"], encoder, FileFormat())
-    {'age': (35, None), 'city': ['b']}
-    """
-    found: dict[Any, list[Any] | tuple[Any, Any]] = {}
-    seen = set()
-    for text in texts:
-        name, value = _split(text, encoder.schema_.keys)
-        j = [str(key) for key in encoder.schema_.keys].index(name)
-        if name in seen:
-            raise UserError(f"there are two conditions on {name!r}; join them: {_FORMS}")
-        seen.add(name)
-        key, column = encoder.schema_.keys[j], encoder.columns_[j]
-        if isinstance(column, IdentifierColumn):
-            raise UserError(
-                f"{name!r} holds identifiers, of which new ones are made; leave the condition out, "
-                "or say with --identifiers which columns hold some"
-            )
-        if key in encoder.categories_:
-            values = encoder.categories_[key]
-            chosen = _choose(name, value, values, forms)
-            if len(values) > 1:
-                found[key] = chosen
-        else:
-            found[key] = _numbers(name, value, column, forms)
-    return found
-
-
-def _split(text: str, columns: Iterable[Any]) -> tuple[str, str]:
-    """The name of a column and what is asked of it; of names with ``=`` in them, the longest."""
-    parts = text.split("=")
-    if len(parts) == 1:
-        raise UserError(f"a condition is {_FORMS}, got {text!r}")
-    known = [str(column) for column in columns]
-    for i in range(len(parts) - 1, 0, -1):
-        for name in ("=".join(parts[:i]), "=".join(parts[:i]).strip()):
-            if name in known:
-                return name, "=".join(parts[i:])
-    name = parts[0].strip()
-    raise UserError(f"--condition {text!r}: {no_column(name, known)}")
-
-
-# ---- discrete columns --------------------------------------------------------------------------
-
-
-def _choose(name: str, text: str, values: list[Any], forms: FileFormat) -> list[Any]:
-    """The values of a discrete column that a text names."""
-    by_text = _by_text(values, forms.truth.get(name))
-    parse = _parser(name, values, forms)
-    whole = _look_up(text, by_text, parse, values)
-    if whole:
-        return whole
-    if parse is not None and ".." in text:
-        low, high = _ends(name, text, parse)
-        chosen = [v for v in values if v is not None and _inside(v, low, high)]
-        if chosen:
-            return chosen
-        raise UserError(f"no value of {name!r} lies in {text}; {known_instead(text, by_text)}")
-    chosen = []
-    for part in text.split("|"):
-        some = _look_up(part, by_text, parse, values) or _look_up(
-            part.strip(), by_text, parse, values
-        )
-        if not some:
-            shown = [each for each in by_text if each]
-            what = f"no value {part!r}" if part else "no missing values"
-            raise UserError(f"{name!r} has {what}; {known_instead(part, shown)}")
-        chosen += some
-    return list(dict.fromkeys(chosen))
-
-
-def _by_text(values: list[Any], truth: list[str] | None) -> dict[str, Any]:
-    words = {bool(i): word for i, word in enumerate(truth or ())}
-    return {
-        "" if v is None else words.get(v, str(v)) if isinstance(v, bool) else str(v): v
-        for v in values
-    }
-
-
-def _look_up(
-    text: str, by_text: dict[str, Any], parse: Parse | None, values: list[Any]
-) -> list[Any]:
-    """The values that a text stands for, which may be written in another way: ``3`` for 3.0."""
-    if text in by_text:
-        return [by_text[text]]
-    if all(isinstance(v, bool) for v in values if v is not None):
-        return [v for each, v in by_text.items() if each and each.casefold() == text.casefold()]
-    if parse is None:
-        return []
-    try:
-        low, high = parse(text)
-    except ValueError:
-        return []
-    return [v for v in values if v is not None and _inside(v, low, high)]
-
-
-def _inside(value: Any, low: Any, high: Any) -> bool:
-    return bool((low is None or low <= value) and (high is None or value <= high))
-
-
-def _parser(name: str, values: list[Any], forms: FileFormat) -> Parse | None:
-    """Return a function that reads a text as one of these values; None if they are plain text."""
-    present = [v for v in values if v is not None]
-    if present and all(isinstance(v, pd.Timestamp) for v in present):
-        return partial(_date, form=forms.dates.get(name), zone=present[0].tz)
-    if present and all(isinstance(v, int | float) and not isinstance(v, bool) for v in present):
-        return _number
-    return None
-
-
-# ---- continuous columns ------------------------------------------------------------------------
-
-
-def _numbers(name: str, text: str, column: Any, forms: FileFormat) -> list[Any] | tuple[Any, Any]:
-    """The range, or the values, of a continuous column that a text names."""
-    bounds = column.bounds
-    parse: Parse = _number
-    if types.is_datetime64_any_dtype(bounds.dtype):
-        parse = partial(_date, form=forms.dates.get(name), zone=bounds.iloc[0].tz)
-    elif types.is_timedelta64_dtype(bounds.dtype):
-        parse = _duration
-    parts = [part.strip() for part in text.split("|")]
-    if "" in parts and not column.missing:
-        raise UserError(
-            f"{name!r} has no missing values: ask for a range such as "
-            f"{_example(bounds, name, forms)}, or for a value"
-        )
-    if ".." in text:
-        if len(parts) > 1:
-            raise UserError(f"in the condition on {name!r}: {text} is no range; give one LOW..HIGH")
-        low, high = _ends(name, text, parse)
-        _refuse_beyond(name, text, low, high, bounds, forms)
-        return low, high
-    values = []
-    for part in parts:
-        low, high = _one(name, part, parse) if part else (None, None)
-        if part:
-            _refuse_beyond(name, part, low, high, bounds, forms)
-        if low != high:  # all times of a day
-            if len(parts) > 1:
-                raise UserError(
-                    f"in the condition on {name!r}: {text} has whole days; give a range of days, "
-                    "or make the column discrete with --discrete when the model is trained"
-                )
-            return low, high
-        values.append(low)
-    return list(dict.fromkeys(values))
-
-
-def _refuse_beyond(
-    name: str, text: str, low: Any, high: Any, bounds: pd.Series, forms: FileFormat
-) -> None:
-    if (low is not None and low > bounds.iloc[1]) or (high is not None and high < bounds.iloc[0]):
-        raise UserError(
-            f"no value of {name!r} lies in {text}: they lie in "
-            f"{_shown_condition(bounds, name, forms)}"
-        )
-
-
-def _ends(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
-    first, last = (end.strip() for end in text.split("..", 1))
-    if not first and not last:
-        raise UserError(f"the range {text} of {name!r} has no ends; a condition is {_FORMS}")
-    low = _one(name, first, parse)[0] if first else None
-    high = _one(name, last, parse)[1] if last else None
-    if low is not None and high is not None and low > high:
-        raise UserError(f"the range {text} of {name!r} is empty")
-    return low, high
-
-
-def _one(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise UserError(f"in the condition on {name!r}: {error}") from error
-
-
-def _number(text: str) -> tuple[Any, Any]:
-    try:
-        number: int | float = int(text)
-    except ValueError:
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise ValueError(f"{text!r} is no number") from None
-    return number, number
-
-
-def _date(text: str, form: str | None, zone: Any) -> tuple[pd.Timestamp, pd.Timestamp]:
-    """A moment twice, or the first and the last one of a day."""
-    text = text.strip()
-    moment = None
-    for known in (form, form and form.split("%H")[0].rstrip(" T")):
-        if known and moment is None:
-            try:
-                moment = datetime.datetime.strptime(text, known)
-            except ValueError:
-                continue
-    try:
-        low = pd.Timestamp(moment or datetime.datetime.fromisoformat(text))
-    except ValueError:
-        examples = dict.fromkeys(
-            pd.Timestamp(2025, 1, 31).strftime(f) for f in (_ISO, form or _ISO)
-        )
-        raise ValueError(f"{text!r} is no date; write it as {' or '.join(examples)}") from None
-    of_day = not re.search(r"[T:\s]", text)
-    high = low + datetime.timedelta(days=1) if of_day else low
-    if low.tz is None and zone is not None:
-        low, high = on_clocks(low, zone), on_clocks(high, zone)
-    elif low.tz is not None and zone is None:
-        low = high = low.tz_convert("UTC").tz_localize(None)
-    if of_day:  # nanoseconds count these years alone
-        ns = 1700 < high.year < 2200
-        high -= pd.Timedelta(1, "ns") if ns else datetime.timedelta(microseconds=1)
-    return low, high
-
-
-def _duration(text: str) -> tuple[pd.Timedelta, pd.Timedelta]:
-    try:
-        duration = pd.Timedelta(text.strip())
-    except ValueError:
-        raise ValueError(f"{text!r} is no duration; write it as '2 days 03:00:00'") from None
-    return duration, duration
-
-
-def _shown_condition(bounds: pd.Series, name: str, forms: FileFormat) -> str:
-    """A range as a user would write it."""
-    form = forms.dates.get(name)
-    if form is not None:
-        bounds = bounds.dt.strftime(form)
-    return f"{bounds.iloc[0]}..{bounds.iloc[1]}"
-
-
-def _example(bounds: pd.Series, name: str, forms: FileFormat) -> str:
-    return f'"{name}={_shown_condition(bounds, name, forms)}"'
-
-
-# ---- The report of `combutab synth`: rows set aside before the training, to compare with after
-# it
-
-_HOLDOUT = 0.2
-_MOST = 0.9
-
-
-@dataclass(frozen=True)
-class SynthReport:
-    """A report that was asked for: a page at ``path``, with a column for learners to predict."""
-
-    path: Path
-    target: Any
-    holdout: float
-
-
-def plan_report(
-    path: Path | None,
-    target: str | None,
-    holdout: float | None,
-    table: pd.DataFrame,
-    conditions: Mapping[Any, Any],
-) -> SynthReport | None:
-    """Check what was asked for; None without a path."""
-    if path is None:
-        for option, value in (("--target", target), ("--holdout", holdout)):
-            if value is not None:
-                raise UserError(f"{option} {value} is for a report: --report report.html")
-        return None
-    if conditions:
-        raise UserError(
-            "a report is of rows without conditions, to be compared with all of DATA; leave "
-            "--condition or --report out"
-        )
-    share = _HOLDOUT if holdout is None else holdout
-    if not 0 <= share <= _MOST:
-        raise UserError(f"--holdout must lie between 0 and {_MOST}, got {share:g}")
-    column = None if target is None else find_target(target, table.columns)
-    return SynthReport(path, column, share)
-
-
-def set_aside(
-    table: pd.DataFrame, report: SynthReport | None, seed: int
-) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """The rows to learn from, and those to compare with; both in the table's order.
-
-    Raises UserError if one of them has too few rows, or no target that can be predicted.
-    """
-    if report is None:
-        return table, None
-    n = round(report.holdout * len(table))
-    held = np.zeros(len(table), dtype=bool)
-    held[np.random.default_rng(seed).permutation(len(table))[:n]] = True
-    train, test = table[~held], table[held] if report.holdout else None
-    if min(len(train), 2 if test is None else len(test)) < 2:
-        raise UserError(
-            f"--holdout {report.holdout:g} sets {n:,} of {len(table):,} rows aside; at least 2 are "
-            "needed, and 2 to learn from: choose another share, or 0"
-        )
-    if report.target is not None:
-        _check_target(report.target, train, test)
-    if test is not None:
-        note(
-            f"{n:,} of {len(table):,} rows are set aside for the report; the generator learns from "
-            f"the other {len(train):,} (--holdout)"
-        )
-    return train, test
-
-
-def _check_target(target: Any, train: pd.DataFrame, test: pd.DataFrame | None) -> None:
-    if train.shape[1] < 2:
-        raise UserError(f"--target: there is no column beside {str(target)!r} to predict it from")
-    for table in (train, test):
-        if table is not None and table[target].isna().all():
-            raise UserError(f"--target: {str(target)!r} is missing in all rows")
-
-
-def write_synth_report(
-    report: SynthReport,
-    generator: Any,
-    tables: Mapping[str, pd.DataFrame | None],
-    files: Mapping[str, Path],
-    *,
-    discrete: list[Any],
-    seed: int,
-    min_frequency: float,
-) -> None:
-    """Evaluate the rows that were made, write the page, and print what was found.
-
-    ``tables`` are those of `evaluate_synthetic`, ``files`` those that the real and the synthetic
-    rows are in, and ``discrete`` the columns of numbers that are categories. Raises UserError if
-    the rows cannot be compared, or the page cannot be written.
-    """
-    names = names_of(files)
-    names["test"] = f"{names['real']}, set aside"
-    made = describe(model_header(generator)) | {"Seed of the rows": str(seed)}
-    arguments = {
-        **tables,
-        "target": report.target,
-        "categorical": discrete,
-        "made": made,
-        "names": names,
-        "min_frequency": min_frequency,
-        "random_state": seed,
-    }
-    try:
-        found = run_evaluation(arguments)
-    except UserError as error:
-        done = f"{files['synthetic']} is written, but not the report"
-        raise UserError(f"{done}: {error}") from error
-    write_page(found, report.path)
-    tell(found)
-
-
-# ---- ``combutab synth`` and ``combutab sample``: synthetic tables, and more rows of the same -----
-
-_NUMBERS_A_CELL = 4  # that sampling holds at a time, about
-
-
-def synth(
-    *,
-    data: Path,
-    out: Path,
-    model: str,
-    activation: str | None,
-    rows: int | None,
-    discrete: list[str] | None,
-    min_frequency: float | None,
-    identifiers: list[str] | None,
-    drop: list[str] | None,
-    sep: str | None,
-    decimal: str,
-    encoding: str,
-    condition: list[str] | None,
-    epochs: int | None,
-    max_time: float | None,
-    batch_size: int | None,
-    seed: int,
-    device: str,
-    guard_formulas: bool,
-    save: Path | None,
-    checkpoint: Path | None,
-    report: Path | None,
-    target: str | None,
-    holdout: float | None,
-) -> None:
-    """Train a generator on a table, and write a synthetic one of the same columns.
-
-    Ctrl-C ends the training and writes what it has learned, beside files that are there.
-    """
-    with interruptible(), one_line_warnings():
-        started = time.perf_counter()
-        check_ending(out)
-        check_file(out, DATA=data)
-        if save is not None:
-            check_file(save, DATA=data, OUT=out)
-            check_replaceable(save)
-        if report is not None:
-            check_file(report, DATA=data, OUT=out, **({} if save is None else {"--save": save}))
-        if checkpoint is not None:
-            others = {"--save": save, "--report": report}
-            written = {name: path for name, path in others.items() if path is not None}
-            check_file(checkpoint, DATA=data, OUT=out, **written)
-        check_device(device)
-        reading = Reading.of(sep, decimal, encoding)
-        table, forms = read_file(data, reading)
-        table = leave_out(table, find_columns("--drop", drop or [], table.columns))
-        listed = find_columns("--discrete", discrete or [], table.columns)
-        if report is not None and target is not None:
-            column = find_target(target, table.columns)
-            if column not in listed and table[column].count():
-                classify = f"--discrete {shlex.quote(target)}"
-                task_of(table[column], "auto", data, reading, classify)
-        tell_of_odd_columns(table, reading, identifiers=False)
-        forms.guarded = guard_formulas
-        tell_of_formulas(table, forms, out)
-        n_rows = len(table) if rows is None else rows
-        poured = report is None and _is_poured(out, condition)
-        if not poured:
-            _check_size(n_rows, table.shape[1])
-        protection = read_kept(min_frequency, identifiers, table.columns)
-        columns = probe(table, listed, protection)
-        conditions = _read_conditions(condition, columns, forms)
-        planned = plan_report(report, target, holdout, table, conditions)
-        if save is not None:
-            check_savable(columns)
-        _warn_of_none(table, conditions, columns, data)
-        table, test = set_aside(table, planned, seed)
-
-        generator = make_generator(
-            model,
-            protection,
-            ProgressBar,
-            epochs=epochs,
-            max_time=max_time,
-            batch_size=batch_size,
-            activation=activation,
-            random_state=seed,
-            device=device,
-        )
-        say_on_terminal(
-            f"{data.name}: {len(table):,} rows, {table.shape[1]} columns "
-            f"({len(columns.category_counts_)} discrete); {type(generator).__name__} with "
-            f"{generator.activation}, on {resolve_device(device)}"
-        )
-        if not listed:
-            tell_of_few_values(table)
-        kept = Kept(generator, checkpoint)
-        with kept.told():
-            kept.interrupted = train_generator(
-                generator, table, columns.discrete_columns, checkpoint
-            )
-            if save is not None:
-                place = kept.place(save)
-                write_whole(place, lambda stage: save_generator(generator, forms, stage))
-                kept.add("the generator", place)
-                say_on_terminal(f"Wrote the generator to {place}")
-            place = kept.place(out)
-            if poured:
-                _pour_rows(generator, forms, n_rows, seed, place)
-            else:
-                made = _write_rows(generator, forms, n_rows, conditions, seed, place)
-            kept.add(f"{n_rows:,} rows", place)
-            say_on_terminal(
-                f"Wrote {n_rows:,} rows to {place} ({time.perf_counter() - started:.1f} s)"
-            )
-            if planned is not None and not kept.interrupted:
-                files = {"real": data, "synthetic": out}
-                tables = {"real_train": table, "real_test": test, "synthetic": made}
-                write_synth_report(
-                    planned,
-                    generator,
-                    tables,
-                    files,
-                    discrete=listed,
-                    seed=seed,
-                    min_frequency=protection["min_frequency"],
-                )
-
-
-def sample(
-    *,
-    model: Path,
-    out: Path,
-    rows: int,
-    condition: list[str] | None,
-    seed: int,
-    device: str,
-    guard_formulas: bool,
-) -> None:
-    """Write rows of a generator that `combutab synth` has trained.
-
-    The same rows, conditions and seed as there give the same table as there.
-    """
-    with interruptible(), one_line_warnings():
-        started = time.perf_counter()
-        check_ending(out)
-        check_file(out, MODEL=model)
-        check_device(device)
-        generator, forms = load_generator(model, device)
-        forms.guarded |= guard_formulas
-        if _is_poured(out, condition):
-            _pour_rows(generator, forms, rows, seed, out)
-        else:
-            _check_size(rows, generator.n_features_in_)
-            conditions = _read_conditions(condition, generator.encoder_, forms)
-            _write_rows(generator, forms, rows, conditions, seed, out)
-        say_on_terminal(f"Wrote {rows:,} rows to {out} ({time.perf_counter() - started:.1f} s)")
-
-
-# ---- before the training -----------------------------------------------------------------------
-
-
-def _check_size(n_rows: int, n_columns: int) -> None:
+def check_size(n_rows: int, n_columns: int) -> None:
     """Refuse what no memory of this machine would hold."""
     try:
-        np.empty((n_rows, _NUMBERS_A_CELL * n_columns))
+        np.empty((n_rows, _NUMBERS_PER_CELL * n_columns))
     except (MemoryError, ValueError) as error:  # the second: more than an array can count
         raise UserError(
             f"{n_rows:,} rows are more than the memory holds; write them to a .parquet file, "
@@ -709,65 +261,18 @@ def _check_size(n_rows: int, n_columns: int) -> None:
         ) from error
 
 
-def _read_conditions(
-    texts: list[str] | None, columns: ModeEncoder, forms: FileFormat
-) -> dict[Any, Any]:
-    conditions = read_conditions(texts or [], columns, forms)
-    try:
-        check_conditions(columns, conditions)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    return conditions
-
-
-def _warn_of_none(
-    table: pd.DataFrame, conditions: Mapping[Any, Any], columns: ModeEncoder, data: Path
-) -> None:
-    met = np.ones(len(table), dtype=bool)
-    for name, wanted in conditions.items():
-        column = table[name]
-        if isinstance(wanted, list):
-            if name not in columns.categories_ and wanted != [None]:
-                continue  # numbers, for which those near to them stand
-            missing = column.isna() if None in wanted else False
-            one = column.isin([value for value in wanted if value is not None]) | missing
-        else:
-            low, high = wanted
-            one = column.notna()
-            one &= True if low is None else column.ge(low).fillna(False)
-            one &= True if high is None else column.le(high).fillna(False)
-        met &= one.to_numpy(dtype=bool)
-    if not met.any():
-        warn(f"no row of {data} meets all conditions, and made ones may be too rare to be found")
-
-
-# ---- training and sampling ---------------------------------------------------------------------
-
-
-def _is_poured(out: Path, condition: list[str] | None) -> bool:
-    """Tell whether rows are written part by part, so that memory holds any number of them."""
-    return ending(out) == ".parquet" and not condition
-
-
-def _pour_rows(generator: Any, forms: FileFormat, n_rows: int, seed: int, out: Path) -> None:
-    with _shown(n_rows):
+def stream_rows(generator: Any, forms: FileFormat, n_rows: int, seed: int, out: Path) -> None:
+    """Write rows to a Parquet file, part by part."""
+    with spinner(f"Making {n_rows:,} rows"), refusals():
         try:
             with parquet_parts(out) as file:
-                change = partial(as_parquet, forms=forms)
-                writer = RowWriter(generator.encoder_, file, change)
+                writer = RowWriter(generator.encoder_, file, partial(as_parquet, forms=forms))
                 pour_rows(generator, n_rows, seed, writer)
         except OSError as error:
             raise cannot_write(out, error) from error
-        except ValueError as error:
-            raise UserError(str(error)) from error
 
 
-def _shown(n_rows: int) -> AbstractContextManager[Any]:
-    console = Console(stderr=True)
-    return console.status(f"Making {n_rows:,} rows") if console.is_terminal else nullcontext()
-
-
-def _write_rows(
+def write_rows(
     generator: Any,
     forms: FileFormat,
     n_rows: int,
@@ -775,18 +280,18 @@ def _write_rows(
     seed: int,
     out: Path,
 ) -> pd.DataFrame:
-    with _shown(n_rows):
-        missed = ""
+    """Write rows that meet conditions to a file, and return them; a UserError if some lack."""
+    missed = ""
+    with spinner(f"Making {n_rows:,} rows"), refusals():
+        table: pd.DataFrame
         try:
-            table: pd.DataFrame = generator.sample(n_rows, conditions=conditions, random_state=seed)
+            table = generator.sample(n_rows, conditions=conditions, random_state=seed)
         except ShortfallError as error:
             table = error.rows
             missed = f"only {len(table):,} of {n_rows:,} rows that meet the conditions were found"
             if not len(table):
                 raise UserError(f"{missed}; relax the conditions") from error
-        except ValueError as error:
-            raise UserError(str(error)) from error
-        write_whole(out, lambda stage: write_file(table, forms, stage, ending(out)))
+        write_table(table, forms, out)
     if missed:
         raise UserError(f"{missed}; they are in {out}. Ask for fewer, or relax the conditions")
     return table

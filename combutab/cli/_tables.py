@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import codecs
+import fnmatch
 import itertools
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from pandas.api import types
 
-from combutab.cli._console import UserError, note
+from combutab.cli._console import UserError, hint
+from combutab.core.fields import Field, check_fields, choice, nullable
 from combutab.core.files import check_writable, whole_file
+from combutab.core.interrupts import interrupts_first
+from combutab.core.text import no_column
 from combutab.datasets import TableError, read_cells, read_table
 from combutab.preprocessing import (
     ColumnKind,
@@ -29,6 +33,40 @@ from combutab.preprocessing import (
 )
 
 # ---- Checks that results can be written, before they are computed --------------------------------
+
+
+def check_outputs(
+    outputs: Mapping[str, Path | None],
+    inputs: Mapping[str, Path | None],
+    *,
+    make_folders: bool = False,
+) -> None:
+    """Find out whether files can be written, and that none is another one or an input.
+
+    Those that are None are not asked for. Raises UserError with the name of the option.
+    """
+    others = {name: path for name, path in inputs.items() if path is not None}
+    for name, path in outputs.items():
+        if path is None:
+            continue
+        try:
+            if path.is_dir():
+                raise UserError(f"cannot write {path}: it is a directory")
+            if path.exists() and not os.access(path, os.W_OK):
+                raise UserError(f"cannot write {path}: it is read-only")
+            for other, place in others.items():
+                if path.resolve() == place.resolve():
+                    raise UserError(
+                        f"cannot write {path}: that is {other} as well; choose another file"
+                    )
+        except OSError as error:  # of a name that no file can have
+            raise cannot_write(path, error) from error
+        folder = path.parent
+        if not make_folders and not folder.is_dir():
+            why = "is not a directory" if folder.exists() else "does not exist; create it first"
+            raise UserError(f"cannot write {path}: {folder} {why}")
+        check_folder(folder)
+        others[name] = path
 
 
 def check_folder(folder: Path) -> None:
@@ -46,38 +84,6 @@ def check_folder(folder: Path) -> None:
         raise cannot_write(folder, error) from error
 
 
-def check_file(path: Path, **others: Path) -> None:
-    """Find out whether a file can be written, and that it is none of the others.
-
-    Raises UserError, which names the one of the others that it is by its keyword.
-    """
-    folder = path.parent
-    _check_place(path, others)
-    if not folder.is_dir():
-        why = "is not a directory" if folder.exists() else "does not exist; create it first"
-        raise UserError(f"cannot write {path}: {folder} {why}")
-    check_folder(folder)
-
-
-def check_file_with_folder(path: Path, **others: Path) -> None:
-    """Find out the same as `check_file` of a file whose folder may have to be made."""
-    _check_place(path, others)
-    check_folder(path.parent)
-
-
-def _check_place(path: Path, others: Mapping[str, Path]) -> None:
-    try:
-        if path.is_dir():
-            raise UserError(f"cannot write {path}: it is a directory")
-        if path.exists() and not os.access(path, os.W_OK):
-            raise UserError(f"cannot write {path}: it is read-only")
-        for name, other in others.items():
-            if path.resolve() == other.resolve():
-                raise UserError(f"cannot write {path}: that is {name} as well; choose another file")
-    except OSError as error:  # of a name that no file can have
-        raise cannot_write(path, error) from error
-
-
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Write a file in whole or not at all.
 
@@ -93,6 +99,53 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
 def cannot_write(place: Path, error: OSError) -> UserError:
     """Build the error to raise where the system refused to write."""
     return UserError(f"cannot write to {place}: {error.strerror or error}")
+
+
+# ---- Columns that options name -------------------------------------------------------------------
+
+
+def find_columns(option: str, texts: Sequence[str] | None, columns: Iterable[Any]) -> list[Any]:
+    """Find the columns that an option names: one, or several separated by commas, each time.
+
+    A name may be a pattern, as of files: ``*`` for all, ``street_*`` for some.
+
+    Raises UserError if a name is none of a column.
+
+    >>> find_columns("--drop", ["a,b", "c,d"], ["a", "b", "c,d"])
+    ['a', 'b', 'c,d']
+    >>> find_columns("--drop", ["x*"], ["x1", "x2", "y"])
+    ['x1', 'x2']
+    """
+    by_text = {str(column): column for column in columns}
+    found = []
+    for text in texts or ():
+        for name in [text] if text in by_text else text.split(","):
+            name = name if name in by_text else name.strip()
+            matching = [name] if name in by_text else fnmatch.filter(by_text, name)
+            if not matching:
+                raise UserError(f"{option}: {no_column(name, by_text)}")
+            found += [by_text[each] for each in matching]
+    return list(dict.fromkeys(found))
+
+
+def find_target(text: str, columns: Iterable[Any]) -> Any:
+    """Find the column of this name, or raise a UserError."""
+    by_text = {str(column): column for column in columns}
+    if text not in by_text:
+        raise UserError(f"--target: {no_column(text, by_text)}")
+    return by_text[text]
+
+
+def leave_out(
+    table: pd.DataFrame, texts: Sequence[str] | None, target: str | None = None
+) -> pd.DataFrame:
+    """Leave out the columns that --drop names, of which one is to be left, and the target."""
+    dropped = find_columns("--drop", texts, table.columns)
+    if target is not None and target in map(str, dropped):
+        raise UserError(f"--drop leaves out {target!r}, the column to predict")
+    if len(dropped) == table.shape[1]:
+        raise UserError("--drop leaves no column")
+    return table.drop(columns=dropped)
 
 
 # ---- The format in which a table's file is read, and hints on its odd columns --------------------
@@ -123,16 +176,11 @@ class Reading:
     decimal: str = "."
     encoding: str = "utf-8"
 
-    @classmethod
-    def of(cls, sep: str | None, decimal: str, encoding: str) -> Reading:
-        """Take the options of the command line, where a tab is hard to write."""
-        tabs: dict[str | None, str] = {"tab": "\t", "\\t": "\t"}
-        return cls(tabs.get(sep, sep), decimal, encoding)
-
     def table(self, path: Path) -> pd.DataFrame:
         """Read the table of a file as pandas does, or raise a TableError."""
         try:
-            return read_table(path, sep=self.sep, decimal=self.decimal, encoding=self.encoding)
+            with interrupts_first():  # pandas makes a broken file of Ctrl-C
+                return read_table(path, sep=self.sep, decimal=self.decimal, encoding=self.encoding)
         except ImportError as error:  # the message says how to install what is missing
             raise TableError(str(error)) from error
 
@@ -141,7 +189,7 @@ class Reading:
         return read_cells(path, columns, sep=self.sep, encoding=self.encoding)
 
 
-def tell_of_odd_columns(
+def hint_at_odd_columns(
     table: pd.DataFrame, reading: Reading, *, identifiers: bool = True, target: Any = None
 ) -> None:
     """Say of columns that may not be what they seem what they are taken for, a line a kind.
@@ -156,37 +204,36 @@ def tell_of_odd_columns(
                 remedy = (
                     "remove these rows if it does" if "missing" in odd.kind else _REMEDIES[odd.kind]
                 )
-                note(f"the target {str(target)!r} is taken for {odd.taken}, {shown}; {remedy}")
+                hint(f"the target {str(target)!r} is taken for {odd.taken}, {shown}; {remedy}")
         elif identifiers or odd.kind != "identifier":
             by_kind.setdefault((odd.kind, odd.taken), []).append(odd)
     for (kind, taken), found in by_kind.items():
         names = [str(odd.column) for odd in found]
-        remedy = _remedy(kind, names, reading)
+        remedy = _odd_remedy(kind, names, reading)
         example = found[0].example
         if example and len(names) > 1:
             example = f"{names[0]!r}: {example}"
         shown = f"{found[0].why} ({example})" if example else found[0].why
-        note(f"{_named(names)} taken for {taken}, {shown}; {remedy}")
+        which = ", ".join(map(repr, names[:_SHOWN]))
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        are = "is" if len(names) == 1 else "are"
+        hint(f"{which}{more} {are} taken for {taken}, {shown}; {remedy}")
 
 
-def _named(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:_SHOWN]))
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{shown}{more} {'is' if len(names) == 1 else 'are'}"
-
-
-def _remedy(kind: str, names: list[str], reading: Reading) -> str:
+def _odd_remedy(kind: str, names: list[str], reading: Reading) -> str:
     if kind == "decimal comma":
         read = reading.decimal == "."
         return "--decimal , reads them" if read else "write them without signs between thousands"
     if kind == "text numbers" and reading.decimal == ",":
-        return f"--decimal . reads them, or {_drop(names)}"
+        return f"--decimal . reads them, or {_drop_words(names)}"
     if kind in ("header", "missing code"):
         return _REMEDIES[kind]
-    return f"{_REMEDIES[kind]}, or {_drop(names)}" if kind in _REMEDIES else _drop(names)
+    return (
+        f"{_REMEDIES[kind]}, or {_drop_words(names)}" if kind in _REMEDIES else _drop_words(names)
+    )
 
 
-def _drop(names: list[str]) -> str:
+def _drop_words(names: list[str]) -> str:
     if len(names) > _SHOWN or any("," in name for name in names[1:]):
         return "--drop leaves them out"
     these = "it" if len(names) == 1 else "them"
@@ -245,7 +292,6 @@ _CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%SZ", "%H:%M:%S.%fZ")
 _DATES = (*_DAYS, *map("".join, itertools.product(_DAYS, " T", _CLOCKS)))
 _DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d"  # what they all begin with
 _HEAD = 100  # values that most of them are ruled out by
-_USUAL = Reading()
 # What may be a formula (a number is none), and what is one for certain
 _FORMULA = re.compile(r"[=@＝＠\t\r\n]|[-+－＋](?![\d.,\s]*$)")
 _CALL = re.compile(r"[=@＝＠\t\r]|[-+－＋].*[(|!]")
@@ -269,37 +315,47 @@ class FileFormat:
     guarded: bool = False
     encoding: str = "utf-8"
 
-    def to_json(self) -> dict[str, Any]:
-        """Convert to what ``from_json`` takes."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, value: Any) -> FileFormat:
         """The forms that a model's file has, of a stranger perhaps.
 
         Raises ValueError if they are none that ``read_file`` finds.
         """
-        dates, truth = value["dates"], value["truth"]
-        if not set(dates.values()) <= set(_DATES) or not all(
-            len(words) == 2 and all(isinstance(word, str) for word in words)
-            for words in truth.values()
-        ):
-            raise ValueError("it has unknown forms of dates or truth values")
-        sep, decimal = value.get("sep"), value.get("decimal", ".")
-        if decimal not in (".", ",") or not (sep is None or (isinstance(sep, str) and sep)):
-            raise ValueError("it has unknown forms of numbers")
-        encoding = value.get("encoding", "utf-8")
-        try:
-            codecs.lookup(encoding)
-        except (LookupError, TypeError):
-            raise ValueError("it has an unknown encoding") from None
-        return cls(dates, truth, sep, decimal, value.get("guarded") is True, encoding)
+        check_fields(value, _FORMAT, "the format of the table")
+        return cls(**value)
+
+
+def _is_encoding(name: Any) -> bool:
+    try:
+        return bool(codecs.lookup(name))
+    except (LookupError, TypeError):
+        return False
+
+
+_FORMAT = {
+    "dates": Field(
+        "known forms of dates", lambda v: type(v) is dict and set(v.values()) <= set(_DATES)
+    ),
+    "truth": Field(
+        "two words each for false and true",
+        lambda v: (
+            type(v) is dict
+            and all(
+                type(words) is list and list(map(type, words)) == [str, str] for words in v.values()
+            )
+        ),
+    ),
+    "sep": nullable(Field("a separator", lambda v: type(v) is str and v != "")),
+    "decimal": choice(".", ","),
+    "guarded": choice(True, False),
+    "encoding": Field("a known encoding", _is_encoding),
+}
 
 
 # ---- reading -----------------------------------------------------------------------------------
 
 
-def read_file(path: Path, reading: Reading = _USUAL) -> tuple[pd.DataFrame, FileFormat]:
+def read_file(path: Path, reading: Reading) -> tuple[pd.DataFrame, FileFormat]:
     """Read a table as ``combutab.datasets.read_table`` does, and the forms of its values.
 
     In a text file, a column is of
@@ -321,13 +377,22 @@ def read_file(path: Path, reading: Reading = _USUAL) -> tuple[pd.DataFrame, File
     plain = [j for j in range(table.shape[1]) if _loses_form(table.iloc[:, j])]
     if not plain:
         return table, forms
-    text = reading.cells(path, plain)
-    columns = {j: table.iloc[:, j] for j in range(table.shape[1])}
-    for j, (name, cells) in zip(plain, text.items(), strict=True):
-        columns[j] = _in_form(columns[j], cells, str(name), forms)
-    recognised = pd.DataFrame(columns)
-    recognised.columns = table.columns
-    return recognised, forms
+    cells = reading.cells(path, plain)
+
+    def in_form(name: str, column: pd.Series) -> pd.Series:
+        return _in_form(column, cells[name], name, forms) if name in cells else column
+
+    return _change_columns(table, in_form), forms
+
+
+def _change_columns(
+    table: pd.DataFrame, change: Callable[[str, pd.Series], pd.Series]
+) -> pd.DataFrame:
+    """The table with ``change`` of each column, given its name as text."""
+    columns = {j: change(str(name), table.iloc[:, j]) for j, name in enumerate(table.columns)}
+    changed = pd.DataFrame(columns)
+    changed.columns = table.columns  # which need not be texts
+    return changed
 
 
 def is_text_file(path: Path) -> bool:
@@ -370,12 +435,12 @@ def _forms_of_dates(present: pd.Series) -> list[str]:
     if not types.is_string_dtype(present.dtype) or not re.match(_DATE, present.iloc[0]):
         return []
     head = present.head(_HEAD)
-    found = [form for form in _DATES if _fits(head, form)]
-    found = [form for form in found if _fits(present, form)]
+    found = [form for form in _DATES if _has_form(head, form)]
+    found = [form for form in found if _has_form(present, form)]
     return found if len(found) == 1 else []
 
 
-def _fits(values: pd.Series, form: str) -> bool:
+def _has_form(values: pd.Series, form: str) -> bool:
     try:
         pd.to_datetime(values, format=form)
     except ValueError:
@@ -397,21 +462,19 @@ def _typed(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, FileFormat]:
 
     schema = {field.name: field.type for field in pq.read_schema(path)}
     forms = FileFormat()
-    columns = {}
-    for j, name in enumerate(table.columns):
-        column = table.iloc[:, j]
+
+    def typed(name: str, column: pd.Series) -> pd.Series:
         kind = types.infer_dtype(column, skipna=True) if column.dtype == object else ""
         if kind == "date":
-            forms.dates[str(name)] = "%Y-%m-%d"
-            column = pd.to_datetime(column)
-        elif kind == "decimal":
-            column = column.astype(float)
-        elif column.dtype.kind == "f" and pa.types.is_integer(schema.get(str(name), pa.null())):
-            column = column.astype("Int64")  # pandas reads whole numbers with gaps as floats
-        columns[j] = column
-    typed = pd.DataFrame(columns)
-    typed.columns = table.columns
-    return typed, forms
+            forms.dates[name] = "%Y-%m-%d"
+            return pd.to_datetime(column)
+        if kind == "decimal":
+            return column.astype(float)
+        if column.dtype.kind == "f" and pa.types.is_integer(schema.get(name, pa.null())):
+            return column.astype("Int64")  # pandas reads whole numbers with gaps as floats
+        return column
+
+    return _change_columns(table, typed), forms
 
 
 # ---- writing -----------------------------------------------------------------------------------
@@ -443,73 +506,74 @@ def check_ending(path: Path) -> None:
             )
 
 
-def write_file(table: pd.DataFrame, forms: FileFormat, path: Path, kind: str) -> None:
-    """Write a table of the fitted columns; the same table gives the same bytes."""
-    if kind == ".parquet":
-        # its index is a count; without it, names would become text
-        as_parquet(table, forms).to_parquet(path)
-        return
-    rewritten = _rewrite(table, forms.dates, _to_text)
-    rewritten = _rewrite(rewritten, forms.truth, _to_words)
-    if forms.guarded:
-        rewritten = rewritten.apply(_guarded).rename(columns=_guard)
+def write_table(table: pd.DataFrame, forms: FileFormat, path: Path) -> None:
+    """Write a table of the fitted columns in whole; the same table gives the same bytes."""
+    kind = ending(path)
     gzip: Any = {"method": "gzip", "mtime": 0}
-    rewritten.to_csv(
-        path,
-        sep=(kind.startswith(".csv") and forms.sep) or _SEPARATORS[kind],
-        decimal=forms.decimal,
-        index=False,
-        compression=gzip if kind.endswith(".gz") else None,
-    )
+
+    def as_text(name: str, column: pd.Series) -> pd.Series:
+        dated = types.is_datetime64_any_dtype(column.dtype)
+        if name in forms.dates and dated:
+            column = column.dt.strftime(forms.dates[name])
+        elif name in forms.truth:
+            column = column.map(dict(zip((False, True), forms.truth[name], strict=True)))
+        if not forms.guarded or dated or types.is_numeric_dtype(column.dtype):
+            return column
+        return column.astype(object).map(_guard, na_action="ignore")
+
+    def write(place: Path) -> None:
+        if kind == ".parquet":
+            # its index is a count; without it, names would become text
+            as_parquet(table, forms).to_parquet(place)
+            return
+        rewritten = _change_columns(table, as_text)
+        if forms.guarded:
+            rewritten = rewritten.rename(columns=_guard)
+        rewritten.to_csv(
+            place,
+            sep=(kind.startswith(".csv") and forms.sep) or _SEPARATORS[kind],
+            decimal=forms.decimal,
+            index=False,
+            compression=gzip if kind.endswith(".gz") else None,
+        )
+
+    write_whole(path, write)
 
 
 def as_parquet(table: pd.DataFrame, forms: FileFormat) -> pd.DataFrame:
-    """Rows as a Parquet file has them."""
-    return _rewrite(table, forms.dates, _to_dates)
+    """Rows as a Parquet file has them: days without a time of day."""
+
+    def as_day(name: str, column: pd.Series) -> pd.Series:
+        is_day = forms.dates.get(name) in _DAYS and types.is_datetime64_any_dtype(column.dtype)
+        return column.dt.date if is_day else column
+
+    return _change_columns(table, as_day)
 
 
-def find_formulas(table: pd.DataFrame) -> list[str]:
-    """Columns whose names or text a spreadsheet would take for formulas, and not for numbers."""
+def hint_at_formulas(table: pd.DataFrame, forms: FileFormat, out: Path) -> None:
+    """Name the columns whose names or text a spreadsheet would take for formulas."""
+    if forms.guarded or ending(out) == ".parquet":
+        return
     found = []
     for name, column in table.items():
         texts = column.dropna() if not types.is_numeric_dtype(column.dtype) else ()
         if any(isinstance(text, str) and _CALL.match(text) for text in (name, *texts)):
             found.append(str(name))
-    return found
-
-
-def _guarded(column: pd.Series) -> pd.Series:
-    if types.is_numeric_dtype(column.dtype) or types.is_datetime64_any_dtype(column.dtype):
-        return column
-    return column.astype(object).map(_guard, na_action="ignore")
+    if found:
+        hint(
+            f"a spreadsheet that opens {out} would take text of {list_names(found)} for formulas; "
+            "--guard-formulas puts a ' before it"
+        )
 
 
 def _guard(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
-def _rewrite(
-    table: pd.DataFrame, by_name: dict[str, Any], change: Callable[[pd.Series, Any], pd.Series]
-) -> pd.DataFrame:
-    columns = {
-        j: change(table.iloc[:, j], by_name[str(name)])
-        if str(name) in by_name
-        else table.iloc[:, j]
-        for j, name in enumerate(table.columns)
-    }
-    rewritten = pd.DataFrame(columns)
-    rewritten.columns = table.columns
-    return rewritten
+def list_names(names: Sequence[str]) -> str:
+    """Quote the first of some names of columns.
 
-
-def _to_text(column: pd.Series, form: str) -> pd.Series:
-    return column.dt.strftime(form) if types.is_datetime64_any_dtype(column.dtype) else column
-
-
-def _to_dates(column: pd.Series, form: str) -> pd.Series:
-    is_day = form in _DAYS and types.is_datetime64_any_dtype(column.dtype)
-    return column.dt.date if is_day else column
-
-
-def _to_words(column: pd.Series, words: list[str]) -> pd.Series:
-    return column.map({False: words[0], True: words[1]})
+    >>> list_names(["a", "b"]), list_names(list("abcdefg"))
+    ("'a', 'b'", "'a', 'b', 'c', 'd', 'e', ...")
+    """
+    return ", ".join([*map(repr, names[:_SHOWN]), *(["..."] if len(names) > _SHOWN else [])])

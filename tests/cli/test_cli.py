@@ -1,15 +1,18 @@
 """The command as a whole: its help, its exit codes, and its process."""
 
 import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 import typer
 
 import combutab
-from combutab.cli import app, main
-from combutab.cli._console import say
+from combutab.cli import _tables, app, main
+from combutab.cli._console import echo
+from combutab.datasets import TableError
 
 
 def test_a_process_ends_with_code_2_and_one_line(tmp_path, files):
@@ -74,5 +77,18 @@ def test_every_option_is_explained(capsys, command, options):
 
 
 def test_a_number_and_its_percent_sign_are_on_one_line(capsys):
-    say(f"{'word ' * 15}93.4 %; and so on", wrap=True)
+    echo(f"{'word ' * 15}93.4 %; and so on", wrap=True)
     assert capsys.readouterr().out == f"{'word ' * 15}".rstrip() + "\n93.4 %; and so on\n"
+
+
+def test_ctrl_c_of_which_pandas_makes_a_broken_file_is_ctrl_c(tmp_path, monkeypatch, capsys):
+    def read(*arguments, **options):
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise TableError("Error tokenizing data")
+
+    monkeypatch.setattr(_tables, "read_table", read)
+    table = tmp_path / "t.csv"
+    table.write_text("a,b\n1,2\n")
+    assert main(["synth", str(table), "-o", str(tmp_path / "out.csv")]) == 130
+    assert capsys.readouterr().err == "combutab: interrupted\n"

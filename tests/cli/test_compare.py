@@ -11,6 +11,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 import combutab
+from combutab import model_selection
 from combutab.cli import _compare, _tables, main
 from combutab.cli._compare import FILES, JOURNAL
 from combutab.cli._console import one_line_warnings
@@ -171,7 +172,7 @@ def test_a_long_run_is_announced_with_the_way_out_and_ended_by_ctrl_c(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(_compare, "_LONG", 0.0)
-    monkeypatch.setattr(_compare, "run_comparison", interrupt)
+    monkeypatch.setattr(model_selection, "run_comparison", interrupt)
     options = ["--target", "kind", *QUICK, "--device", "cpu"]
     assert main(["compare", "iris.csv", *options]) == 130
     out, err = capsys.readouterr()
@@ -258,15 +259,15 @@ def test_bad_tables(tmp_path, monkeypatch, complaint, text, says):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--folds", "1"], "folds must be a whole number of at least 2, got 1"),
+        (["--folds", "1"], "--folds must be a whole number of at least 2, got 1"),
         (["--folds", "151"], "151 folds are more than the 150 rows"),
-        (["--seeds", "0"], "seeds must be a whole number of at least 1, got 0"),
-        (["--epochs", "0"], "epochs must be a whole number of at least 1, got 0"),
-        (["--recipe", "best"], "recipe must be one of paper, default, got 'best'"),
+        (["--seeds", "0"], "--seeds must be a whole number of at least 1, got 0"),
+        (["--epochs", "0"], "--epochs must be a whole number of at least 1, got 0"),
+        (["--recipe", "best"], "--recipe must be one of paper, default, got 'best'"),
         (["--epochs", "many"], "Invalid value for '--epochs'.* valid integer"),
-        (["--seed", "-1"], "random_state must be a whole number of at least 0, got -1"),
-        (["--hidden", "128,"], "hidden must be 'auto' or widths such as 128,128, got '128,'"),
-        (["--hidden", "0"], "each width of hidden must be a whole number of at least 1, got 0"),
+        (["--seed", "-1"], "Invalid value for '--seed'"),
+        (["--hidden", "128,"], "--hidden must be 'auto' or widths such as 128,128, got '128,'"),
+        (["--hidden", "0"], "each width of --hidden must be a whole number of at least 1, got 0"),
         (["--activations", "relu,reloo"], r"unknown activation 'reloo' \(did you mean 'relu'\?\)"),
         (["--activations", "relu,,elu"], "unknown activation ''"),
         (["--activations", "relu, relu"], "activation 'relu' is named twice"),
@@ -276,8 +277,8 @@ def test_bad_tables(tmp_path, monkeypatch, complaint, text, says):
         ),
         (["--task", "ranking"], "--task ranking is not one of auto, classification, regression"),
         (["--task", "regression"], "the target 'kind' has text that is not numbers"),
-        (["--metric", "mae"], "metric must be one of accuracy, f1, log_loss, roc_auc for class"),
-        (["--test", "t"], "test must be one of corrected-t, wilcoxon, got 't'"),
+        (["--metric", "mae"], "--metric must be one of accuracy, f1, log_loss, roc_auc for class"),
+        (["--test", "t"], "--test must be one of corrected-t, wilcoxon, got 't'"),
         (["--target"], "'--target' requires an argument"),
         (["--colour", "red"], "[Nn]o such option: --colour"),
         (["more.csv"], "unexpected extra argument"),
@@ -315,7 +316,7 @@ def test_a_read_only_folder_is_found_out_before_training(folder, complaint, monk
         raise AssertionError("trained for nothing")
 
     monkeypatch.setattr(_tables, "check_writable", refuse)
-    monkeypatch.setattr(_compare, "run_comparison", train)
+    monkeypatch.setattr(model_selection, "run_comparison", train)
     says = complaint("compare", "iris.csv", "--target", "kind", *QUICK)
     assert "cannot write to combutab-compare: Permission denied" in says
 
@@ -336,6 +337,6 @@ def test_a_bug_is_not_dressed_up_as_a_users_error(folder, monkeypatch):
     def fail(*arguments, **options):
         raise ValueError("a bug")
 
-    monkeypatch.setattr(_compare, "run_comparison", fail)
+    monkeypatch.setattr(model_selection, "run_comparison", fail)
     with pytest.raises(ValueError, match="a bug"):
         main(["compare", "iris.csv", "--target", "kind", *QUICK])

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 
-from combutab.cli import _compare, main
+from combutab import model_selection
+from combutab.cli import main
 from combutab.cli._compare import FILES, JOURNAL
 
 QUICK = ["--seeds", "1", "--folds", "3", "--epochs", "2", "--hidden", "8"]
@@ -61,7 +62,7 @@ def test_a_place_that_will_not_do_is_refused_before_training(
     def train(*arguments, **options):
         raise AssertionError("trained for nothing")
 
-    monkeypatch.setattr(_compare, "run_comparison", train)
+    monkeypatch.setattr(model_selection, "run_comparison", train)
     Path("taken").mkdir()
     Path("dangling").symlink_to("nowhere")
     arguments = ["compare", "iris.csv", "--target", "target", *QUICK, "--out", "o"]

@@ -296,7 +296,7 @@ def test_the_option_that_an_error_names_is_a_way_out(
     fit = ["fit", "target.csv", "--target", "y", "-o", "t.safetensors"]
     assert says in complaint(*fit)
     learned = []
-    fit_estimator = "combutab.cli._estimators._fit_estimator"
+    fit_estimator = "combutab.cli._fit._train_whole"
     monkeypatch.setattr(fit_estimator, lambda *given: learned.append(given))
     with pytest.raises(AttributeError):  # of an estimator that is not fitted
         main([*fit, *option])

@@ -120,12 +120,13 @@ def test_no_control_character_reaches_the_reader(tmp_path, on_a_terminal):
 def test_warnings_and_unexpected_errors_are_escaped_too(tmp_path):
     program = f"""
 import sys, warnings
-from combutab.cli import _compare, _console, main
-def fail(**options):
+from combutab import model_selection
+from combutab.cli import _console, main
+def fail(*tables, **options):
     with _console.one_line_warnings():
         warnings.warn({EVIL!r})
     raise RuntimeError({EVIL!r})
-_compare.compare = fail
+model_selection.plan_comparison = fail
 sys.argv = ["combutab", "compare"]
 main()
 """

@@ -231,11 +231,11 @@ def test_the_commands_fit_their_terminal(tmp_path):
 def test_words_are_left_whole(columns, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(columns))
     path = "/a/path/that/is/longer/than/a/line/of/this/terminal.csv"
-    _console.say(f"cannot write {path}: it is a directory 中中中中 中中中中 中中中中", wrap=True)
+    _console.echo(f"cannot write {path}: it is a directory 中中中中 中中中中 中中中中", wrap=True)
     out = capsys.readouterr().out.splitlines()
     assert [line for line in out if cell_len(line) > columns] in ([path + ":"], [])
     assert path in " ".join(out)
-    _console.say("aaa bbb " * 10, wrap=True, indent=4)
+    _console.echo("aaa bbb " * 10, wrap=True, indent=4)
     assert all(
         line.startswith(("    a", "    b")) or not line.strip()
         for line in capsys.readouterr().out.splitlines()

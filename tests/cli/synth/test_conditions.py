@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from combutab.cli._conditions import parse_conditions
 from combutab.cli._console import UserError
-from combutab.cli._generators import read_conditions
 from combutab.cli._tables import FileFormat
 from combutab.preprocessing import ModeEncoder
 
@@ -113,7 +113,7 @@ NEARLY = pd.Timedelta(days=1) - ONE
     ],
 )
 def test_conditions(encoder, text, expected):
-    found = read_conditions([text], encoder, FORMS)
+    found = parse_conditions([text], encoder, FORMS)
     assert found == expected
     for name, wanted in found.items():
         if name in encoder.categories_:  # of the column's own types
@@ -122,7 +122,7 @@ def test_conditions(encoder, text, expected):
 
 
 def test_several(encoder):
-    found = read_conditions(["age=30..", "one=7", "city=Rome", "price=..0"], encoder, FORMS)
+    found = parse_conditions(["age=30..", "one=7", "city=Rome", "price=..0"], encoder, FORMS)
     assert found == {"age": (30, None), "city": ["Rome"], "price": (None, 0)}
 
 
@@ -165,11 +165,11 @@ def test_several(encoder):
 )
 def test_bad_conditions(encoder, texts, says):
     with pytest.raises(UserError, match=re.escape(says)):
-        read_conditions(texts, encoder, FORMS)
+        parse_conditions(texts, encoder, FORMS)
 
 
 def test_an_ambiguous_date_is_read_as_the_file_writes_it(encoder):
-    (found,) = read_conditions(["visit=02/01/2024"], encoder, FORMS).values()
+    (found,) = parse_conditions(["visit=02/01/2024"], encoder, FORMS).values()
     assert found[0] == T(year=2024, month=1, day=2)
 
 
@@ -177,5 +177,5 @@ def test_some_of_many_values_are_named():
     table = pd.DataFrame({"a": [f"value{i:03}" for i in range(100)]})
     encoder = ModeEncoder().fit(table)
     with pytest.raises(UserError) as error:
-        read_conditions(["a=q"], encoder, FileFormat())
+        parse_conditions(["a=q"], encoder, FileFormat())
     assert str(error.value).endswith("'value007' and 92 more")

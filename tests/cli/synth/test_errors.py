@@ -107,7 +107,7 @@ def test_values_that_no_generator_takes(folder, complaint, untrained, value):
         ),
         (["--min-frequency", "2.5"], "--min-frequency is a whole number of rows, or a share"),
         (["--min-frequency", "nan"], "--min-frequency is a whole number of rows, or a share"),
-        (["--min-frequency", "1000"], "n_samples=.* is less than min_frequency=1000"),
+        (["--min-frequency", "1000"], "n_samples=.* is less than --min-frequency=1000"),
         (["--identifiers", "ages"], r"--identifiers: there is no column 'ages'; did you mean"),
         (["--identifiers", "none,age"], "--identifiers: there is no column 'none'"),
         (["--identifiers", "age", "--condition", "age=3"], "'age' holds identifiers, of which new"),
@@ -141,7 +141,7 @@ def test_bad_options(folder, complaint, untrained, options, says):
     ("options", "says"),
     [
         (["--activation", "reloo"], r"unknown activation 'reloo' \(did you mean 'relu'\?\)"),
-        (["--batch-size", "64"], "pac=10 must divide batch_size=64: .* take batch_size=60"),
+        (["--batch-size", "64"], "pac=10 must divide --batch-size=64: .* take --batch-size=60"),
     ],
 )
 def test_what_the_estimator_refuses(folder, complaint, options, says):

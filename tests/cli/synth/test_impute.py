@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import combutab
-from combutab.cli import _impute, main
+from combutab.cli import _generators, main
 from combutab.generators import CTGAN, TVAE
 
 QUICK = ["--model", "tvae", "--epochs", "1", "--device", "cpu"]
@@ -143,12 +143,12 @@ def test_cells_that_no_value_is_known_for_are_told_of(folder, calls, capsys):
 
 
 def test_ctrl_c_fills_by_what_was_learned(folder, calls, capsys, monkeypatch):
-    class Interrupt(_impute.ProgressBar):
+    class Interrupt(_generators.ProgressBar):
         def on_epoch_end(self, report):
             if report.epoch == 2:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(_impute, "ProgressBar", Interrupt)
+    monkeypatch.setattr(_generators, "ProgressBar", Interrupt)
     Path("out.csv").write_text("old")
     assert main(["impute", "t.csv", "-o", "out.csv", *QUICK, "--epochs", "9"]) == 130
     says = "interrupted after 2 of 9 epochs; kept: the filled table in out-interrupted.csv\n"

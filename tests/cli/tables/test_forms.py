@@ -1,19 +1,20 @@
 """Files come back in the form that they had: dates, truth values, whole numbers, zeros in front."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from combutab.cli import main
-from combutab.cli._tables import FileFormat, read_file, write_file
+from combutab.cli._tables import FileFormat, Reading, read_file, write_table
 from combutab.datasets import TableError
 
 
 def read(text, tmp_path, name="t.csv"):
     path = tmp_path / name
     path.write_text(text)
-    return read_file(path)
+    return read_file(path, Reading())
 
 
 @pytest.mark.parametrize(
@@ -71,13 +72,13 @@ def test_columns_are_recognised_and_written_as_they_were(tmp_path, values, kind)
     )  # fmt: skip
     assert found == kind
     if values[0] != "1e5":
-        write_file(table, FileFormat.from_json(forms.to_json()), tmp_path / "out.csv", ".csv")
+        write_table(table, FileFormat.from_json(asdict(forms)), tmp_path / "out.csv")
         assert (tmp_path / "out.csv").read_text() == text
 
 
 def test_dates_beyond_what_pandas_holds_are_no_failure(tmp_path):
     table, forms = read("a,b\n2024-01-05,1\n9999-12-31,2\n", tmp_path)
-    write_file(table, forms, tmp_path / "out.csv", ".csv")
+    write_table(table, forms, tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == "a,b\n2024-01-05,1\n9999-12-31,2\n"
 
 
@@ -86,7 +87,7 @@ def test_other_text_files(tmp_path, name):
     table = pd.DataFrame({"a": ["2024-01-05", "2024-02-06"], "b": ["007", "008"]})
     options = {"sep": "\t"} if "tsv" in name else {}
     table.to_csv(tmp_path / name, index=False, **options)
-    found, forms = read_file(tmp_path / name)
+    found, forms = read_file(tmp_path / name, Reading())
     assert found["a"].tolist() == [pd.Timestamp("2024-01-05"), pd.Timestamp("2024-02-06")]
     assert found["b"].tolist() == ["007", "008"]
     assert forms.dates == {"a": "%Y-%m-%d"}
@@ -119,29 +120,34 @@ def test_parquet_types(tmp_path):
         }
     )
     pq.write_table(source, tmp_path / "t.parquet")
-    table, forms = read_file(tmp_path / "t.parquet")
+    table, forms = read_file(tmp_path / "t.parquet", Reading())
     assert [dtype.kind for dtype in table.dtypes] == ["M", "i", "f", "O"]
-    write_file(table, forms, tmp_path / "out.parquet", ".parquet")
+    write_table(table, forms, tmp_path / "out.parquet")
     made = pq.read_table(tmp_path / "out.parquet")
     assert made.schema.field("day").type == pa.date32()
     assert made.schema.field("n").type == pa.int64()
     for name in ("day", "n", "kind"):
         assert made[name].to_pylist() == source[name].to_pylist()
     assert made["price"].to_pylist() == [1.5, 2.25, None]
-    write_file(table, forms, tmp_path / "out.csv", ".csv")
+    write_table(table, forms, tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text().splitlines()[1] == "2024-01-05,1,1.5,a"
 
 
 def test_forms_of_a_strangers_file():
-    for value in (
-        {"dates": {"a": "%c"}, "truth": {}},
-        {"dates": {}, "truth": {"a": ["no"]}},
-        {"dates": {}, "truth": {"a": [1, 2]}},
-        {"dates": {}, "truth": {}, "encoding": "klingon"},
-        {"dates": {}, "truth": {}, "encoding": 8},
+    known = asdict(FileFormat())
+    assert FileFormat.from_json(known) == FileFormat()
+    for field, value in (
+        ("dates", {"a": "%c"}),
+        ("dates", []),
+        ("truth", {"a": ["no"]}),
+        ("truth", {"a": [1, 2]}),
+        ("sep", ""),
+        ("decimal", ";"),
+        ("encoding", "klingon"),
+        ("encoding", 8),
     ):
-        with pytest.raises(ValueError, match=r"unknown (forms|encoding)"):
-            FileFormat.from_json(value)
+        with pytest.raises(ValueError, match=f"{field} in the format of the table must be"):
+            FileFormat.from_json(known | {field: value})
 
 
 @pytest.mark.parametrize("kind", ["ctgan", "tvae"])

@@ -1,0 +1,297 @@
+"""Conditions on the command line, such as ``city=A|B`` and ``age=30..50``."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from combutab.cli._console import UserError, refusals, warn
+from combutab.cli._tables import FileFormat
+from combutab.core.text import known_instead, no_column
+from combutab.generators import check_conditions
+from combutab.generators.conditions import on_clocks
+from combutab.preprocessing import IdentifierColumn, ModeEncoder
+
+_FORMS = "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH"
+_ISO = "%Y-%m-%d"
+Parse = Callable[[str], tuple[Any, Any]]  # the first and the last value that a text stands for
+
+
+def parse_conditions(
+    texts: Sequence[str] | None, encoder: ModeEncoder, forms: FileFormat
+) -> dict[Any, list[Any] | tuple[Any, Any]]:
+    """Read conditions for a generator's ``sample``; those that all rows meet are left out.
+
+    A condition is ``COLUMN=VALUE``, ``COLUMN=ONE|OTHER`` (nothing stands for a missing value) or
+    ``COLUMN=LOW..HIGH`` (numbers and dates; both ends included, and either may be left out). A day
+    stands for all times of that day. ``forms`` are those of the file's dates and truth values.
+
+    Raises UserError if a condition is none of these, or names a column or value that there is not.
+
+    >>> encoder = ModeEncoder().fit(pd.DataFrame({"age": [30, 40, 50], "city": list("aab")}))
+    >>> parse_conditions(["age=35..", "city=b"], encoder, FileFormat())
+    {'age': (35, None), 'city': ['b']}
+    """
+    found: dict[Any, list[Any] | tuple[Any, Any]] = {}
+    seen = set()
+    for text in texts or ():
+        name, value = _split_condition(text, encoder.schema_.keys)
+        j = [str(key) for key in encoder.schema_.keys].index(name)
+        if name in seen:
+            raise UserError(f"there are two conditions on {name!r}; join them: {_FORMS}")
+        seen.add(name)
+        key, column = encoder.schema_.keys[j], encoder.columns_[j]
+        if isinstance(column, IdentifierColumn):
+            raise UserError(
+                f"{name!r} holds identifiers, of which new ones are made; leave the condition out, "
+                "or say with --identifiers which columns hold some"
+            )
+        if key in encoder.categories_:
+            values = encoder.categories_[key]
+            chosen = _discrete_values(name, value, values, forms)
+            if len(values) > 1:
+                found[key] = chosen
+        else:
+            found[key] = _continuous_values(name, value, column, forms)
+    with refusals():
+        check_conditions(encoder, found)
+    return found
+
+
+def _split_condition(text: str, columns: Iterable[Any]) -> tuple[str, str]:
+    """The name of a column and what is asked of it; of names with ``=`` in them, the longest."""
+    parts = text.split("=")
+    if len(parts) == 1:
+        raise UserError(f"a condition is {_FORMS}, got {text!r}")
+    known = [str(column) for column in columns]
+    for i in range(len(parts) - 1, 0, -1):
+        for name in ("=".join(parts[:i]), "=".join(parts[:i]).strip()):
+            if name in known:
+                return name, "=".join(parts[i:])
+    name = parts[0].strip()
+    raise UserError(f"--condition {text!r}: {no_column(name, known)}")
+
+
+# ---- discrete columns --------------------------------------------------------------------------
+
+
+def _discrete_values(name: str, text: str, values: list[Any], forms: FileFormat) -> list[Any]:
+    """The values of a discrete column that a text names."""
+    by_text = _values_by_text(values, forms.truth.get(name))
+    parse = _parser_of(name, values, forms)
+    whole = _find_values(text, by_text, parse, values)
+    if whole:
+        return whole
+    if parse is not None and ".." in text:
+        low, high = _parse_range(name, text, parse)
+        chosen = [v for v in values if v is not None and _lies_in(v, low, high)]
+        if chosen:
+            return chosen
+        raise UserError(f"no value of {name!r} lies in {text}; {known_instead(text, by_text)}")
+    chosen = []
+    for part in text.split("|"):
+        some = _find_values(part, by_text, parse, values) or _find_values(
+            part.strip(), by_text, parse, values
+        )
+        if not some:
+            shown = [each for each in by_text if each]
+            what = f"no value {part!r}" if part else "no missing values"
+            raise UserError(f"{name!r} has {what}; {known_instead(part, shown)}")
+        chosen += some
+    return list(dict.fromkeys(chosen))
+
+
+def _values_by_text(values: list[Any], truth: list[str] | None) -> dict[str, Any]:
+    words = {bool(i): word for i, word in enumerate(truth or ())}
+    return {
+        "" if v is None else words.get(v, str(v)) if isinstance(v, bool) else str(v): v
+        for v in values
+    }
+
+
+def _find_values(
+    text: str, by_text: dict[str, Any], parse: Parse | None, values: list[Any]
+) -> list[Any]:
+    """The values that a text stands for, which may be written in another way: ``3`` for 3.0."""
+    if text in by_text:
+        return [by_text[text]]
+    if all(isinstance(v, bool) for v in values if v is not None):
+        return [v for each, v in by_text.items() if each and each.casefold() == text.casefold()]
+    if parse is None:
+        return []
+    try:
+        low, high = parse(text)
+    except ValueError:
+        return []
+    return [v for v in values if v is not None and _lies_in(v, low, high)]
+
+
+def _lies_in(value: Any, low: Any, high: Any) -> bool:
+    return bool((low is None or low <= value) and (high is None or value <= high))
+
+
+def _parser_of(name: str, values: list[Any], forms: FileFormat) -> Parse | None:
+    """Return a function that reads a text as one of these values; None if they are plain text."""
+    present = [v for v in values if v is not None]
+    if present and all(isinstance(v, pd.Timestamp) for v in present):
+        return partial(_parse_date, form=forms.dates.get(name), zone=present[0].tz)
+    if present and all(isinstance(v, int | float) and not isinstance(v, bool) for v in present):
+        return _parse_number
+    return None
+
+
+# ---- continuous columns ------------------------------------------------------------------------
+
+
+def _continuous_values(
+    name: str, text: str, column: Any, forms: FileFormat
+) -> list[Any] | tuple[Any, Any]:
+    """The range, or the values, of a continuous column that a text names."""
+    bounds = column.bounds
+    parse: Parse = _parse_number
+    if types.is_datetime64_any_dtype(bounds.dtype):
+        parse = partial(_parse_date, form=forms.dates.get(name), zone=bounds.iloc[0].tz)
+    elif types.is_timedelta64_dtype(bounds.dtype):
+        parse = _parse_duration
+    parts = [part.strip() for part in text.split("|")]
+    if "" in parts and not column.missing:
+        raise UserError(
+            f"{name!r} has no missing values: ask for a range such as "
+            f'"{name}={_range_words(bounds, name, forms)}", or for a value'
+        )
+    if ".." in text:
+        if len(parts) > 1:
+            raise UserError(f"in the condition on {name!r}: {text} is no range; give one LOW..HIGH")
+        low, high = _parse_range(name, text, parse)
+        _refuse_beyond(name, text, low, high, bounds, forms)
+        return low, high
+    values = []
+    for part in parts:
+        low, high = _parse_value(name, part, parse) if part else (None, None)
+        if part:
+            _refuse_beyond(name, part, low, high, bounds, forms)
+        if low != high:  # all times of a day
+            if len(parts) > 1:
+                raise UserError(
+                    f"in the condition on {name!r}: {text} has whole days; give a range of days, "
+                    "or make the column discrete with --discrete when the model is trained"
+                )
+            return low, high
+        values.append(low)
+    return list(dict.fromkeys(values))
+
+
+def _refuse_beyond(
+    name: str, text: str, low: Any, high: Any, bounds: pd.Series, forms: FileFormat
+) -> None:
+    if (low is not None and low > bounds.iloc[1]) or (high is not None and high < bounds.iloc[0]):
+        raise UserError(
+            f"no value of {name!r} lies in {text}: they lie in {_range_words(bounds, name, forms)}"
+        )
+
+
+def _parse_range(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
+    first, last = (end.strip() for end in text.split("..", 1))
+    if not first and not last:
+        raise UserError(f"the range {text} of {name!r} has no ends; a condition is {_FORMS}")
+    low = _parse_value(name, first, parse)[0] if first else None
+    high = _parse_value(name, last, parse)[1] if last else None
+    if low is not None and high is not None and low > high:
+        raise UserError(f"the range {text} of {name!r} is empty")
+    return low, high
+
+
+def _parse_value(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UserError(f"in the condition on {name!r}: {error}") from error
+
+
+def _parse_number(text: str) -> tuple[Any, Any]:
+    try:
+        number: int | float = int(text)
+    except ValueError:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError(f"{text!r} is no number") from None
+    return number, number
+
+
+def _parse_date(text: str, form: str | None, zone: Any) -> tuple[pd.Timestamp, pd.Timestamp]:
+    """A moment twice, or the first and the last one of a day."""
+    text = text.strip()
+    moment = None
+    for known in (form, form and form.split("%H")[0].rstrip(" T")):
+        if known and moment is None:
+            try:
+                moment = datetime.datetime.strptime(text, known)
+            except ValueError:
+                continue
+    try:
+        low = pd.Timestamp(moment or datetime.datetime.fromisoformat(text))
+    except ValueError:
+        examples = dict.fromkeys(
+            pd.Timestamp(2025, 1, 31).strftime(f) for f in (_ISO, form or _ISO)
+        )
+        raise ValueError(f"{text!r} is no date; write it as {' or '.join(examples)}") from None
+    of_day = not re.search(r"[T:\s]", text)
+    high = low + datetime.timedelta(days=1) if of_day else low
+    if low.tz is None and zone is not None:
+        low, high = on_clocks(low, zone), on_clocks(high, zone)
+    elif low.tz is not None and zone is None:
+        low = high = low.tz_convert("UTC").tz_localize(None)
+    if of_day:  # nanoseconds count these years alone
+        ns = 1700 < high.year < 2200
+        high -= pd.Timedelta(1, "ns") if ns else datetime.timedelta(microseconds=1)
+    return low, high
+
+
+def _parse_duration(text: str) -> tuple[pd.Timedelta, pd.Timedelta]:
+    try:
+        duration = pd.Timedelta(text.strip())
+    except ValueError:
+        raise ValueError(f"{text!r} is no duration; write it as '2 days 03:00:00'") from None
+    return duration, duration
+
+
+def _range_words(bounds: pd.Series, name: str, forms: FileFormat) -> str:
+    """A range as a user would write it."""
+    form = forms.dates.get(name)
+    if form is not None:
+        bounds = bounds.dt.strftime(form)
+    return f"{bounds.iloc[0]}..{bounds.iloc[1]}"
+
+
+def warn_if_unmet(
+    table: pd.DataFrame, conditions: Mapping[Any, Any], columns: ModeEncoder, data: Path
+) -> None:
+    """Warn of conditions that no row of the table meets."""
+    met = np.ones(len(table), dtype=bool)
+    for name, wanted in conditions.items():
+        column = table[name]
+        if isinstance(wanted, list):
+            if name not in columns.categories_ and wanted != [None]:
+                continue  # numbers, for which those near to them stand
+            missing = column.isna() if None in wanted else False
+            one = column.isin([value for value in wanted if value is not None]) | missing
+        else:
+            low, high = wanted
+            one = column.notna()
+            one &= True if low is None else column.ge(low).fillna(False)
+            one &= True if high is None else column.le(high).fillna(False)
+        met &= one.to_numpy(dtype=bool)
+    if not met.any():
+        warn(f"no row of {data} meets all conditions, and made ones may be too rare to be found")

@@ -1,0 +1,221 @@
+"""``combutab fit``: a model that predicts one column of a table from the others."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from combutab.cli._console import (
+    echo,
+    echo_on_terminal,
+    no_early_ends,
+    own_warnings,
+    refusals,
+    spinner,
+)
+from combutab.cli._options import (
+    Decimal,
+    Device,
+    Discrete,
+    Drop,
+    Encoding,
+    Epochs,
+    Seed,
+    Sep,
+    Table,
+    Task,
+    one_of,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+_MODELS = ["mlp", "pack", "tabm"]
+
+
+def fit(
+    data: Table,
+    target: Annotated[str, typer.Option(help="Column of DATA to predict.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="File for the model, such as model.safetensors, for `combutab predict`.",
+        ),
+    ],
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar=f"<{'|'.join(_MODELS)}>",
+            callback=lambda name: one_of(_MODELS, name),
+            help="A perceptron, a pack of many kinds of them, or TabM.",
+        ),
+    ] = "mlp",
+    task: Task = "auto",
+    activation: Annotated[
+        str | None,
+        typer.Option(
+            help="Activation of all hidden layers; also pln-N and pls-N.",
+            show_default="the model's own",
+        ),
+    ] = None,
+    members: Annotated[
+        int | None,
+        typer.Option(
+            help="Networks whose predictions are averaged, or that a pack chooses from.",
+            min=1,
+            show_default="1; 16 of a pack",
+        ),
+    ] = None,
+    epochs: Epochs = None,
+    discrete: Discrete = None,
+    drop: Drop = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    seed: Seed = 0,
+    device: Device = "auto",
+) -> None:
+    """Fit a model that predicts one column of a table from the others.
+
+    Where rows are set aside (of 200 or more; a pack's, of 50), the last line says how good the
+    model is on them, beside a guess. The file holds no rows. Ctrl-C ends the training, and nothing
+    is written.
+    """
+    import pandas as pd
+
+    from combutab.cli._models import check_device, check_replaceable, save_with_format
+    from combutab.cli._tables import (
+        Reading,
+        check_outputs,
+        find_columns,
+        hint_at_odd_columns,
+        leave_out,
+        read_file,
+        task_of,
+        write_whole,
+    )
+    from combutab.core.device import resolve_device
+    from combutab.datasets import split_target
+    from combutab.estimators import (
+        MLPClassifier,
+        MLPRegressor,
+        PackClassifier,
+        PackRegressor,
+        TabMClassifier,
+        TabMRegressor,
+    )
+    from combutab.preprocessing import read_numbers
+    from combutab.training import ProgressBar
+
+    started = time.perf_counter()
+    check_outputs({"OUT": out}, {"DATA": data})
+    check_replaceable("--out", out)
+    check_device(device)
+    reading = Reading(sep, decimal, encoding)
+    table, forms = read_file(data, reading)
+    table.columns = pd.Index([str(name) for name in table.columns])
+    table = leave_out(table, drop, target)
+    X, y = split_target(table, target)
+    for name in find_columns("--discrete", discrete, X.columns):
+        X[name] = X[name].astype("category")
+    kind = task_of(y, task, data, reading)
+    labels = (read_numbers(y) if kind == "regression" else y).to_numpy()
+    hint_at_odd_columns(table, reading, target=target)
+    classes = {"mlp": MLPClassifier, "pack": PackClassifier, "tabm": TabMClassifier}
+    if kind == "regression":
+        classes = {"mlp": MLPRegressor, "pack": PackRegressor, "tabm": TabMRegressor}
+    cls: Any = classes[model]
+    options: dict[str, Any] = {"n_members": members, "max_iter": epochs}
+    options |= {"random_state": seed, "device": device}
+    if model == "pack":
+        options["activations"] = None if activation is None else [activation]
+    else:
+        options["activation"] = activation
+        options["callbacks"] = [ProgressBar(cls.__name__, transient=True)]
+    estimator = cls(**{name: value for name, value in options.items() if value is not None})
+    echo_on_terminal(
+        f"{data.name}: {len(X):,} rows, {X.shape[1]} columns to predict {target!r} from; "
+        f"{cls.__name__}, on {resolve_device(device)}"
+    )
+    _train_whole(estimator, X, labels)
+    write_whole(out, lambda place: save_with_format(estimator, place, forms, target))
+    echo(f"{cls.__name__} of {target!r}: {_held_out_score(estimator)}")
+    echo(_beside_a_guess(estimator, X, labels))
+    echo_on_terminal(f"Wrote the model to {out} ({time.perf_counter() - started:.1f} s)")
+
+
+def _train_whole(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> None:
+    try:
+        with refusals(ValueError, TypeError), own_warnings(), no_early_ends():
+            warnings.filterwarnings("always", category=UserWarning)
+            warnings.filterwarnings("error", "Training interrupted", UserWarning)
+            if hasattr(estimator, "callbacks"):
+                estimator.fit(X, y)
+            else:  # a pack, which has no bar
+                with spinner(f"Training {estimator.n_members} networks"):
+                    estimator.fit(X, y)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("; nothing is kept") from None
+
+
+def _held_out_score(estimator: Any) -> str:
+    """How good the estimator is on rows that were set aside."""
+    if hasattr(estimator, "validation_loss_"):
+        name, value = "loss", estimator.validation_loss_
+    else:
+        own = "accuracy" if hasattr(estimator, "classes_") else "R2"
+        name = estimator.early_stopping_scoring or own
+        value = estimator.best_validation_score_
+        if value is not None and name == "loss":
+            value = -value
+    n = estimator.n_iter_
+    after = f"{n} epoch{'s' * (n != 1)}"
+    if value is None:
+        return f"{after}, no rows set aside"
+    return f"{name} {value:.4g} on rows that were set aside, {after}"
+
+
+def _beside_a_guess(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> str:
+    """How good the estimator is on the rows that were set aside, beside a guess without columns."""
+    import numpy as np
+    import pandas as pd
+    from sklearn.metrics import r2_score
+
+    parts = estimator._set_aside(y)
+    if parts is None:
+        return (
+            "How good it is on new rows was not measured: of so few, all are trained on. "
+            "`combutab compare` measures, by cross-validation."
+        )
+    train, val = parts
+    predicted, n = estimator.predict(X.iloc[val]), len(val)
+    if hasattr(estimator, "classes_"):
+        guess = pd.Series(y[train]).mode().tolist()[0]
+        right, by_guess = (np.mean(answer == y[val]) for answer in (predicted, guess))
+        better = right > by_guess
+        said = (
+            f"On the {n:,} rows set aside it is right on {100 * right:.1f} %; always answering "
+            f"{guess!r}, the most frequent, on {100 * by_guess:.1f} %."
+        )
+    else:
+        numbers = y.astype(float)
+        guess, truth = float(np.median(numbers[train])), numbers[val]
+        off, by_guess = (np.abs(answer - truth).mean() for answer in (predicted, guess))
+        better = off < by_guess
+        said = (
+            f"On the {n:,} rows set aside it is off by {off:.4g} on average (R2 "
+            f"{r2_score(truth, predicted):.3f}); always answering the median, {guess:.4g}, by "
+            f"{by_guess:.4g}."
+        )
+    chosen = "networks were" if hasattr(estimator, "members_") else "epoch was"
+    return (
+        f"{said}{'' if better else ' It does not beat that guess.'} The best {chosen} chosen by "
+        "these rows, so that new ones may do a little worse."
+    )

@@ -1,0 +1,253 @@
+"""``combutab synth``: a synthetic table, the generator that made it, and a report on it."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from combutab.cli._console import UserError, echo_on_terminal, hint, refusals
+from combutab.cli._options import (
+    Conditions,
+    Decimal,
+    Device,
+    Discrete,
+    Drop,
+    Encoding,
+    Epochs,
+    Generator,
+    Guard,
+    Identifiers,
+    MaxTime,
+    MinFrequency,
+    Out,
+    Save,
+    Seed,
+    Sep,
+    Table,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_HOLDOUT, _MAX_HOLDOUT = 0.2, 0.9  # of a report, as shares of the rows
+
+
+def synth(
+    data: Table,
+    out: Out,
+    model: Generator = "tabflow",
+    activation: Annotated[
+        str | None,
+        typer.Option(
+            help="Activation of all hidden layers; also pln-N, pls-N, and original.",
+            show_default="the generator's own",
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Rows to write.", min=1, show_default="as many as DATA has")
+    ] = None,
+    discrete: Discrete = None,
+    min_frequency: MinFrequency = None,
+    identifiers: Identifiers = None,
+    drop: Drop = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    condition: Conditions = None,
+    epochs: Epochs = None,
+    max_time: MaxTime = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Rows in a batch.", min=1, show_default="the generator's own"),
+    ] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    guard_formulas: Guard = False,
+    save: Save = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="File that the training is written to every half minute, and by Ctrl-C. If it is "
+            "there, training goes on from it."
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for a report, such as report.html, of how good the rows are, as `combutab "
+            "evaluate` writes it."
+        ),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="With --report: column that learners are to predict.")
+    ] = None,
+    holdout: Annotated[
+        float | None,
+        typer.Option(
+            help="With --report: share of the rows that the generator does not learn from, to "
+            "compare with; 0 for none.",
+            show_default=str(_HOLDOUT),
+        ),
+    ] = None,
+) -> None:
+    """Train a generator on a table, and write a synthetic one of the same columns.
+
+    Ctrl-C ends the training and writes what it has learned, beside files that are there.
+    """
+    from combutab._model_files import model_header
+    from combutab.cli._conditions import parse_conditions, warn_if_unmet
+    from combutab.cli._evaluate import evaluate_tables, file_names, write_and_print
+    from combutab.cli._generators import (
+        TrainingRun,
+        check_size,
+        describe_generator,
+        hint_at_few_values,
+        is_streamed,
+        make_generator,
+        probe,
+        read_protection,
+        stream_rows,
+        write_rows,
+    )
+    from combutab.cli._models import check_device, check_replaceable
+    from combutab.cli._tables import (
+        Reading,
+        check_ending,
+        check_outputs,
+        find_columns,
+        find_target,
+        hint_at_formulas,
+        hint_at_odd_columns,
+        leave_out,
+        read_file,
+        task_of,
+    )
+    from combutab.core.device import resolve_device
+
+    started = time.perf_counter()
+    check_ending(out)
+    outputs = {"OUT": out, "--save": save, "--report": report, "--checkpoint": checkpoint}
+    check_outputs(outputs, {"DATA": data})
+    check_replaceable("--save", save)
+    check_device(device)
+    _check_report_options(report, target, holdout, condition)
+    reading = Reading(sep, decimal, encoding)
+    table, forms = read_file(data, reading)
+    table = leave_out(table, drop)
+    listed = find_columns("--discrete", discrete, table.columns)
+    column = None if target is None else find_target(target, table.columns)
+    if target is not None and column not in listed and table[column].count():
+        classify = f"--discrete {shlex.quote(target)}"
+        task_of(table[column], "auto", data, reading, classify)
+    hint_at_odd_columns(table, reading, identifiers=False)
+    forms.guarded = guard_formulas
+    hint_at_formulas(table, forms, out)
+    n_rows = len(table) if rows is None else rows
+    streamed = report is None and is_streamed(out, condition)
+    if not streamed:
+        check_size(n_rows, table.shape[1])
+    protection = read_protection(min_frequency, identifiers, table.columns)
+    columns = probe(table, listed, protection)
+    conditions = parse_conditions(condition, columns, forms)
+    if save is not None:
+        with refusals(TypeError):  # of values that no generator's file can hold
+            columns.to_state()
+    warn_if_unmet(table, conditions, columns, data)
+    test = None
+    if report is not None:
+        table, test = _hold_out(table, _HOLDOUT if holdout is None else holdout, column, seed)
+
+    options = {"epochs": epochs, "max_time": max_time, "batch_size": batch_size}
+    options |= {"activation": activation, "random_state": seed, "device": device}
+    generator = make_generator(str(model), protection, **options)
+    echo_on_terminal(
+        f"{data.name}: {len(table):,} rows, {table.shape[1]} columns "
+        f"({len(columns.category_counts_)} discrete); {type(generator).__name__} with "
+        f"{generator.activation}, on {resolve_device(device)}"
+    )
+    if not listed:
+        hint_at_few_values(table)
+    run = TrainingRun(generator, checkpoint)
+    with run.reported():
+        run.fit(table, columns.discrete_columns)
+        run.save(save, forms)
+        place = run.place(out)
+        if streamed:
+            stream_rows(generator, forms, n_rows, seed, place)
+        else:
+            made = write_rows(generator, forms, n_rows, conditions, seed, place)
+        run.add(f"{n_rows:,} rows", place)
+        seconds = time.perf_counter() - started
+        echo_on_terminal(f"Wrote {n_rows:,} rows to {place} ({seconds:.1f} s)")
+        if report is None or run.interrupted:
+            return
+        names = file_names({"real": data, "synthetic": out})
+        description = describe_generator(model_header(generator))
+        arguments = {
+            "real_train": table,
+            "real_test": test,
+            "synthetic": made,
+            "target": column,
+            "categorical": listed,
+            "made": description | {"Seed of the rows": str(seed)},
+            "names": names | {"test": f"{names['real']}, set aside"},
+            "min_frequency": protection["min_frequency"],
+            "random_state": seed,
+        }
+        with refusals(UserError, prefix=f"{out} is written, but not the report: "):
+            found = evaluate_tables(**arguments)
+        write_and_print(found, report)
+
+
+# ---- The report: rows set aside before the training, to compare with after it --------------------
+
+
+def _check_report_options(
+    report: Path | None, target: str | None, holdout: float | None, condition: list[str] | None
+) -> None:
+    if report is None:
+        for option, value in (("--target", target), ("--holdout", holdout)):
+            if value is not None:
+                raise UserError(f"{option} {value} is for a report: --report report.html")
+    elif condition:
+        raise UserError(
+            "a report is of rows without conditions, to be compared with all of DATA; leave "
+            "--condition or --report out"
+        )
+    if holdout is not None and not 0 <= holdout <= _MAX_HOLDOUT:
+        raise UserError(f"--holdout must lie between 0 and {_MAX_HOLDOUT}, got {holdout:g}")
+
+
+def _hold_out(
+    table: pd.DataFrame, share: float, target: Any, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """The rows to learn from, and those to compare with; both in the table's order.
+
+    Raises UserError if one of them has too few rows, or no target that can be predicted.
+    """
+    import numpy as np
+
+    n = round(share * len(table))
+    held = np.zeros(len(table), dtype=bool)
+    held[np.random.default_rng(seed).permutation(len(table))[:n]] = True
+    train, test = table[~held], table[held] if share else None
+    if min(len(train), 2 if test is None else len(test)) < 2:
+        raise UserError(
+            f"--holdout {share:g} sets {n:,} of {len(table):,} rows aside; at least 2 are "
+            "needed, and 2 to learn from: choose another share, or 0"
+        )
+    if target is not None and train.shape[1] < 2:
+        raise UserError(f"--target: there is no column beside {str(target)!r} to predict it from")
+    for part in (train, test):
+        if target is not None and part is not None and part[target].isna().all():
+            raise UserError(f"--target: {str(target)!r} is missing in all rows")
+    if test is not None:
+        hint(
+            f"{n:,} of {len(table):,} rows are set aside for the report; the generator learns from "
+            f"the other {len(train):,} (--holdout)"
+        )
+    return train, test
