@@ -189,8 +189,8 @@ def test_scripts_use_public_names_only(folder):
 # ---- files: circles, private names, names that are defined twice ---------------------------------
 
 # Still there, and to become fewer: a change that adds one says what it takes away.
-PRIVATE_NAMES_OF_OTHERS = 93
-NAMES_DEFINED_TWICE = 135
+PRIVATE_NAMES_OF_OTHERS = 92
+NAMES_DEFINED_TWICE = 117
 
 
 def imported_files(source, module, *, is_package=False):

@@ -50,7 +50,7 @@ def _seconds(text: str | None) -> float | None:
         ) from None
 
 
-def _tab_too(text: str | None) -> str | None:
+def _as_separator(text: str | None) -> str | None:
     """Take the option as the separator itself; a tab is hard to write on a command line."""
     return "\t" if text in ("tab", "\\t") else text
 
@@ -73,7 +73,7 @@ Guard = Annotated[
     ),
 ]
 Sep = Annotated[
-    str | None, typer.Option(help=_SEP, callback=_tab_too, show_default="by its ending")
+    str | None, typer.Option(help=_SEP, callback=_as_separator, show_default="by its ending")
 ]
 Decimal = Annotated[str, typer.Option(help=_DECIMAL)]
 Encoding = Annotated[str, typer.Option(help=_ENCODING)]
@@ -81,7 +81,7 @@ FittedSep = Annotated[
     str | None,
     typer.Option(
         help=_SEP,
-        callback=_tab_too,
+        callback=_as_separator,
         show_default="of a .csv as in the model's; else by its ending",
     ),
 ]
