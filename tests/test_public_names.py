@@ -25,8 +25,9 @@ combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTION
     DetectionScorer EfficacyScorer FidelityScorer Interval NemenyiResult Robustness Significance
     activation_stats align_tables bootstrap_interval channelwise_linearity compare_pairs
     compare_with_best corrected_interval corrected_resampled_ttest corrupt detection fidelity
-    friedman holm interval_words mean_ranks ml_efficacy nemenyi p_words power_decomposition
-    privacy robustness summarise summarise_nemenyi summarise_pairs t_interval wilcoxon
+    friedman holm interval_words mean_ranks ml_efficacy near_copies nemenyi p_words
+    power_decomposition privacy robustness summarise summarise_nemenyi summarise_pairs t_interval
+    wilcoxon
 combutab.generators: CTGAN ShortfallError TVAE TabFlow TabFlowImputer check_conditions
     find_generators fit_stack patch_ctgan
 combutab.generators.sdv: CTGANSynthesizer TVAESynthesizer TabFlowSynthesizer

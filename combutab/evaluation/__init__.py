@@ -10,7 +10,7 @@ from combutab.evaluation._detection import DetectionScorer, detection
 from combutab.evaluation._efficacy import EfficacyScorer, ml_efficacy
 from combutab.evaluation._fidelity import FidelityScorer, fidelity
 from combutab.evaluation._power import channelwise_linearity, power_decomposition
-from combutab.evaluation._privacy import privacy
+from combutab.evaluation._privacy import near_copies, privacy
 from combutab.evaluation._robustness import (
     CORRUPTIONS,
     Corruption,
@@ -71,6 +71,7 @@ __all__ = [
     "interval_words",
     "mean_ranks",
     "ml_efficacy",
+    "near_copies",
     "nemenyi",
     "p_words",
     "power_decomposition",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse
+from scipy.stats import binom
 
 from combutab.core.rng import seed_from
 from combutab.evaluation._alignment import AlignedTables, align_tables
@@ -326,6 +327,8 @@ def _nearest(a: Points, rows: np.ndarray, b: Points, candidates: np.ndarray, k: 
 # ---- Privacy: does a synthetic table give away the rows that its generator learned from? ---------
 
 _TRAIN, _HOLDOUT = "real_train", "holdout"
+_MAX_MEASURED = 100_000  # rows of a table whose distances are measured
+_NEAR_RATIO = 0.1  # of the distance to the second nearest row, below which a row is a near copy
 _COPIES = ("copies", "copies_share", "holdout_copies")
 _LESS_IS_SAFER = ("share_closer_to_train", *_COPIES, "membership_auc")
 _COLUMNS = ["measure", "source", "mean", "sd", "n_tables", "reference", "less_is_safer", "note"]
@@ -337,7 +340,7 @@ def privacy(
     synthetic: Any,
     holdout: Any,
     categorical: Collection[Hashable] = (),
-    max_rows: int = 100_000,
+    max_rows: int = _MAX_MEASURED,
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> pd.DataFrame:
@@ -462,13 +465,96 @@ def privacy(
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
+def near_copies(
+    *,
+    real_train: Any,
+    synthetic: Any,
+    holdout: Any,
+    categorical: Collection[Hashable] = (),
+    max_rows: int = 10_000,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+) -> pd.DataFrame:
+    """Count the synthetic rows that are nearly equal to one real row, and compare with chance.
+
+    A row is a near copy if it is not equal to its nearest real row, but its distance to it is less
+    than a tenth of the distance to the second nearest. Other real rows show how often that happens
+    by chance. Copies of half of ``real_train`` and half of ``holdout`` are found as well, to which
+    the measures of `privacy` are blind: they are as near to the one table as to the other.
+
+    Parameters
+    ----------
+    real_train, synthetic, holdout, categorical, random_state, n_jobs
+        As in `privacy`; ``synthetic`` is one table.
+    max_rows : int, default=10_000
+        Of a larger synthetic table, and of the real rows that show chance, so many are drawn.
+
+    Returns
+    -------
+    DataFrame, one row for each real table
+        ``real``, "real_train" or "holdout"; ``near``, the number of near copies; ``share`` of the
+        synthetic rows; ``reference``, the share of near copies among the rows of the other real
+        table; ``pvalue``, the probability of as many near copies or more if the synthetic rows were
+        rows of the other real table (Przyborowski and Wilenski's test of two Poisson counts).
+
+    Raises
+    ------
+    ValueError
+        As in `privacy`.
+
+    References
+    ----------
+    J. Przyborowski and H. Wilenski, "Homogeneity of results in testing samples from Poisson
+    series", Biometrika 31, 1940.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> people = pd.DataFrame(rng.normal(size=(900, 3)), columns=["age", "height", "weight"])
+    >>> noisy = people[150:450] + rng.normal(0, 1e-3, (300, 3))
+    >>> found = near_copies(real_train=people[:300], holdout=people[300:600], synthetic=noisy)
+    >>> found[["real", "share", "reference"]].round(1)
+             real  share  reference
+    0  real_train    0.5        0.0
+    1     holdout    0.5        0.0
+    """
+    tables = {_TRAIN: real_train, _HOLDOUT: holdout, "synthetic": synthetic}
+    aligned = align_tables(tables, reference=_TRAIN, categorical=categorical)
+    seed, rows = seed_from(random_state), []
+    made = _drawn_rows(aligned["synthetic"], max_rows, seed)
+    for name, other_name in ((_TRAIN, _HOLDOUT), (_HOLDOUT, _TRAIN)):
+        real = _drawn_rows(aligned[name], _MAX_MEASURED, seed)
+        other = _drawn_rows(aligned[other_name], max_rows, seed)
+        space = Space(aligned, real)  # which has seen neither of the two that are compared
+        near, by_chance = (
+            _n_near(space.points(each), space.points(real), n_jobs) for each in (made, other)
+        )
+        share = len(made) / (len(made) + len(other))
+        chance = float(binom.sf(near - 1, near + by_chance, share))
+        rows.append((name, near, near / len(made), by_chance / len(other), chance))
+    return pd.DataFrame(rows, columns=["real", "near", "share", "reference", "pvalue"])
+
+
+def _n_near(rows: Points, real: Points, n_jobs: int | None) -> int:
+    distances = find_neighbours(rows, real, n_jobs=n_jobs).to_b
+    near = (_ratios(distances) < _NEAR_RATIO) & (distances[:, 0] > 0)
+    return int(near.sum())
+
+
+def _drawn_rows(table: pd.DataFrame, n_rows: int, seed: int) -> pd.DataFrame:
+    """Return at most so many rows, drawn from the seed and the table alone."""
+    if len(table) <= n_rows:
+        return table
+    return table.iloc[np.random.default_rng(seed).permutation(len(table))[:n_rows]]
+
+
 class _Judge:
     """The real rows, prepared once for all synthetic tables."""
 
     def __init__(self, tables: AlignedTables, max_rows: int, seed: int, n_jobs: int | None) -> None:
         self.tables, self.max_rows, self.seed, self.n_jobs = tables, max_rows, seed, n_jobs
         n_rows = min(len(tables[_TRAIN]), len(tables[_HOLDOUT]), max_rows)
-        parts = [self._rows(each, n_rows) for each in (_TRAIN, _HOLDOUT)]
+        parts = [_drawn_rows(tables[each], n_rows, seed) for each in (_TRAIN, _HOLDOUT)]
         # Both alike: where the rows trained on are sparse by chance, their places alone would be
         # narrow, and the rows that fall there, all others, be near to each other.
         self.space = Space(tables, pd.concat(parts, ignore_index=True))
@@ -483,7 +569,7 @@ class _Judge:
         """The name, the value and the reference of each measure."""
         from sklearn.metrics import roc_auc_score
 
-        synthetic = self.space.points(self._rows(name, self.max_rows))
+        synthetic = self.space.points(_drawn_rows(self.tables[name], self.max_rows, self.seed))
         train, holdout = (
             find_neighbours(synthetic, real, n_jobs=self.n_jobs)
             for real in (self.train, self.holdout)
@@ -504,13 +590,6 @@ class _Judge:
         members = np.repeat([1, 0], [len(self.train), len(self.holdout)])
         nearness = -np.concatenate([train.to_a, holdout.to_a])
         yield "membership_auc", float(roc_auc_score(members, nearness)), 0.5
-
-    def _rows(self, name: str, n_rows: int) -> pd.DataFrame:
-        """Return at most so many rows, drawn from the seed and the table alone."""
-        table = self.tables[name]
-        if len(table) > n_rows:
-            table = table.iloc[np.random.default_rng(self.seed).permutation(len(table))[:n_rows]]
-        return table
 
     def _keys(self, name: str) -> np.ndarray:
         return row_keys(self.tables[name], self.tables.columns("category"))

@@ -12,7 +12,7 @@ from scipy.stats import binom, hypergeom
 
 from combutab.reports._yardsticks import Yardsticks, column_losses, pair_losses
 
-# ---- The verdict of a report: a level and a sentence for each of three questions, and the rules
+# ---- Thresholds of the levels, which templates/synthetic.html explains to the reader
 
 SYNTHETIC, HELD_OUT = "synthetic", "held-out real"  # the sources of all tables
 LEARNERS = {
@@ -42,54 +42,6 @@ CLEAR = 0.55  # from where a sign is clear; one half is ideal
 BLIND = 0.7  # if chance alone may reach this, no sign says nothing
 _ROUNDING = 1e-9
 
-RULES = {
-    "usefulness": (
-        "Of the learner that is best after training on the real rows: which share of its skill "
-        "over guessing is kept by training on the synthetic ones. The skill is the accuracy over "
-        "that of always naming the most frequent class, or R². Where no accuracy is better than "
-        "guessing, as may be if one class is rare, it is the area under the ROC curve over 0.5. "
-        f"Good from {KEPT_GOOD}, fair from {KEPT_FAIR}. Not known where the skill after training "
-        f"on the real rows is below {LITTLE} or twice its standard error, with fewer than "
-        f"{FEWEST} rows to test on, or where two standard errors of the share, which are told with "
-        "it, reach from poor to good. Of a poor share they hold also how far the learner is moved "
-        "by learning from synthetic rows drawn anew from these, with replacement."
-    ),
-    "likeness": (
-        "A two-sample test: gradient boosting learns to tell synthetic rows from real ones, and is "
-        "scored on rows that it has not learned from, by the ROC AUC. Good up to "
-        f"{TOLD_GOOD}, fair up to {TOLD_FAIR}. Not known with fewer than {FEW} rows of either "
-        "table, unless it is poor, or where two standard errors reach from poor to good. What ties "
-        "columns together may lower it, as a pair among many columns may escape the test: 0 if the "
-        "pairs that are tied score as those of shuffled columns, and 1 if they score as those of "
-        f"real rows; good from {TIES_GOOD}, fair from {TIES_FAIR}. There is no such part where no "
-        f"two real columns are associated by more than {UNTIED}, or the rows are too few to show "
-        "so weak a tie. If a part is not known, the whole is not, unless the other is poor. The "
-        "scores of columns stand beside and decide nothing: columns drawn each for itself match "
-        "as well. Columns that name rows are left out: new names are to differ."
-    ),
-    "privacy": (
-        "Rows are looked for in both real tables, the training rows and the held-out rows. Four "
-        "signs count. Exact duplicates: synthetic rows that equal a real row which occurs once. "
-        "Copied values: values of a column that occur in one real row. Both are a sign if so many "
-        f"have a probability below {RARE} by chance, which the rows of the other real table show. "
-        "Where equal real rows were removed, it is chance if rows of both tables are met as often. "
-        "Distances: the share of synthetic rows that are closer to a training row than to any "
-        "held-out row, and the ROC AUC of a membership inference attack by distance to the closest "
-        f"record. They are a sign if they are more than {ERRORS:g} standard errors above 0.5 "
-        "(training rows are copied) or below it (held-out rows are copied). The standard error of "
-        "the share is measured: the real rows are mixed and split anew at random. Distances are no "
-        "sign where the two-sample test tells the two real tables apart. Near copies: a ROC AUC of "
-        f"the two-sample test of at most {1 - CLEAR:.2f}, and more than {2 * ERRORS:g} standard "
-        "errors below 0.5. The closest row to a near copy is its original, so that it is taken for "
-        "real. Poor with exact duplicates, copied values or near copies, or if a distance sign is "
-        f"at least {CLEAR - 0.5:.2f} from 0.5. Fair with a weaker distance sign, or with few exact "
-        "duplicates where hardly any real rows are equal in all columns but one. Otherwise it is "
-        "not known without held-out rows, or with so few rows that chance might take a share or a "
-        f"ROC AUC to {BLIND}. Good without any sign."
-    ),
-}
-
-
 _SHORT = {
     ("usefulness", "good"): "Models trained on it do about as well as on real rows.",
     ("usefulness", "fair"): "Models trained on it do somewhat worse than on real rows.",
@@ -114,7 +66,7 @@ class Finding:
     ----------
     subject : {"usefulness", "likeness", "privacy"}
     level : {"good", "fair", "poor", "unknown"}
-        By `RULES`.
+        By the thresholds above; the page says how.
     sentence : str
         With the numbers that the level comes from.
     notes : tuple of str
@@ -431,6 +383,33 @@ TRAINING, HELD_OUT_ROWS = "training", "held-out"  # what the rows of the real ta
 
 
 @dataclass(frozen=True)
+class NearCopies:
+    """The share of synthetic rows that are near copies of rows of one real table.
+
+    Attributes
+    ----------
+    share, reference : float
+        Of the synthetic rows, and of the rows of the other real table.
+    pvalue : float
+        How probable such a share is by chance.
+    """
+
+    share: float
+    reference: float
+    pvalue: float
+
+    @property
+    def beyond_chance(self) -> bool:
+        """Say whether there are more near copies than chance and a different shape explain."""
+        return self.pvalue < RARE and self.share > 2 * self.reference
+
+    @property
+    def many(self) -> bool:
+        """Say whether they are a clear sign."""
+        return self.beyond_chance and self.share - self.reference >= CLEAR - 0.5
+
+
+@dataclass(frozen=True)
 class Disclosed:
     """What a synthetic table has of one real table.
 
@@ -440,11 +419,14 @@ class Disclosed:
     copies : Copies
     values : mapping of column name to Copies
         The columns whose values are copied where one real row has them, beyond chance.
+    near : NearCopies, optional
+        Of a table that others can be compared with.
     """
 
     rows: str
     copies: Copies
     values: Mapping[Hashable, Copies] = field(default_factory=dict)
+    near: NearCopies | None = None
 
 
 @dataclass(frozen=True)
@@ -512,11 +494,13 @@ def judge_privacy(
     poor, weak, close_to = [], [], []
     for table in tables:
         close = [] if differ else [sign for sign in toward[table.rows] if sign > 0.5]
+        likely = None if differ else table.near
         near = max(close, default=0.0) >= CLEAR or (near_copies and table.rows == TRAINING)
+        near = near or (likely is not None and likely.many)
         close_to += [table] * near
         if near or table.values or not table.copies.by_chance:
             poor.append(table)
-        elif close or table.copies.unexplained:
+        elif close or table.copies.unexplained or (likely is not None and likely.beyond_chance):
             weak.append(table)
 
     level, headline, notes = "unknown", "", []
@@ -561,6 +545,7 @@ def judge_privacy(
             f"A classifier tells synthetic rows from training rows with a ROC AUC of "
             f"{told.area:.2f}, clearly below 0.5, as it does with near copies."
         )
+    said += [_near_told(table) for table in poor + weak if not differ]
     said.append("" if far is None else far.sentences)
     said.append(_copies_told(tables, n_made))
     said += [_values_told(table) for table in tables if table.values]
@@ -588,6 +573,16 @@ def _suspicion(tables: Sequence[Disclosed]) -> str:
         return "The generator was probably trained on both real tables."
     return (
         "Either the two real tables are swapped, or the generator was trained on the held-out rows."
+    )
+
+
+def _near_told(table: Disclosed) -> str:
+    if table.near is None or not table.near.beyond_chance:
+        return ""
+    return (
+        f"{100 * table.near.share:.1f} % of the synthetic rows are near copies of one "
+        f"{table.rows} row: less than a tenth as far from it as from any other "
+        f"({100 * table.near.reference:.1f} % by chance)."
     )
 
 

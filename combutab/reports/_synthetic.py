@@ -18,6 +18,7 @@ from combutab.evaluation import (
     detection,
     fidelity,
     ml_efficacy,
+    near_copies,
     privacy,
 )
 from combutab.preprocessing import as_pandas, infer_task
@@ -29,6 +30,7 @@ from combutab.reports._findings import (
     TRAINING,
     Disclosed,
     Finding,
+    NearCopies,
     best_learner,
     count_copies,
     count_values,
@@ -278,6 +280,7 @@ def evaluate_synthetic(
     with clock("detection", "telling synthetic rows from real ones"):
         detected = _detect(judged, judged_sources, options)
     near, share_error, n_compared, n_seen, n_test = None, 0.0, 0, 0, 0
+    nearly: list[NearCopies] = []
     # with identifiers, which are made anew, no row would equal its original
     made_rows, held_out = judged_sources[SYNTHETIC], judged_sources.get(HELD_OUT)
     if held_out is not None:
@@ -293,6 +296,11 @@ def evaluate_synthetic(
                 **compared,
             )
             share_error = share_by_chance(judged, held_out, made_rows, **compared)
+            counted = near_copies(
+                real_train=judged, synthetic=made_rows, holdout=held_out, **compared
+            )
+            signs = counted[["share", "reference", "pvalue"]].itertuples(index=False)
+            nearly = [NearCopies(*each) for each in signs]
         n_seen = _seen(judged, held_out)
     real_told = two_sample(detected, HELD_OUT, min(len(train), n_test))
     if test is None or held_out is None or n_seen:
@@ -302,8 +310,11 @@ def evaluate_synthetic(
         differ = real_told is not None and real_told.differ
         copies, of_test = find_copies(judged, made_rows, held_out, differ=differ)
         disclosed = [
-            Disclosed(TRAINING, copies, count_values(train, rows, test, identifiers=names_rows)),
-            Disclosed(UNSEEN, of_test, count_values(test, rows, train, identifiers=names_rows)),
+            Disclosed(rows_of, found, count_values(*real, identifiers=names_rows), each)
+            for rows_of, found, real, each in (
+                (TRAINING, copies, (train, rows, test), nearly[0]),
+                (UNSEEN, of_test, (test, rows, train), nearly[1]),
+            )
         ]
     return SyntheticEvaluation(
         train=train,

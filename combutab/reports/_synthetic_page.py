@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from combutab._version import __version__
+from combutab.reports import _findings
 from combutab.reports._charts import (
     Bars,
     Histogram,
@@ -18,7 +19,7 @@ from combutab.reports._charts import (
     shortened,
     text_width,
 )
-from combutab.reports._findings import C2ST, HELD_OUT, LEARNERS, RULES, SYNTHETIC, percent
+from combutab.reports._findings import C2ST, HELD_OUT, LEARNERS, SYNTHETIC, percent
 from combutab.reports._page import number, render
 from combutab.reports._synthetic import SyntheticEvaluation
 from combutab.reports._yardsticks import associations
@@ -101,7 +102,7 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
         version=__version__,
         sections=sections,
         found=found,
-        findings=_findings(found),
+        findings=_cards(found),
         facts=_facts(found),
         efficacy=_efficacy(found),
         columns=columns[:_FIRST],
@@ -112,12 +113,12 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
         rows=_row_scores(found),
         privacy=_privacy(found),
         made=_made(found),
-        rules=RULES,
+        limits=_findings,
         least=found.least_rows,
     )
 
 
-def _findings(found: SyntheticEvaluation) -> list[dict[str, Any]]:
+def _cards(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     return [
         {
             "subject": each.subject.capitalize(),

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from combutab.evaluation import _privacy as neighbours
-from combutab.evaluation import privacy
+from combutab.evaluation import near_copies, privacy
 from combutab.evaluation._alignment import align_tables
 from combutab.evaluation._privacy import Space
 
@@ -423,3 +423,33 @@ def test_the_tables_are_not_changed():
     privacy(**tables)
     for name, table in tables.items():
         pd.testing.assert_frame_equal(table, before[name])
+
+
+# ---- near copies -------------------------------------------------------------------------------
+
+
+def test_near_copies_are_much_nearer_to_one_row_than_to_the_next():
+    real = pd.DataFrame({"x": [0.0, 10.0, 20.0, 30.0]})
+    # near to 0, between two rows, equal to one, near to 30, beyond all rows
+    made = pd.DataFrame({"x": [0.05, 5.0, 20.0, 29.9, 99.0]})
+    found = near_copies(real_train=real, holdout=real + 5.0, synthetic=made)
+    assert found["real"].tolist() == ["real_train", "holdout"]
+    assert found["near"].tolist() == [2, 0]
+    np.testing.assert_allclose(found["share"], [0.4, 0.0])
+    assert found["reference"].tolist() == [0.0, 0.0]
+    # of two near copies none is another row's, whose table has 4 rows to 5: (5 / 9)^2
+    np.testing.assert_allclose(found["pvalue"], [(5 / 9) ** 2, 1.0])
+
+
+@pytest.mark.parametrize("columns", [["x"], ["x", "y"], ["c", "d", "y"], list("xycdt")])
+def test_fresh_rows_are_near_copies_by_chance_alone(columns):
+    found = [
+        near_copies(
+            real_train=law(300, 3 * seed)[columns],
+            holdout=law(300, 3 * seed + 1)[columns],
+            synthetic=law(300, 3 * seed + 2)[columns],
+        )
+        for seed in range(10)
+    ]
+    pvalues = pd.concat(found)["pvalue"]
+    assert pvalues.min() > 0.001

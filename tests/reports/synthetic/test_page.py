@@ -128,6 +128,20 @@ def test_it_says_that_it_shows_real_values(page):
     assert page.says("This page itself shows parts of the real table")
 
 
+def test_the_rules_name_the_thresholds(page):
+    for rule in (
+        *("Good from 0.9, fair from 0.7.", "is below 0.02 or twice", "fewer than 10 rows"),
+        *(
+            "Good up to 0.65, fair up to 0.8.",
+            "fewer than 100 rows",
+            "good from 0.9, fair from 0.75",
+        ),
+        *("more than 3 standard errors", "at most 0.45, and more than 6 standard errors"),
+        *("a probability below 0.001", "is at least 0.05 from 0.5", "a ROC AUC to 0.7"),
+    ):
+        assert page.says(rule), rule
+
+
 def test_it_loads_nothing(page):
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     assert page.count("meta", content=policy) == 1

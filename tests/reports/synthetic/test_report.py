@@ -133,6 +133,28 @@ def test_near_copies_of_a_part_are_found():
     assert levels(found) == ("good", "good", "poor")
 
 
+def pairs_of_numbers(n, rng):
+    x = rng.normal(size=n)
+    return pd.DataFrame({"x": x, "y": x + rng.normal(size=n)})
+
+
+@pytest.mark.usefixtures("short_report")
+@pytest.mark.parametrize("seed", range(3))
+def test_near_copies_of_half_of_each_real_table_are_found(seed):
+    # as near to the one table as to the other, and no row is equal
+    rng = np.random.default_rng(seed)
+    train, test, fresh = (pairs_of_numbers(200, rng) for _ in range(3))
+    half = pd.concat([train.sample(100, random_state=seed), test.sample(100, random_state=seed)])
+    near = half + 1e-3 * rng.normal(size=half.shape) * train.std().to_numpy()
+    options = {"real_train": train, "real_test": test, "target": None}
+    finding = evaluate(near, **options).findings[2]
+    assert finding.level == "poor"
+    assert "The generator was probably trained on both real tables." in finding.sentence
+    assert "synthetic rows are near copies of one training row" in finding.sentence
+    assert "synthetic rows are near copies of one held-out row" in finding.sentence
+    assert evaluate(fresh, **options).findings[2].level == "good"
+
+
 @pytest.mark.usefixtures("short_report")
 def test_rows_are_looked_for_in_both_real_tables():
     swapped = "Either the two real tables are swapped, or the generator was trained on the held-out"

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from combutab.reports._findings import RULES, judge_usefulness
+from combutab.reports._findings import judge_usefulness
 
 
 def efficacy(note="", se=0.0, gap_se=0.0, **scores):
@@ -171,15 +171,6 @@ def test_names_are_told_on_one_line():
     table = efficacy(accuracy=(0.9, 0.9), roc_auc=(0.9, 0.9))
     found = judge_usefulness(table, target="a\n\x1b[31m", guess=0.5, n_test=100, seen=False)
     assert found.sentence.isprintable()
-
-
-def test_the_rules_name_the_thresholds():
-    assert all(number in RULES["usefulness"] for number in ("0.9", "0.7", "0.02", "10"))
-    assert all(number in RULES["likeness"] for number in ("0.9", "0.75", "0.65", "0.8", "100"))
-    assert all(
-        number in RULES["privacy"]
-        for number in ("3 standard errors", "6 standard", "0.001", "0.05", "0.7")
-    )
 
 
 def test_skill_by_chance_is_within_what_is_told():
