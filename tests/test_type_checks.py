@@ -59,7 +59,7 @@ class Wrong(MLPRegressor):
 
 class Right(MLPRegressor):
     def _make_spec(self, n_rows: int) -> MLPSpec:
-        return MLPSpec(self.encoder_.n_dense_, (4,), self._n_raw_outputs())
+        return MLPSpec(self.encoder_.n_dense_, (4,), self.target_.n_raw_outputs)
 
     def _loss(self) -> Loss:
         return super()._loss()

@@ -188,7 +188,7 @@ def _beside_a_guess(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> str:
     import pandas as pd
     from sklearn.metrics import r2_score
 
-    parts = estimator._set_aside(y)
+    parts = estimator.held_out_rows(y)
     if parts is None:
         return (
             "How good it is on new rows was not measured: of so few, all are trained on. "

@@ -2,12 +2,12 @@
 
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._classifier import MLPClassifier
-from combutab.estimators._data import refuse_text
 from combutab.estimators._export import TableModule
 from combutab.estimators._pack import PackClassifier, PackRegressor
 from combutab.estimators._parameters import paper_recipe
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._tabm import TabMClassifier, TabMRegressor
+from combutab.estimators._targets import refuse_text
 from combutab.estimators._together import FitOutcome, FitTask, fit_stacked
 
 __all__ = [

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.base import _fit_context
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples
@@ -29,7 +29,6 @@ from combutab.estimators._data import (
     can_stratify,
     check_bagging,
     check_given,
-    check_weights,
     concatenated,
     encoded_rows,
     member_folds,
@@ -47,13 +46,14 @@ from combutab.estimators._initial import initial_states
 from combutab.estimators._jobs import (
     Checkpoint,
     Job,
-    answering,
     check_settled,
     epoch_tasks,
     output_scorer,
     train_jobs,
     train_shared,
 )
+from combutab.estimators._parameters import AUTO_ROWS
+from combutab.estimators._targets import Target, check_weights
 from combutab.nn import Member, MLPSpec, NetworkSpec
 from combutab.preprocessing import as_numpy
 from combutab.training import (
@@ -68,49 +68,34 @@ from combutab.training import (
 class BaseMLP(Fitted):
     """The story of a fit: validate, encode, build, train, keep.
 
-    A subclass says what it learns of its target (``_encode_target``), by which loss (``_loss``),
-    and of what network, if not a perceptron (``_make_spec``).
+    A subclass says which target it learns (``_learn_target``), by which loss (``_loss``), and of
+    what network, if not a perceptron (``_make_spec``).
     """
 
     # ---- hooks -----------------------------------------------------------------------------
 
     @abstractmethod
-    def _encode_target(
-        self, y: Any, weight: np.ndarray | None, *, reset: bool, validation: bool = False
-    ) -> np.ndarray:
-        """Targets -> what the loss takes: (n,) int64 or (n, T) float; reset sets attributes."""
+    def _checked_target(self, y: Any, name: str, owner: BaseEstimator) -> np.ndarray:
+        """Targets as an array, which errors call ``name``."""
 
     @abstractmethod
-    def _decode_target(self, target: np.ndarray) -> np.ndarray:
-        """Targets as ``fit`` was given them, from what ``_encode_target`` made of them."""
+    def _learn_target(
+        self, y: np.ndarray, weight: np.ndarray | None, classes: np.ndarray | None
+    ) -> Target:
+        """The target of checked y; ``classes`` are all labels there are, where that is known."""
 
-    @abstractmethod
-    def _n_raw_outputs(self) -> int:
-        """Width of the network's last layer."""
-
-    def _output_units(self) -> tuple[np.ndarray, np.ndarray]:
-        """Shift and scale that a raw output has been rid of: none for logits."""
-        return np.zeros(self._n_raw_outputs()), np.ones(self._n_raw_outputs())
-
-    def _total_weight(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
+    def _weigh(
+        self, target: Target, encoded: np.ndarray, weight: np.ndarray | None
+    ) -> np.ndarray | None:
         """The weights of training rows of these encoded targets."""
         return weight
-
-    def _stratify(self, target: np.ndarray) -> np.ndarray | None:
-        """Labels of which training and validation rows are to have equal shares."""
-        return None
-
-    def _strata(self, target: np.ndarray) -> np.ndarray | None:
-        """``_stratify``'s labels as ``fit`` was given them: errors name them."""
-        labels = self._stratify(target)
-        return None if labels is None else self._decode_target(labels)
 
     def _make_spec(self, n_rows: int) -> NetworkSpec:
         """The network, for an encoding and a target that are learned."""
         return MLPSpec(
             n_dense=self.encoder_.n_dense_,
             hidden=self._hidden_layer_sizes(n_rows),
-            n_outputs=self._n_raw_outputs(),
+            n_outputs=self.target_.n_raw_outputs,
             cardinalities=self.encoder_.cardinalities_,
             embedding_dim=self.embedding_dim,
             normalization=self.normalization,
@@ -133,7 +118,6 @@ class BaseMLP(Fitted):
             }
         return settings
 
-    _score_name: ClassVar[str]  # of the validation score: "accuracy" or "r2"
     _data_parameters: ClassVar[tuple[str, ...]] = (  # all that ``_encode`` depends on
         "solver",
         "categorical_features",
@@ -148,9 +132,6 @@ class BaseMLP(Fitted):
         "warm_start",
         "bagging",
     )
-
-    # attribute of bagging="cv", and the method whose answers it holds
-    _held_out_answer: ClassVar[tuple[str, str]] = ("oof_prediction_", "predict")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -260,78 +241,95 @@ class BaseMLP(Fitted):
         *,
         fresh: bool = True,
         split: bool = True,
+        classes: np.ndarray | None = None,
+        owner: BaseEstimator | None = None,
+        min_rows: int = AUTO_ROWS,
     ) -> Prepared:
-        """Check and encode the data; a fresh encoding is learned on the training rows alone."""
+        """Check and encode the data; a fresh encoding is learned on the training rows alone.
+
+        ``owner`` is the estimator that errors about the table name; from ``min_rows`` on
+        ``early_stopping="auto"`` sets rows aside.
+        """
         guard_forks()
+        owner = self if owner is None else owner
         X, y, X_val, y_val = as_numpy(X), as_numpy(y, "y"), as_numpy(X_val), as_numpy(y_val, "y")
         sample_weight = as_numpy(sample_weight, "sample_weight")
-        X, X_val = check_given(X, y, X_val, y_val, solver=self.solver, name=type(self).__name__)
+        X, X_val = check_given(X, y, X_val, y_val, solver=self.solver, name=type(owner).__name__)
         bagged = split and self.bagging is not None
         if bagged and X_val is not None:
             raise ValueError(
                 f"bagging={self.bagging!r} takes no X_val and y_val: each member validates on a "
                 "fold of its own; set bagging=None"
             )
-        weight = weight_val = target_val = folds = kept = None
+        weight = weight_val = encoded_val = folds = kept = None
         own = False
         n_given = _num_samples(X)
         if sample_weight is not None:
             X, y, weight, kept = weighted_rows(X, y, sample_weight)
-        target = self._encode_target(y, weight, reset=fresh)
+        y = self._checked_target(y, "y", owner)
+        target = self._learn_target(y, weight, classes) if fresh else self.target_.widened(y)
+        encoded = target.encode(y, self.precision, complete=not fresh and split)
         if X_val is not None:
-            target_val = self._encode_target(y_val, None, reset=False, validation=True)
+            y_val = self._checked_target(y_val, "y_val", owner)
+            encoded_val = target.encode(y_val, self.precision)
         elif bagged:
-            seed, strata = seed_from(self.random_state), self._strata(target)
+            seed, strata = seed_from(self.random_state), self._strata(target, encoded)
             kept = np.arange(n_given) if kept is None else kept
             folds = member_folds(self.n_members, seed, strata, kept, n_given)
-        elif split and self._stops_early(len(target)):
-            train, val = self._split(target)
+        elif split and self._stops_early(len(encoded), min_rows):
+            train, val = self._split(target, encoded)
             own = True  # rows of the same table
             X, X_val = _safe_indexing(X, train), _safe_indexing(X, val)
-            target, target_val = target[train], target[val]
+            encoded, encoded_val = encoded[train], encoded[val]
             if weight is not None:
                 weight, weight_val = weight[train], weight[val]
-        total = self._total_weight(target, weight)
+        total = self._weigh(target, encoded, weight)
         if total is not None:
             check_weights(total, "class_weight times sample_weight")
             if not total.any():
                 raise ValueError(
                     "class_weight leaves every row with weight 0: nothing is left to fit"
                 )
-        if fresh:
-            self.encoder_ = self._new_encoder()
-            table = self.encoder_.fit_encode(X, weight, owner=self)
-        else:
-            table = self.encoder_.encode(X, owner=self)
+        encoder = self._new_encoder() if fresh else self.encoder_
+        table = (
+            encoder.fit_encode(X, weight, owner=owner) if fresh else encoder.encode(X, owner=owner)
+        )
         dtype = Precision(self.precision).dtype
-        rows, n = encoded_rows(table, target, total, dtype), len(target)
-        if folds is not None:
-            if total is not weight:  # class weights are for training alone
-                rows = concatenated([rows, encoded_rows(table, target, weight, dtype)])
-                folds = replace(folds, scored_from=n)
-            return Prepared(rows, torch.arange(n), None, folds=folds)
-        if target_val is None:
-            return Prepared(rows, torch.arange(n), None)
-        val_table = self.encoder_.encode(X_val, owner=self, fitted=own)
-        rows = concatenated([rows, encoded_rows(val_table, target_val, weight_val, dtype)])
-        return Prepared(rows, torch.arange(n), torch.arange(n, len(rows.dense)))
+        rows, n = encoded_rows(table, encoded, total, dtype), len(encoded)
+        val_rows = None
+        if folds is not None and total is not weight:  # class weights are for training alone
+            rows = concatenated([rows, encoded_rows(table, encoded, weight, dtype)])
+            folds = replace(folds, scored_from=n)
+        if encoded_val is not None:
+            val_table = encoder.encode(X_val, owner=owner, fitted=own)
+            rows = concatenated([rows, encoded_rows(val_table, encoded_val, weight_val, dtype)])
+            val_rows = torch.arange(n, len(rows.dense))
+        return Prepared(rows, torch.arange(n), val_rows, encoder, target, folds=folds)
 
-    def _split(self, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _strata(self, target: Target, encoded: np.ndarray) -> np.ndarray | None:
+        """Labels of which both sides of a split are to have equal shares, as errors name them."""
+        labels = target.strata(encoded)
+        return None if labels is None else target.decode(labels)
+
+    def _split(self, target: Target, encoded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Positions of the rows that train, and of those that are set aside."""
-        seed, strata = seed_from(self.random_state), self._strata(target)
+        seed, strata = seed_from(self.random_state), self._strata(target, encoded)
         auto = self.early_stopping == "auto"
         if auto and strata is not None and not can_stratify(strata, self.validation_fraction):
             strata = None
-        return split_rows(len(target), self.validation_fraction, seed, strata)
+        return split_rows(len(encoded), self.validation_fraction, seed, strata)
 
-    def _set_aside(self, y: Any) -> tuple[np.ndarray, np.ndarray] | None:
-        """As ``_split``, of a fit to these targets alone by an int as ``random_state``.
+    def held_out_rows(
+        self, y: Any, *, min_rows: int = AUTO_ROWS
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Positions of the rows that ``fit`` to these targets trains on, and of those set aside.
 
-        None where all rows train.
+        With an int as ``random_state``. None where all rows train.
         """
-        fresh = not self.__sklearn_is_fitted__()
-        target = self._encode_target(as_numpy(y, "y"), None, reset=fresh)
-        return self._split(target) if self._stops_early(len(target)) else None
+        y = self._checked_target(as_numpy(y, "y"), "y", self)
+        target = self._learn_target(y, None, None)
+        encoded = target.encode(y, self.precision)
+        return self._split(target, encoded) if self._stops_early(len(encoded), min_rows) else None
 
     def _data_key(self) -> str:
         """Return a key that is equal for estimators that ``_encode`` the same way."""
@@ -348,6 +346,7 @@ class BaseMLP(Fitted):
 
     def _build(self, prepared: Prepared, *, fresh: bool = True, epochs: int | None = None) -> Job:
         """Build the job: a network of so many members, and how it trains on the encoded data."""
+        self._adopt(prepared.encoder, prepared.target)
         if fresh:
             self._spec = self._make_spec(prepared.n_train)
             self._made_with = self._settled_parameters()
@@ -359,14 +358,14 @@ class BaseMLP(Fitted):
         bins = torch.from_numpy(edges.T.copy()) if len(edges) else None
         members = tuple(Member(seed, self.activation, self.dropout, bins) for seed in seeds)
         splits = prepared.splits(self.n_members)
-        score, scorer, scoring = None, None, self.early_stopping_scoring or self._score_name
+        target = prepared.target
+        score, scorer, scoring = None, None, self.early_stopping_scoring or target.score_name
         if splits[0][1] is not None:
-            score = scoring if scoring in ("loss", self._score_name) else "scorer"
+            score = scoring if scoring in ("loss", target.score_name) else "scorer"
             if score == "scorer":
                 for _, val in splits if prepared.folds is not None else splits[:1]:
                     held_out = prepared.rows.each(itemgetter(val))
-                    width = self._n_raw_outputs()
-                    scorer = output_scorer(self, scoring, self._decode_target, held_out, width)
+                    scorer = output_scorer(self, scoring, target, held_out)
         starts = [None] * len(seeds) if fresh else self._starts(continued=epochs is not None)
         plans = tuple(
             MemberPlan(
@@ -402,7 +401,7 @@ class BaseMLP(Fitted):
             return tuple({n: torch.from_numpy(v) for n, v in state.items()} for state in states)
         if isinstance(self.init, str):
             return None
-        units = self._output_units()
+        units = self.target_.units()
         return initial_states(self.init, self._spec, members, self.encoder_, units)
 
     def _starts(self, *, continued: bool) -> list[MemberStart | None]:
@@ -435,16 +434,15 @@ class BaseMLP(Fitted):
 
         What is to be warned of training itself goes to ``told``, if there is such a list.
         """
-        held_out, method = self._held_out_answer
+        held_out = self.target_.held_out_name
         with uninterrupted():
             found = self._learned(job, results, fresh=fresh)
             for name in ("loss_curve_", held_out):  # which lbfgs, or no bagging, has none of
                 self.__dict__.pop(name, None)
             self.__dict__.update(found)
             if job.folds is not None:
-                shown = answering(self, held_out_outputs(self._network(), job))
-                values = getattr(shown, method)(None)
-                self.__dict__[held_out] = job.folds.in_given_order(values)
+                values = self.target_.held_out(held_out_outputs(self._network(), job).double())
+                setattr(self, held_out, job.folds.in_given_order(values))
             notes = unfinished(
                 job, results, converges=converges, in_parts=converges and self.warm_start
             )
@@ -495,13 +493,15 @@ class BaseMLP(Fitted):
         """
         return self._partial_fit(X, y, sample_weight)
 
-    def _partial_fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _partial_fit(
+        self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None
+    ) -> Self:
         """One epoch over the given rows; the first call learns the encoding."""
         if self.early_stopping is True:
             raise ValueError("partial_fit does not support early_stopping=True")
         fresh = not self.__sklearn_is_fitted__()
         self._validate(fresh=fresh)
-        prepared = self._encode(X, y, sample_weight, fresh=fresh, split=False)
+        prepared = self._encode(X, y, sample_weight, fresh=fresh, split=False, classes=classes)
         job = self._build(prepared, fresh=fresh, epochs=1)
         (results,) = train_jobs([job], self._all_callbacks())
         n_iter = 0 if fresh else int(getattr(self, "n_iter_", 0))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -22,82 +20,9 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from combutab.core.rng import Stream, fold_in
-from combutab.preprocessing import EncodedTable, TargetError, as_pandas, read_numbers
+from combutab.estimators._targets import Target, check_weights
+from combutab.preprocessing import EncodedTable, TableEncoder
 from combutab.training import Rows, RowStream
-
-# ---- Class weights: numbers that can be weights, of classes that there are -----------------------
-
-# Beyond these, products with losses and penalties leave float32, in which networks train.
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-18, 1e18
-
-
-def check_weights(weights: np.ndarray, what: str) -> None:
-    """Refuse weights with which training could not compute, and weights that leave no row."""
-    wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any():
-        raise ValueError(f"{what} must be at least 0 and finite, got {weights[wrong][0]}")
-    odd = (weights > 0) & ((weights < SMALLEST_WEIGHT) | (weights > LARGEST_WEIGHT))
-    if odd.any():
-        raise ValueError(
-            f"{what} must be 0, or between {SMALLEST_WEIGHT:g} and {LARGEST_WEIGHT:g}, got "
-            f"{weights[odd][0]:g}; divide the weights by their mean, and set those that count for "
-            "nothing to 0"
-        )
-
-
-def check_class_weight(class_weight: Any) -> None:
-    """Check the parameter as far as that goes before the data are seen.
-
-    Raises ValueError if a weight is no number, or none that `check_weights` accepts.
-    """
-    tables = [class_weight] if isinstance(class_weight, Mapping) else class_weight
-    if class_weight is None or isinstance(class_weight, str):
-        return
-    for table in tables:
-        if not isinstance(table, Mapping):
-            raise ValueError(
-                "class_weight must be a dict class -> weight (for multi-label targets a list of "
-                f"them, one a label), 'balanced' or None, got {class_weight!r}"
-            )
-        for label, weight in table.items():
-            if not isinstance(weight, Real):
-                raise ValueError(
-                    f"class_weight of class {label!r} must be a number, got {weight!r}"
-                )
-            check_weights(np.array([float(weight)]), f"class_weight of class {label!r}")
-
-
-def weights_of_classes(class_weight: Any, classes: np.ndarray) -> np.ndarray:
-    """The weight of each class, (n_classes,); classes that are not named weigh 1.
-
-    Raises ValueError if a name is no class while a class has no weight, as scikit-learn, or for a
-    list.
-    """
-    if not isinstance(class_weight, Mapping):
-        raise ValueError(
-            "class_weight is a list, which is for multi-label targets; for these it must be a "
-            f"dict class -> weight, got {class_weight!r}"
-        )
-    labels = classes.tolist()
-    unknown = [label for label in class_weight if label not in labels]
-    unnamed = [label for label in labels if label not in class_weight]
-    if unknown and unnamed:
-        raise ValueError(
-            f"class_weight names {unknown}, which are no classes of y, and the classes {unnamed} "
-            "are not in class_weight: use the labels of y themselves"
-        )
-    if unknown:  # a class that these rows lack, in a fold say
-        warnings.warn(
-            f"class_weight names {unknown}, which are no classes of y; they change nothing",
-            stacklevel=6,
-        )
-    weights = np.array([float(class_weight.get(label, 1.0)) for label in labels])
-    if not weights.any():
-        raise ValueError(
-            f"class_weight={class_weight} is 0 for every class: nothing is left to fit"
-        )
-    return weights
-
 
 # ---- bagging="cv": each member of an ensemble validates on a fold of its own ---------------------
 
@@ -185,14 +110,10 @@ def member_folds(
 
 # ---- Data of a fit, from arguments to encoded rows: checks, weights, validation split, targets
 
-_EXACT = 1 << 53  # integers up to here are float64's own
-# Beyond, a prediction a few standard deviations away could not be written down
-_LARGEST = 1e300
-
 
 @dataclass(frozen=True)
 class Prepared:
-    """Encoded data of one fit: all rows, and which of them train and which validate.
+    """Encoded data of one fit: all rows, which of them train and which validate, and what encodes.
 
     With a stream, its rows train, and ``rows`` are the validation rows alone. With folds, each
     member trains on the rows of the others' folds.
@@ -201,6 +122,8 @@ class Prepared:
     rows: Rows
     train: Tensor
     val: Tensor | None
+    encoder: TableEncoder
+    target: Target
     stream: RowStream | None = None
     folds: Folds | None = None
 
@@ -355,69 +278,3 @@ def concatenated(tables: Sequence[Rows]) -> Rows:
         cat(t.codes for t in tables),
         weight,
     )
-
-
-def refuse_text(y: Any, name: str, first_row: int = 0) -> None:
-    """Refuse a regressor's targets that are not numbers, by their values.
-
-    ``first_row`` is the row of the table that they start at.
-    """
-    if scipy.sparse.issparse(y):
-        return
-    y = as_pandas(y, name)
-    frame = y if isinstance(y, pd.DataFrame) else pd.DataFrame(np.asarray(y).reshape(len(y), -1))
-    for j in range(frame.shape[1]):
-        try:
-            read_numbers(frame.iloc[:, j], first_row=first_row)
-        except TargetError as error:
-            it = f"column {frame.columns[j]!r}" if frame.shape[1] > 1 else "it"
-            raise ValueError(
-                f"{name} must hold numbers, but {it} {error.problem}; convert these values ('3,1' "
-                "to 3.1, '3.1%' to 0.031) or drop their rows, or use MLPClassifier if they are "
-                "classes"
-            ) from None
-
-
-def as_numbers(y: Any, where: str = "") -> np.ndarray:
-    """Targets as float64, (n, n_targets); ``where`` ends what is said of inf.
-
-    Raises ValueError if float64 takes some that differ for one another, or they are as large as it
-    goes.
-    """
-    y = as_pandas(y, "y")
-    if isinstance(y, pd.DataFrame):  # of columns that have each its own dtype
-        given = [y.iloc[:, j].to_numpy() for j in range(y.shape[1])]
-    else:
-        values = np.asarray(y)
-        given = [*values.reshape(len(values), -1).T]
-    return np.column_stack([_column_numbers(column, where) for column in given])
-
-
-def _column_numbers(column: np.ndarray, where: str) -> np.ndarray:
-    if column.dtype.kind in "mM":
-        raise ValueError(
-            f"y holds {column.dtype}, not numbers; subtract a date and divide by a unit, such as "
-            "np.timedelta64(1, 'D')"
-        )
-    numbers = column.astype(np.float64)
-    size = np.abs(numbers).max(initial=0.0)
-    if np.isinf(size):
-        raise ValueError(
-            "Input y contains infinity or a value too large for dtype('float64')"
-            f"{where and f' in {where}'}."
-        )
-    if size > _LARGEST:
-        raise ValueError(
-            f"y has values up to {size:.3g}, which leaves no room in float64 for predictions "
-            f"beyond them; divide y by {size:.0e}"
-        )
-    kind = column.dtype.kind
-    whole = kind in "iu" or (kind == "O" and all(isinstance(v, Integral) for v in column))
-    if whole and size >= _EXACT:
-        different = len(set(column.tolist()))
-        if len(np.unique(numbers)) < different:
-            raise ValueError(
-                f"y has {different} different integers up to {size:.3g}, some of which are "
-                f"equal as float64 (exact to 2**53); subtract {min(column.tolist())} first"
-            )
-    return numbers

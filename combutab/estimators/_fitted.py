@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad
 
 from combutab._model_files import (
@@ -28,7 +28,6 @@ from combutab._model_files import (
 )
 from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_device
 from combutab.core.fields import (
-    Field,
     check_fields,
     choice,
     kind,
@@ -42,6 +41,7 @@ from combutab.core.fields import (
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._jobs import Job
 from combutab.estimators._parameters import Parameters
+from combutab.estimators._targets import ClassTarget, Target
 from combutab.nn import NTK, ActivationSpec, Member, MLPSpec, NetworkSpec, TableNetwork
 from combutab.preprocessing import EncodedTable, TableEncoder
 from combutab.training import MemberResult, is_per_step
@@ -106,8 +106,7 @@ def warn_of_one_class(
     job: Job,
     results: Sequence[MemberResult],
     network: Callable[[], TableNetwork],
-    probabilities: Callable[[Tensor], np.ndarray],
-    classes: np.ndarray,
+    target: ClassTarget,
     *,
     goes_on: bool,
 ) -> None:
@@ -118,21 +117,19 @@ def warn_of_one_class(
     job, results
     network : callable
         Gives the fitted network, which is asked for where the recorded scores leave a doubt.
-    probabilities : callable
-        Raw outputs -> (n, n_classes).
-    classes : ndarray of shape (n_classes,)
+    target : ClassTarget
         One label a row, at least two classes.
     goes_on : bool
         Whether another call may train on, and is expected to where ``max_iter`` was reached.
     """
-    reasons = {result.reason for result in results}
+    classes, reasons = target.classes, {result.reason for result in results}
     unfinished = "max_iter" in reasons and (goes_on or job.config.max_epochs < _TRIAL)
     if unfinished or reasons - {"max_iter", "no_improvement"} or not len(job.rows.dense):
         return
     if _is_better(job, results, len(classes)) or not _varies(job):
         return
     raw, rows = scored_outputs(network(), job)
-    p, y, weight = probabilities(raw), _labels(job, rows), _weights(job, rows)
+    p, y, weight = target.probabilities(raw.double()), _labels(job, rows), _weights(job, rows)
     answers = p.argmax(1)
     if (answers != answers[0]).any():
         return
@@ -380,11 +377,6 @@ _PROGRESS = {
 }
 # all that fit sets besides: a file that names others is refused
 _FITTED = {
-    "n_features_in_": whole(1),
-    "feature_names_in_": optional(kind(np.ndarray)),
-    "n_outputs_": whole(1),
-    "out_activation_": choice("logistic", "softmax", "identity", "exp"),
-    "n_layers_": whole(2),
     "t_": _LONG,
     "n_iter_": _COUNT,
     "loss_": nullable(_ANY),
@@ -394,90 +386,9 @@ _FITTED = {
     "best_validation_score_": nullable(_ANY),
     "_seed": whole(0, 2**64),
     "_trained": pair(several(ACTIVATION, 1), choice(*PRECISIONS)),
-    "_made_with": optional(kind(dict)),
-    "_seeded": optional(nullable(whole(0, 2**64))),
+    "_made_with": kind(dict),
+    "_seeded": nullable(whole(0, 2**64)),
 }
-
-
-def parts_to_save(model: Fitted) -> tuple[Iterable[str], dict[str, Any]]:
-    """Name the fitted attributes of an estimator's file, and give what else its header has."""
-    fields = {**_FITTED, **model._fitted_fields}
-    names = [name for name in vars(model) if name in fields]
-    progress = [
-        {name: encode(value, name) for name, value in member.items() if name != "optimizer"}
-        for member in model._progress
-    ]
-    return names, {"shape": model._spec.to_json(), "progress": progress}
-
-
-def restore(model: Fitted, saved: Saved) -> None:
-    """Take over what a file has, once its parts are known to belong together."""
-    _check_fitted(model._fitted_fields, saved.fitted)
-    model.__dict__.update(saved.fitted)
-    model._spec = NetworkSpec.from_json(saved.header["shape"])
-    arrays, states = saved.arrays()
-    model._states = [{_name_now(n): array for n, array in state.items()} for state in states]
-    model.encoder_ = TableEncoder.from_state(arrays, saved.header["encoder"])
-    progress = [{n: decode(v) for n, v in member.items()} for member in saved.header["progress"]]
-    for member in progress:
-        check_fields(member, _PROGRESS, "the progress")
-    model._progress = [{**member, "optimizer": {}} for member in progress]
-    model.history_ = saved.history
-    for state in model._states:
-        check_layers(state, model._spec.array_shapes())
-    _check_agreement(model, len(model._states))
-    model.__dict__.setdefault("_made_with", {})  # files of earlier versions do not say
-    model.__dict__.setdefault("_seeded", None)
-    model._net = LazyNetwork()
-    _check_network(model)
-
-
-def _check_fitted(own: Mapping[str, Field], fitted: dict[str, Any]) -> None:
-    """Refuse attributes that no estimator learns, nor a class with these of its own."""
-    fields = {**_FITTED, **own}
-    for each in fitted:
-        if each not in fields:
-            raise ValueError(f"it sets {each!r}, which no estimator learns")
-    check_fields(fitted, fields, "what was fitted")
-
-
-def _name_now(name: str) -> str:
-    """Rename a weight of a file that was written before the inputs were a module."""
-    return f"inputs.{name}" if name.startswith("embeddings.") else name
-
-
-def _check_agreement(model: Fitted, n_members: int) -> None:
-    """Refuse parts of a loaded estimator that do not belong together, naming the first."""
-    spec, encoder = model._spec, model.encoder_
-    names = getattr(model, "feature_names_in_", None)
-    known = getattr(encoder, "feature_names_in_", None)
-    found: dict[str, tuple[object, object]] = {
-        "n_features_in_": (model.n_features_in_, encoder.n_features_in_),
-        "feature_names_in_": (_listed(names), _listed(known)),
-        "n_dense": (spec.n_dense, encoder.n_dense_),
-        "cardinalities": (spec.cardinalities, encoder.cardinalities_),
-        "n_layers_": (model.n_layers_, len(spec.widths)),
-        "n_members": (len(model._trained[0]), n_members),
-        "progress": (len(model._progress), n_members),
-    }
-    for name, (there, here) in {**found, **model._check_loaded()}.items():
-        if there != here:
-            raise ValueError(f"{name} is {str(there)[:100]}, the rest of it has {str(here)[:100]}")
-
-
-def _listed(names: np.ndarray | None) -> list[Any] | None:
-    return None if names is None else names.tolist()
-
-
-def _check_network(model: Fitted) -> None:
-    """Refuse weights that do not fit the network, or make it answer what is no number."""
-    net, spec = model._network(), model._spec
-    for i, state in enumerate(model._states):
-        check_state(state, net.member_state(i))
-    dense = torch.zeros(1, spec.n_dense, dtype=net.dtype)
-    codes = torch.zeros(1, len(spec.cardinalities), dtype=torch.int64)
-    if not net.predict(dense, codes, 1).isfinite().all():
-        raise ValueError("its weights give predictions that are not finite")
 
 
 # ---- A fitted estimator: its network, which predicts, its weights as arrays, and a file of it ----
@@ -488,7 +399,27 @@ _MIN_ROWS = 16
 _PREDICT_UNITS = 1 << 20  # units of a layer computed at a time: a few MB, within the caches
 
 
-class Fitted(Parameters, Exports, Loadable):
+class LearnedTable:
+    """What a fit learns of a table and its targets, before any network is trained."""
+
+    encoder_: TableEncoder
+    target_: Any  # a Target, of the class's own kind
+    n_features_in_: int
+    n_outputs_: int
+    out_activation_: str
+
+    def _adopt(self, encoder: TableEncoder, target: Target) -> None:
+        """Take over what was learned of a table and its targets."""
+        self.encoder_, self.target_ = encoder, target
+        self.n_features_in_ = encoder.n_features_in_
+        if hasattr(encoder, "feature_names_in_"):
+            self.feature_names_in_ = encoder.feature_names_in_
+        self.n_outputs_, self.out_activation_ = target.n_outputs, target.out_activation
+        if isinstance(target, ClassTarget):
+            self.classes_ = target.classes
+
+
+class Fitted(LearnedTable, Parameters, Exports, Loadable):
     """A fitted estimator, and what it can do without its data.
 
     Attributes
@@ -527,12 +458,8 @@ class Fitted(Parameters, Exports, Loadable):
         validation_score, learning_rate.
     """
 
-    encoder_: TableEncoder
     history_: pd.DataFrame
-    n_features_in_: int
     n_layers_: int
-    n_outputs_: int
-    out_activation_: str
     _spec: NetworkSpec
     _states: list[dict[str, np.ndarray]]  # of the members' networks
     _progress: list[dict[str, Any]]  # of the members' training
@@ -542,12 +469,14 @@ class Fitted(Parameters, Exports, Loadable):
     _seeded: int | None  # the random_state that it came of
     _net: LazyNetwork
 
-    _fitted_fields: ClassVar[Mapping[str, Field]]
-    """Attributes that the class learns of its target, as a file may have them."""
+    _target_class: ClassVar[type[Target]]
+    _given_outputs: Tensor | None = None  # in the place of what the network would answer
 
-    @abstractmethod
-    def _check_loaded(self) -> dict[str, tuple[object, object]]:
-        """Return what must be equal in a loaded estimator of this class, by name."""
+    def with_outputs(self, raw: Tensor) -> Self:
+        """A copy that predicts by these raw outputs, whatever rows it is shown."""
+        shown = copy.copy(self)
+        shown._given_outputs, shown._states = raw, []
+        return shown
 
     # skops.io takes arrays and our own types, and no frame of pandas
     def __getstate__(self) -> dict[str, Any]:
@@ -584,17 +513,15 @@ class Fitted(Parameters, Exports, Loadable):
             net.load_member(i, {n: torch.from_numpy(v) for n, v in state.items()})
         return net.eval()
 
-    @abstractmethod
-    def _answer(self) -> nn.Module:
-        """What is made of raw outputs (n_networks, n, n_outputs)."""
-
     def _exported(self, dtype: torch.dtype | None) -> TableModule:
         net = self._built(dtype=dtype).unflatten()
-        return TableModule(self.encoder_, [net], self._answer())
+        return TableModule(self.encoder_, [net], self.target_.answer())
 
     def _raw(self, X: Any) -> Tensor:
         """Raw outputs of every member and head: (n_networks, n_samples, n_outputs), on the CPU."""
         check_is_fitted(self)
+        if self._given_outputs is not None:
+            return self._given_outputs
         guard_forks()
         return self._outputs(self.encoder_.encode(X, owner=self))
 
@@ -644,10 +571,60 @@ class Fitted(Parameters, Exports, Loadable):
         super().save(path)
 
     def _to_save(self) -> tuple[Iterable[str], dict[str, Any]]:
-        return parts_to_save(self)
+        progress = [
+            {name: encode(value, name) for name, value in member.items() if name != "optimizer"}
+            for member in self._progress
+        ]
+        target = {name: encode(value, name) for name, value in self.target_.to_state().items()}
+        parts = {"shape": self._spec.to_json(), "target_state": target, "progress": progress}
+        return [name for name in _FITTED if hasattr(self, name)], parts
 
     def _restore(self, saved: Saved) -> None:
-        restore(self, saved)
+        """Take over what a file has, once its parts are known to belong together."""
+        for each in saved.fitted:
+            if each not in _FITTED:
+                raise ValueError(f"it sets {each!r}, which no estimator learns")
+        check_fields(saved.fitted, _FITTED, "what was fitted")
+        for name, value in saved.fitted.items():
+            setattr(self, name, value)
+        header = saved.header
+        self._spec = NetworkSpec.from_json(header["shape"])
+        arrays, self._states = saved.arrays()
+        target = {name: decode(value) for name, value in header["target_state"].items()}
+        encoder = TableEncoder.from_state(arrays, header["encoder"])
+        self._adopt(encoder, self._target_class.from_state(target))
+        self._progress = []
+        for member in header["progress"]:
+            progress = {name: decode(value) for name, value in member.items()}
+            check_fields(progress, _PROGRESS, "the progress")
+            self._progress.append({**progress, "optimizer": {}})
+        self.history_, self.n_layers_ = saved.history, len(self._spec.widths)
+        self._net = LazyNetwork()
+        self._check_agreement()
+
+    def _check_agreement(self) -> None:
+        """Refuse parts of a file that do not belong together, naming the first."""
+        spec, encoder, n_members = self._spec, self.encoder_, len(self._states)
+        for name, there, here in (
+            ("n_dense", spec.n_dense, encoder.n_dense_),
+            ("cardinalities", spec.cardinalities, encoder.cardinalities_),
+            ("n_outputs", spec.n_outputs, self.target_.n_raw_outputs),
+            ("n_members", len(self._trained[0]), n_members),
+            ("progress", len(self._progress), n_members),
+        ):
+            if there != here:
+                raise ValueError(
+                    f"{name} is {str(there)[:100]}, the rest of it has {str(here)[:100]}"
+                )
+        for state in self._states:
+            check_layers(state, spec.array_shapes())
+        net = self._network()
+        for i, state in enumerate(self._states):
+            check_state(state, net.member_state(i))
+        dense = torch.zeros(1, spec.n_dense, dtype=net.dtype)
+        codes = torch.zeros(1, len(spec.cardinalities), dtype=torch.int64)
+        if not net.predict(dense, codes, 1).isfinite().all():
+            raise ValueError("its weights give predictions that are not finite")
 
     @property
     def coefs_(self) -> list[np.ndarray]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import ClassifierMixin, RegressorMixin, _fit_context
+from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, Options
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -36,14 +36,15 @@ from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.text import known_instead, parse_seconds
 from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.estimators._base import BaseMLP
-from combutab.estimators._classifier import MLPClassifier
+from combutab.estimators._classifier import ClassPredictions, MLPClassifier
 from combutab.estimators._docs import document
 from combutab.estimators._export import Exports, TableModule
-from combutab.estimators._jobs import Job, answering
+from combutab.estimators._fitted import LearnedTable
+from combutab.estimators._jobs import Job
 from combutab.estimators._pack_training import (
     CLASSIFIER,
+    MIN_ROWS,
     REGRESSOR,
-    HoldsOut,
     Recipe,
     Track,
     choose,
@@ -56,7 +57,7 @@ from combutab.estimators._pack_training import (
     split_folds,
     train_members,
 )
-from combutab.estimators._regressor import MLPRegressor
+from combutab.estimators._regressor import MLPRegressor, NumberPredictions
 from combutab.nn import ActivationSpec
 from combutab.training import uninterrupted
 
@@ -71,6 +72,7 @@ _GROUP = {
     "n_members": whole(1, _MOST),
     "fitted": kind(dict),
     "shape": kind(dict),
+    "target_state": kind(dict),
     "progress": kind(list),
 }
 _COUNTS, _NUMBERS = several(whole()), several(number(finite=False))
@@ -86,55 +88,7 @@ _COLUMNS = {
 }
 
 
-def parts_to_save(pack: BasePack) -> tuple[Sequence[str], dict[str, Any]]:
-    """Name the fitted attributes of a pack's file, and give what else its header has."""
-    groups = []
-    for group in pack._groups:
-        names, parts = group._to_save()
-        fitted = {name: encode(getattr(group, name), name) for name in names}
-        groups.append({"n_members": len(group._states), "fitted": fitted, **parts})
-    table = {
-        str(name): encode(column.tolist(), str(name)) for name, column in pack.members_.items()
-    }
-    return tuple(_FITTED), {"groups": groups, "picks": pack._picks, "members": table}
-
-
-def restore(pack: BasePack, saved: Saved) -> None:
-    """Take over what a file has, once its parts are known to belong together."""
-    check_fields(saved.fitted, _FITTED, "what was fitted")
-    header = saved.header
-    saved.arrays()  # all of them have a place
-    check_fields(
-        {name: header.get(name) for name in ("groups", "picks", "members")},
-        {
-            "groups": several(kind(dict), 1),
-            "picks": several(whole(0, header["n_members"] - 1), 1),
-            "members": kind(dict),
-        },
-        "the header",
-    )
-    groups, n_before = [], 0
-    for found in header["groups"]:
-        check_fields(found, _GROUP, "a group")
-        _check_alike(pack, found["fitted"], header["groups"][0]["fitted"])
-        group = pack._checked_member()
-        group._restore(_part(saved, found, n_before))
-        groups.append(group)
-        n_before += found["n_members"]
-    if n_before != header["n_members"]:
-        raise ValueError(
-            f"its header asks for {str(header['n_members'])[:20]} networks, its groups have "
-            f"{n_before}"
-        )
-    for group in groups[1:]:
-        group.encoder_ = groups[0].encoder_
-    pack.__dict__.update(saved.fitted)
-    pack.history_ = saved.history
-    pack.members_ = _read_table(header["members"])
-    pack._adopt(groups, list(header["picks"]))
-
-
-def _part(saved: Saved, group: dict[str, Any], n_before: int) -> Saved:
+def _group_file(saved: Saved, group: dict[str, Any], n_before: int) -> Saved:
     """What a file of this group alone would have."""
     tensors = {n: a for n, a in saved.tensors.items() if n.startswith("encoder.")}
     for i in range(group["n_members"]):
@@ -143,13 +97,6 @@ def _part(saved: Saved, group: dict[str, Any], n_before: int) -> Saved:
     fitted = {name: decode(value) for name, value in group["fitted"].items()}
     header = {**group, "encoder": saved.header["encoder"]}
     return Saved(fitted, pd.DataFrame(), header, tensors)
-
-
-def _check_alike(pack: BasePack, fitted: dict[str, Any], first: dict[str, Any]) -> None:
-    """Refuse a group that learned another target or table than the first."""
-    for name in (*pack._learned, *pack._member_class._fitted_fields, "out_activation_"):
-        if fitted.get(name) != first.get(name):
-            raise ValueError(f"its groups differ in {name}")
 
 
 def _read_table(columns: dict[str, Any]) -> pd.DataFrame:
@@ -179,7 +126,7 @@ _OF_THE_PACK = {  # parameters of members that are the pack's to set
 }
 
 
-class _Kept(FittedHTML, CallbackSupport, Exports, Loadable):
+class _Kept(LearnedTable, FittedHTML, CallbackSupport, Exports, Loadable):
     """What a fit keeps."""
 
     members_: pd.DataFrame
@@ -187,7 +134,7 @@ class _Kept(FittedHTML, CallbackSupport, Exports, Loadable):
     best_member_validation_loss_: float | None
     history_: pd.DataFrame
     _groups: list[BaseMLP]
-    _picks: list[int]  # positions in the groups' members, which may repeat
+    _selected: list[int]  # positions in the groups' networks, which may repeat
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -300,9 +247,7 @@ class BasePack(_Kept):
     }
     _recipe: ClassVar[Recipe]
     _member_class: ClassVar[type[BaseMLP]]
-    _encoding_class: ClassVar[type[BaseMLP]]  # encodes the table, and sets rows aside
     _passed_on: ClassVar[tuple[str, ...]]  # parameters of the pack that all members have
-    _learned: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "n_outputs_")
 
     # ---- fit ---------------------------------------------------------------------------------
 
@@ -349,17 +294,20 @@ class BasePack(_Kept):
             seed = seed_from(self.random_state)
             members = self._draw(seed)
             self._check_given(X, X_val)
-            for name in ("_groups", *self._learned):
-                self.__dict__.pop(name, None)
-            encoding = self._encoding(seed)
-            prepared = encoding._encode(X, y, sample_weight, X_val, y_val, split=self.cv is None)
-            parameters = encoding.get_params(deep=False)
-            learned = {n: v for n, v in vars(encoding).items() if n not in parameters}
-            for member in members:
-                member.__dict__.update(learned)
+            self.__dict__.pop("_groups", None)
+            prepared = self._encoding(seed)._encode(
+                X,
+                y,
+                sample_weight,
+                X_val,
+                y_val,
+                split=self.cv is None,
+                owner=self,
+                min_rows=MIN_ROWS,
+            )
             folds = [prepared]
             if isinstance(self.cv, Integral):
-                folds = split_folds(prepared, int(self.cv), seed, members[0])
+                folds = split_folds(prepared, int(self.cv), seed)
             elif self.cv is not None:
                 folds = given_folds(prepared, self.cv, X, y, sample_weight)
                 self._check_room(len(folds))
@@ -383,17 +331,19 @@ class BasePack(_Kept):
 
     def _encoding(self, seed: int) -> BaseMLP:
         """Make the estimator that encodes the table, and sets rows aside."""
-        return self._encoding_class(
+        return self._member_class(
             **self._shared(), early_stopping="auto", random_state=seed % (1 << 32)
         )
 
-    def _set_aside(self, y: Any) -> tuple[np.ndarray, np.ndarray] | None:
-        """As of a plain estimator; None also where ``cv`` has all rows train."""
-        return (
-            None
-            if self.cv is not None
-            else self._encoding(seed_from(self.random_state))._set_aside(y)
-        )
+    def held_out_rows(self, y: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """Positions of the rows that ``fit`` to these targets trains on, and of those set aside.
+
+        With an int as ``random_state``. None where all rows train, as with ``cv``.
+        """
+        if self.cv is not None:
+            return None
+        encoding = self._encoding(seed_from(self.random_state))
+        return encoding.held_out_rows(y, min_rows=MIN_ROWS)
 
     def _draw(self, seed: int) -> list[BaseMLP]:
         """Make the members; a ValueError, before any work, if one of them cannot be made."""
@@ -495,49 +445,41 @@ class BasePack(_Kept):
                 "a lower 'learning_rate_init'"
             )
         chosen = broadcast(choose(jobs, tracks, self.max_ensemble_size))
-        groups, picks = make_groups(members, jobs, tracks, chosen.counts)
+        groups, selected = make_groups(members, jobs, tracks, chosen.counts)
         with uninterrupted():
             self.members_ = member_table(members, jobs, tracks, chosen, self._recipe)
             self.history_ = history(tracks)
             self.validation_loss_ = chosen.loss
             self.best_member_validation_loss_ = chosen.best_single
-            self._adopt(groups, picks)
+            self._take_groups(groups, selected)
         if interrupted:
             warnings.warn(
                 "Training interrupted by user: the best weights so far are kept.", stacklevel=4
             )
         return self
 
-    def _adopt(self, groups: list[BaseMLP], picks: list[int]) -> None:
+    def _take_groups(self, groups: list[BaseMLP], selected: list[int]) -> None:
         """Take over fitted groups, and what they learned of the data."""
-        self._groups, self._picks = groups, picks
-        self.encoder_ = groups[0].encoder_
+        self._groups, self._selected = groups, selected
         self._states = [state for group in groups for state in group._states]
-        for name in self._learned:
-            if hasattr(groups[0], name):
-                setattr(self, name, getattr(groups[0], name))
+        self._adopt(groups[0].encoder_, groups[0].target_)
 
     # ---- predict -----------------------------------------------------------------------------
 
     @torch.inference_mode()
     def _raw(self, X: Any) -> Tensor:
-        """Raw outputs of the ensemble, a network as often as it is chosen: (n_picks, n, k)."""
+        """Raw outputs of the ensemble, a network as often as it is chosen: (n_selected, n, k)."""
         check_is_fitted(self)
         guard_forks()
         table = self.encoder_.encode(X, owner=self)
         for group in self._groups:
             group.device = self.device  # which may have been set anew
         raw = torch.cat([group._outputs(table) for group in self._groups])
-        return raw[self._picks]
+        return raw[self._selected]
 
     def _exported(self, dtype: torch.dtype | None) -> TableModule:
         networks = [group._built(dtype=dtype).unflatten() for group in self._groups]
-        return TableModule(self.encoder_, networks, self._groups[0]._answer(), self._picks)
-
-    def _answering(self, X: Any) -> Any:
-        """A plain estimator that answers with the ensemble's raw outputs for these rows."""
-        raw = self._raw(X)
-        return answering(self._groups[0], raw)
+        return TableModule(self.encoder_, networks, self.target_.answer(), self._selected)
 
     @property
     def n_iter_(self) -> int:
@@ -574,10 +516,50 @@ class BasePack(_Kept):
         super().save(path)
 
     def _to_save(self) -> tuple[Sequence[str], dict[str, Any]]:
-        return parts_to_save(self)
+        groups = []
+        for group in self._groups:
+            names, parts = group._to_save()
+            fitted = {name: encode(getattr(group, name), name) for name in names}
+            groups.append({"n_members": len(group._states), "fitted": fitted, **parts})
+        table = {
+            str(name): encode(column.tolist(), str(name)) for name, column in self.members_.items()
+        }
+        return tuple(_FITTED), {"groups": groups, "selected": self._selected, "members": table}
 
     def _restore(self, saved: Saved) -> None:
-        restore(self, saved)
+        """Take over what a file has, once its parts are known to belong together."""
+        check_fields(saved.fitted, _FITTED, "what was fitted")
+        header = saved.header
+        saved.arrays()  # all of them have a place
+        check_fields(
+            {name: header.get(name) for name in ("groups", "selected", "members")},
+            {
+                "groups": several(kind(dict), 1),
+                "selected": several(whole(0, header["n_members"] - 1), 1),
+                "members": kind(dict),
+            },
+            "the header",
+        )
+        groups, n_before = [], 0
+        for found in header["groups"]:
+            check_fields(found, _GROUP, "a group")
+            if found["target_state"] != header["groups"][0]["target_state"]:
+                raise ValueError("its groups differ in their target")
+            group = self._checked_member()
+            group._restore(_group_file(saved, found, n_before))
+            groups.append(group)
+            n_before += found["n_members"]
+        if n_before != header["n_members"]:
+            raise ValueError(
+                f"its header asks for {str(header['n_members'])[:20]} networks, its groups have "
+                f"{n_before}"
+            )
+        for group in groups[1:]:
+            group.encoder_ = groups[0].encoder_
+        self.validation_loss_ = saved.fitted["validation_loss_"]
+        self.best_member_validation_loss_ = saved.fitted["best_member_validation_loss_"]
+        self.history_, self.members_ = saved.history, _read_table(header["members"])
+        self._take_groups(groups, list(header["selected"]))
 
     def _fit_facts(self) -> dict[str, str]:
         chosen = self.members_[self.members_["weight"] > 0]
@@ -602,17 +584,10 @@ class BasePack(_Kept):
 # ---- PackClassifier ------------------------------------------------------------------------------
 
 
-class _ClassifierEncoding(HoldsOut, MLPClassifier):
-    """Encodes the table of a pack."""
-
-
-_ClassifierEncoding.__name__ = "PackClassifier"  # whose errors it has
-
-
 @loadable
 @document
 @dataclass(eq=False, repr=False, kw_only=True)
-class PackClassifier(ClassifierMixin, BasePack):
+class PackClassifier(ClassPredictions, BasePack):
     """Ensemble classifier of the best snapshots of many random networks, trained together.
 
     Each member is a perceptron with its own activation, depth, dropout, weight decay, learning rate
@@ -658,44 +633,16 @@ class PackClassifier(ClassifierMixin, BasePack):
     }
     _recipe = CLASSIFIER
     _member_class = MLPClassifier
-    _encoding_class = _ClassifierEncoding
     _passed_on = ("class_weight",)
-    _learned = (*BasePack._learned, "classes_")
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities, averaged over the ensemble.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``; for multi-label targets the probability of each
-            label.
-        """
-        return self._answering(X).predict_proba(X)
-
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of ``predict_proba``, (n_samples, n_classes)."""
-        return self._answering(X).predict_log_proba(X)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Predicted labels: (n_samples,), or a 0/1 matrix for multi-label targets."""
-        return self._answering(X).predict(X)
 
 
 # ---- PackRegressor -------------------------------------------------------------------------------
 
 
-class _RegressorEncoding(HoldsOut, MLPRegressor):
-    """Encodes the table of a pack."""
-
-
-_RegressorEncoding.__name__ = "PackRegressor"  # whose errors it has
-
-
 @loadable
 @document
 @dataclass(eq=False, repr=False, kw_only=True)
-class PackRegressor(RegressorMixin, BasePack):
+class PackRegressor(NumberPredictions, BasePack):
     """Ensemble regressor of the best snapshots of many random networks, trained together.
 
     Each member is a perceptron with its own activation, depth, dropout, weight decay, learning rate
@@ -745,36 +692,4 @@ class PackRegressor(RegressorMixin, BasePack):
     }
     _recipe = REGRESSOR
     _member_class = MLPRegressor
-    _encoding_class = _RegressorEncoding
     _passed_on = ("loss", "quantiles")
-
-    def predict(
-        self, X: Any, quantiles: Sequence[float] | None = None, return_std: bool = False
-    ) -> Any:
-        """Predicted targets, averaged over the ensemble.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-        quantiles : sequence of float, optional
-            Predict these quantiles instead: the ones that ``loss="quantile"`` learned, or any with
-            ``loss="gaussian_nll"``.
-        return_std : bool, default=False
-            Also return the predicted standard deviation (``loss="gaussian_nll"``).
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            With ``quantiles``, one more axis of that length at the end; never crossing. With
-            ``return_std``, a pair of arrays.
-
-        Raises
-        ------
-        ValueError
-            If the fitted loss cannot give what is asked for.
-        """
-        return self._answering(X).predict(X, quantiles, return_std)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Coefficient of determination of ``predict(X)``."""
-        return self._answering(X).score(X, y, sample_weight)

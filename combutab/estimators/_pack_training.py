@@ -157,25 +157,11 @@ def draw_members(
 
 # ---- Which rows each member trains on, and which it is scored on ---------------------------------
 
-_MIN_ROWS = 50  # of fewer, a part would tell next to nothing of the networks
+MIN_ROWS = 50  # of fewer, a part would tell next to nothing of the networks
 _Splits = Iterable[tuple[np.ndarray, np.ndarray]]
 
 
-class HoldsOut(BaseMLP):
-    """How the estimator that encodes a pack's table sets rows aside."""
-
-    def _stops_early(self, n_rows: int) -> bool:
-        return n_rows >= _MIN_ROWS
-
-    def _stratify(self, target: np.ndarray) -> np.ndarray | None:
-        labels = super()._stratify(target)
-        n_held_out = np.ceil(self.validation_fraction * len(target))
-        if labels is None or len(np.unique(labels)) > min(n_held_out, len(target) - n_held_out):
-            return None
-        return labels
-
-
-def split_folds(prepared: Prepared, cv: int, seed: int, estimator: BaseMLP) -> list[Prepared]:
+def split_folds(prepared: Prepared, cv: int, seed: int) -> list[Prepared]:
     """Split all rows into folds, stratified for classes: each sets one aside.
 
     Raises ValueError if there are too few rows, or of a class.
@@ -184,13 +170,13 @@ def split_folds(prepared: Prepared, cv: int, seed: int, estimator: BaseMLP) -> l
     if cv > n_rows:
         raise ValueError(f"cv={cv} needs as many rows, got n_samples={n_rows}; use cv=None")
     target = prepared.rows.y.numpy()
-    labels = estimator._stratify(target)
+    labels = prepared.target.strata(target)
     splitter: Any = KFold
     if labels is not None:
         labels = labels.reshape(-1)
         numbers, counts = np.unique(labels, return_counts=True)
         if counts.min() < cv:
-            rarest = estimator._decode_target(numbers[[counts.argmin()]]).tolist()[0]
+            rarest = prepared.target.decode(numbers[[counts.argmin()]]).tolist()[0]
             raise ValueError(
                 f"cv={cv} needs as many rows of each class, y has {counts.min()} of {rarest!r}; "
                 "use a smaller cv, or cv=None"
@@ -225,7 +211,7 @@ def given_folds(prepared: Prepared, cv: Any, X: Any, y: Any, sample_weight: Any)
 
 def _folds(prepared: Prepared, splits: _Splits) -> list[Prepared]:
     return [
-        Prepared(prepared.rows, torch.from_numpy(train), torch.from_numpy(held_out))
+        replace(prepared, train=torch.from_numpy(train), val=torch.from_numpy(held_out))
         for train, held_out in splits
     ]
 
@@ -638,7 +624,7 @@ def make_groups(
     for place in sorted(counts):
         by_shape.setdefault(jobs[place[0]].spec, []).append(place)
     groups: list[BaseMLP] = []
-    picks: list[int] = []
+    selected: list[int] = []
     n_before = 0
     for places in by_shape.values():
         places = _sorted_by_activation(jobs, places)
@@ -653,9 +639,9 @@ def make_groups(
         group._spec, group._made_with = job.spec, group._settled_parameters()
         group.__dict__.update(learned(job, results, [], []))
         groups.append(group)
-        picks += [n_before + i for i, place in enumerate(places) for _ in range(counts[place])]
+        selected += [n_before + i for i, place in enumerate(places) for _ in range(counts[place])]
         n_before += len(places)
-    return groups, picks
+    return groups, selected
 
 
 def _sorted_by_activation(jobs: Sequence[Job], places: Sequence[_Place]) -> list[_Place]:

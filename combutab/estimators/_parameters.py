@@ -160,7 +160,7 @@ def paper_hidden_layer_sizes(n_rows: int) -> tuple[int, ...]:
 
 _HIDDEN = (256,) * 3  # layers of "auto"
 _RATE_FACTORS = {"bias": 0.1, "scale": 6.0}  # of "auto"; RealMLP's for these two
-_AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
+AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
 
 
 class _Positional(FittedHTML, CallbackSupport, BaseEstimator, metaclass=ABCMeta):
@@ -451,12 +451,12 @@ class Parameters(_Positional):
         """Tell whether outputs are scaled to suit the rows set aside."""
         return False
 
-    def _stops_early(self, n_rows: int) -> bool:
-        """Tell whether some of so many rows are set aside."""
+    def _stops_early(self, n_rows: int, min_rows: int = AUTO_ROWS) -> bool:
+        """Tell whether some of so many rows are set aside, "auto" from ``min_rows`` on."""
         if self.solver == "lbfgs":  # as in scikit-learn
             return False
         if self.early_stopping == "auto":
-            return n_rows >= _AUTO_ROWS
+            return n_rows >= min_rows
         return bool(self.early_stopping)
 
     def _settled_parameters(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, Protocol, Self, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 import numpy as np
 import pandas as pd
@@ -25,10 +25,17 @@ from combutab.core.rng import Stream, fold_in, random_permutations, random_unifo
 from combutab.core.text import RESERVE, check_limit, parse_bytes
 from combutab.core.world import sharing
 from combutab.estimators._base import BaseMLP
-from combutab.estimators._data import Prepared, check_weights, encoded_rows, refuse_text
-from combutab.estimators._fitted import Fitted
+from combutab.estimators._data import Prepared, encoded_rows
 from combutab.estimators._jobs import Job, epoch_tasks, train_shared_stream
-from combutab.preprocessing import ColumnKind, ParquetTable, Paths, RowGroup, parquet_parts
+from combutab.estimators._targets import Target, TargetLearner, check_weights, refuse_text
+from combutab.preprocessing import (
+    ColumnKind,
+    ParquetTable,
+    Paths,
+    RowGroup,
+    TableEncoder,
+    parquet_parts,
+)
 from combutab.training import Rows
 
 # ---- The shares of a memory limit that the parts of a streamed fit get ---------------------------
@@ -163,30 +170,6 @@ class OneAhead(Generic[T]):
             self._made.put((None, error))
 
 
-# ---- Targets that come in parts: classes and their counts, or means and deviations ---------------
-
-
-class TargetLearner(Protocol):
-    """Takes a target part by part; then the estimator can encode it."""
-
-    kinds: tuple[ColumnKind, ...]
-    """The kinds of column that a target may be; text is a category."""
-    single: bool
-    """True where there can be one target only."""
-
-    def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
-        """Take complete targets, (n, n_targets), their weights, and which rows train."""
-
-    def finish(self, names: list[str]) -> None:
-        """Set what the estimator learns of its target."""
-
-    def encode(self, y: pd.DataFrame) -> np.ndarray:
-        """Targets -> what the loss takes."""
-
-    def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
-        """The weights of training rows of these encoded targets."""
-
-
 # ---- The rows of Parquet files as a training loop takes them: encoded, shuffled, window by
 # window
 
@@ -248,9 +231,17 @@ class ParquetRows:
     """
 
     def __init__(
-        self, source: Source, estimator: Fitted, learner: TargetLearner, n_rows: int, n_read: int
+        self,
+        source: Source,
+        estimator: StreamedMLP,
+        encoder: TableEncoder,
+        target: Target,
+        learner: TargetLearner,
+        n_rows: int,
+        n_read: int,
     ) -> None:
         self.source, self.estimator, self.learner = source, estimator, learner
+        self.encoder, self.target = encoder, target
         self.n_rows, self.plan = n_rows, MemoryPlan(n_read, 1, n_rows)
         self.device = resolve_device(estimator.device)
         self.dtype = Precision(estimator.precision).dtype
@@ -316,9 +307,8 @@ class ParquetRows:
     @property
     def row_bytes(self) -> int:
         """Bytes of an encoded row."""
-        encoder = self.estimator.encoder_
-        n_numbers = encoder.n_dense_ + len(self.source.targets) + 1
-        return self.dtype.itemsize * n_numbers + 8 * len(encoder.cardinalities_)
+        n_numbers = self.encoder.n_dense_ + len(self.source.targets) + 1
+        return self.dtype.itemsize * n_numbers + 8 * len(self.encoder.cardinalities_)
 
     def first(self) -> Rows:
         """A few training rows, the table's first."""
@@ -364,10 +354,8 @@ class ParquetRows:
                 if not kept.any():
                     continue
                 frame, weight = frame[kept], None if weight is None else weight[kept]
-            table = self.estimator.encoder_.encode(
-                frame[source.features], owner=self.estimator, fitted=True
-            )
-            y = self.learner.encode(frame[source.targets])
+            table = self.encoder.encode(frame[source.features], owner=self.estimator, fitted=True)
+            y = self.target.encode_columns(frame[source.targets], self.estimator.precision)
             if not validation:
                 weight = self.learner.weigh(y, weight)
             yield encoded_rows(table, y, weight, self.dtype)
@@ -585,10 +573,13 @@ class StreamedMLP(BaseMLP):
         seed = seed_from(self.random_state)
         source = Source(table, features, targets, sample_weight, seed, held_out)
         self.__dict__.pop("_states", None)  # a fit that fails leaves no fitted estimator
-        n_train, n_val = self._learn(source, learner, limit, n_read)
-        stream = ParquetRows(source, self, learner, n_train, n_read)
+        encoder, n_train, n_val = self._learn(source, learner, limit, n_read)
+        learned = encoder, learner.finish(targets)
+        stream = ParquetRows(source, self, *learned, learner, n_train, n_read)
         val = torch.arange(n_val) if n_val else None
-        job = self._build(Prepared(stream.validation(n_val), torch.arange(0), val, stream))
+        job = self._build(
+            Prepared(stream.validation(n_val), torch.arange(0), val, *learned, stream)
+        )
         costs = replace(costs, encoded=stream.row_bytes)
         stream.plan = plan_memory(limit, costs, job, n_train, n_val)
 
@@ -606,7 +597,7 @@ class StreamedMLP(BaseMLP):
 
     def _learn(
         self, source: Source, learner: TargetLearner, limit: int, n_read: int
-    ) -> tuple[int, int]:
+    ) -> tuple[TableEncoder, int, int]:
         """Learn encoding and target in one pass; how many rows train, and how many validate."""
         n_rows = np.zeros(2, dtype=np.int64)
 
@@ -630,7 +621,7 @@ class StreamedMLP(BaseMLP):
                 )
 
         header = source.table.header(source.features)
-        self.encoder_ = self._new_encoder().fit_batches(
+        encoder = self._new_encoder().fit_batches(
             batches(),
             header=header,
             # a 32nd of the limit, of which the sample holds up to five copies
@@ -639,8 +630,7 @@ class StreamedMLP(BaseMLP):
             seed=fold_in(source.seed, Stream.ENCODER_ROWS),
             owner=self,
         )
-        learner.finish(source.targets)
-        return int(n_rows[0]), int(n_rows[1])
+        return encoder, int(n_rows[0]), int(n_rows[1])
 
     @overload
     def predict_parquet(

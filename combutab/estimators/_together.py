@@ -14,6 +14,7 @@ from sklearn import get_config
 
 from combutab.core.parallel import BrokenBackend, OtherVersions, on_cluster
 from combutab.estimators._base import BaseMLP
+from combutab.estimators._data import Prepared
 from combutab.estimators._fitted import Unfinished
 from combutab.estimators._jobs import Job, train_jobs
 from combutab.training import Callback, MemberResult
@@ -95,7 +96,7 @@ def fit_stacked(
     outcomes = [FitOutcome(0.0) for _ in tasks]
     jobs: list[Job] = []
     owners: list[int] = []
-    encoded: dict[object, tuple[Any, dict[str, Any]]] = {}
+    encoded: dict[object, Prepared] = {}
     for i, task in enumerate(tasks):
         started = time.perf_counter()
         try:
@@ -269,16 +270,10 @@ class _Training:
         )
 
 
-def _prepare(task: FitTask, encoded: dict[object, tuple[Any, dict[str, Any]]]) -> Job:
+def _prepare(task: FitTask, encoded: dict[object, Prepared]) -> Job:
     estimator = task.estimator
     estimator._validate()
     key = (task.data_key, type(estimator), estimator._data_key())
-    if key in encoded:
-        prepared, learned = encoded[key]
-        estimator.__dict__.update(learned)
-    else:
-        prepared = estimator._encode(task.X, task.y, task.sample_weight)
-        parameters = estimator.get_params(deep=False)
-        learned = {n: v for n, v in vars(estimator).items() if n not in parameters}
-        encoded[key] = prepared, learned
-    return estimator._build(prepared)
+    if key not in encoded:
+        encoded[key] = estimator._encode(task.X, task.y, task.sample_weight)
+    return estimator._build(encoded[key])

@@ -116,8 +116,10 @@ def test_a_saved_model_comes_back_to_the_last_bit(fitted, tmp_path):
         assert type(again) is type(model)
         for got, expected in zip(_outputs(again, table), _outputs(model, table), strict=True):
             _same(got, expected)
-        for name in [n for n in vars(model) if n.endswith("_") and n != "encoder_"]:
+        for name in {n for n in vars(model) if n.endswith("_")} - {"encoder_", "target_"}:
             _same(getattr(again, name), getattr(model, name))
+        for name, value in model.target_.to_state().items():
+            _same(getattr(again.target_, name), value)
         for got, expected in zip(again.coefs_, model.coefs_, strict=True):
             assert_array_equal(got, expected)
         kept = {

@@ -72,7 +72,7 @@ FORGERIES = {
         set_to("params", "activation", value=partial("_combu")),
         "is not a class",
     ),
-    "partial of eval": (set_to("fitted", "classes_", value=partial("eval")), "is not a class"),
+    "partial of eval": (set_to("target_state", "classes", value=partial("eval")), "is not a class"),
     "a method is replaced": (set_to("fitted", "predict", value="x"), "sets 'predict', which no"),
     "the class is replaced": (
         set_to("fitted", "__class__", value="x"),

@@ -91,15 +91,15 @@ def test_the_median_is_the_median_where_quantiles_cross(make):
     ordered = np.sort(raw, -1)
     assert (raw != ordered).any()
     plain = model._groups[0] if isinstance(model, PackRegressor) else model
-    if plain._y_range is None:
-        expected = ordered.mean(0) * plain._y_scale + plain._y_mean
+    if plain.target_.bounds is None:
+        expected = ordered.mean(0) * plain.target_.scale + plain.target_.shift
         assert_allclose(model.predict(X_NEW, quantiles=levels), expected, rtol=1e-12)
     median = model.predict(X_NEW, quantiles=[0.5])[:, 0]
     assert_array_equal(model.predict(X_NEW), median)
     module = model.to_torch()
     assert_allclose(module(*module.encode(X_NEW)).detach(), median, atol=1e-4)
     predicted = model.predict(X[200:300], quantiles=levels)
-    error = (Y[200:300, None] - predicted) / plain._y_scale
+    error = (Y[200:300, None] - predicted) / plain.target_.scale
     loss = np.maximum(np.array(levels) * error, (np.array(levels) - 1) * error).mean()
     if isinstance(model, PackRegressor):
         assert_allclose(model.validation_loss_, loss, rtol=1e-4)

@@ -45,7 +45,7 @@ class _OfHeads:
         return HeadsSpec(
             self.encoder_.n_dense_,
             self._hidden_layer_sizes(n_rows),
-            self._n_raw_outputs(),
+            self.target_.n_raw_outputs,
             self.encoder_.cardinalities_,
             n_heads=self.n_heads,
         )
@@ -84,12 +84,12 @@ def test_a_regressor_averages_predictions(loss):
     model = HeadsRegressor(loss, **QUICK).fit(X, Y)
     raw = _heads_of(model, X)[0].double()
     column = raw.sort(-1).values[..., 1] if loss == "quantile" else raw[..., 0]
-    expected = column.mean(1).numpy() * model._y_scale + model._y_mean
+    expected = column.mean(1).numpy() * model.target_.scale + model.target_.shift
     assert_allclose(model.predict(X), expected, rtol=1e-4, atol=1e-5)
     if loss == "gaussian_nll":
         means = raw[..., 0]
         _, std = model.predict(X, return_std=True)
-        assert (std / model._y_scale > means.std(1, correction=0).numpy()).all()
+        assert (std / model.target_.scale > means.std(1, correction=0).numpy()).all()
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part

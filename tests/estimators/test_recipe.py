@@ -283,4 +283,4 @@ def test_a_stack_of_both_kinds_clips_those_that_ask_for_it():
         for clips in (False, True, False)
     ]
     fit_stacked(tasks)
-    assert [task.estimator._y_range is not None for task in tasks] == [False, True, False]
+    assert [task.estimator.target_.bounds is not None for task in tasks] == [False, True, False]

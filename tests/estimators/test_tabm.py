@@ -79,7 +79,7 @@ def test_a_regressor_gives_the_mean_of_the_heads_predictions(loss):
     column = raw.sort(-1).values[..., 1] if loss == "quantile" else raw[..., 0]
     if loss == "poisson":
         column = column.exp()
-    expected = column.mean(1).numpy() * model._y_scale + model._y_mean
+    expected = column.mean(1).numpy() * model.target_.scale + model.target_.shift
     assert_allclose(model.predict(X), expected, rtol=1e-4, atol=1e-5)
     if loss == "quantile":
         low, high = model.predict(X, quantiles=[0.05, 0.95]).T
@@ -151,7 +151,7 @@ def test_early_stopping_follows_the_mean_prediction(cls, y):
         places = np.searchsorted(model.classes_, y[:40])
         loss = -np.log(raw.softmax(-1).mean(1).numpy()[np.arange(40), places]).mean()
     else:
-        target = (y[:40] - model._y_mean) / model._y_scale
+        target = (y[:40] - model.target_.shift) / model.target_.scale
         loss = 0.5 * ((raw[..., 0].mean(1).numpy() - target) ** 2).mean()
     assert model.best_validation_score_ == pytest.approx(-loss, rel=1e-4)
     assert len(model.validation_scores_) == 3

@@ -316,7 +316,7 @@ def test_each_folds_encoding_knows_its_training_rows_alone():
     def spy(estimator, rows, y):
         seen[tuple(np.round(y[:3], 6))] = (
             estimator.encoder_.numeric_scaler_.centre[0],
-            estimator._y_mean[0],
+            estimator.target_.shift[0],
         )
         return 0.0
 

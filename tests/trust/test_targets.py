@@ -81,8 +81,8 @@ def test_several_targets_of_very_different_sizes_and_parquet(tmp_path):
     streamed = MLPRegressor(**LEARNS).fit_parquet(
         tmp_path / "t.parquet", [f"y{k}" for k in range(5)]
     )
-    assert_allclose(streamed._y_mean, model._y_mean, rtol=1e-12)
-    assert_allclose(streamed._y_scale, model._y_scale, rtol=1e-8)  # beside a mean of 1e9
+    assert_allclose(streamed.target_.shift, model.target_.shift, rtol=1e-12)
+    assert_allclose(streamed.target_.scale, model.target_.scale, rtol=1e-8)  # beside a mean of 1e9
     assert streamed.score(table[list("abc")], y) > 0.9
 
 
@@ -95,8 +95,8 @@ def test_moments_of_the_target_are_those_of_long_arithmetic():
         mean = sum(exact) / len(exact)
         variance = sum((v - mean) ** 2 for v in exact) / len(exact)
         model = MLPRegressor(**QUICK).fit(X, y)
-        assert_allclose(model._y_mean, float(mean), rtol=1e-14)
-        squared = Fraction(float(model._y_scale[0])) ** 2
+        assert_allclose(model.target_.shift, float(mean), rtol=1e-14)
+        squared = Fraction(float(model.target_.scale[0])) ** 2
         assert abs(float(squared / variance) - 1) < 1e-13
 
 

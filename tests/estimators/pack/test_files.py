@@ -74,7 +74,7 @@ def test_pickles_and_clones(packs, which, tmp_path):
 def test_networks_that_are_not_chosen_are_dropped(packs):
     pack = packs[0]
     n_kept = sum(len(group._states) for group in pack._groups)
-    assert n_kept == pack.members_["n_snapshots"].sum() == len(set(pack._picks))
+    assert n_kept == pack.members_["n_snapshots"].sum() == len(set(pack._selected))
     one = sum(array.nbytes for array in pack._states[0].values())
     largest = max(sum(a.nbytes for a in state.values()) for state in pack._states)
     assert one <= largest
@@ -104,10 +104,10 @@ def test_folds_of_ones_own_are_not_for_files(tmp_path):
 
 
 FORGED = {
-    "picks in the header must be": lambda h: h["picks"].append(99),
-    "picks in the header must": lambda h: h.update(picks=[]),
+    "selected in the header must be": lambda h: h["selected"].append(99),
+    "selected in the header must": lambda h: h.update(selected=[]),
     "groups in the header must be": lambda h: h.update(groups=[]),
-    "groups differ in classes_": lambda h: h["groups"][0]["fitted"]["classes_"].update(
+    "groups differ in their target": lambda h: h["groups"][0]["target_state"]["classes"].update(
         array=["x", "y", "z"]
     ),
     "unknown": lambda h: h["groups"][0].update(more=1),

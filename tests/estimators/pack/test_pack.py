@@ -43,7 +43,7 @@ def by_hand(pack, X):
             net.load_member(0, {name: torch.from_numpy(value) for name, value in state.items()})
             with torch.no_grad():
                 outputs.append(net.eval()(dense[None], codes[None])[0].double())
-    weights = np.bincount(pack._picks, minlength=len(outputs)) / len(pack._picks)
+    weights = np.bincount(pack._selected, minlength=len(outputs)) / len(pack._selected)
     return torch.stack(outputs), torch.from_numpy(weights)
 
 
@@ -85,7 +85,7 @@ def test_the_table_of_members_says_what_was_chosen():
     assert table["weight"].sum() == pytest.approx(1.0)
     assert table["n_snapshots"].sum() == sum(len(group._states) for group in pack._groups)
     assert ((table["weight"] > 0) == (table["n_snapshots"] > 0)).all()
-    assert len(pack._picks) <= pack.max_ensemble_size
+    assert len(pack._selected) <= pack.max_ensemble_size
     assert pack.activation_weights_.sum() == pytest.approx(1.0)
     assert pack.activation_weights_["mish"] == pytest.approx(
         table.loc[table["activation"] == "mish", "weight"].sum()
@@ -101,7 +101,7 @@ def test_the_table_of_members_says_what_was_chosen():
 
 def scaled(pack, values):
     plain = pack._groups[0]
-    return (np.asarray(values) - plain._y_mean) / plain._y_scale
+    return (np.asarray(values) - plain.target_.shift) / plain.target_.scale
 
 
 def squared(pack, X, y):
@@ -115,12 +115,12 @@ def absolute(pack, X, y):
 def pinball(pack, X, y):
     predicted = pack.predict(X, quantiles=[0.2, 0.8])
     losses = [mean_pinball_loss(y, predicted[:, i], alpha=q) for i, q in enumerate((0.2, 0.8))]
-    return np.mean(losses) / pack._groups[0]._y_scale[0]
+    return np.mean(losses) / pack._groups[0].target_.scale[0]
 
 
 def normal(pack, X, y):
     mean, std = pack.predict(X, return_std=True)
-    var = (std / pack._groups[0]._y_scale[0]) ** 2
+    var = (std / pack._groups[0].target_.scale[0]) ** 2
     error = scaled(pack, mean) - scaled(pack, y)
     return np.mean(0.5 * (np.log(var) + error**2 / var))
 
