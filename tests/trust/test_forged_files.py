@@ -114,13 +114,19 @@ ATTACKS = {
     ),
     "a moment that is now": (
         "regressor",
-        _set("encoder", "categories", 0, "keys", value=[["datetime", "now"]] * 3),
+        _set(
+            "encoder",
+            "categories",
+            0,
+            "keys",
+            value={"kind": "timestamp", "values": [["now", None]] * 3},
+        ),
     ),
     "a format of floats beyond": (
         "CTGAN",
-        _column(0, "numbers", "exponent", value=["int", "99999999"]),
+        _column(0, "format", "exponent", value=["int", "99999999"]),
     ),
-    "bounds turned around": ("CTGAN", _column(0, "numbers", "low", value=["float", "0x1p9"])),
+    "bounds turned around": ("CTGAN", _column(0, "format", "low", value=["float", "0x1p9"])),
     "equal units": ("construction", _twin_units),
     "NaN scale of the target": (
         "regressor",

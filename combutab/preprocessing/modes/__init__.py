@@ -17,7 +17,6 @@ from combutab.preprocessing.modes._incomplete import (
     missing_codes,
     put_cells,
 )
-from combutab.preprocessing.modes._state import read_duration, read_moment, read_number
 
 __all__ = [
     "CategoryColumn",
@@ -33,7 +32,4 @@ __all__ = [
     "find_identifiers",
     "missing_codes",
     "put_cells",
-    "read_duration",
-    "read_moment",
-    "read_number",
 ]
