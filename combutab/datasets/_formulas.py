@@ -94,45 +94,50 @@ def parse_formula(text: str, variables: Iterable[str]) -> sympy.Expr:
             "symbolic formulas need SymPy: pip install 'combutab[formulas]'"
         ) from error
 
-    def build(node: ast.expr) -> sympy.Expr:
-        match node:
-            case ast.Constant(value=int(value)):
-                return sympy.Integer(value)
-            case ast.Constant(value=float(value)):
-                return sympy.Float(value)
-            case ast.Name(id=name):
-                return sympy.Symbol(name) if name in names else sympy.pi
-            case ast.UnaryOp(op=op, operand=operand):
-                return _OPERATORS[type(op)](build(operand))
-            case ast.BinOp(left=left, op=op, right=right):
-                return _OPERATORS[type(op)](build(left), build(right))
-            case ast.Call(func=ast.Name(id=name), args=[argument]):
-                return getattr(sympy, FUNCTIONS[name][2])(build(argument))
-        raise AssertionError(f"check_formula let {ast.dump(node)} pass")
-
     names = frozenset(variables)
-    return build(check_formula(text, names))
+    return _computed(
+        check_formula(text, names),
+        lambda value: sympy.Integer(value) if isinstance(value, int) else sympy.Float(value),
+        lambda name: sympy.Symbol(name) if name in names else sympy.pi,
+        lambda name: getattr(sympy, FUNCTIONS[name][2]),
+    )
 
 
 def evaluate(tree: ast.expr, columns: Mapping[str, NDArray[np.float64]]) -> Any:
     """Evaluate a tree from `check_formula` in float64; what has no value becomes nan or inf."""
 
+    with np.errstate(all="ignore"):
+        return _computed(
+            tree,
+            np.float64,
+            lambda name: columns[name] if name in columns else np.float64(np.pi),
+            lambda name: FUNCTIONS[name][1],
+        )
+
+
+def _computed(
+    node: ast.expr,
+    number: Callable[[Any], Any],
+    variable: Callable[[str], Any],
+    function: Callable[[str], Callable[[Any], Any]],
+) -> Any:
+    """Compute a checked tree, with what its numbers, names and functions stand for."""
+
     def value(node: ast.expr) -> Any:
         match node:
-            case ast.Constant(value=int(number) | float(number)):
-                return np.float64(number)
+            case ast.Constant(value=constant):
+                return number(constant)
             case ast.Name(id=name):
-                return columns[name] if name in columns else np.float64(np.pi)
+                return variable(name)
             case ast.UnaryOp(op=op, operand=operand):
                 return _OPERATORS[type(op)](value(operand))
             case ast.BinOp(left=left, op=op, right=right):
                 return _OPERATORS[type(op)](value(left), value(right))
             case ast.Call(func=ast.Name(id=name), args=[argument]):
-                return FUNCTIONS[name][1](value(argument))
+                return function(name)(value(argument))
         raise AssertionError(f"check_formula let {ast.dump(node)} pass")
 
-    with np.errstate(all="ignore"):
-        return value(tree)
+    return value(node)
 
 
 def check_formula(text: str, variables: Iterable[str]) -> ast.expr:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -27,36 +28,6 @@ Task = Literal["classification", "regression"]
 Learners = str | Sequence[str] | Mapping[str, Any]
 
 _SMALL = 1000  # rows; below, the CombU paper trains its smaller network, for longer
-
-
-def _linear(task: Task) -> Any:
-    from sklearn.linear_model import LogisticRegression, Ridge
-
-    # with a little of a penalty: one-hot columns are linearly dependent
-    return LogisticRegression(max_iter=1000) if task == "classification" else Ridge()
-
-
-def _decision_tree(task: Task) -> Any:
-    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-
-    return DecisionTreeClassifier() if task == "classification" else DecisionTreeRegressor()
-
-
-def _random_forest(task: Task) -> Any:
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-
-    return RandomForestClassifier() if task == "classification" else RandomForestRegressor()
-
-
-def _hist_gradient_boosting(task: Task) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
-    kind = (
-        HistGradientBoostingClassifier
-        if task == "classification"
-        else HistGradientBoostingRegressor
-    )
-    return kind()
 
 
 def _mlp(task: Task, **parameters: Any) -> Any:
@@ -84,33 +55,38 @@ def _paper_mlp(task: Task, n_rows: int) -> Any:
     )
 
 
-def _xgboost(task: Task) -> Any:
-    try:
-        from xgboost import XGBClassifier, XGBRegressor
-    except ModuleNotFoundError as error:
-        raise ImportError("the learner 'xgboost' needs it: pip install xgboost") from error
-    return XGBClassifier() if task == "classification" else XGBRegressor()
-
-
-def _catboost(task: Task) -> Any:
-    try:
-        from catboost import CatBoostClassifier, CatBoostRegressor
-    except ModuleNotFoundError as error:
-        raise ImportError("the learner 'catboost' needs it: pip install catboost") from error
-    kind = CatBoostClassifier if task == "classification" else CatBoostRegressor
-    return kind(verbose=False, allow_writing_files=False)
-
-
-_OPTIONAL: dict[str, Callable[[Task], Any]] = {"xgboost": _xgboost, "catboost": _catboost}
-_NAMED: dict[str, Callable[[Task], Any]] = {
-    "linear": _linear,
-    "decision_tree": _decision_tree,
-    "random_forest": _random_forest,
-    "hist_gradient_boosting": _hist_gradient_boosting,
-    "mlp": _mlp,
-    **_OPTIONAL,
+# name: module, classifier, regressor, and parameters of both
+_LIBRARY_LEARNERS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+    # with a little of a penalty: one-hot columns are linearly dependent
+    "linear": ("sklearn.linear_model", "LogisticRegression", "Ridge", {"max_iter": 1000}),
+    "decision_tree": ("sklearn.tree", "DecisionTreeClassifier", "DecisionTreeRegressor", {}),
+    "random_forest": ("sklearn.ensemble", "RandomForestClassifier", "RandomForestRegressor", {}),
+    "hist_gradient_boosting": (
+        *("sklearn.ensemble", "HistGradientBoostingClassifier", "HistGradientBoostingRegressor"),
+        {},
+    ),
+    "xgboost": ("xgboost", "XGBClassifier", "XGBRegressor", {}),
+    "catboost": (
+        *("catboost", "CatBoostClassifier", "CatBoostRegressor"),
+        {"verbose": False, "allow_writing_files": False},
+    ),
 }
+_OPTIONAL = ("xgboost", "catboost")
+_KNOWN = ("linear", "decision_tree", "random_forest", "hist_gradient_boosting", "mlp", *_OPTIONAL)
 _PAPER = "paper_mlp"
+
+
+def _make_learner(name: str, task: Task, n_rows: int) -> Any:
+    if name == _PAPER:
+        return _paper_mlp(task, n_rows)
+    if name == "mlp":
+        return _mlp(task)
+    library, classifier, regressor, parameters = _LIBRARY_LEARNERS[name]
+    try:
+        module = import_module(library)
+    except ModuleNotFoundError as error:
+        raise ImportError(f"the learner {name!r} needs it: pip install {library}") from error
+    return getattr(module, classifier if task == "classification" else regressor)(**parameters)
 
 
 def make_learners(
@@ -126,10 +102,7 @@ def make_learners(
         made = {str(name): clone(estimator) for name, estimator in learners.items()}
         _check_task(made, task)
     else:
-        made = {
-            name: _paper_mlp(task, n_rows) if name == _PAPER else _NAMED[name](task)
-            for name in _names(learners)
-        }
+        made = {name: _make_learner(name, task, n_rows) for name in _names(learners)}
     if not made:
         raise ValueError("learners is empty; name at least one, or take 'standard'")
     return {name: _seeded(learner, random_state) for name, learner in made.items()}
@@ -137,13 +110,13 @@ def make_learners(
 
 def _names(learners: str | Sequence[str]) -> list[str]:
     if learners == "standard":
-        return [name for name in _NAMED if name not in _OPTIONAL or find_spec(name) is not None]
+        return [name for name in _KNOWN if name not in _OPTIONAL or find_spec(name) is not None]
     if learners == "paper":
         return [_PAPER]
     names = [learners] if isinstance(learners, str) else list(learners)
     for name in names:
-        if name not in _NAMED and name != _PAPER:
-            known = ", ".join(["standard", "paper", *_NAMED, _PAPER])
+        if name not in (*_KNOWN, _PAPER):
+            known = ", ".join(["standard", "paper", *_KNOWN, _PAPER])
             raise ValueError(
                 f"unknown learner {name!r}; known are {known}, and a mapping of names to "
                 "scikit-learn estimators may be given"

@@ -178,22 +178,6 @@ def _numeric(
     return changed
 
 
-def _gaussian(x: Numbers, column: Column, level: float, rng: np.random.Generator) -> Numbers:
-    return x + level * column.sd * rng.standard_normal(len(x))
-
-
-def _heavy_tailed(x: Numbers, column: Column, level: float, rng: np.random.Generator) -> Numbers:
-    return x + level * column.sd * rng.standard_t(2, len(x))
-
-
-def _scale(x: Numbers, column: Column, level: float, rng: np.random.Generator) -> Numbers:
-    return x * (1.0 + level) if rng.random() < 0.5 else x / (1.0 + level)
-
-
-def _shift(x: Numbers, column: Column, level: float, rng: np.random.Generator) -> Numbers:
-    return x + level * column.sd * (1.0 if rng.random() < 0.5 else -1.0)
-
-
 def _clip(x: Numbers, column: Column, level: float, rng: np.random.Generator) -> Numbers:
     if not len(column.numbers):
         return x
@@ -244,25 +228,31 @@ _ALL: tuple[Kind, ...] = ("number", "category", "time")
 
 CORRUPTIONS: dict[str, Corruption] = {
     "gaussian_noise": Corruption(
-        _numeric(_gaussian),
+        _numeric(lambda x, column, level, rng: x + level * column.sd * rng.standard_normal(len(x))),
         (0.1, 0.2, 0.3, 0.5, 1.0),
         _NUMBERS,
         "normal noise of so many standard deviations of the column",
     ),
     "heavy_tailed_noise": Corruption(
-        _numeric(_heavy_tailed),
+        _numeric(lambda x, column, level, rng: x + level * column.sd * rng.standard_t(2, len(x))),
         (0.05, 0.1, 0.15, 0.25, 0.5),
         _NUMBERS,
         "noise of Student's t with 2 degrees of freedom, times so many standard deviations",
     ),
     "scale": Corruption(
-        _numeric(_scale),
+        _numeric(
+            lambda x, _, level, rng: x * (1 + level) if rng.random() < 0.5 else x / (1 + level)
+        ),
         (0.05, 0.1, 0.2, 0.5, 1.0),
         _NUMBERS,
         "another unit: the column times 1 + level, or divided by it",
     ),
     "shift": Corruption(
-        _numeric(_shift),
+        _numeric(
+            lambda x, column, level, rng: (
+                x + level * column.sd * (1.0 if rng.random() < 0.5 else -1.0)
+            )
+        ),
         (0.1, 0.2, 0.3, 0.5, 1.0),
         _NUMBERS,
         "another zero: the column up or down by so many of its standard deviations",

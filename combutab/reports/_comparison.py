@@ -257,18 +257,6 @@ def _description(found: ActivationComparison) -> str:
 
 # ---- The page of a comparison of activations -----------------------------------------------------
 
-_MEANINGS = {
-    "accuracy": "The share of test rows whose class is predicted right.",
-    "f1": "The harmonic mean of precision and recall of a class, averaged over the classes.",
-    "log_loss": "Minus the mean logarithm of the probability given to the right class: "
-    "0 is perfect, and sureness in a wrong class costs most.",
-    "roc_auc": "How often a row of a class is given a higher probability of it than a row of "
-    "another: 0.5 is chance, 1 always.",
-    "r2": "The share of the target's variance that is predicted: 1 is perfect, 0 is no better "
-    "than its mean.",
-    "mae": "The mean absolute error of the predictions.",
-    "mse": "The mean squared error of the predictions; large errors weigh most.",
-}
 _TESTS = {"corrected-t": "corrected resampled t-test", "wilcoxon": "Wilcoxon's signed-rank test"}
 _NARROW = 0.01  # of the largest mean: an interval that three digits would not show
 _VERDICTS = {True: "significantly different", False: "not significantly different"}
@@ -310,7 +298,6 @@ def comparison_page(found: ActivationComparison) -> str:
         folds=_folds(found),
         other=_other(found),
         made=_made(found),
-        meaning=_MEANINGS[found.metric],
         test=str(found.summary["test"].iloc[0]),
     )
 

@@ -40,42 +40,6 @@ _METRICS = {
     "mae": "mean absolute error, in standard deviations",
     "mse": "mean squared error, in standard deviations",
 }
-_SHARES = {"share_closer_to_train"}
-_PRIVACY = {
-    "share_closer_to_train": (
-        "Synthetic rows closer to a training row than to any held-out row",
-        "50 % is chance. Far above it, training rows are copied; far below it, held-out rows.",
-    ),
-    "membership_auc": (
-        "Membership inference by distance to the closest record, ROC AUC",
-        "0.5 is chance, 1 finds every training row. Far below 0.5, it finds held-out rows.",
-    ),
-    "copies": (
-        "Exact duplicates of training rows",
-        "The reference is how many there would be if the synthetic rows were held-out rows.",
-    ),
-    "holdout_copies": (
-        "Exact duplicates of held-out rows",
-        "The reference is how many there would be if the synthetic rows were training rows.",
-    ),
-    "dcr_median": (
-        "Distance to the closest training row, median",
-        "From 0, the same row, to 1. Far from the reference, the distance to the closest held-out "
-        "row, it is a sign of copies.",
-    ),
-    "dcr_p05": (
-        "Distance to the closest training row, 5th percentile",
-        "The same for the nearest twentieth of the rows.",
-    ),
-    "nndr_median": (
-        "Nearest over second-nearest distance, median",
-        "Small where one training row stands out. The reference is that of the held-out rows.",
-    ),
-    "nndr_p05": (
-        "Nearest over second-nearest distance, 5th percentile",
-        "The same for the most conspicuous twentieth of the rows.",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -393,19 +357,12 @@ def _percent(share: float) -> str:
 # ---- privacy -----------------------------------------------------------------------------------
 
 
-def _privacy(found: SyntheticEvaluation) -> list[dict[str, Any]] | None:
+def _privacy(found: SyntheticEvaluation) -> dict[str, list[str]] | None:
+    """The value and the reference of each measure."""
     if found.privacy is None:
         return None
-    values = {row["measure"]: row for row in found.privacy.to_dict("records")}
-    return [
-        {
-            "name": name,
-            "words": words,
-            **{
-                key: _percent(of[column]) if measure in _SHARES else number(of[column])
-                for key, column in (("value", "mean"), ("reference", "reference"))
-            },
-        }
-        for measure, (name, words) in _PRIVACY.items()
-        for of in [values[measure]]
-    ]
+    table = found.privacy.set_index("measure")[["mean", "reference"]]
+    return {
+        measure: list(map(_percent if measure == "share_closer_to_train" else number, row))
+        for measure, row in zip(table.index, table.to_numpy().tolist(), strict=True)
+    }
