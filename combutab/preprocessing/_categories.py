@@ -202,13 +202,6 @@ class CategoryCounts:
         )
 
 
-def count_categories(factors: Factors) -> CategoryCounts:
-    """Count the categories of a column of which all rows are here."""
-    counts = CategoryCounts()
-    counts.add(factors)
-    return counts
-
-
 def fewest_rows(min_frequency: float, n_rows: int) -> int:
     """Find how many rows a value must have to be kept, from a number or a share of all rows.
 

@@ -32,7 +32,6 @@ from combutab.preprocessing._categories import (
     CategoryMap,
     Factors,
     Key,
-    count_categories,
     fewest_rows,
 )
 from combutab.preprocessing._columns import (
@@ -46,7 +45,6 @@ from combutab.preprocessing._numeric import (
     Method,
     NumericScaler,
     apply_numeric,
-    fit_numeric,
     make_scaler,
 )
 from combutab.preprocessing._odd_columns import unlearned
@@ -104,38 +102,35 @@ class RowSample:
 
 
 class TableLearner:
-    """Learns what `TableEncoder.fit` would, from the parts of a table one after another.
+    """Learns the scales and categories of a table that comes in one part or several.
 
-    ``labels`` are how errors name the columns. "quantile", "robust" and the edges of ``n_bins``
-    take their quantiles from ``n_sample`` rows; ``max_distinct`` categories may be held, over all
-    columns.
+    ``labels`` are how errors name the columns. Quantiles are taken from ``sample``, of a table that
+    comes in several parts. ``max_distinct`` categories may be held, over all columns.
     """
 
     def __init__(
         self,
         labels: Sequence[str],
         kinds: Sequence[ColumnKind],
-        method: Method,
-        n_sample: int,
+        sample: RowSample | None = None,
         max_distinct: int | None = None,
-        seed: int = 0,
-        n_bins: int | None = None,
     ) -> None:
-        self._n_bins = n_bins
-        self._labels, self._kinds, self._method = labels, kinds, method
+        self._labels, self._kinds, self._sample = labels, kinds, sample
         self._numeric = [j for j, kind in enumerate(kinds) if kind != "category"]
-        self._truths = np.array([kinds[j] == "bool" for j in self._numeric], dtype=bool)
         self._moments = RunningMoments(len(self._numeric), lambda i: labels[self._numeric[i]])
-        needed = method in ("quantile", "robust") or n_bins is not None
-        self._sample = RowSample(n_sample, seed) if needed else None
         self._tolerance = np.zeros(len(self._numeric))
-        self._counts = {j: CategoryCounts() for j, k in enumerate(kinds) if k == "category"}
         self._max_distinct = max_distinct
         self._large: dict[int, list[Fraction]] = {}
+        self.counts = {j: CategoryCounts() for j, k in enumerate(kinds) if k == "category"}
         self.n_rows = 0
 
-    def add(self, table: Table, weight: np.ndarray | None = None) -> None:
-        """Take one part, and the positive weights of its rows."""
+    def add(
+        self, table: Table, weight: np.ndarray | None = None
+    ) -> tuple[Block, dict[int, Factors]]:
+        """Take one part, and the positive weights of its rows; return its columns as they are read.
+
+        Those that are no categories are a block, the others factors by position.
+        """
         self.n_rows += table.n_rows
         block: Block = table.block(self._numeric, self._kinds)
         self._tolerance = np.maximum(self._tolerance, block.tolerance)
@@ -148,14 +143,16 @@ class TableLearner:
             if self._sample is not None:
                 self._sample.add(rows, share)
             self._moments.add(rows, share)
-        for j, counts in self._counts.items():
-            counts.add(table.factors(j))
+        factors = {j: table.factors(j) for j in self.counts}
+        for j, counts in self.counts.items():
+            counts.add(factors[j])
         self._check_distinct()
+        return block, factors
 
     def _check_distinct(self) -> None:
         if self._max_distinct is None:
             return
-        sizes = {j: len(counts.seen) for j, counts in self._counts.items()}
+        sizes = {j: len(counts.seen) for j, counts in self.counts.items()}
         if sum(sizes.values()) > self._max_distinct:
             worst = max(sizes, key=sizes.__getitem__)
             raise ValueError(
@@ -164,32 +161,32 @@ class TableLearner:
                 "column out, or allow more memory"
             )
 
-    def scaler(self, min_frequency: float) -> NumericScaler:
-        """Give the scaler of the numeric columns; refuse numbers that float64 has as one."""
+    def scaler(
+        self,
+        method: Method,
+        min_frequency: float,
+        n_bins: int | None,
+        whole: Block | None = None,
+        weight: np.ndarray | None = None,
+        ranks: Ranks | None = None,
+    ) -> NumericScaler:
+        """Give the scaler of the numeric columns; refuse numbers that float64 has as one.
+
+        Quantiles are those of the ``whole`` table, with the weights of its rows, or of the sample.
+        """
         for j, numbers in self._large.items():
             refuse_equal(numbers, self._labels[j], self._kinds[j])
-        stats, weight = self._moments.result(), None
-        columns: list[np.ndarray] = [np.empty(0)] * len(self._numeric)
-        if self._sample is not None:
-            rows, weight = self._sample.result()
-            columns, weight = _filled(rows, weight, stats)
-        sample = Block(columns, len(columns[0]) if columns else 0)
-        sample.tolerance = self._tolerance
+        stats = self._moments.result()
+        if whole is None:
+            columns: list[np.ndarray] = [np.empty(0)] * len(self._numeric)
+            if self._sample is not None:
+                columns, weight = _filled(*self._sample.result(), stats)
+            whole = Block(columns, len(columns[0]) if columns else 0)
+            whole.tolerance = self._tolerance
+        truths = np.array([self._kinds[j] == "bool" for j in self._numeric], dtype=bool)
         return make_scaler(
-            stats,
-            sample,
-            self._method,
-            self._truths,
-            weight,
-            min_frequency,
-            self.n_rows,
-            self._n_bins,
+            stats, whole, method, truths, weight, min_frequency, self.n_rows, n_bins, ranks
         )
-
-    @property
-    def counts(self) -> dict[int, CategoryCounts]:
-        """The categories of the categorical columns, by position."""
-        return self._counts
 
 
 def _filled(
@@ -438,15 +435,14 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             if learner is None:
                 kinds = self._kinds(table if header is None else Table(header))
                 labels = [table.label(j) for j in range(table.n_columns)]
-                learner = TableLearner(
-                    labels, kinds, self.numeric, n_sample, max_distinct, seed, self.n_bins
-                )
+                of_quantiles = self.numeric in ("quantile", "robust") or self.n_bins is not None
+                sample = RowSample(n_sample, seed) if of_quantiles else None
+                learner = TableLearner(labels, kinds, sample, max_distinct)
             learner.add(table, weight)
         if learner is None:
             raise ValueError("there is no part of a table to fit to: batches are empty")
         self._take_names(reader)
-        maps = self._learn_maps(learner.counts, labels.__getitem__, learner.n_rows)
-        self._remember(kinds, learner.scaler(self.min_frequency), maps)
+        self._take_over(learner, kinds, labels)
         return self
 
     def encode(
@@ -561,22 +557,21 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         self, table: Table, weight: np.ndarray | None = None, ranks: Ranks | None = None
     ) -> tuple[Block, list[Factors]]:
         kinds = self._kinds(table)
-        numeric = [j for j, kind in enumerate(kinds) if kind != "category"]
-        categorical = [j for j, kind in enumerate(kinds) if kind == "category"]
-        block = table.block(numeric, kinds)
-        for j, numbers in table.large_numbers(block, numeric, kinds).items():
-            refuse_equal(numbers, table.label(j), kinds[j])
-        truths = np.array([kinds[j] == "bool" for j in numeric], bool)
-        scaler = fit_numeric(
-            block, self.numeric, truths, weight, self.min_frequency, self.n_bins, ranks
-        )
-        factors = {j: table.factors(j) for j in categorical}
-        counts = {j: count_categories(each) for j, each in factors.items()}
-        self._remember(kinds, scaler, self._learn_maps(counts, table.label, table.n_rows))
+        labels = [table.label(j) for j in range(table.n_columns)]
+        learner = TableLearner(labels, kinds)
+        block, factors = learner.add(table, weight)
+        self._take_over(learner, kinds, labels, block, weight, ranks)
         return block, list(factors.values())
 
+    def _take_over(
+        self, learner: TableLearner, kinds: Sequence[ColumnKind], labels: list[str], *whole: Any
+    ) -> None:
+        maps = self._learn_maps(learner.counts, labels, learner.n_rows)
+        scaler = learner.scaler(self.numeric, self.min_frequency, self.n_bins, *whole)
+        self._remember(kinds, scaler, maps)
+
     def _learn_maps(
-        self, counts: dict[int, CategoryCounts], label: Callable[[int], str], n_rows: int
+        self, counts: dict[int, CategoryCounts], labels: list[str], n_rows: int
     ) -> tuple[CategoryMap, ...]:
         """The categories that are kept; a warning names the columns of which none is."""
         fewest = fewest_rows(self.min_frequency, n_rows)
@@ -584,7 +579,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         lost = {m.column: counts[m.column].seen for m in maps if not m.keys}
         lost = {j: seen for j, seen in lost.items() if len(seen) > 1}
         if lost:
-            named = {label(j): seen for j, seen in lost.items()}
+            named = {labels[j]: seen for j, seen in lost.items()}
             for warning in unlearned(named, max(fewest, 2)):
                 warnings.warn(warning, stacklevel=2)
         return maps

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 from combutab.core.world import Ranks
 from combutab.preprocessing._categories import fewest_rows
-from combutab.preprocessing._columns import Moments, RunningMoments, missing_mask
+from combutab.preprocessing._columns import Moments, missing_mask
 from combutab.preprocessing._tables import Block
 
 T = TypeVar("T")
@@ -63,33 +63,6 @@ class NumericScaler:
         return self.n_columns + int(self.missing.sum())
 
 
-def moments(block: Block, weight: np.ndarray | None = None) -> Moments:
-    """Mean, standard deviation (weighted) and range of each column."""
-    running = RunningMoments(block.n_columns, block.label)
-    for piece in block.pieces():
-        rows = block.rows(piece.start, piece.stop)
-        running.add(rows, None if weight is None else weight[piece])
-    return running.result()
-
-
-def fit_numeric(
-    block: Block,
-    method: Method,
-    unscaled: np.ndarray,
-    weight: np.ndarray | None = None,
-    min_frequency: float = 1,
-    n_bins: int | None = None,
-    ranks: Ranks | None = None,
-) -> NumericScaler:
-    """Learn how to scale a block; `unscaled` marks the columns of truth values.
-
-    Positive weights, (n_rows,), count in means, standard deviations and quantiles. Ranks, of which
-    each has the whole block, each find the quantiles of a part of the columns.
-    """
-    stats, n_rows = moments(block, weight), block.n_rows
-    return make_scaler(stats, block, method, unscaled, weight, min_frequency, n_rows, n_bins, ranks)
-
-
 def make_scaler(
     stats: Moments,
     sample: Block,
@@ -103,8 +76,10 @@ def make_scaler(
 ) -> NumericScaler:
     """Make the scaler of columns of these statistics; quantiles are those of the weighted sample.
 
+    `unscaled` marks the columns of truth values; positive weights, (n_rows,), count in quantiles.
     Where the sample is all `n_rows` rows, nothing is estimated. With `n_bins` it learns the edges
-    of so many bins a column, too.
+    of so many bins a column, too. Ranks, of which each has the whole sample, each find the
+    quantiles of a part of the columns.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         size = np.fmax(np.abs(stats.low), np.abs(stats.high))
