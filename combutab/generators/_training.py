@@ -24,7 +24,7 @@ from combutab.core.files import reading
 from combutab.core.rng import Stream, fold_in, random_permutations, seed_from
 from combutab.core.tasks import FitTask
 from combutab.core.text import RESERVE, check_limit, parse_bytes, parse_seconds
-from combutab.core.world import broadcast, check_same, current, plain_parameters, sharing, unshared
+from combutab.core.world import broadcast, check_same, current, plain_parameters, sharing
 from combutab.generators._contract import MAX_ROWS, Generator, Training, Validation, find_generators
 from combutab.generators._records import (
     Curves,
@@ -36,9 +36,16 @@ from combutab.generators._records import (
     data_error,
     make_spans,
 )
-from combutab.nn import Member, RowSpans, StackedNetwork
+from combutab.nn import Member, RowSpans
 from combutab.preprocessing import ModeEncoder, ModeTable, ParquetTable, Paths, RowLayout, as_numpy
-from combutab.training import Callback, EpochReport, FitTasks, ProgressBar, uninterrupted
+from combutab.training import (
+    Callback,
+    FitTasks,
+    ProgressBar,
+    Trainable,
+    train,
+    uninterrupted,
+)
 
 # ---- A training as a file, to go on from: networks, optimisers, losses, and where it stood -------
 
@@ -172,131 +179,108 @@ def _fingerprint(rows: TableRows) -> str:
     return digest.hexdigest()
 
 
-# ---- The loop over epochs that all generators share ----------------------------------------------
+# ---- A stack of generators as the training loop drives it ----------------------------------------
 
 
-def train(
-    training: Training[Any],
-    n_epochs: int,
-    callbacks: Sequence[Callback] = (),
-    validation: Validation | None = None,
-    file: Checkpoint | None = None,
-    max_seconds: float = np.inf,
-) -> list[GeneratorResult]:
-    """Train for so many epochs, unless validation, time, a callback or an interrupt ends it.
+class GeneratorStack(Trainable[GeneratorResult]):
+    """A stack of generators in training.
 
-    Time does after the first epoch, or a later one, at whose end ``max_seconds`` have passed. A
-    member that diverges, or that validation finds finished, stays in the stack until all are, and
+    A member that diverges, or that validation finds finished, stays in the stack until all are, and
     what comes of it is what it was. Training goes on from a file, and is written to it. After an
-    interrupt the results, one a member, are those of the last whole epoch; if there was none,
-    KeyboardInterrupt is raised.
-
-    Of ranks that share the training the first tells the callbacks, and how long it takes.
+    interrupt the results are those of the last whole epoch; if there was none, KeyboardInterrupt is
+    raised.
     """
-    started, ranks = time.perf_counter(), current()
-    callbacks = () if ranks is not None and ranks.number else callbacks
-    n_members, network = len(training.plans), training.sampled
-    rates = np.array([next(iter(plan.rates.values())).lr for plan in training.plans])
-    done, curves = (0, {}) if file is None else file.restore(training, validation)
-    diverged = _not_finite(curves, n_members)
-    reason = "epochs"
-    whole = _stand(network, validation)
-    begun: list[Callback] = []
-    try:
-        for callback in callbacks:
-            callback.on_train_begin(n_members, n_epochs)
-            begun.append(callback)
-        for number in range(done, n_epochs):
-            if validation is not None and (validation.finished | diverged).all():
-                break
-            gone = (time.perf_counter() - started) / max_seconds if max_seconds > 0 else 0.0
-            gone = gone if np.isinf(max_seconds) else broadcast(gone)
-            with unshared():  # what a callback fits is rank 0's own
-                for callback in callbacks:
-                    callback.on_epoch_begin(number + 1)
-            training.progress = min(1.0, max(number / n_epochs, gone))
-            losses = {n: v.cpu().numpy() for n, v in training.epoch(number).items()}  # the one sync
-            columns = dict(losses)
-            if validation is not None:
-                columns[validation.name] = validation.measure()
-            if ranks is not None:  # processors may round differently
-                for of_training in training.networks.values():
-                    ranks.first_(of_training.flat.values)
-                columns = ranks.first(columns)
-                losses = {name: columns[name] for name in losses}
-            with uninterrupted():
-                if validation is not None:
-                    validation.observe(columns[validation.name])
-                for name, values in columns.items():
-                    curves.setdefault(name, []).append(values)
-                diverged |= _not_finite({n: [v] for n, v in losses.items()}, n_members)
-                whole, done = _stand(network, validation), number + 1
-                if file is not None and not diverged.all():
-                    file.note(training, done, curves)
-            if diverged.all():
-                break
-            report = EpochReport(
-                number + 1,
-                n_epochs,
-                tuple(range(n_members)),
-                next(iter(losses.values())),
-                None if validation is None else -columns[validation.name],
-                rates,
-                time.perf_counter() - started,
-                losses,
-                max_seconds,
-            )
-            with unshared():  # what a callback fits is rank 0's own
-                stops = [callback.on_epoch_end(report) for callback in callbacks]
-            stop = "callback" if any(stops) else ""
-            if report.seconds >= max_seconds:
-                stop = stop or "max_time"
-            if stop := broadcast(stop):
-                reason = stop
-                break
-    except KeyboardInterrupt:
-        if ranks is not None or not curves:  # the others stand elsewhere; nothing is learned
-            raise
-        reason = "interrupted"
-    finally:
-        for callback in begun:
-            callback.on_train_end()
-    if file is not None and not diverged.all():
-        file.write()
-    return [_result(whole[m], m, curves, validation, diverged, reason) for m in range(n_members)]
 
+    def __init__(
+        self,
+        training: Training[Any],
+        validation: Validation | None = None,
+        file: Checkpoint | None = None,
+    ) -> None:
+        self.training, self.validation, self.file = training, validation, file
+        self.members = list(range(len(training.plans)))
+        self.learning_rates = [next(iter(plan.rates.values())).lr for plan in training.plans]
+        self.curves: Curves = {}
+        self.diverged = np.zeros(len(self.members), dtype=bool)
+        self.reason = "epochs"
+        self.states: list[State] = []  # of the last whole epoch, or the best one
 
-def _stand(network: StackedNetwork, validation: Validation | None) -> list[State]:
-    """Copy what would come of each member if training ended here."""
-    best = [{}] * network.n_members if validation is None else validation.best_states
-    return [state or network.member_state(m) for m, state in enumerate(best)]
+    @property
+    def finished(self) -> bool:
+        """See `Trainable`."""
+        ended = self.diverged
+        if self.validation is not None:
+            ended = ended | self.validation.finished
+        return bool(ended.all())
 
+    def begin(self) -> int:
+        """See `Trainable`."""
+        n_done = 0
+        if self.file is not None:
+            n_done, self.curves = self.file.restore(self.training, self.validation)
+        for values in self.curves.values():
+            self.diverged |= ~np.isfinite(values).all(axis=0)
+        self._keep_states()
+        return n_done
 
-def _not_finite(curves: Curves, n_members: int) -> np.ndarray:
-    """Find the members whose loss is not finite, (M,)."""
-    found = np.zeros(n_members, dtype=bool)
-    for values in curves.values():
-        found |= ~np.isfinite(values).all(axis=0)
-    return found
+    def epoch(
+        self, number: int, progress: float
+    ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+        """See `Trainable`; what validation measures is less for better members."""
+        training, ranks = self.training, current()
+        training.progress = progress
+        losses = {n: v.cpu().numpy() for n, v in training.epoch(number).items()}  # the one sync
+        measured = None if self.validation is None else self.validation.measure()
+        if ranks is not None:  # processors may round differently
+            for network in training.networks.values():
+                ranks.first_(network.flat.values)
+            losses, measured = ranks.first((losses, measured))
+        return losses, None if measured is None else -measured
 
+    def record(self, losses: dict[str, np.ndarray], scores: np.ndarray | None) -> None:
+        """See `Trainable`."""
+        columns = dict(losses)
+        if self.validation is not None and scores is not None:
+            columns[self.validation.name] = -scores
+            self.validation.observe(-scores)
+        for name, values in columns.items():
+            self.curves.setdefault(name, []).append(values)
+        for values in losses.values():
+            self.diverged |= ~np.isfinite(values)
+        self._keep_states()
+        if self.file is not None and not self.diverged.all():
+            n_epochs = len(next(iter(self.curves.values())))
+            self.file.note(self.training, n_epochs, self.curves)
 
-def _result(
-    state: State,
-    m: int,
-    curves: Curves,
-    validation: Validation | None,
-    diverged: np.ndarray,
-    reason: str,
-) -> GeneratorResult:
-    n_epochs = None
-    if validation is not None:
-        n_epochs = int(validation.n_epochs[m])
-        reason = "no_improvement" if validation.finished[m] else reason
-    return GeneratorResult(
-        {name: value.cpu() for name, value in state.items()},
-        {name: [float(v[m]) for v in values[:n_epochs]] for name, values in curves.items()},
-        "diverged" if diverged[m] else reason,
-    )
+    def stop(self, reason: str) -> None:
+        """See `Trainable`."""
+        if not self.curves:  # nothing is learned
+            raise KeyboardInterrupt
+        self.reason = reason
+
+    def results(self) -> list[GeneratorResult]:
+        """See `Trainable`."""
+        return [self._result(m, state) for m, state in enumerate(self.states)]
+
+    def _keep_states(self) -> None:
+        """Copy what would come of each member if training ended now."""
+        best = self.validation.best_states if self.validation else [{}] * len(self.members)
+        network = self.training.sampled
+        self.states = [state or network.member_state(m) for m, state in enumerate(best)]
+
+    def _result(self, m: int, state: State) -> GeneratorResult:
+        n_epochs, reason = None, self.reason
+        if self.validation is not None:
+            n_epochs = int(self.validation.n_epochs[m])
+            reason = "no_improvement" if self.validation.finished[m] else reason
+        return GeneratorResult(
+            {name: value.cpu() for name, value in state.items()},
+            {
+                name: [float(v[m]) for v in values[:n_epochs]]
+                for name, values in self.curves.items()
+            },
+            "diverged" if self.diverged[m] else reason,
+        )
 
 
 # ---- Parquet files that a generator is fitted to: a column at a time, then rows part by part -----
@@ -388,7 +372,7 @@ class ParquetSource:
 
 
 def share(
-    train: Callable[[Sequence[GeneratorPlan]], list[GeneratorResult]],
+    train_members: Callable[[Sequence[GeneratorPlan]], list[GeneratorResult]],
     rows: TableRows,
     plans: Sequence[GeneratorPlan],
     *,
@@ -401,13 +385,13 @@ def share(
     """
     ranks = current()
     if ranks is None:
-        return train(plans)
+        return train_members(plans)
     check_same(ranks, [rows.values, rows.codes])
     if not broadcast(apart) or len(plans) < ranks.count:
-        return train(plans)
+        return train_members(plans)
 
     def own() -> list[GeneratorResult]:
-        results = train(plans[slice(*ranks.span(len(plans)))])
+        results = train_members(plans[slice(*ranks.span(len(plans)))])
         if any(result.reason == "interrupted" for result in results):
             raise KeyboardInterrupt
         return results
@@ -599,7 +583,11 @@ def _fit(
             if held_out is not None:
                 validation = _validation(first, encoder, training, held_out)
             left = parse_seconds(first.max_time) - (time.perf_counter() - started)
-            return train(training, n_epochs, callbacks, validation, file, left)
+            stack = GeneratorStack(training, validation, file)
+            found = train(stack, n_epochs, callbacks, left)
+            if file is not None and not stack.diverged.all():
+                file.write()
+            return found
 
         if rows is not None:
             apart = not callbacks and file is None

@@ -40,7 +40,7 @@ from combutab.training._records import (
     TrainableNetwork,
     TrainConfig,
 )
-from combutab.training._trainer import StackFile, train_lbfgs, train_stack
+from combutab.training._trainer import StackFile, Trainable, train, train_lbfgs, train_stack
 
 __all__ = [
     "PER_STEP",
@@ -69,6 +69,7 @@ __all__ = [
     "StackFile",
     "TimeLimit",
     "TrainConfig",
+    "Trainable",
     "TrainableNetwork",
     "VerboseLines",
     "clip_gradients",
@@ -77,6 +78,7 @@ __all__ = [
     "is_per_step",
     "make_regression_loss",
     "schedule_factor",
+    "train",
     "train_lbfgs",
     "train_stack",
     "uninterrupted",

@@ -47,8 +47,8 @@ class EpochReport:
 class Callback:
     """Base class: override what is needed. State it keeps must survive ``copy.deepcopy``."""
 
-    def on_train_results(self, results: Callable[[], list[MemberResult]]) -> None:
-        """Called before ``on_train_begin``, for estimators.
+    def on_train_results(self, results: Callable[[], list[Any]]) -> None:
+        """Called before ``on_train_begin``.
 
         ``results()`` gives, between epochs and afterwards, what training would if it ended there.
         """
@@ -179,10 +179,10 @@ class FitTasks(Callback):
 
     def __init__(self, task: FitTask, learned: Learned | None = None) -> None:
         self.task, self.stopped = task, False
-        self._stacks: list[Callable[[], list[MemberResult]]] = []
+        self._stacks: list[Callable[[], list[Any]]] = []
         self._learned = learned
 
-    def on_train_results(self, results: Callable[[], list[MemberResult]]) -> None:
+    def on_train_results(self, results: Callable[[], list[Any]]) -> None:
         if self._learned is not None:
             self._stacks.append(results)
 

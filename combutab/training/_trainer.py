@@ -1,12 +1,13 @@
-"""The training loop: M networks of one shape, each with its own rows, rate and end."""
+"""The training loop, and the stacks of estimators' networks that it trains."""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import scipy.optimize
@@ -29,6 +30,126 @@ from combutab.training._records import (
     by_head,
 )
 from combutab.training._steps import Batch, Batches, StepInputs, TrainingStep
+
+Result = TypeVar("Result")  # of one member
+
+# ---- The one training loop: callbacks, time, Ctrl-C, and what ranks agree on ---------------------
+
+
+class Trainable(ABC, Generic[Result]):
+    """Networks that the training loop trains, an epoch at a time."""
+
+    members: list[int]  # still in training, by their places in the stack as it was given
+    learning_rates: list[float]  # one each
+
+    @property
+    @abstractmethod
+    def finished(self) -> bool:
+        """Tell whether no member has anything left to learn."""
+
+    def begin(self) -> int:
+        """Return the epochs that are done: those of a checkpoint that training goes on from."""
+        return 0
+
+    @abstractmethod
+    def epoch(
+        self, number: int, progress: float
+    ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+        """Train an epoch, counted from 0; the same on all ranks.
+
+        Returns the members' losses by name, the main one first, and their scores on rows held out,
+        if there are any. ``progress`` is the share of the training that is done, from 0 to 1.
+        """
+
+    @abstractmethod
+    def record(self, losses: dict[str, np.ndarray], scores: np.ndarray | None) -> None:
+        """Take in what ``epoch`` gave; an interrupt waits until it is done."""
+
+    def show(self, callback: Callback, report: EpochReport) -> None:
+        """Show a callback the networks as the epoch left them, if it may see them."""
+        return
+
+    def end_epoch(self, n_epochs: int, *, stop: bool) -> None:
+        """End the members for which this was the last epoch; ``stop`` if it is for all."""
+        return
+
+    @abstractmethod
+    def stop(self, reason: str) -> None:
+        """End all members that are left: "callback", "max_time" or "interrupted".
+
+        May raise KeyboardInterrupt, where nothing is learned yet.
+        """
+
+    @abstractmethod
+    def results(self) -> list[Result]:
+        """What the members would give if training ended now; it goes on as if nobody had asked."""
+
+
+def train(
+    training: Trainable[Result],
+    max_epochs: int,
+    callbacks: Sequence[Callback] = (),
+    max_seconds: float = np.inf,
+) -> list[Result]:
+    """Train until all members have ended, and return their results.
+
+    Time ends training after the first epoch, or a later one, at whose end ``max_seconds`` have
+    passed. Of ranks that share the training the first tells the callbacks, and how long it takes.
+    """
+    started, ranks = time.perf_counter(), current()
+    callbacks = () if ranks is not None and ranks.number else callbacks
+    begun: list[Callback] = []
+    n_done, n_members = training.begin(), len(training.members)
+    try:
+        for callback in callbacks:
+            callback.on_train_results(training.results)
+            callback.on_train_begin(n_members, max_epochs)
+            begun.append(callback)
+        for number in range(n_done, max_epochs):
+            if training.finished:
+                break
+            passed = 0.0
+            if np.isfinite(max_seconds) and max_seconds > 0:
+                passed = broadcast((time.perf_counter() - started) / max_seconds)
+            with unshared():  # what a callback fits is rank 0's own
+                for callback in callbacks:
+                    callback.on_epoch_begin(number + 1)
+            progress = min(1.0, max(number / max_epochs, passed))
+            losses, scores = training.epoch(number, progress)
+            with uninterrupted():
+                training.record(losses, scores)
+            report = EpochReport(
+                number + 1,
+                max_epochs,
+                tuple(training.members),
+                next(iter(losses.values())),
+                scores,
+                np.array(training.learning_rates),
+                time.perf_counter() - started,
+                losses,
+                max_seconds,
+            )
+            with unshared():
+                for callback in callbacks:
+                    training.show(callback, report)
+                stops = [callback.on_epoch_end(report) for callback in callbacks]  # all are told
+            reason = "callback" if any(stops) else ""
+            if report.seconds >= max_seconds:
+                reason = reason or "max_time"
+            reason = broadcast(reason)
+            training.end_epoch(number + 1, stop=bool(reason))
+            if reason:
+                training.stop(reason)
+                break
+    except KeyboardInterrupt:
+        if ranks is not None:  # the others are elsewhere
+            raise
+        training.stop("interrupted")
+    finally:
+        for callback in begun:
+            callback.on_train_end()
+    return training.results()
+
 
 # ---- Scores of a stack on its members' validation rows -------------------------------------------
 
@@ -161,17 +282,17 @@ class StackFile(Protocol):
         """Write a state, if it is time or the last one."""
 
 
-def stand(training: _Training, epochs: int) -> dict[str, np.ndarray]:
+def stand(training: StackTraining, epochs: int) -> dict[str, np.ndarray]:
     """All that a stack has after so many epochs.
 
     Members are named by their places in the stack as it was given; those that have ended have
     their results, the others what they go on from too.
     """
-    arrays = {"epochs": np.array(epochs), "alive": np.array(training.alive, dtype=np.int64)}
-    for i, result in enumerate(training.results):
+    arrays = {"epochs": np.array(epochs), "alive": np.array(training.members, dtype=np.int64)}
+    for i, result in enumerate(training.ended):
         if result is not None:
             arrays |= _of_result(f"{i}.", result)
-    for m, i in enumerate(training.alive):
+    for m, i in enumerate(training.members):
         arrays |= _of_result(f"{i}.", training.result(m, ""))
         arrays[f"{i}.best_factor"] = np.array(training.best_factor[m])
         if training.best_values is not None and training.best_buffers is not None:
@@ -180,7 +301,7 @@ def stand(training: _Training, epochs: int) -> dict[str, np.ndarray]:
     return arrays
 
 
-def restore(training: _Training, arrays: Arrays) -> int:
+def restore(training: StackTraining, arrays: Arrays) -> int:
     """Put a new training where the arrays' one stood; returns its epochs.
 
     Raises KeyError or ValueError if they are of another stack.
@@ -188,14 +309,14 @@ def restore(training: _Training, arrays: Arrays) -> int:
     alive = arrays["alive"].tolist()
     for i in range(len(training.plans)):
         if i not in alive:
-            training.results[i] = _result(arrays, f"{i}.")
+            training.ended[i] = _result(arrays, f"{i}.")
     training.keep(alive)
-    for m, i in enumerate(training.alive):
+    for m, i in enumerate(training.members):
         found = _result(arrays, f"{i}.")
         training.net.load_member(m, found.state)
         training.optimizer.load_member(m, found.optimizer)
         assert found.next_learning_rate is not None
-        training.rates[m], training.t[m] = found.next_learning_rate, found.t
+        training.learning_rates[m], training.t[m] = found.next_learning_rate, found.t
         training.best_loss[m], training.best_score[m] = found.best_loss, found.best_score
         training.n_iter_no_improvement[m] = found.n_iter_no_improvement
         training.best_factor[m] = float(arrays[f"{i}.best_factor"])
@@ -236,7 +357,7 @@ def _result(arrays: Arrays, prefix: str) -> MemberResult:
     )
 
 
-# ---- The one training loop: M networks of one shape, each with its own rows, rate and end --------
+# ---- M networks of one shape in training, each with its own rows, rate and end -------------------
 
 _SMALLEST_RATE = 1e-6  # below it, "adaptive" stops (scikit-learn's value)
 
@@ -250,8 +371,8 @@ class _Curves(NamedTuple):
     train_metric: list[float]
 
 
-class _Training:
-    """A stack in training; one object so that ``run`` reads as the story."""
+class StackTraining(Trainable[MemberResult]):
+    """A stack in training."""
 
     def __init__(
         self,
@@ -259,16 +380,14 @@ class _Training:
         data: Rows,
         plans: Sequence[MemberPlan],
         config: TrainConfig,
-        callbacks: Sequence[Callback],
         stream: RowStream | None = None,
         file: StackFile | None = None,
     ) -> None:
         self.file = file
         self.net, self.data, self.config, self.ranks = net, data, config, current()
-        self.callbacks = () if self.ranks is not None and self.ranks.number else callbacks
         self.plans = list(plans)
         self.device = data.dense.device
-        self.alive = list(range(len(plans)))  # positions in the stack as given
+        self.members = list(range(len(plans)))
         factors = net.rate_factors(dict(config.rate_factors))
         self.optimizer = RowOptimizer(config.optimizer, net.flat.values, net.n_decayed, factors)
         self.stream = stream
@@ -281,7 +400,7 @@ class _Training:
         for i, start in enumerate(starts):
             if start.optimizer is not None:
                 self.optimizer.load_member(i, start.optimizer)
-        self.rates = [  # now, after the schedule
+        self.learning_rates = [  # now, after the schedule
             p.learning_rate if s.learning_rate is None else s.learning_rate
             for p, s in zip(plans, starts, strict=True)
         ]
@@ -294,8 +413,23 @@ class _Training:
         self.best_buffers = net.flat_buffers.values.clone() if config.score else None
         self.histories = [_Curves([], [], [], []) for _ in plans]
         self.metric: Tensor | None = None  # of the epoch: each member's mean
-        self.results: list[MemberResult | None] = [None] * len(plans)
+        self.ended: list[MemberResult | None] = [None] * len(plans)
         self._cached: Batch | None = None
+
+    @property
+    def finished(self) -> bool:
+        """See `Trainable`."""
+        return not self.members
+
+    def begin(self) -> int:
+        """See `Trainable`."""
+        n_done = 0 if self.file is None else self.file.take_up(partial(restore, self))
+        if self.scorer is not None and any(p.start for p in self.plans):
+            # what an earlier call reached stays the best until an epoch beats it
+            for m, score in enumerate(self.scorer.scores(self.net).tolist()):
+                if self.plans[m].start is not None:
+                    self._keep_score(m, score)
+        return n_done
 
     # ---- one epoch -------------------------------------------------------------------------
 
@@ -313,8 +447,19 @@ class _Training:
             before += batches.n_steps
         self.data = scored
 
+    def epoch(
+        self, number: int, progress: float
+    ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+        """See `Trainable`; the loss is each member's mean penalised one."""
+        losses = self._epoch(number).cpu().numpy()  # the epoch's one sync
+        scores = None if self.scorer is None else self.scorer.scores(self.net).cpu().numpy()
+        return {"loss": losses}, scores
+
+    def show(self, callback: Callback, report: EpochReport) -> None:
+        """See `Trainable`."""
+        callback.on_epoch_network(report, self.net, self.data)
+
     def _epoch(self, epoch: int) -> Tensor:
-        """Train one epoch; returns each member's mean penalised loss, (M,) on the device."""
         if not self.net.training:
             self.net.train(True)
         self.step.sums.zero_()
@@ -334,7 +479,7 @@ class _Training:
                         batches.padding(step),
                     )
                 )
-        self.rates = list(table[-1])
+        self.learning_rates = list(table[-1])
         if self.ranks is not None:
             own = self.step.sums[::2].clone()  # all but the rows' weight, which each rank has
             self.ranks.sum_(own)
@@ -359,32 +504,34 @@ class _Training:
     def _rate_table(self, epoch: int) -> list[list[float]]:
         """Rates of the epoch's steps, one row for all if they are constant."""
         if not is_per_step(self.config.learning_rate):
-            return [self.rates]
+            return [self.learning_rates]
         base = [plan.learning_rate for plan in self.plans]
         n_steps = [-(-n // self.config.batch_size) for n in self.n_rows]
         return rate_table(self.config.learning_rate, base, n_steps, epoch, self.config.max_epochs)
 
     # ---- the end of an epoch -----------------------------------------------------------------
 
-    def _record(self, losses: list[float], scores: list[float] | None) -> None:
+    def record(self, losses: dict[str, np.ndarray], scores: np.ndarray | None) -> None:
+        """See `Trainable`."""
         improved = []
         metrics = None if self.metric is None else self.metric.tolist()
-        for m in range(len(self.plans)):
-            curves = self.histories[self.alive[m]]
-            curves.train_loss.append(losses[m])
+        for m, loss in enumerate(losses["loss"].tolist()):
+            curves = self.histories[self.members[m]]
+            curves.train_loss.append(loss)
             if metrics is not None:
                 curves.train_metric.append(metrics[m])
-            curves.learning_rate.append(self.rates[m])
+            curves.learning_rate.append(self.learning_rates[m])
             self.t[m] += self.n_rows[m]
             if scores is not None:
-                curves.validation_score.append(scores[m])
-                idle = not scores[m] >= self.best_score[m] + self.config.tol  # NaN is none
-                if scores[m] > self.best_score[m]:
-                    self._keep_score(m, scores[m])
+                score = float(scores[m])
+                curves.validation_score.append(score)
+                idle = not score >= self.best_score[m] + self.config.tol  # NaN is none
+                if score > self.best_score[m]:
+                    self._keep_score(m, score)
                     improved.append(m)
             else:
-                idle = losses[m] > self.best_loss[m] - self.config.tol
-            self.best_loss[m] = min(self.best_loss[m], losses[m])
+                idle = loss > self.best_loss[m] - self.config.tol
+            self.best_loss[m] = min(self.best_loss[m], loss)
             self.n_iter_no_improvement[m] = self.n_iter_no_improvement[m] + 1 if idle else 0
         if improved and self.best_values is not None and self.best_buffers is not None:
             index = torch.tensor(improved, device=self.device)
@@ -395,26 +542,33 @@ class _Training:
         assert self.scorer is not None
         self.best_score[m], self.best_factor[m] = score, self.scorer.factors[m]
 
-    def _ended(self, losses: list[float], epoch: int, stop: bool) -> dict[int, str]:
-        """Members that end with this epoch, and why; decays the rates of the others."""
-        config, ended = self.config, {}
-        for m in range(len(self.plans)):
-            if not np.isfinite(losses[m]):
+    def end_epoch(self, n_epochs: int, *, stop: bool) -> None:
+        """See `Trainable`; also decays the rates of members that go on."""
+        config, ended = self.config, dict[int, str]()
+        for m, i in enumerate(self.members):
+            if not np.isfinite(self.histories[i].train_loss[-1]):
                 ended[m] = "diverged"
                 continue
             if config.learning_rate == "invscaling":
-                self.rates[m] = self.plans[m].learning_rate / (self.t[m] + 1) ** config.power_t
+                self.learning_rates[m] = (
+                    self.plans[m].learning_rate / (self.t[m] + 1) ** config.power_t
+                )
             if self.n_iter_no_improvement[m] > config.n_iter_no_change:
-                if config.learning_rate == "adaptive" and self.rates[m] > _SMALLEST_RATE:
-                    self.rates[m] /= 5
+                if config.learning_rate == "adaptive" and self.learning_rates[m] > _SMALLEST_RATE:
+                    self.learning_rates[m] /= 5
                     self.n_iter_no_improvement[m] = 0
                 else:
                     ended[m] = "no_improvement"
-            if stop:
-                ended.setdefault(m, "callback")
-            elif epoch + 1 == config.max_epochs:
+            if n_epochs == config.max_epochs and not stop:
                 ended.setdefault(m, "max_iter")
-        return ended
+        self._finish(ended)
+        if self.file is not None:
+            with uninterrupted():
+                self.file.note(partial(stand, self, n_epochs), last=stop or not self.members)
+
+    def stop(self, reason: str) -> None:
+        """See `Trainable`."""
+        self._finish(dict.fromkeys(range(len(self.members)), reason))
 
     def _finish(self, ended: dict[int, str]) -> None:
         """Write the results of these members and drop them from the stack."""
@@ -431,14 +585,14 @@ class _Training:
                 if self.config.calibrated:
                     self.net.scale_outputs(m, self.best_factor[m])
 
-    def results_now(self) -> list[MemberResult]:
-        """What the members would give if training ended now; it goes on as if nobody had asked."""
-        results, flats = list(self.results), (self.net.flat, self.net.flat_buffers)
+    def results(self) -> list[MemberResult]:
+        """See `Trainable`."""
+        results, flats = list(self.ended), (self.net.flat, self.net.flat_buffers)
         kept = [flat.values.clone() for flat in flats]
         with uninterrupted():
             try:
-                self._load_best(range(len(self.alive)))
-                for m, i in enumerate(self.alive):
+                self._load_best(range(len(self.members)))
+                for m, i in enumerate(self.members):
                     results[i] = self.result(m, "callback")
             finally:
                 for flat, values in zip(flats, kept, strict=True):
@@ -448,12 +602,12 @@ class _Training:
     def _drop(self, ended: dict[int, str]) -> None:
         self._load_best(ended)
         for m, reason in ended.items():
-            self.results[self.alive[m]] = self.result(m, reason)
-        self.keep([m for m in range(len(self.alive)) if m not in ended])
+            self.ended[self.members[m]] = self.result(m, reason)
+        self.keep([m for m in range(len(self.members)) if m not in ended])
 
     def result(self, m: int, reason: str) -> MemberResult:
         """What a member would give if it ended as it is."""
-        curves, start = self.histories[self.alive[m]], self.plans[m].start
+        curves, start = self.histories[self.members[m]], self.plans[m].start
         return MemberResult(
             state={n: v.cpu() for n, v in self.net.member_state(m).items()},
             optimizer=self.optimizer.member(m),
@@ -463,14 +617,14 @@ class _Training:
             best_loss=self.best_loss[m],
             best_score=self.best_score[m],
             n_iter_no_improvement=self.n_iter_no_improvement[m],
-            next_learning_rate=self.rates[m],
+            next_learning_rate=self.learning_rates[m],
             **curves._asdict(),
         )
 
     def keep(self, keep: Sequence[int]) -> None:
         """Drop all members but these (increasing)."""
-        if not keep or len(keep) == len(self.alive):
-            self.alive = [self.alive[k] for k in keep]
+        if not keep or len(keep) == len(self.members):
+            self.members = [self.members[k] for k in keep]
             return
         self.net.select(keep)
         self.optimizer.select(keep)
@@ -478,8 +632,8 @@ class _Training:
             self.batches.select(keep)
         if self.scorer is not None:
             self.scorer.select(keep)
-        of_members = ("plans", "alive", "n_rows", "rates", "t", "best_loss", "best_score")
-        for name in (*of_members, "best_factor", "n_iter_no_improvement"):
+        of_members = ("plans", "members", "n_rows", "learning_rates", "t", "best_loss")
+        for name in (*of_members, "best_score", "best_factor", "n_iter_no_improvement"):
             values = getattr(self, name)
             setattr(self, name, [values[k] for k in keep])
         if self.best_values is not None and self.best_buffers is not None:
@@ -487,71 +641,6 @@ class _Training:
             self.best_values, self.best_buffers = self.best_values[index], self.best_buffers[index]
         self.step.refresh(self.plans, self.n_rows)
         self._cached = None
-
-    def _report(
-        self, epoch: int, losses: list[float], scores: list[float] | None, seconds: float
-    ) -> bool:
-        """Tell the callbacks, rank 0's; returns whether one of them wants to stop."""
-        if not self.callbacks:
-            return broadcast(False)
-        report = EpochReport(
-            epoch + 1,
-            self.config.max_epochs,
-            tuple(self.alive),
-            np.array(losses),
-            None if scores is None else np.array(scores),
-            np.array(self.rates),
-            seconds,
-        )
-        with unshared():  # what a callback fits is rank 0's own
-            for callback in self.callbacks:
-                callback.on_epoch_network(report, self.net, self.data)
-            stops = [callback.on_epoch_end(report) for callback in self.callbacks]  # all are told
-        return broadcast(any(stops))
-
-    def _note(self, epochs: int, *, last: bool) -> None:
-        if self.file is not None:
-            with uninterrupted():
-                self.file.note(partial(stand, self, epochs), last=last)
-
-    def run(self) -> list[MemberResult]:
-        config, started = self.config, time.perf_counter()
-        begun: list[Callback] = []
-        done = 0 if self.file is None else self.file.take_up(partial(restore, self))
-        if self.scorer is not None and any(p.start for p in self.plans):
-            # what an earlier call reached stays the best until an epoch beats it
-            for m, score in enumerate(self.scorer.scores(self.net).tolist()):
-                if self.plans[m].start is not None:
-                    self._keep_score(m, score)
-        try:
-            for callback in self.callbacks:
-                callback.on_train_results(self.results_now)
-                callback.on_train_begin(len(self.plans), config.max_epochs)
-                begun.append(callback)
-            for epoch in range(done, config.max_epochs):
-                if not self.alive:
-                    break
-                with unshared():  # what a callback fits is rank 0's own
-                    for callback in self.callbacks:
-                        callback.on_epoch_begin(epoch + 1)
-                losses = self._epoch(epoch).tolist()  # the epoch's one sync
-                scores = None if self.scorer is None else self.scorer.scores(self.net).tolist()
-                with uninterrupted():
-                    self._record(losses, scores)
-                stop = self._report(epoch, losses, scores, time.perf_counter() - started)
-                ended = self._ended(losses, epoch, stop)
-                self._finish({m: why for m, why in ended.items() if why != "callback"})
-                self._note(epoch + 1, last=stop or not self.alive)
-                if stop and self.alive:
-                    self._finish(dict.fromkeys(range(len(self.alive)), "callback"))
-        except KeyboardInterrupt:
-            if self.ranks is not None:  # the others stand elsewhere
-                raise
-            self._finish(dict.fromkeys(range(len(self.alive)), "interrupted"))
-        finally:
-            for callback in begun:
-                callback.on_train_end()
-        return [result for result in self.results if result is not None]
 
 
 def train_stack(
@@ -582,7 +671,8 @@ def train_stack(
             f"in parts: use something else, or n_members of at least {ranks.count} without "
             "callbacks and checkpoint, which are then shared out"
         )
-    return _Training(net, data, plans, config, callbacks, stream, file).run()
+    training = StackTraining(net, data, plans, config, stream, file)
+    return train(training, config.max_epochs, callbacks)
 
 
 # ---- L-BFGS on the whole data set, one member at a time, with scipy's solver (as scikit-learn)

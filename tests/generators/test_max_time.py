@@ -15,6 +15,7 @@ from combutab.generators import _training, fit_stack
 from combutab.generators._ctgan import GANTraining
 from combutab.generators._tabflow import FlowTraining
 from combutab.generators._tvae import VAETraining
+from combutab.training import _trainer
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"x": RNG.normal(size=120), "kind": RNG.choice(["a", "b"], 120)})
@@ -36,7 +37,7 @@ def progress(monkeypatch):
     now, found, fit_encoder = [0.0], [], _training._fit_encoder
     clock = SimpleNamespace(perf_counter=lambda: now[0])
     monkeypatch.setattr(_training, "time", clock)
-    monkeypatch.setattr(_training, "time", clock)
+    monkeypatch.setattr(_trainer, "time", clock)
 
     def encode(*args):
         now[0] += 5.0

@@ -332,14 +332,14 @@ def test_the_tape_sees_what_needs_the_host(step):
 def test_an_epoch_never_waits_for_the_host(monkeypatch):
     """Between the start of an epoch and its losses no step asks the device for a number."""
     tapes = []
-    step = loop._Training._step
+    step = loop.StackTraining._step
 
     def taped(self, inputs):
         with NoHost(), Tape() as tape:
             step(self, inputs)
         tapes.append(tape)
 
-    monkeypatch.setattr(loop._Training, "_step", taped)
+    monkeypatch.setattr(loop.StackTraining, "_step", taped)
     members, plans = stack((200, 256, 215))
     train(replace(CONFIG, max_grad_norm=1.0, track_metric=True), members, plans)
     assert len(tapes) == 4 * 3
@@ -374,7 +374,7 @@ class TestOnAGPU:
 
     @pytest.mark.parametrize("how", [None, ON_GPU], ids=["usual", "compiled"])
     def test_no_step_synchronises(self, how, monkeypatch):
-        step, n_steps = loop._Training._step, [0]
+        step, n_steps = loop.StackTraining._step, [0]
 
         def watched(self, inputs):
             n_steps[0] += 1
@@ -385,7 +385,7 @@ class TestOnAGPU:
             finally:
                 torch.cuda.set_sync_debug_mode("default")
 
-        monkeypatch.setattr(loop._Training, "_step", watched)
+        monkeypatch.setattr(loop.StackTraining, "_step", watched)
         members, plans = stack((200, 256, 215))
         config = replace(
             CONFIG,

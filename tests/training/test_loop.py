@@ -24,7 +24,7 @@ from combutab.training import (
     train_lbfgs,
     train_stack,
 )
-from combutab.training._trainer import _Training
+from combutab.training._trainer import StackTraining
 
 N = 330
 SQUARED = make_regression_loss("squared_error", ())
@@ -171,13 +171,13 @@ def test_members_that_leave_take_along_all_that_is_theirs():
     plans = [plan(i, 200 + i, val_rows=torch.arange(260, N)) for i in range(11)]
     config = replace(CONFIG, score="loss", calibrated=True)
     net = MLPSpec(5, (16, 16), 1, normalization="batch").build(members)
-    training = _Training(net, data(), plans, config, ())
-    training._record(training._epoch(0).tolist(), training.scorer.scores(net).tolist())
+    training = StackTraining(net, data(), plans, config)
+    training.record(*training.epoch(0, 0.0))
     before = {name for name, length in lengths(training) if length == 11}
     assert {"training.plans", "training.scorer.factors", "training.optimizer.steps"} <= before
     training.keep([2, 5])
     left = {name for name, length in lengths(training) if length == 11}
-    by_place = {"training.histories", "training.results"}  # in the stack as it was given
+    by_place = {"training.histories", "training.ended"}  # in the stack as it was given
     assert left == by_place
 
 
