@@ -26,7 +26,7 @@ from combutab.cli._tables import (
     write_whole,
 )
 from combutab.generators import ShortfallError, find_generators
-from combutab.generators.sampling import RowWriter, pour_rows
+from combutab.generators.sampling import RowWriter
 from combutab.preprocessing import ModeEncoder, parquet_parts
 from combutab.training import Callback, ProgressBar
 
@@ -267,7 +267,7 @@ def stream_rows(generator: Any, forms: FileFormat, n_rows: int, seed: int, out: 
         try:
             with parquet_parts(out) as file:
                 writer = RowWriter(generator.encoder_, file, partial(as_parquet, forms=forms))
-                pour_rows(generator, n_rows, seed, writer)
+                generator.stream_rows(writer, n_rows, seed)
         except OSError as error:
             raise cannot_write(out, error) from error
 

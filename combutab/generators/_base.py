@@ -18,15 +18,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from combutab._model_files import Loadable, Saved, check_layers, check_state, decode, encode
 from combutab.core.device import Precision, resolve_device
-from combutab.core.fields import check_fields, choice, nullable, optional, whole
+from combutab.core.fields import check_fields, choice, whole
 from combutab.core.html import FittedHTML
 from combutab.core.rng import seed_from
 from combutab.core.tasks import CallbackSupport, fit_task
-from combutab.generators._contract import Generator, check_tries
+from combutab.generators._contract import check_tries, fit_generators
 from combutab.generators._imputing import Imputing
+from combutab.generators._parquet import ParquetSource
 from combutab.generators._records import ENDS, NetworkT, fall_short, make_spans
 from combutab.generators._resampling import Resampling
-from combutab.generators._training import ParquetSource, fit_generators
 from combutab.generators.conditions import (
     read_conditions,
     read_each,
@@ -34,7 +34,7 @@ from combutab.generators.conditions import (
     write_others,
     write_points,
 )
-from combutab.generators.sampling import FREE, RowWriter, draw_balanced, pour_rows
+from combutab.generators.sampling import FREE, RowWriter, draw_balanced
 from combutab.preprocessing import Paths, parquet_parts
 
 # ---- A fitted generator as a file, and back ------------------------------------------------------
@@ -44,69 +44,87 @@ _FITTED = {
     "n_features_in_": whole(1),
     "_seed": whole(0, 2**64),
     "_n_sampled": whole(0, 2**62),
-    "_n_rows": optional(nullable(whole())),
-    "_ended": optional(choice(*ENDS)),
+    "_n_rows": whole(),
+    "_ended": choice(*ENDS),
 }
 
 
-def parts_to_save(model: Generator[Any]) -> tuple[Iterable[str], dict[str, Any]]:
-    """Name the fitted attributes of a generator's file, and give what else its header has."""
-    return _FITTED, {"shape": encode(dataclasses.asdict(model._shape), "shape")}
+# ---- The base of all generators: fitting a table, sampling rows, and conditions on them ----------
 
 
-def restore(model: Generator[Any], saved: Saved) -> None:
-    """Take over what a file has, once its parts are known to belong together."""
-    check_fields(saved.fitted, _FITTED, "what was fitted")
-    vars(model).update(saved.fitted)
-    model._shape = model._make_shape().read(decode(saved.header["shape"]))
-    # it may be empty
-    model.history_ = saved.history.astype({"member": np.int64, "epoch": np.int64})
-    if model._shape.n_members != saved.header["n_members"]:
-        raise ValueError(
-            f"its header asks for {model._shape.n_members} networks, and for "
-            f"{saved.header['n_members']}"
-        )
-    arrays, model._states = saved.arrays()
-    model.encoder_ = model._encoder_class.from_state(arrays, saved.header["encoder"])
-    if model.n_features_in_ != model.encoder_.n_features_in_:
-        raise ValueError(
-            f"n_features_in_ is {model.n_features_in_}, its encoder has "
-            f"{model.encoder_.n_features_in_}"
-        )
-    if hasattr(model.encoder_, "feature_names_in_"):
-        model.feature_names_in_ = model.encoder_.feature_names_in_
-    _refuse_other_layers(model)
-    _check_network(model)
+class BaseGenerator(
+    FittedHTML,
+    CallbackSupport,
+    BaseEstimator,
+    Imputing[NetworkT],
+    Resampling[NetworkT],
+    Loadable,
+):
+    """A `Generator` that fits and samples as an estimator of scikit-learn."""
 
+    # ---- fit ---------------------------------------------------------------------------------
 
-def _refuse_other_layers(model: Generator[Any]) -> None:
-    """Refuse a header that asks for other networks than the arrays are of, before they are made."""
-    shape = model._shape
-    spans = make_spans(model.encoder_.layout_, torch.device("cpu"), Precision(shape.precision))
-    if not spans.n_spans:  # all columns are constant
-        if any(model._states):
-            raise ValueError("it has weights, but no column that is not constant")
-        return
-    layers = shape.linear_shapes(spans)
-    for state in model._states:
-        check_layers(state, layers)
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        discrete_columns: Any = "auto",
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Learn the distribution of a table.
 
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
+            Columns may be of numbers, text, categories, truth values, dates or durations, with
+            missing values.
+        y : list, optional
+            ``discrete_columns``, in the ``ctgan`` package's way. A target, an array or Series as
+            long as the table, is ignored.
+        discrete_columns : "auto" or list, default="auto"
+            Names (positions for an array) of the discrete columns; "auto" takes all that are not of
+            numbers or dates.
+        checkpoint : path, optional
+            A file that the training is written to every half minute and at its end, also by
+            Ctrl-C. If it is there, training goes on where it stood, to the same result as in one
+            go; with more ``epochs``, it goes on for these. It holds the parameters, the weights of
+            all networks with the optimisers' moments, the losses, and a SHA-256 of the encoded
+            table; no values.
 
-def _check_network(model: Generator[Any]) -> None:
-    """Refuse weights that do not fit the network, or rows that cannot be made."""
-    sampler = model._sampler()
-    if sampler.network is not None:
-        for i, state in enumerate(model._states):
-            check_state(state, sampler.network.member_state(i))
-    free = np.full(1, FREE)
-    model.encoder_.decode(*sampler.generate(1, free, free, 0))
+        Warns
+        -----
+        UserWarning
+            Of columns of identifiers; of columns of which more than a tenth of the rows have values
+            that fewer rows than ``min_frequency`` have; and of columns whose values are kept though
+            most of them are there once.
 
+        Returns
+        -------
+        self
+            After Ctrl-C, with a warning, the model that its last whole epoch left.
 
-# ---- Fitting to Parquet files that memory need not hold ------------------------------------------
+        Raises
+        ------
+        ValueError
+            If a parameter or the table cannot be used (it has fewer rows than ``min_frequency``,
+            say, or a discrete column without a value that as many rows have), or training diverged.
+        KeyboardInterrupt
+            If Ctrl-C came before an epoch was done; the model is not fitted then.
 
-
-class Streaming(Generator[NetworkT]):
-    """A generator that is fitted to files."""
+        Notes
+        -----
+        Processes of ``torchrun`` share a fit as those of ``MLPClassifier`` do: the members or else,
+        of TVAE and TabFlow without batch normalisation, the rows of each batch. CTGAN's steps
+        are of whole batches: it takes ``n_members`` of at least as many as there are processes.
+        All end with the same model, bit for bit; it differs from that of one process by the
+        rounding of sums, which training amplifies.
+        """
+        self._check()
+        columns = _discrete_columns(X, y, discrete_columns)
+        fit_generators([self], X, columns, checkpoint, partial(fit_task, self, X))
+        return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_parquet(
@@ -179,85 +197,6 @@ class Streaming(Generator[NetworkT]):
         self._check()
         source = ParquetSource(path, columns, memory_limit, filesystem)
         fit_generators([self], source, discrete_columns, checkpoint, partial(fit_task, self))
-        return self
-
-
-# ---- The base of all generators: fitting a table, sampling rows, and conditions on them ----------
-
-
-class BaseGenerator(
-    FittedHTML,
-    CallbackSupport,
-    BaseEstimator,
-    Imputing[NetworkT],
-    Resampling[NetworkT],
-    Streaming[NetworkT],
-    Loadable,
-):
-    """A `Generator` that fits and samples as an estimator of scikit-learn."""
-
-    # ---- fit ---------------------------------------------------------------------------------
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        discrete_columns: Any = "auto",
-        checkpoint: str | os.PathLike[str] | None = None,
-    ) -> Self:
-        """Learn the distribution of a table.
-
-        Parameters
-        ----------
-        X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
-            Columns may be of numbers, text, categories, truth values, dates or durations, with
-            missing values.
-        y : list, optional
-            ``discrete_columns``, in the ``ctgan`` package's way. A target, an array or Series as
-            long as the table, is ignored.
-        discrete_columns : "auto" or list, default="auto"
-            Names (positions for an array) of the discrete columns; "auto" takes all that are not of
-            numbers or dates.
-        checkpoint : path, optional
-            A file that the training is written to every half minute and at its end, also by
-            Ctrl-C. If it is there, training goes on where it stood, to the same result as in one
-            go; with more ``epochs``, it goes on for these. It holds the parameters, the weights of
-            all networks with the optimisers' moments, the losses, and a SHA-256 of the encoded
-            table; no values.
-
-        Warns
-        -----
-        UserWarning
-            Of columns of identifiers; of columns of which more than a tenth of the rows have values
-            that fewer rows than ``min_frequency`` have; and of columns whose values are kept though
-            most of them are there once.
-
-        Returns
-        -------
-        self
-            After Ctrl-C, with a warning, the model that its last whole epoch left.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the table cannot be used (it has fewer rows than ``min_frequency``,
-            say, or a discrete column without a value that as many rows have), or training diverged.
-        KeyboardInterrupt
-            If Ctrl-C came before an epoch was done; the model is not fitted then.
-
-        Notes
-        -----
-        Processes of ``torchrun`` share a fit as those of ``MLPClassifier`` do: the members or else,
-        of TVAE and TabFlow without batch normalisation, the rows of each batch. CTGAN's steps
-        are of whole batches: it takes ``n_members`` of at least as many as there are processes.
-        All end with the same model, bit for bit; it differs from that of one process by the
-        rounding of sums, which training amplifies.
-        """
-        self._check()
-        columns = _discrete_columns(X, y, discrete_columns)
-        fit_generators([self], X, columns, checkpoint, partial(fit_task, self, X))
         return self
 
     # ---- sample --------------------------------------------------------------------------------
@@ -360,9 +299,9 @@ class BaseGenerator(
         with nullcontext() if out is None else parquet_parts(out) as file:
             writer, table = None if file is None else RowWriter(self.encoder_, file), None
             if writer is not None and not wanted and balance is None:
-                return pour_rows(self, n, random_state, writer)
-            key = self._sample_key(random_state)
-            sampler, asked = self._sampler(), [each.column for each in wanted]
+                return self.stream_rows(writer, n, random_state)
+            key = self.sample_key(random_state)
+            sampler, asked = self.sampler(), [each.column for each in wanted]
             if balance is None:
                 values, codes, n_made = sampler.draw(n, wanted, key, max_tries)
             else:
@@ -473,6 +412,11 @@ class BaseGenerator(
         resolve_device(device)
         self.device = device
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_made_sampler", None)  # a copy makes its own
+        return state
+
     # ---- files ---------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -495,10 +439,43 @@ class BaseGenerator(
         super().save(path)
 
     def _to_save(self) -> tuple[Iterable[str], dict[str, Any]]:
-        return parts_to_save(self)
+        return _FITTED, {"shape": encode(dataclasses.asdict(self._shape), "shape")}
 
     def _restore(self, saved: Saved) -> None:
-        restore(self, saved)
+        """Take over what a file has, once its parts are known to belong together."""
+        check_fields(saved.fitted, _FITTED, "what was fitted")
+        for name, value in saved.fitted.items():
+            setattr(self, name, value)
+        self._shape = shape = self._make_shape().read(decode(saved.header["shape"]))
+        # it may be empty
+        self.history_ = saved.history.astype({"member": np.int64, "epoch": np.int64})
+        if shape.n_members != saved.header["n_members"]:
+            raise ValueError(
+                f"its header asks for {shape.n_members} networks, and for "
+                f"{saved.header['n_members']}"
+            )
+        arrays, self._states = saved.arrays()
+        self.encoder_ = encoder = self._encoder_class.from_state(arrays, saved.header["encoder"])
+        if self.n_features_in_ != encoder.n_features_in_:
+            raise ValueError(
+                f"n_features_in_ is {self.n_features_in_}, its encoder has {encoder.n_features_in_}"
+            )
+        if hasattr(encoder, "feature_names_in_"):
+            self.feature_names_in_ = encoder.feature_names_in_
+        # before networks are made, which a header may want of any size
+        spans = make_spans(encoder.layout_, torch.device("cpu"), Precision(shape.precision))
+        if spans.n_spans:
+            layers = shape.linear_shapes(spans)
+            for state in self._states:
+                check_layers(state, layers)
+        elif any(self._states):
+            raise ValueError("it has weights, but no column that is not constant")
+        sampler = self.sampler()
+        if sampler.network is not None:
+            for i, state in enumerate(self._states):
+                check_state(state, sampler.network.member_state(i))
+        free = np.full(1, FREE)
+        encoder.decode(*sampler.generate(1, free, free, 0))
 
     # ---- about it ------------------------------------------------------------------------------
 

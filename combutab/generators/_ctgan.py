@@ -19,7 +19,6 @@ from combutab.generators._contract import (
     NOT_NEGATIVE,
     POSITIVE,
     SHARED_CONSTRAINTS,
-    Training,
     check_widths,
 )
 from combutab.generators._records import (
@@ -33,6 +32,7 @@ from combutab.generators._records import (
     normals,
     uniforms,
 )
+from combutab.generators._training import Training
 from combutab.nn import (
     MaskMaker,
     Member,

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.tasks import CallbackSupport, fit_task
-from combutab.generators._imputing import decode_numbers, impute_mean
+from combutab.generators._imputing import decode_numbers
 from combutab.generators._resampling import rows_as_array
 from combutab.generators._tabflow import TabFlow
 from combutab.preprocessing import IncompleteTable, ModeTable, NumberColumn, as_numpy, as_pandas
@@ -67,7 +67,7 @@ def _nearest(filled: np.ndarray, k: int) -> np.ndarray:
     return np.sort(order)
 
 
-class Guesser:
+class ConditionalMean:
     """What to put into missing cells: expected numbers, and the most probable categories.
 
     A generator that draws codes beside given ones tells how probable each code is. Numbers are
@@ -163,7 +163,7 @@ class Guesser:
         best = np.zeros_like(codes)
         numbers = np.zeros((len(codes), len(self._numbers)))
         place = {i: k for k, i in enumerate(self._numbers)}
-        for rows, i, shares in self.model._code_shares(codes, spans):
+        for rows, i, shares in self.model.code_probabilities(codes, spans):
             best[rows, i] = shares.argmax(axis=1)
             if i in place:
                 means = self._numbers[i].mixture.means
@@ -257,9 +257,9 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
         return self
 
     def _keep(self, generator: Any, X: Any) -> None:
-        self.generator_, self._guesser = generator, None
-        if self.n_draws is None and hasattr(generator, "_code_shares"):
-            self._guesser = Guesser(generator, X, fold_in(self._seed, Stream.KNOWN))
+        self.generator_, self._mean = generator, None
+        if self.n_draws is None and hasattr(generator, "code_probabilities"):
+            self._mean = ConditionalMean(generator, X, fold_in(self._seed, Stream.KNOWN))
 
     def transform(self, X: Any) -> Any:
         """Fill the missing cells of a table; the same ones the same way each time.
@@ -281,10 +281,10 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
         """
         check_is_fitted(self)
         X = self._read(X, reset=False)
-        if self.n_draws is None and self._guesser is not None:
-            return self._guesser.fill(X, fold_in(self._seed, Stream.KNOWN))
+        if self.n_draws is None and self._mean is not None:
+            return self._mean.fill(X, fold_in(self._seed, Stream.KNOWN))
         n_draws = _DRAWS if self.n_draws is None else self.n_draws
-        return impute_mean(self.generator_, X, n_draws, fold_in(self._seed, Stream.DRAW))
+        return self.generator_.impute_mean(X, n_draws, fold_in(self._seed, Stream.DRAW))
 
     def _read(self, X: Any, *, reset: bool) -> Any:
         """Check the columns' names and number as scikit-learn does; cells are for the generator."""

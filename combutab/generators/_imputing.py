@@ -66,26 +66,43 @@ class Imputing(Generator[NetworkT]):
         >>> len(model.impute(holes, n_draws=3))
         3
         """
-        table, drawn = draw_cells(self, X, n_draws, random_state)
+        table, drawn = self._draw_cells(X, n_draws, random_state)
         filled = [table.fill(self.encoder_.decode(*each)) for each in drawn]
         return filled[0] if n_draws == 1 else filled
 
+    def impute_mean(self, X: Any, n_draws: int, random_state: Any) -> Any:
+        """Fill missing cells by the mean of several draws, or their most frequent category."""
+        table, drawn = self._draw_cells(X, n_draws, random_state)
+        encoder = self.encoder_
+        values, codes = drawn[0][0], drawn[0][1].copy()
+        means: dict[int, np.ndarray] = {}
+        for i, span in enumerate(encoder.layout_.spans if n_draws > 1 else ()):
+            coder = encoder.columns_[span.column]
+            if isinstance(coder, NumberColumn):
+                columns = [coder.decode(v[:, span.value_index], c[:, i]) for v, c in drawn]
+                numbers, missing = zip(*(coder.format.read(c, "") for c in columns), strict=True)
+                means[i] = np.where(np.any(missing, axis=0), np.nan, np.mean(numbers, axis=0))
+            else:
+                codes[:, i] = _most_frequent([c[:, i] for _, c in drawn])
+        return table.fill(decode_numbers(encoder, values, codes, means))
 
-def impute_mean(model: Generator[Any], X: Any, n_draws: int, random_state: Any) -> Any:
-    """Fill missing cells by the mean of several draws, or the most frequent category of them."""
-    table, drawn = draw_cells(model, X, n_draws, random_state)
-    encoder = model.encoder_
-    values, codes = drawn[0][0], drawn[0][1].copy()
-    means: dict[int, np.ndarray] = {}
-    for i, span in enumerate(encoder.layout_.spans if n_draws > 1 else ()):
-        coder = encoder.columns_[span.column]
-        if isinstance(coder, NumberColumn):
-            columns = [coder.decode(v[:, span.value_index], c[:, i]) for v, c in drawn]
-            numbers, missing = zip(*(coder.format.read(c, "") for c in columns), strict=True)
-            means[i] = np.where(np.any(missing, axis=0), np.nan, np.mean(numbers, axis=0))
-        else:
-            codes[:, i] = _most_frequent([c[:, i] for _, c in drawn])
-    return table.fill(decode_numbers(encoder, values, codes, means))
+    def _draw_cells(
+        self, X: Any, n_draws: int, random_state: Any
+    ) -> tuple[IncompleteTable, list[Encoded]]:
+        """Draw the rows of a table that miss cells, each time complete."""
+        check_is_fitted(self)
+        if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
+            raise ValueError(f"n_draws must be a whole number of at least 1, got {n_draws!r}")
+        table = IncompleteTable(self.encoder_, X)
+        key = self.sample_key(random_state)
+        encoded, known = table.encode(fold_in(key, Stream.KNOWN))
+        values, codes = encoded.values, encoded.codes
+        if known.all():  # no row misses a cell, or of constant columns alone
+            return table, [(values, codes)] * int(n_draws)
+        return table, [
+            self._draw_missing(values, codes, known, fold_in(key, Stream.DRAW, d))
+            for d in range(int(n_draws))
+        ]
 
 
 def decode_numbers(
@@ -108,25 +125,6 @@ def decode_numbers(
         else:
             made[:, encoder.schema_.keys[j]] = column
     return made
-
-
-def draw_cells(
-    model: Generator[Any], X: Any, n_draws: int, random_state: Any
-) -> tuple[IncompleteTable, list[Encoded]]:
-    """Draw the rows of a table that miss cells, each time complete."""
-    check_is_fitted(model)
-    if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
-        raise ValueError(f"n_draws must be a whole number of at least 1, got {n_draws!r}")
-    table = IncompleteTable(model.encoder_, X)
-    key = model._sample_key(random_state)
-    encoded, known = table.encode(fold_in(key, Stream.KNOWN))
-    values, codes = encoded.values, encoded.codes
-    if known.all():  # no row misses a cell, or of constant columns alone
-        return table, [(values, codes)] * int(n_draws)
-    return table, [
-        model._draw_missing(values, codes, known, fold_in(key, Stream.DRAW, d))
-        for d in range(int(n_draws))
-    ]
 
 
 def _most_frequent(draws: Sequence[np.ndarray]) -> np.ndarray:

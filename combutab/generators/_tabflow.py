@@ -25,7 +25,6 @@ from combutab.generators._contract import (
     NOT_NEGATIVE,
     POSITIVE,
     SHARED_CONSTRAINTS,
-    Training,
     check_widths,
 )
 from combutab.generators._records import (
@@ -39,6 +38,7 @@ from combutab.generators._records import (
     normals,
     uniforms,
 )
+from combutab.generators._training import Training
 from combutab.generators.sampling import FREE, DirectSampler, Sampler
 from combutab.nn import (
     ActivationSpec,
@@ -664,7 +664,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
     def _draw_missing(
         self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        sampler, layout = self._sampler(), self.encoder_.layout_
+        sampler, layout = self.sampler(), self.encoder_.layout_
         assert isinstance(sampler, DirectSampler)
         allowed = {i: own for i, own in self._present().items() if not known[:, i].all()}
         given = np.full(values.shape, np.nan, dtype=np.float32)
@@ -684,7 +684,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
                 found[i] = tuple(sorted(others))
         return found
 
-    def _code_shares(
+    def code_probabilities(
         self, codes: np.ndarray, wanted: Sequence[int] | None = None
     ) -> Iterator[tuple[slice, int, np.ndarray]]:
         """How probable the codes of spans are (by default of all) beside the codes of rows.
@@ -692,7 +692,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
         They are as `flow._shares.code_shares` gives them; none of them is that of a missing value,
         but of spans that have no other one.
         """
-        sampler = self._sampler()
+        sampler = self.sampler()
         if sampler.network is None:  # all columns are constant
             return iter(())
         steps = FlowSteps(

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
-import tempfile
-import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from typing import Any, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic
 
 import numpy as np
-import pandas as pd
 import torch
+from torch import Tensor
 
 from combutab._model_files import CheckpointFile, check_state, with_prefix
-from combutab.core.device import Precision, guard_forks
 from combutab.core.fields import several, text, whole
 from combutab.core.files import reading
-from combutab.core.rng import Stream, fold_in, random_permutations, seed_from
-from combutab.core.tasks import FitTask
-from combutab.core.text import RESERVE, check_limit, parse_bytes, parse_seconds
-from combutab.core.world import broadcast, check_same, current, plain_parameters, sharing
-from combutab.generators._contract import MAX_ROWS, Generator, Training, Validation, find_generators
+from combutab.core.world import broadcast, check_same, current
 from combutab.generators._records import (
     Curves,
     GeneratorPlan,
@@ -33,19 +23,198 @@ from combutab.generators._records import (
     NetworkT,
     State,
     TableRows,
-    data_error,
-    make_spans,
 )
-from combutab.nn import Member, RowSpans
-from combutab.preprocessing import ModeEncoder, ModeTable, ParquetTable, Paths, RowLayout, as_numpy
+from combutab.generators.sampling import Sampler
+from combutab.nn import (
+    RowSpans,
+    StackedNetwork,
+)
 from combutab.training import (
-    Callback,
-    FitTasks,
-    ProgressBar,
+    OptimizerConfig,
+    RowOptimizer,
     Trainable,
-    train,
-    uninterrupted,
 )
+
+# ---- Early stopping of generators by a statistic of rows held out --------------------------------
+
+MAX_ROWS = 1000  # held out
+
+
+class Validation:
+    """A statistic of each member by epoch, the less the better, and its best weights.
+
+    ``name`` is the statistic's among a training's curves, and ``measure`` gives it, (M,). A member
+    is finished after ``patience`` epochs without a lower one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        measure: Callable[[], np.ndarray],
+        network: StackedNetwork,
+        patience: float,
+    ) -> None:
+        self.name, self.measure, self.network, self.patience = name, measure, network, patience
+        self.best = np.full(network.n_members, np.inf)
+        self.best_states: list[dict[str, Tensor]] = [{} for _ in self.best]
+        self.n_iter_no_improvement = np.zeros(len(self.best), dtype=int)
+        self.n_epochs = np.zeros(len(self.best), dtype=int)
+
+    @property
+    def finished(self) -> np.ndarray:
+        """Find the members that have not become better for too long."""
+        return self.n_iter_no_improvement >= self.patience
+
+    def observe(self, values: np.ndarray) -> None:
+        """Take in an epoch's statistics, and keep the weights of members that became better."""
+        for m in np.flatnonzero(self._count(values)):
+            self.best_states[m] = self.network.member_state(int(m))
+
+    def restore(self, curve: Sequence[np.ndarray], states: list[dict[str, Tensor]]) -> None:
+        """Stand where these epochs' statistics, and the best weights among them, lead."""
+        for values in curve:
+            self._count(values)
+        self.best_states = states
+
+    def _count(self, values: np.ndarray) -> np.ndarray:
+        going = ~self.finished
+        better = going & (values < self.best)
+        self.best[better] = values[better]
+        self.n_iter_no_improvement[going] += 1
+        self.n_iter_no_improvement[better] = 0
+        self.n_epochs[going] += 1
+        return better
+
+
+class EnergyDistance:
+    """The energy distance of each member's rows to rows held out, (M,) a call.
+
+    The sampler is about the network in training. There is a key a member, for the same noise each
+    time, so that the distances differ by the weights.
+    """
+
+    def __init__(self, rows: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]) -> None:
+        self.rows, self.sampler, self.keys = rows, sampler, list(keys)
+        self._within = _mean_distance(rows.values, rows.codes)
+
+    def __call__(self) -> np.ndarray:
+        assert self.sampler.network is not None
+        self.sampler.network.eval()
+        values, codes = self.sampler.generate_stack(self.keys, len(self.rows))
+        return np.array([self._one(v, c) for v, c in zip(values, codes, strict=True)])
+
+    def _one(self, values: Tensor, codes: Tensor) -> float:
+        # Székely and Rizzo (2013): 0 where the distributions are equal, else positive
+        between = _distances(values, codes, self.rows.values, self.rows.codes).mean()
+        return float(2 * between - _mean_distance(values, codes) - self._within)
+
+
+def _distances(values: Tensor, codes: Tensor, values_2: Tensor, codes_2: Tensor) -> Tensor:
+    """Euclidean distances (n, m) of encoded rows, their codes as one-hot vectors."""
+    squares = torch.cdist(values.double(), values_2.double()).square_()
+    unequal = torch.cdist(codes.double(), codes_2.double(), p=0)
+    return squares.add_(unequal, alpha=2).sqrt_()
+
+
+def _mean_distance(values: Tensor, codes: Tensor) -> float:
+    """Return the mean distance of two different rows."""
+    n = len(codes)
+    return float(_distances(values, codes, values, codes).sum()) / (n * (n - 1))
+
+
+class Training(ABC, Generic[NetworkT]):
+    """The networks of a stack of generators, and an epoch of their training.
+
+    All that it draws is to be a function of the members' seeds, the epoch and the step, so that it
+    can be taken up at any epoch and a member does not depend on its stack. What an epoch changes is
+    in the networks and the optimisers: a checkpoint has both.
+
+    Before each epoch ``progress`` is set to the share of the training that is done, from 0 to 1:
+    of the epochs or, where it ends sooner, of the time that ``max_time`` leaves for training.
+
+    Parameters
+    ----------
+    rows : TableRows
+    spans : RowSpans
+    plans : sequence of GeneratorPlan
+    networks : mapping of name to StackedNetwork
+        Those that the plans have rates for get an optimiser; an average of weights, say, has none.
+    sampled : StackedNetwork
+        The one of them that makes rows.
+    adam : OptimizerConfig
+    """
+
+    statistic: ClassVar[str] = "validation_distance"  # that early stopping goes by
+    shares_rows: ClassVar[bool] = False  # whether steps go by ``own`` and ``add_up``
+    batch_size: int  # of a step's rows, where they are shared
+    progress: float = 0.0
+
+    def __init__(
+        self,
+        rows: TableRows,
+        spans: RowSpans,
+        plans: Sequence[GeneratorPlan],
+        networks: Mapping[str, StackedNetwork],
+        sampled: NetworkT,
+        adam: OptimizerConfig,
+    ) -> None:
+        self.rows, self.spans, self.plans = rows, spans, list(plans)
+        self.ranks = current()  # that share each step
+        self.networks, self.sampled = dict(networks), sampled
+        if not any(network is sampled for network in networks.values()):
+            raise ValueError("sampled must be one of the networks: a checkpoint has no others")
+        self.optimizers = {
+            name: RowOptimizer(adam, network.flat.values, network.n_decayed)
+            for name, network in networks.items()
+            if name in self.plans[0].rates
+        }
+
+    @abstractmethod
+    def epoch(self, number: int) -> dict[str, Tensor]:
+        """Train one epoch; returns each member's mean losses by name, (M,) on the device."""
+
+    def own(self, n: int) -> slice:
+        """The rows of a step's n that this process is to take: of ranks that share it, a part."""
+        return slice(0, n) if self.ranks is None else slice(*self.ranks.span(n))
+
+    def add_up(self, n_own: int, n: int, *names: str) -> float:
+        """Make gradients of means over a rank's own rows those of means over all n.
+
+        Returns the share of the rows, by which to weigh the own losses; their sums over the ranks
+        are for the end of an epoch.
+        """
+        if self.ranks is None:
+            return 1.0
+        for name in names:
+            grads = self.networks[name].flat.grads
+            if n_own:
+                grads.mul_(n_own / n)
+            else:
+                grads.zero_()
+            self.ranks.sum_(grads)
+        return n_own / n
+
+    def measure(
+        self, held_out: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]
+    ) -> Callable[[], np.ndarray]:
+        """Return a function that measures each member, (M,), by rows held out and a key each."""
+        return EnergyDistance(held_out, sampler, keys)
+
+    def update(self, name: str) -> None:
+        """Take one step of a network along its gradients and those of its decay."""
+        flat, rates = self.networks[name].flat, [plan.rates[name] for plan in self.plans]
+        values, grads = flat.values, flat.grads
+        assert grads is not None
+        decays = [rate.decay for rate in rates]
+        if len(set(decays)) == 1:
+            grads.add_(values, alpha=decays[0])
+        else:
+            column = torch.tensor(decays, dtype=values.dtype, device=values.device)
+            grads.addcmul_(values, column.unsqueeze(1))
+        self.optimizers[name].step(
+            values, grads, range(len(rates)), [rate.lr for rate in rates], [0.0] * len(rates)
+        )
+
 
 # ---- A training as a file, to go on from: networks, optimisers, losses, and where it stood -------
 
@@ -70,7 +239,7 @@ class Checkpoint(CheckpointFile):
     Raises ValueError if there is a file that is no checkpoint, or one of another training.
     """
 
-    def __init__(self, path: str | os.PathLike[str], model: Generator[Any], seed: int) -> None:
+    def __init__(self, path: str | os.PathLike[str], model: Any, seed: int) -> None:
         super().__init__(path, model, _STOOD, _FREE)
         self.seed = self._state.get("seed", seed)
 
@@ -283,91 +452,6 @@ class GeneratorStack(Trainable[GeneratorResult]):
         )
 
 
-# ---- Parquet files that a generator is fitted to: a column at a time, then rows part by part -----
-
-_ROWS = 1 << 16  # read at a time, at most
-_FEWEST = 1 << 12  # and at least
-_FITTED = 12  # copies of a sample, while modes are learned from it
-
-
-class ParquetSource:
-    """A table in files, in the place of one in memory.
-
-    Where encoded rows do not fit in ``memory_limit`` beside what training takes, they are kept in a
-    temporary file, of which the system holds in memory what there is room for.
-    """
-
-    def __init__(
-        self,
-        path: Paths,
-        columns: Sequence[str] | None,
-        memory_limit: int | str,
-        filesystem: Any,
-    ) -> None:
-        self._limit = parse_bytes(memory_limit)
-        self._table = ParquetTable(path, filesystem)
-        self._columns = self._table.columns if columns is None else list(columns)
-        repeated = sorted({c for c in self._columns if self._columns.count(c) > 1})
-        if repeated or not self._columns:
-            raise ValueError(f"columns must be names of different columns, got {columns!r}")
-        self._table.check_columns(self._columns)
-
-    def __len__(self) -> int:
-        return self._table.n_rows
-
-    def fit(self, encoder: ModeEncoder) -> ModeEncoder:
-        """Fit an encoder, with one whole column at a time in memory.
-
-        Raises ValueError if a column takes more than the limit.
-        """
-        samples = 8 * min(encoder.max_rows, len(self)) * (len(self._columns) + _FITTED)
-
-        def check(name: str, size: int) -> None:
-            needed = RESERVE + self._table.reader_bytes([name]) + samples + size
-            what = f"the column {name!r} of {len(self):,} rows"
-            check_limit(self._limit, needed, what, "leave the column out")
-
-        return encoder.fit_parquet(self._table, self._columns, check)
-
-    def encode(self, encoder: ModeEncoder, beside: int) -> ModeTable:
-        """Encode all rows, a part at a time; training takes so many bytes ``beside`` them.
-
-        Raises ValueError if the limit is too small for that.
-        """
-        layout, each = encoder.layout_, self._table.row_bytes(self._columns)
-        opened = self._table.reader_bytes(self._columns)
-        needed = RESERVE + max(beside, opened + _FEWEST * each)
-        instead = "use fewer columns, members or units, or a smaller batch_size"
-        check_limit(self._limit, needed, f"training on {len(self):,} rows", instead)
-        n_read = min(_ROWS, max(_FEWEST, (self._limit - RESERVE - opened) // 4 // each))
-        beside = RESERVE + max(beside, opened + n_read * each)
-        values = self._empty((len(self), layout.n_values), np.dtype(np.float32), layout, beside)
-        codes = self._empty((len(self), len(layout.spans)), np.dtype(np.int32), layout, beside)
-        encoder.encode_parquet(self._table, n_read, values, codes)
-        self._table.release()
-        return ModeTable(values, codes)
-
-    def _empty(
-        self, shape: tuple[int, int], dtype: np.dtype, layout: RowLayout, beside: int
-    ) -> np.ndarray:
-        whole = 4 * len(self) * (layout.n_values + len(layout.spans))
-        size = dtype.itemsize * shape[0] * shape[1]
-        if whole + beside <= self._limit or not size:
-            return np.empty(shape, dtype)
-        with tempfile.TemporaryFile(prefix="combutab-") as file:  # the mapping outlives it
-            if hasattr(os, "posix_fallocate"):  # a full disk is told of now, by an error
-                try:
-                    os.posix_fallocate(file.fileno(), 0, size)
-                except OSError as error:
-                    raise OSError(
-                        error.errno,
-                        f"the encoded rows take {whole:,} bytes, more than memory_limit="
-                        f"{self._limit:,} leaves, and {tempfile.gettempdir()} has no room for them "
-                        f"({error.strerror}); raise memory_limit, or set TMPDIR",
-                    ) from error
-            return np.memmap(file, dtype, "w+", shape=shape)
-
-
 # ---- One training of a stack of generators, shared by ranks: its members, or else a step's rows
 
 
@@ -419,317 +503,3 @@ def check_rows_shared(training: Training[Any], name: str) -> None:
             f"in parts: use something else, or n_members of at least {ranks.count} without "
             "callbacks, verbose and checkpoint, which are then shared out"
         )
-
-
-# ---- Fit generators to a table: those of equal shape as one stack --------------------------------
-
-_NUMBERS = 4  # a weight: itself, its gradient, and two moments of Adam's
-# what the members of one stack may differ in, beside the rates
-_OWN = {"activation", "n_members", "random_state"}
-G = TypeVar("G", bound=Generator[Any])
-Begin = Callable[..., AbstractContextManager[FitTask | None]]
-
-
-def fit_stack(models: Sequence[G], X: Any, discrete_columns: Any = "auto") -> list[G]:
-    """Fit several generators on one table, in stacks of those that differ by activation or rates.
-
-    The table is encoded once a stack. On a GPU a stack is one batched program; on a CPU, where
-    members take turns, it takes about as long as one fit after another. Each ends as its own
-    ``fit`` would leave it, up to the rounding of sums. Generators of one stack are of one class
-    and have the same ``random_state``, an int: encoders draw from it.
-
-    Parameters
-    ----------
-    models : sequence of CTGAN, TVAE and other generators
-    X, discrete_columns
-        As in ``fit``.
-
-    Returns
-    -------
-    list of the same models, fitted
-
-    Raises
-    ------
-    ValueError
-        As ``fit`` does; where some diverged, the others are fitted.
-    KeyboardInterrupt
-        If Ctrl-C came before the last stack: models of later ones are not fitted.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from combutab import TVAE
-    >>> X = np.random.default_rng(0).normal(size=(100, 2))
-    >>> models = [TVAE(epochs=1, activation=a, random_state=0) for a in ("relu", "combu")]
-    >>> [model.n_iter_ for model in fit_stack(models, X)]
-    [1, 1]
-    """
-    models = list(models)
-    if len({id(model) for model in models}) < len(models):
-        raise ValueError("models holds the same object twice; use sklearn.base.clone")
-    for model in models:
-        if not isinstance(model, Generator):
-            names = " or ".join(find_generators())
-            raise ValueError(f"models must be {names} objects, got {model!r}")
-        model._validate_params()
-        model._check()
-    stacks: list[list[G]] = []
-    for model in models:
-        for stack in stacks:
-            if _stackable(model, stack[0]):
-                stack.append(model)
-                break
-        else:
-            stacks.append([model])
-    errors = []
-    for stack in stacks:
-        try:
-            interrupted = fit_generators(stack, X, discrete_columns)
-        except DivergedError as error:
-            errors.append(str(error))
-        else:
-            if interrupted and stack is not stacks[-1]:
-                raise KeyboardInterrupt
-    if errors:
-        raise DivergedError("; ".join(errors))
-    return models
-
-
-class DivergedError(ValueError):
-    """A loss became infinite or not a number."""
-
-
-def _stackable(model: Generator[Any], other: Generator[Any]) -> bool:
-    if type(model) is not type(other):
-        return False
-    mine, theirs = model.get_params(deep=False), other.get_params(deep=False)
-    own = _OWN | model._member_rates
-    seeds = (model.random_state, other.random_state)
-    return (
-        all(isinstance(seed, int | np.integer) for seed in seeds)
-        and seeds[0] == seeds[1]
-        and all(_equal(mine[name], theirs[name]) for name in mine if name not in own)
-    )
-
-
-def _equal(value: Any, other: Any) -> bool:
-    if isinstance(value, list | tuple) and isinstance(other, list | tuple):
-        return list(value) == list(other)
-    return bool(value is other or value == other)
-
-
-def fit_generators(
-    models: Sequence[Generator[NetworkT]],
-    X: Any,
-    discrete_columns: Any = "auto",
-    checkpoint: str | os.PathLike[str] | None = None,
-    begin: Begin | None = None,
-) -> bool:
-    """Fit checked models that may be members of one stack; see ``BaseGenerator.fit``.
-
-    ``begin(n_parts=...)`` is the task that so many epochs are parts of.
-
-    Returns whether Ctrl-C ended the training.
-    """
-    with sharing(lambda: _words(models)):
-        return _fit(models, X, discrete_columns, broadcast(checkpoint), begin)
-
-
-def _words(models: Sequence[Generator[Any]]) -> str:
-    """What is fitted, in words that are the same in all processes that fit it."""
-    return f"{type(models[0]).__name__} {[plain_parameters(model) for model in models]}"
-
-
-def _fit(
-    models: Sequence[Generator[NetworkT]],
-    X: Any,
-    discrete_columns: Any,
-    checkpoint: str | os.PathLike[str] | None,
-    begin: Begin | None,
-) -> bool:
-    started, X = time.perf_counter(), as_numpy(X)
-    guard_forks()
-    first = models[0]
-    for model in models:  # a fit that fails leaves no fitted estimator
-        vars(model).pop("_states", None)
-    seed = seed_from(first.random_state)
-    file = None if checkpoint is None else Checkpoint(checkpoint, first, seed)
-    seed = seed if file is None else file.seed
-
-    encoder = _fit_encoder(first, X, discrete_columns, seed)
-    for told in encoder.describe_withheld():
-        warnings.warn(told, stacklevel=5)
-    spans = make_spans(encoder.layout_, first._find_device(), Precision(first.precision))
-    owners, plans = _plan(models, seed)
-    _check_memory(first, encoder, spans, len(plans))
-
-    rows = held_out = None
-    if spans.width:  # all columns are constant otherwise: nothing to learn
-        if isinstance(X, ParquetSource):
-            encoded = X.encode(encoder, first._training_bytes(spans, len(X), len(plans)))
-        else:
-            encoded = encoder.encode(X)
-        table = TableRows.on(spans.device, encoded, spans.dtype)
-        rows, held_out = _hold_out(first, table, seed)
-    n_epochs = 0 if rows is None else first._n_epochs(len(rows))
-
-    with nullcontext() if begin is None else begin(n_parts=n_epochs) as task:
-        results, callbacks = [GeneratorResult({}) for _ in plans], _callbacks(first, task)
-
-        def train_members(rows: TableRows, plans: Sequence[GeneratorPlan]) -> list[GeneratorResult]:
-            training = first._training(rows, spans, plans)
-            check_rows_shared(training, type(first).__name__)
-            validation = None
-            if held_out is not None:
-                validation = _validation(first, encoder, training, held_out)
-            left = parse_seconds(first.max_time) - (time.perf_counter() - started)
-            stack = GeneratorStack(training, validation, file)
-            found = train(stack, n_epochs, callbacks, left)
-            if file is not None and not stack.diverged.all():
-                file.write()
-            return found
-
-        if rows is not None:
-            apart = not callbacks and file is None
-            results = share(partial(train_members, rows), rows, plans, apart=apart)
-
-        diverged = []
-        for i, model in enumerate(models):
-            own = [r for owner, r in zip(owners, results, strict=True) if owner == i]
-            if any(result.reason == "diverged" for result in own):
-                diverged.append(f"activation={model.activation!r}")
-            else:
-                with uninterrupted():
-                    _keep(model, seed, encoder, own, len(X))
-        interrupted = any(result.reason == "interrupted" for result in results)
-        if interrupted:
-            warnings.warn(
-                f"Training interrupted by user after {results[0].n_epochs} epochs, which are kept.",
-                stacklevel=5,
-            )
-        if diverged:
-            raise DivergedError(
-                f"training diverged with {', '.join(diverged)}: a loss is not finite; lower the "
-                "learning rates, or look for values of extreme size in the table"
-            )
-    return interrupted
-
-
-def _check_memory(
-    model: Generator[Any], encoder: ModeEncoder, spans: RowSpans, n_members: int
-) -> None:
-    """Refuse networks that are larger than memory, naming the column of most categories."""
-    weights = n_members * model._n_weights(spans)
-    needed, held = weights * _NUMBERS * spans.dtype.itemsize, memory_of(spans.device)
-    if held is None or needed <= held:
-        return
-    name = encoder.schema_.label(encoder.layout_.spans[-1].column)  # spans are sorted by size
-    raise ValueError(
-        f"{name} has {encoder.layout_.sizes[-1]:,} categories: the networks would have "
-        f"{weights:,} weights, whose training takes {needed / 2**30:,.0f} GiB of the "
-        f"{held / 2**30:,.0f} that there are; leave the column out, or raise min_frequency"
-        f"{model._of_many_categories}"
-    )
-
-
-def memory_of(device: torch.device) -> int | None:
-    """Bytes of memory that a device has in all; None where the system does not tell."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
-def _fit_encoder(model: Generator[Any], X: Any, discrete_columns: Any, seed: int) -> ModeEncoder:
-    encoder = model._make_encoder(discrete_columns, fold_in(seed, Stream.ENCODER) >> 32)
-    try:
-        return X.fit(encoder) if isinstance(X, ParquetSource) else encoder.fit(X)
-    except ValueError as error:
-        raise data_error(error) from None
-
-
-def _plan(models: Sequence[Generator[Any]], seed: int) -> tuple[list[int], list[GeneratorPlan]]:
-    """Plan each member of the stack: the model that it is of, and its plan."""
-    # members of one activation must be neighbours
-    kinds = [model.activation for model in models]
-    order = sorted(range(len(models)), key=lambda i: kinds.index(kinds[i]))
-    places = [(i, j) for i in order for j in range(models[i].n_members)]
-    plans = [
-        GeneratorPlan(Member(fold_in(seed, Stream.MEMBER, j), kinds[i]), models[i]._rates())
-        for i, j in places
-    ]
-    return [i for i, _ in places], plans
-
-
-def _hold_out(
-    model: Generator[Any], rows: TableRows, seed: int
-) -> tuple[TableRows, TableRows | None]:
-    """The rows to train on, and those for early stopping."""
-    if not model._stops_early(len(rows)):
-        return rows, None
-    n_held = min(MAX_ROWS, math.ceil(model.validation_fraction * len(rows)))
-    if n_held < 2 or n_held >= len(rows):
-        raise ValueError(
-            f"validation_fraction={model.validation_fraction} of {len(rows)} rows leaves "
-            f"{len(rows) - n_held} to train on and {n_held} to validate on, which takes 1 and 2; "
-            "change it, or set early_stopping=False"
-        )
-    order = random_permutations([fold_in(seed, Stream.HELD_OUT)], [len(rows)])[0]
-    order = order.to(rows.codes.device)
-    held_out = rows[order[:n_held]]
-    return rows.keep(order[n_held:].sort().values), held_out
-
-
-def _validation(
-    model: Generator[NetworkT],
-    encoder: ModeEncoder,
-    training: Training[NetworkT],
-    held_out: TableRows,
-) -> Validation:
-    network = training.sampled
-    made_of = (encoder, model._make_shape(), network, training.spans, model._draw)
-    sampler = model._sampler_class(*made_of)
-    keys = [fold_in(plan.member.seed, Stream.VALIDATION) for plan in training.plans]
-    measure = training.measure(held_out, sampler, keys)
-    return Validation(training.statistic, measure, network, model.n_iter_no_change)
-
-
-def _callbacks(model: Generator[Any], task: FitTask | None) -> list[Callback]:
-    shown = [ProgressBar(type(model).__name__)] if model.verbose else []
-    told = [FitTasks(task)] if task is not None and task.watched else []
-    return [*shown, *(model.callbacks or ()), *told]
-
-
-def _keep(
-    model: Generator[Any],
-    seed: int,
-    encoder: ModeEncoder,
-    results: Sequence[GeneratorResult],
-    n_rows: int,
-) -> None:
-    """Make a model fitted."""
-    model.encoder_, model.n_features_in_ = encoder, encoder.n_features_in_
-    vars(model).pop("feature_names_in_", None)
-    if hasattr(encoder, "feature_names_in_"):
-        model.feature_names_in_ = encoder.feature_names_in_
-    model.history_ = pd.concat(
-        [
-            pd.DataFrame({"member": i, "epoch": range(1, result.n_epochs + 1)}).assign(
-                **{_curve_name(name): curve for name, curve in result.losses.items()}
-            )
-            for i, result in enumerate(results)
-        ],
-        ignore_index=True,
-    )
-    model.n_iter_ = results[0].n_epochs
-    model._shape = model._make_shape()
-    model._states = [{n: v.numpy() for n, v in result.state.items()} for result in results]
-    model._seed, model._n_sampled, model._n_rows = seed, 0, n_rows
-    # the members that early stopping did not end were the last
-    model._ended = min((r.reason for r in results), key="no_improvement".__eq__)
-
-
-def _curve_name(name: str) -> str:
-    return name if name == "loss" or name.startswith("validation") else f"{name}_loss"

@@ -20,7 +20,6 @@ from combutab.generators._contract import (
     NOT_NEGATIVE,
     POSITIVE,
     SHARED_CONSTRAINTS,
-    Training,
     check_widths,
 )
 from combutab.generators._records import (
@@ -34,6 +33,7 @@ from combutab.generators._records import (
     normals,
     uniforms,
 )
+from combutab.generators._training import Training
 from combutab.generators.sampling import Sampler
 from combutab.nn import (
     Member,

@@ -772,7 +772,7 @@ class RowWriter:
         return types
 
 
-class Poured(Found):
+class RowsToWrite(Found):
     """Rows without conditions, of which all count: they are passed on rather than gathered."""
 
     def __init__(self, n: int, spans: RowSpans, writer: RowWriter) -> None:
@@ -797,12 +797,3 @@ class Poured(Found):
 
     def __len__(self) -> int:
         return self._n
-
-
-def pour_rows(model: Any, n: int, random_state: Any, writer: RowWriter) -> None:
-    """Write the n rows that a fitted generator's ``sample`` draws without conditions."""
-    sampler = model._sampler()
-    poured = Poured(n, sampler.spans, writer)
-    values, codes, _ = sampler.draw(n, [], model._sample_key(random_state), 1, poured)
-    if not n:
-        writer.write_all(values, codes)

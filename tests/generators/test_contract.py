@@ -15,8 +15,9 @@ from combutab._model_files import loadable, read_model
 from combutab.cli import main
 from combutab.generators import find_generators, fit_stack
 from combutab.generators._base import BaseGenerator
-from combutab.generators._contract import COUNT, POSITIVE, SHARED_CONSTRAINTS, Training
+from combutab.generators._contract import COUNT, POSITIVE, SHARED_CONSTRAINTS
 from combutab.generators._records import Rates, RowsDrawn, normals, uniforms
+from combutab.generators._training import Training
 from combutab.generators._tvae import VAEShape
 from combutab.nn import StackedRowDecoder
 from combutab.training import Callback, OptimizerConfig

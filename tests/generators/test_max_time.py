@@ -11,7 +11,7 @@ import pytest
 import combutab
 from combutab import CTGAN, TVAE, TabFlow, _model_files
 from combutab._model_files import read_model
-from combutab.generators import _training, fit_stack
+from combutab.generators import _contract, fit_stack
 from combutab.generators._ctgan import GANTraining
 from combutab.generators._tabflow import FlowTraining
 from combutab.generators._tvae import VAETraining
@@ -34,16 +34,16 @@ def make(cls, **params):
 @pytest.fixture
 def progress(monkeypatch):
     """A clock by which encoding takes 5 s and an epoch 10; the progress before each epoch."""
-    now, found, fit_encoder = [0.0], [], _training._fit_encoder
+    now, found, fit_encoder = [0.0], [], _contract._fit_encoder
     clock = SimpleNamespace(perf_counter=lambda: now[0])
-    monkeypatch.setattr(_training, "time", clock)
+    monkeypatch.setattr(_contract, "time", clock)
     monkeypatch.setattr(_trainer, "time", clock)
 
     def encode(*args):
         now[0] += 5.0
         return fit_encoder(*args)
 
-    monkeypatch.setattr(_training, "_fit_encoder", encode)
+    monkeypatch.setattr(_contract, "_fit_encoder", encode)
 
     def timed(epoch):
         def train(self, number):
@@ -122,13 +122,13 @@ def test_a_fit_that_goes_on_has_its_own_time(cls, tmp_path, progress):
 
 
 def test_a_stack_has_one_time(progress, monkeypatch):
-    sizes, fit = [], _training.fit_generators
+    sizes, fit = [], _contract.fit_generators
 
     def counted(models, *args):
         sizes.append(len(models))
         return fit(models, *args)
 
-    monkeypatch.setattr(_training, "fit_generators", counted)
+    monkeypatch.setattr(_contract, "fit_generators", counted)
     times = [15, 15, "25s"]
     models = fit_stack([make(TVAE, max_time=time) for time in times], TABLE)
     assert sizes == [2, 1]

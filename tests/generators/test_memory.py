@@ -21,7 +21,7 @@ def make(cls, **params):
 @BOTH
 def test_networks_that_no_memory_holds_are_refused(cls, monkeypatch):
     table = pd.DataFrame({"id": [f"u{i}" for i in range(3000)], "x": np.arange(3000.0)})
-    monkeypatch.setattr("combutab.generators._training.memory_of", lambda device: 2**20)
+    monkeypatch.setattr("combutab.generators._contract.memory_of", lambda device: 2**20)
     model = make(cls, min_frequency=1, identifiers=None)
     with (
         pytest.warns(UserWarning, match="most values of 'id' are there once"),
@@ -29,7 +29,7 @@ def test_networks_that_no_memory_holds_are_refused(cls, monkeypatch):
     ):
         model.fit(table)
     assert not hasattr(model, "encoder_")
-    monkeypatch.setattr("combutab.generators._training.memory_of", lambda device: None)
+    monkeypatch.setattr("combutab.generators._contract.memory_of", lambda device: None)
     with pytest.warns(UserWarning, match="are there once"):
         model.fit(table[:100])  # the system does not tell
 

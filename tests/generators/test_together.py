@@ -153,7 +153,7 @@ def test_an_early_stopping_that_is_taken_up(cls, tmp_path):
 def test_the_distance_is_short_for_rows_of_the_same_law():
     import torch
 
-    from combutab.generators._contract import _distances, _mean_distance
+    from combutab.generators._training import _distances, _mean_distance
 
     rng = np.random.default_rng(1)
 

@@ -34,7 +34,7 @@ def _draw(
     model: Generator[Any], n_rows: int, codes: Mapping[int, int], n_tries: int
 ) -> pd.DataFrame:
     """Draw at most n_rows rows that have the codes, out of about n_tries."""
-    sampler, key = model._sampler(), model._sample_key(None)
+    sampler, key = model.sampler(), model.sample_key(None)
     if isinstance(sampler, DirectSampler):
         given = np.full((n_rows, sampler.spans.n_spans), FREE)
         given[:, list(codes)] = list(codes.values())

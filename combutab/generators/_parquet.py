@@ -1,0 +1,95 @@
+"""Parquet files that a generator is fitted to: a column at a time, then rows part by part."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from combutab.core.text import RESERVE, check_limit, parse_bytes
+from combutab.preprocessing import ModeEncoder, ModeTable, ParquetTable, Paths, RowLayout
+
+_ROWS = 1 << 16  # read at a time, at most
+_FEWEST = 1 << 12  # and at least
+_FITTED = 12  # copies of a sample, while modes are learned from it
+
+
+class ParquetSource:
+    """A table in files, in the place of one in memory.
+
+    Where encoded rows do not fit in ``memory_limit`` beside what training takes, they are kept in a
+    temporary file, of which the system holds in memory what there is room for.
+    """
+
+    def __init__(
+        self,
+        path: Paths,
+        columns: Sequence[str] | None,
+        memory_limit: int | str,
+        filesystem: Any,
+    ) -> None:
+        self._limit = parse_bytes(memory_limit)
+        self._table = ParquetTable(path, filesystem)
+        self._columns = self._table.columns if columns is None else list(columns)
+        repeated = sorted({c for c in self._columns if self._columns.count(c) > 1})
+        if repeated or not self._columns:
+            raise ValueError(f"columns must be names of different columns, got {columns!r}")
+        self._table.check_columns(self._columns)
+
+    def __len__(self) -> int:
+        return self._table.n_rows
+
+    def fit(self, encoder: ModeEncoder) -> ModeEncoder:
+        """Fit an encoder, with one whole column at a time in memory.
+
+        Raises ValueError if a column takes more than the limit.
+        """
+        samples = 8 * min(encoder.max_rows, len(self)) * (len(self._columns) + _FITTED)
+
+        def check(name: str, size: int) -> None:
+            needed = RESERVE + self._table.reader_bytes([name]) + samples + size
+            what = f"the column {name!r} of {len(self):,} rows"
+            check_limit(self._limit, needed, what, "leave the column out")
+
+        return encoder.fit_parquet(self._table, self._columns, check)
+
+    def encode(self, encoder: ModeEncoder, beside: int) -> ModeTable:
+        """Encode all rows, a part at a time; training takes so many bytes ``beside`` them.
+
+        Raises ValueError if the limit is too small for that.
+        """
+        layout, each = encoder.layout_, self._table.row_bytes(self._columns)
+        opened = self._table.reader_bytes(self._columns)
+        needed = RESERVE + max(beside, opened + _FEWEST * each)
+        instead = "use fewer columns, members or units, or a smaller batch_size"
+        check_limit(self._limit, needed, f"training on {len(self):,} rows", instead)
+        n_read = min(_ROWS, max(_FEWEST, (self._limit - RESERVE - opened) // 4 // each))
+        beside = RESERVE + max(beside, opened + n_read * each)
+        values = self._empty((len(self), layout.n_values), np.dtype(np.float32), layout, beside)
+        codes = self._empty((len(self), len(layout.spans)), np.dtype(np.int32), layout, beside)
+        encoder.encode_parquet(self._table, n_read, values, codes)
+        self._table.release()
+        return ModeTable(values, codes)
+
+    def _empty(
+        self, shape: tuple[int, int], dtype: np.dtype, layout: RowLayout, beside: int
+    ) -> np.ndarray:
+        whole = 4 * len(self) * (layout.n_values + len(layout.spans))
+        size = dtype.itemsize * shape[0] * shape[1]
+        if whole + beside <= self._limit or not size:
+            return np.empty(shape, dtype)
+        with tempfile.TemporaryFile(prefix="combutab-") as file:  # the mapping outlives it
+            if hasattr(os, "posix_fallocate"):  # a full disk is told of now, by an error
+                try:
+                    os.posix_fallocate(file.fileno(), 0, size)
+                except OSError as error:
+                    raise OSError(
+                        error.errno,
+                        f"the encoded rows take {whole:,} bytes, more than memory_limit="
+                        f"{self._limit:,} leaves, and {tempfile.gettempdir()} has no room for them "
+                        f"({error.strerror}); raise memory_limit, or set TMPDIR",
+                    ) from error
+            return np.memmap(file, dtype, "w+", shape=shape)
