@@ -27,7 +27,7 @@ ALLOWED = {
     "mlflow": {"_model_files", "_version"},
     "preprocessing": {"core"},
     "nn": {"activations", "core"},
-    "training": {"core"},
+    "training": {"nn", "core"},
     "estimators": _NETS,
     "evaluation": {"estimators", *_NETS},  # ml_efficacy trains our networks
     "generators": _NETS,
@@ -129,8 +129,14 @@ def test_the_layers_have_no_cycle():
         ("combutab.activations._combu", "from .. import nn"),
         ("combutab.activations._combu", "from combutab import nn"),
         ("combutab.activations._combu", "import combutab"),
-        ("combutab.training._trainer", "def f():\n    from combutab.nn import StackedMLP"),
-        ("combutab.training._trainer", "if TYPE_CHECKING:\n    from combutab.nn import StackedMLP"),
+        (
+            "combutab.training._trainer",
+            "def f():\n    from combutab.estimators import MLPClassifier",
+        ),
+        (
+            "combutab.training._trainer",
+            "if TYPE_CHECKING:\n    from combutab.generators import CTGAN",
+        ),
         ("combutab.evaluation._statistics", "import combutab.model_selection"),
         ("combutab.estimators._base", "from combutab.model_selection import METRICS"),
         ("combutab.estimators._base", "from combutab.generators import CTGAN"),
@@ -189,8 +195,8 @@ def test_scripts_use_public_names_only(folder):
 # ---- files: circles, private names, names that are defined twice ---------------------------------
 
 # Still there, and to become fewer: a change that adds one says what it takes away.
-PRIVATE_NAMES_OF_OTHERS = 92
-NAMES_DEFINED_TWICE = 117
+PRIVATE_NAMES_OF_OTHERS = 44
+NAMES_DEFINED_TWICE = 112
 
 
 def imported_files(source, module, *, is_package=False):

@@ -56,9 +56,9 @@ combutab.reports: Finding SyntheticEvaluation evaluate_synthetic render_report w
 combutab.training: BinaryCrossEntropy Callback CompiledGradients ConditionSampler Conditions
     CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MemberPlan MemberResult MemberStart
     OptimizerConfig PER_STEP Pinball ProgressBar RowOptimizer RowStream Rows SCHEDULES SOLVERS
-    StackFile TimeLimit TrainConfig TrainableNetwork VerboseLines clip_gradients compilation
-    compiled is_per_step make_regression_loss schedule_factor train_lbfgs train_stack uninterrupted
-    unshared
+    StackFile TimeLimit TrainConfig Trainable VerboseLines clip_gradients compilation
+    compiled is_per_step make_regression_loss schedule_factor train train_lbfgs train_stack
+    uninterrupted unshared
 """
 
 

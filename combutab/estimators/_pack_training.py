@@ -34,8 +34,8 @@ from combutab.estimators._jobs import (
     train_jobs,
     train_shared_jobs,
 )
-from combutab.nn import ActivationSpec, MLPSpec
-from combutab.training import EpochReport, Loss, MemberResult, Rows, TrainableNetwork
+from combutab.nn import ActivationSpec, MLPSpec, TableNetwork
+from combutab.training import EpochReport, Loss, MemberResult, Rows
 
 # ---- The members of a pack: what all of them share, and what varies from one to the next ---------
 
@@ -325,7 +325,7 @@ class _Recorder(StackWatch):
     def begins(self) -> bool:
         return not (self.watch.late and self.watch.any_usable())
 
-    def on_epoch_network(self, report: EpochReport, network: TrainableNetwork, data: Rows) -> None:
+    def on_epoch_network(self, report: EpochReport, network: TableNetwork, data: Rows) -> None:
         with self.watch.lock:  # after an interrupt some stacks end their epoch later
             if self.watch.closed:
                 return

@@ -19,8 +19,8 @@ from combutab import activations
 from combutab.activations.kernels import observer
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.text import known_instead
-from combutab.nn import StackedActivation, StackedNorm
-from combutab.training import Callback, EpochReport, Rows, TrainableNetwork
+from combutab.nn import StackedActivation, StackedNorm, TableNetwork
+from combutab.training import Callback, EpochReport, Rows
 
 # ---- Read what passes through the layers of a network, by forward hooks --------------------------
 
@@ -742,7 +742,7 @@ class ActivationRecorder(Callback):
         self._before += self._n_members
         self._n_members = n_members
 
-    def on_epoch_network(self, report: EpochReport, network: TrainableNetwork, data: Rows) -> None:
+    def on_epoch_network(self, report: EpochReport, network: TableNetwork, data: Rows) -> None:
         if report.epoch > 1 and report.epoch % self.every:
             return
         n = len(data.dense)

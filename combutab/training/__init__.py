@@ -37,7 +37,6 @@ from combutab.training._records import (
     MemberStart,
     Rows,
     RowStream,
-    TrainableNetwork,
     TrainConfig,
 )
 from combutab.training._trainer import StackFile, Trainable, train, train_lbfgs, train_stack
@@ -70,7 +69,6 @@ __all__ = [
     "TimeLimit",
     "TrainConfig",
     "Trainable",
-    "TrainableNetwork",
     "VerboseLines",
     "clip_gradients",
     "compilation",

@@ -11,10 +11,11 @@ import numpy as np
 
 from combutab.core.progress import TimeLeft, bar_width, clock, make_bar
 from combutab.core.tasks import FitTask
+from combutab.nn import TableNetwork
 from combutab.training._records import MemberResult
 
 if TYPE_CHECKING:
-    from combutab.training._records import MemberResult, Rows, TrainableNetwork
+    from combutab.training._records import MemberResult, Rows
 
 
 # ---- Callbacks: what training tells the outside, once an epoch, and how the outside stops it -----
@@ -59,7 +60,7 @@ class Callback:
     def on_epoch_begin(self, epoch: int) -> None:
         """Called before each epoch, counted from 1."""
 
-    def on_epoch_network(self, report: EpochReport, network: TrainableNetwork, data: Rows) -> None:
+    def on_epoch_network(self, report: EpochReport, network: TableNetwork, data: Rows) -> None:
         """Called before ``on_epoch_end``, for estimators: the network as the epoch left it.
 
         To be looked at, and not kept: the next epoch changes it. Its first axis is that of

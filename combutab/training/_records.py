@@ -2,85 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from combutab.core.device import Precision
 from combutab.training._compiled import Compilation
 from combutab.training._losses import Loss
 from combutab.training._optimizers import OptimizerConfig, Schedule
-
-
-class FlatParameters(Protocol):
-    """Parameters (or buffers) of a stack and their gradients as matrices, a row a member."""
-
-    values: Tensor
-    grads: Tensor
-
-    def backward(self, loss: Tensor) -> None:
-        """Set ``grads`` to the derivative of a scalar."""
-
-
-class Masks(Protocol):
-    """Draws a step's random factors of all layers that drop out."""
-
-    active: bool
-
-    def set_factor(self, factor: float) -> None:
-        """Multiply all rates by a factor from 0 to 1, until the next call."""
-
-    def draw(self, keys: Sequence[int] | Tensor, n_rows: int, first: int = 0) -> Sequence[Tensor]:
-        """One tensor a layer, (M, n_rows, ...), of the rows ``first`` on; a key a member."""
-
-    def positions(self, n_rows: int) -> Tensor:
-        """Return what ``draw_compiled`` is given for this many rows."""
-
-    def draw_compiled(self, keys: Tensor, positions: Tensor) -> Sequence[Tensor]:
-        """``draw`` for compiled code."""
-
-
-class TrainableNetwork(Protocol):
-    """The network of M members as the loop needs it.
-
-    It gives each row's raw outputs ``n_heads`` times, one behind the other: (M, batch * n_heads,
-    n_outputs). Penalties on weights apply to the first ``n_decayed`` columns of ``flat``.
-    """
-
-    training: bool
-    n_decayed: int
-
-    @property
-    def n_heads(self) -> int: ...
-    @property
-    def flat(self) -> FlatParameters: ...
-    @property
-    def flat_buffers(self) -> FlatParameters: ...
-    def __call__(
-        self, dense: Tensor, codes: Tensor | None = None, masks: Sequence[Tensor] | None = None, /
-    ) -> Tensor: ...
-    def gradients(
-        self,
-        dense: Tensor,
-        objective: Callable[[Tensor], Tensor],
-        codes: Tensor | None,
-        masks: Sequence[Tensor] | None,
-        valid: Tensor | None,
-        context: Callable[[], AbstractContextManager[object]],
-    ) -> None: ...
-    def rate_factors(self, by_role: Mapping[str, float]) -> list[tuple[slice, float]]: ...
-    def train(self, mode: bool = True) -> object: ...
-    def modules(self) -> Iterator[nn.Module]: ...
-    def mask_maker(self) -> Masks: ...
-    def mixes_rows(self) -> str | None: ...
-    def scale_outputs(self, i: int, factor: float) -> None: ...
-    def select(self, keep: Sequence[int]) -> None: ...
-    def member_state(self, i: int) -> dict[str, Tensor]: ...
-    def load_member(self, i: int, state: dict[str, Tensor]) -> None: ...
 
 
 def by_head(rows: Tensor, n_heads: int) -> Tensor:

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from combutab.core.rng import Stream, fold_in, random_permutations, starts
 from combutab.core.world import current
+from combutab.nn import TableNetwork
 from combutab.training._compiled import CompiledGradients
 from combutab.training._losses import Loss
 from combutab.training._optimizers import RowOptimizer, clip_gradients
-from combutab.training._records import MemberPlan, Rows, TrainableNetwork, TrainConfig, by_head
+from combutab.training._records import MemberPlan, Rows, TrainConfig, by_head
 
 # ---- Batches: the rows that every member sees in each step, and their random numbers -------------
 
@@ -249,7 +250,7 @@ class TrainingStep:
 
     def __init__(
         self,
-        net: TrainableNetwork,
+        net: TableNetwork,
         plans: Sequence[MemberPlan],
         config: TrainConfig,
         optimizer: RowOptimizer,

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from combutab.core.interrupts import uninterrupted
 from combutab.core.world import broadcast, current, unshared
+from combutab.nn import TableNetwork
 from combutab.training._callbacks import Callback, EpochReport
 from combutab.training._losses import Loss, accuracy, best_factors, r2
 from combutab.training._optimizers import RowOptimizer, is_per_step, rate_table, schedule_factor
@@ -25,7 +26,6 @@ from combutab.training._records import (
     MemberStart,
     Rows,
     RowStream,
-    TrainableNetwork,
     TrainConfig,
     by_head,
 )
@@ -176,7 +176,7 @@ class Scorer:
         self.weight = weight if data.weight is None else weight * data.weight[table]
 
     @torch.inference_mode()
-    def scores(self, net: TrainableNetwork) -> Tensor:
+    def scores(self, net: TableNetwork) -> Tensor:
         """Each member's score, (M,) float64 on the device."""
         net.train(False)
         n_rows, ranks = self.table.shape[1], current()
@@ -376,7 +376,7 @@ class StackTraining(Trainable[MemberResult]):
 
     def __init__(
         self,
-        net: TrainableNetwork,
+        net: TableNetwork,
         data: Rows,
         plans: Sequence[MemberPlan],
         config: TrainConfig,
@@ -644,7 +644,7 @@ class StackTraining(Trainable[MemberResult]):
 
 
 def train_stack(
-    net: TrainableNetwork,
+    net: TableNetwork,
     data: Rows,
     plans: Sequence[MemberPlan],
     config: TrainConfig,
@@ -679,7 +679,7 @@ def train_stack(
 
 
 def train_lbfgs(
-    net: TrainableNetwork, data: Rows, plan: MemberPlan, config: TrainConfig, max_fun: int
+    net: TableNetwork, data: Rows, plan: MemberPlan, config: TrainConfig, max_fun: int
 ) -> MemberResult:
     """Minimise the penalised loss over all rows; the network must hold one member.
 
@@ -744,7 +744,7 @@ def train_lbfgs(
 
 
 @torch.no_grad()
-def _settle_statistics(net: TrainableNetwork, batch: Rows) -> None:
+def _settle_statistics(net: TableNetwork, batch: Rows) -> None:
     """Let the running statistics of batch normalisation be those of the rows at the last weights.
 
     So far they are an average over weights that the line search tried.

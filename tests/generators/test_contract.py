@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import dataclass
 from typing import Any
 
@@ -215,3 +217,14 @@ def test_a_hook_that_lacks_is_named():
 
     with pytest.raises(TypeError, match=r"abstract method.*_draw"):
         Lacking()
+
+
+def test_the_sampler_is_made_once_for_each_fit_and_copy():
+    model = TVAE(epochs=1, random_state=0, device="cpu").fit(TABLE)
+    made = model.sampler()
+    model.sample(3)
+    assert model.sampler() is made
+    twin = copy.copy(model).set_params(argmax=False)
+    assert twin.sampler() is not made
+    assert pickle.loads(pickle.dumps(model)).sampler() is not made
+    assert model.fit(TABLE).sampler() is not made

@@ -157,7 +157,7 @@ def test_ctrl_c_and_a_full_disk_leave_nothing(model, tmp_path, before):
 
 def test_a_place_that_is_none_is_found_before_rows_are_drawn(model, tmp_path):
     with (
-        mock.patch.object(type(model), "_sampler", side_effect=AssertionError("drawn")),
+        mock.patch.object(type(model), "sampler", side_effect=AssertionError("drawn")),
         pytest.raises(FileNotFoundError, match="none does not exist"),
     ):
         model.sample(3, out=tmp_path / "none" / "rows.parquet")

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from combutab import CTGAN, TVAE, TabFlow
-from combutab.generators import _training, fit_stack
+from combutab.generators import _contract, fit_stack
 from combutab.training import Callback, TimeLimit
 
 RNG = np.random.default_rng(0)
@@ -38,13 +38,13 @@ def assert_same(model, alone):
 
 
 def count_stacks(monkeypatch):
-    sizes, fit = [], _training.fit_generators
+    sizes, fit = [], _contract.fit_generators
 
     def counted(models, *args, **kwargs):
         sizes.append(len(models))
         return fit(models, *args, **kwargs)
 
-    monkeypatch.setattr(_training, "fit_generators", counted)
+    monkeypatch.setattr(_contract, "fit_generators", counted)
     return sizes
 
 
