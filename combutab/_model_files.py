@@ -482,7 +482,7 @@ class CheckpointFile:
             there, here = decode(header["params"].get(name)), decode(value)
             if isinstance(there, list | tuple) and isinstance(here, list | tuple):
                 there, here = list(there), list(here)
-            if name not in free and not _equal(there, here):
+            if name not in free and not _same_parameter(there, here):
                 raise ValueError(
                     f"{self.path} is of a training with {name}={there!r}, this one has "
                     f"{name}={here!r}; remove the file to begin anew"
@@ -515,7 +515,7 @@ class CheckpointFile:
         self._noted, self._written = None, time.monotonic()
 
 
-def _equal(there: Any, here: Any) -> bool:
+def _same_parameter(there: Any, here: Any) -> bool:
     if isinstance(there, np.ndarray) or isinstance(here, np.ndarray):
         return np.array_equal(there, here)
     return bool(there == here)

@@ -44,7 +44,7 @@ from combutab.estimators._fitted import (
 )
 from combutab.estimators._initial import initial_states
 from combutab.estimators._jobs import (
-    Checkpoint,
+    FitCheckpoint,
     Job,
     check_settled,
     epoch_tasks,
@@ -195,19 +195,19 @@ class BaseMLP(Fitted):
         self._validate(fresh=fresh)
         given = sample_weight is None, X_val is None, fresh
         with sharing(partial(self._words, given)), self._file(broadcast(checkpoint)) as file:
-            prepared = self._encode(X, y, sample_weight, X_val, y_val, fresh=fresh)
-            job = self._build(prepared, fresh=fresh)
+            prepared = self.encode_data(X, y, sample_weight, X_val, y_val, fresh=fresh)
+            job = self.make_job(prepared, fresh=fresh)
             found = partial(self._learned, job, fresh=fresh)
             with epoch_tasks(self, job, found, X, y, sample_weight) as told:
                 results = train_shared(job, [*self._all_callbacks(), *told], file)
-                return self._keep(job, results, fresh=fresh)
+                return self.keep_results(job, results, fresh=fresh)
 
     def _words(self, given: tuple[Any, ...]) -> str:
         """What is fitted, in words that are the same in all processes that fit it."""
         return f"{type(self).__name__} {plain_parameters(self)} {given}"
 
     @contextmanager
-    def _file(self, path: str | os.PathLike[str] | None) -> Iterator[Checkpoint | None]:
+    def _file(self, path: str | os.PathLike[str] | None) -> Iterator[FitCheckpoint | None]:
         """The file of the fit that is done within, by whose seed all is drawn."""
         if path is None:
             yield None
@@ -218,7 +218,7 @@ class BaseMLP(Fitted):
                 f"{which} takes no checkpoint: a file is of one training from its beginning, by "
                 "'adam', 'adamw' or 'sgd'"
             )
-        file = Checkpoint(path, self)
+        file = FitCheckpoint(path, self)
         with holding(file.seed):
             yield file
 
@@ -231,7 +231,7 @@ class BaseMLP(Fitted):
             wanted, n_made = self._settled_parameters(), len(self._states)
             check_settled(wanted, self._made_with, self.n_members, n_made)
 
-    def _encode(
+    def encode_data(
         self,
         X: Any,
         y: Any,
@@ -331,7 +331,7 @@ class BaseMLP(Fitted):
         encoded = target.encode(y, self.precision)
         return self._split(target, encoded) if self._stops_early(len(encoded), min_rows) else None
 
-    def _data_key(self) -> str:
+    def encoding_key(self) -> str:
         """Return a key that is equal for estimators that ``_encode`` the same way."""
         values = {
             n: v for n, v in self.get_params(deep=False).items() if n in self._data_parameters
@@ -344,7 +344,7 @@ class BaseMLP(Fitted):
         with np.printoptions(threshold=sys.maxsize):  # all of a long mask
             return repr(values)
 
-    def _build(self, prepared: Prepared, *, fresh: bool = True, epochs: int | None = None) -> Job:
+    def make_job(self, prepared: Prepared, *, fresh: bool = True, epochs: int | None = None) -> Job:
         """Build the job: a network of so many members, and how it trains on the encoded data."""
         self._adopt(prepared.encoder, prepared.target)
         if fresh:
@@ -421,7 +421,7 @@ class BaseMLP(Fitted):
             for progress in self._progress
         ]
 
-    def _keep(
+    def keep_results(
         self,
         job: Job,
         results: Sequence[MemberResult],
@@ -441,7 +441,7 @@ class BaseMLP(Fitted):
                 self.__dict__.pop(name, None)
             self.__dict__.update(found)
             if job.folds is not None:
-                values = self.target_.held_out(held_out_outputs(self._network(), job).double())
+                values = self.target_.held_out(held_out_outputs(self.network(), job).double())
                 setattr(self, held_out, job.folds.in_given_order(values))
             notes = unfinished(
                 job, results, converges=converges, in_parts=converges and self.warm_start
@@ -453,6 +453,12 @@ class BaseMLP(Fitted):
             if converges:
                 self._check_answers(job, results)
         return self
+
+    def become(self, job: Job, results: Sequence[MemberResult]) -> None:
+        """Become the fitted estimator of these networks, whatever it was made for."""
+        self.n_members = len(job.members)
+        self._spec, self._made_with = job.spec, self._settled_parameters()
+        self.__dict__.update(self._learned(job, results, fresh=True))
 
     def _learned(self, job: Job, results: Sequence[MemberResult], *, fresh: bool) -> dict[str, Any]:
         """The attributes that training found."""
@@ -501,11 +507,11 @@ class BaseMLP(Fitted):
             raise ValueError("partial_fit does not support early_stopping=True")
         fresh = not self.__sklearn_is_fitted__()
         self._validate(fresh=fresh)
-        prepared = self._encode(X, y, sample_weight, fresh=fresh, split=False, classes=classes)
-        job = self._build(prepared, fresh=fresh, epochs=1)
+        prepared = self.encode_data(X, y, sample_weight, fresh=fresh, split=False, classes=classes)
+        job = self.make_job(prepared, fresh=fresh, epochs=1)
         (results,) = train_jobs([job], self._all_callbacks())
         n_iter = 0 if fresh else int(getattr(self, "n_iter_", 0))
-        self._keep(job, results, fresh=fresh, converges=False)  # in one epoch
+        self.keep_results(job, results, fresh=fresh, converges=False)  # in one epoch
         self.n_iter_ = n_iter + 1
         return self
 

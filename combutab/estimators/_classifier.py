@@ -156,7 +156,7 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
 
     def _check_answers(self, job: Job, results: Sequence[MemberResult]) -> None:
         if not self.target_.multilabel and len(self.classes_) > 1:
-            warn_of_one_class(job, results, self._network, self.target_, goes_on=self.warm_start)
+            warn_of_one_class(job, results, self.network, self.target_, goes_on=self.warm_start)
 
     @available_if(lambda self: self._supports_partial_fit())
     @_fit_context(prefer_skip_nested_validation=True)

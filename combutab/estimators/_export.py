@@ -85,7 +85,7 @@ class TableEncoding(nn.Module):
             "unscaled": scaler.unscaled,
             "indicated": np.flatnonzero(scaler.missing),
             "knots": scaler.knots,
-            "blocks": _blocks(scaler.knots),
+            "blocks": _knot_blocks(scaler.knots),
             # of each knot, which is the first of those that equal it
             "first": np.array([np.searchsorted(knots, knots) for knots in scaler.knots.T]).T,
         }
@@ -183,7 +183,7 @@ def normal_quantile(p: Tensor) -> Tensor:
     return torch.where(q.abs() <= 0.425, q * middle, torch.where(q < 0, -outer, outer))
 
 
-def _blocks(knots: np.ndarray) -> np.ndarray:
+def _knot_blocks(knots: np.ndarray) -> np.ndarray:
     """Knots (n_knots, n_columns) -> (n_blocks, _BLOCK, n_columns), filled up with infinity."""
     lacking = -len(knots) % _BLOCK
     whole = np.concatenate([knots, np.full((lacking, knots.shape[1]), np.inf)])
@@ -455,14 +455,14 @@ def _traced(module: TableModule) -> onnx.ModelProto:
         for net in module.networks:
             assert isinstance(net, TableNetwork)
             for activation in dict.fromkeys(member.activation for member in net.members):
-                _refuse(activation)
+                _refuse_activation(activation)
         raise ValueError(f"torch cannot express the networks in ONNX: {_why(error)}") from error
 
 
 def export(inputs: dict[str, Tensor], module: nn.Module) -> onnx.ModelProto:
     """A module of example inputs (n, ...) by name, n free; its one output is named "answer"."""
     rows = torch.export.Dim(_ROWS)
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), _exporter_silenced():
         program = torch.onnx.export(
             module,
             tuple(inputs.values()),
@@ -476,7 +476,7 @@ def export(inputs: dict[str, Tensor], module: nn.Module) -> onnx.ModelProto:
     return program.model_proto
 
 
-def _refuse(activation: ActivationSpec) -> None:
+def _refuse_activation(activation: ActivationSpec) -> None:
     """Raise ValueError if this activation cannot be expressed."""
     try:
         export({"x": torch.zeros(2, 8)}, build_activation(activation, 8).eval())
@@ -494,7 +494,7 @@ def _why(error: BaseException) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _exporter_silenced() -> Iterator[None]:
     """The exporter's remarks on its own workings are not for its users."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
@@ -542,7 +542,7 @@ class _Inputs:
                 numbers.append(name)
                 continue
             known, unseen, missing = maps[j].codes()
-            if known and all(_is_number(key) for key in known):
+            if known and all(_is_exact_number(key) for key in known):
                 self._add(name, TensorProto.DOUBLE, 1, told)
                 keys = np.array([*known, np.nan], dtype=np.float64)
                 coded = np.array([*known.values(), missing])
@@ -664,7 +664,7 @@ def _input_names(columns: Sequence[str]) -> list[str]:
     return names
 
 
-def _is_number(key: object) -> bool:
+def _is_exact_number(key: object) -> bool:
     return isinstance(key, float) or (isinstance(key, bool | int) and abs(key) <= 2**53)
 
 

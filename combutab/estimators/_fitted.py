@@ -126,16 +126,16 @@ def warn_of_one_class(
     unfinished = "max_iter" in reasons and (goes_on or job.config.max_epochs < _TRIAL)
     if unfinished or reasons - {"max_iter", "no_improvement"} or not len(job.rows.dense):
         return
-    if _is_better(job, results, len(classes)) or not _varies(job):
+    if _is_better(job, results, len(classes)) or not _any_column_varies(job):
         return
     raw, rows = scored_outputs(network(), job)
-    p, y, weight = target.probabilities(raw.double()), _labels(job, rows), _weights(job, rows)
+    p, y, weight = target.probabilities(raw.double()), _labels(job, rows), _row_weights(job, rows)
     answers = p.argmax(1)
     if (answers != answers[0]).any():
         return
     own = p[np.arange(len(y)), y].clip(np.finfo(p.dtype).tiny)
     loss = float(-(weight * np.log(own)).sum() / weight.sum())
-    shares = _shares(job, rows, len(classes))
+    shares = _class_shares(job, rows, len(classes))
     entropy = _entropy(shares)
     if not loss > _LEARNED * entropy or entropy == 0:  # of rows of one class nothing can be said
         return
@@ -164,7 +164,7 @@ def _is_better(job: Job, results: Sequence[MemberResult], n_classes: int) -> boo
         scored = plan.rows if plan.val_rows is None else plan.val_rows
         for rows in (plan.rows, scored):
             if id(rows) not in shares:
-                shares[id(rows)] = _shares(job, rows, n_classes) if len(rows) else np.zeros(1)
+                shares[id(rows)] = _class_shares(job, rows, n_classes) if len(rows) else np.zeros(1)
         if shares[id(plan.rows)].max() == 1:
             continue
         own, score = shares[id(scored)], job.config.score
@@ -182,7 +182,7 @@ def _is_better(job: Job, results: Sequence[MemberResult], n_classes: int) -> boo
     return True
 
 
-def _varies(job: Job) -> bool:
+def _any_column_varies(job: Job) -> bool:
     """Tell whether there is a column to learn of."""
     tables = (job.rows.dense, job.rows.codes)
     return any(bool((table != table[:1]).any()) for table in tables if table is not None)
@@ -192,15 +192,15 @@ def _labels(job: Job, rows: Tensor) -> np.ndarray:
     return job.rows.y[rows].reshape(-1).to(torch.int64).numpy()
 
 
-def _weights(job: Job, rows: Tensor) -> np.ndarray:
+def _row_weights(job: Job, rows: Tensor) -> np.ndarray:
     if job.rows.weight is None:
         return np.ones(len(rows))
     return job.rows.weight[rows].double().numpy()
 
 
-def _shares(job: Job, rows: Tensor, n_classes: int) -> np.ndarray:
+def _class_shares(job: Job, rows: Tensor, n_classes: int) -> np.ndarray:
     """Share of the rows' weight that each class has."""
-    mass = np.bincount(_labels(job, rows), _weights(job, rows), n_classes)
+    mass = np.bincount(_labels(job, rows), _row_weights(job, rows), n_classes)
     return mass / mass.sum()
 
 
@@ -491,15 +491,15 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         super().__setstate__(state)
 
     @torch.inference_mode(False)  # weights that predict has built can be differentiated, too
-    def _network(self) -> TableNetwork:
+    def network(self) -> TableNetwork:
         """The members as one stack, built from their saved states when first needed."""
         device = resolve_device(self.device)
         net = self._net.network
         if net is None or net.device != device:
-            net = self._net.network = self._built(device)
+            net = self._net.network = self.built_network(device)
         return net
 
-    def _built(
+    def built_network(
         self, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
     ) -> TableNetwork:
         """The members as a new stack, of their saved states, for predictions."""
@@ -514,7 +514,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         return net.eval()
 
     def _exported(self, dtype: torch.dtype | None) -> TableModule:
-        net = self._built(dtype=dtype).unflatten()
+        net = self.built_network(dtype=dtype).unflatten()
         return TableModule(self.encoder_, [net], self.target_.answer())
 
     def _raw(self, X: Any) -> Tensor:
@@ -523,12 +523,12 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         if self._given_outputs is not None:
             return self._given_outputs
         guard_forks()
-        return self._outputs(self.encoder_.encode(X, owner=self))
+        return self.raw_outputs(self.encoder_.encode(X, owner=self))
 
     @torch.inference_mode()
-    def _outputs(self, table: EncodedTable) -> Tensor:
+    def raw_outputs(self, table: EncodedTable) -> Tensor:
         """Raw outputs of encoded rows, float64 whatever the network computes in."""
-        net = self._network()
+        net = self.network()
         context = Precision(self._trained[1]).context(net.device)
         units = self._spec.peak_units * net.n_members
         chunk = _PREDICT_UNITS // units // _MIN_ROWS * _MIN_ROWS or _MIN_ROWS
@@ -618,7 +618,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
                 )
         for state in self._states:
             check_layers(state, spec.array_shapes())
-        net = self._network()
+        net = self.network()
         for i, state in enumerate(self._states):
             check_state(state, net.member_state(i))
         dense = torch.zeros(1, spec.n_dense, dtype=net.dtype)

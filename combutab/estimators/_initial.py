@@ -34,14 +34,14 @@ def initial_widths(
 
     Raises ValueError if the sizes or the activation have no place for it, with what it needs.
     """
-    layers = _layers(init)
+    layers = _linear_layers(init)
     if sizes is None:
         return tuple(_smallest_width(activation, layer.kinds) for layer in layers[:-1])
     if len(sizes) < len(layers) - 1:
-        _refuse(init, activation, sizes)
+        _refuse_sizes(init, activation, sizes)
     for layer, width in zip(_deepened(layers, len(sizes))[:-1], sizes, strict=True):
-        if not _fits(_parts(activation, width), layer.kinds):
-            _refuse(init, activation, sizes)
+        if not _fits(_units_by_part(activation, width), layer.kinds):
+            _refuse_sizes(init, activation, sizes)
     return tuple(sizes)
 
 
@@ -87,7 +87,7 @@ def initial_states(
     reads them yet.
     """
     shift, scale = units
-    layers = _deepened(_layers(init), len(spec.widths) - 2)
+    layers = _deepened(_linear_layers(init), len(spec.widths) - 2)
     if len(layers[-1].bias) != spec.n_outputs:
         raise ValueError(
             f"init has {len(layers[-1].bias)} outputs, and the estimator {spec.n_outputs}"
@@ -99,7 +99,7 @@ def initial_states(
     return tuple(_state(spec, member, layers) for member in members)
 
 
-def _layers(init: ConstructedNetwork) -> list[_Layer]:
+def _linear_layers(init: ConstructedNetwork) -> list[_Layer]:
     modules = list(init.layers)
     layers = []
     for linear, units in zip(modules[::2], [*modules[1::2], None], strict=True):
@@ -128,7 +128,7 @@ def _deepened(layers: list[_Layer], depth: int) -> list[_Layer]:
     return layers
 
 
-def _parts(activation: ActivationSpec, width: int) -> dict[str, Sequence[int]]:
+def _units_by_part(activation: ActivationSpec, width: int) -> dict[str, Sequence[int]]:
     """List the units of a layer by their part of CombU, or of ComplexCombU."""
     module = build_activation(activation, width)
     contiguous = isinstance(module, ComplexCombU) or (
@@ -167,7 +167,7 @@ def _smallest_width(activation: ActivationSpec, kinds: tuple[str, ...]) -> int:
     step = 2 if isinstance(build_activation(activation, 2), ComplexCombU) else 1
     # a share of 1/64 or more has room for every unit before the last of these
     for width in range(len(kinds) + len(kinds) % step, 64 * len(kinds) + 1, step):
-        if _fits(_parts(activation, width), kinds):
+        if _fits(_units_by_part(activation, width), kinds):
             return width
     raise ValueError(
         f"init=network has a layer of {_count(kinds)}, and layers of activation={activation!r} "
@@ -176,8 +176,10 @@ def _smallest_width(activation: ActivationSpec, kinds: tuple[str, ...]) -> int:
     )
 
 
-def _refuse(init: ConstructedNetwork, activation: ActivationSpec, sizes: Sequence[int]) -> None:
-    layers = _layers(init)[:-1]
+def _refuse_sizes(
+    init: ConstructedNetwork, activation: ActivationSpec, sizes: Sequence[int]
+) -> None:
+    layers = _linear_layers(init)[:-1]
     needed = [_smallest_width(activation, layer.kinds) for layer in layers]
     raise ValueError(
         f"hidden_layer_sizes={tuple(sizes)} has no place for init=network, whose layers are "
@@ -198,7 +200,9 @@ def _scaled_inputs(
     scaler = encoder.numeric_scaler_
     places = {span.column: span.slice.start for span in encoder.spans_ if span.kind == "numeric"}
     weight, bias = np.zeros((len(first.bias), n_inputs)), first.bias.copy()
-    for j, (name, column) in enumerate(zip(init.inputs, _columns(init, encoder), strict=True)):
+    for j, (name, column) in enumerate(
+        zip(init.inputs, _input_columns(init, encoder), strict=True)
+    ):
         if not first.weight[:, j].any():
             continue
         if column not in places:
@@ -217,7 +221,7 @@ def _scaled_inputs(
     return _Layer(weight, bias, first.kinds)
 
 
-def _columns(init: ConstructedNetwork, encoder: TableEncoder) -> list[int]:
+def _input_columns(init: ConstructedNetwork, encoder: TableEncoder) -> list[int]:
     """The table's column of each input of the network: by name where both have names."""
     inputs, n_columns = init.inputs, encoder.n_features_in_
     names = list(getattr(encoder, "feature_names_in_", []))
@@ -240,7 +244,9 @@ def _state(spec: NetworkSpec, member: Member, layers: Sequence[_Layer]) -> dict[
         weight = state[f"linears.{i}.weight"]  # (in, out)
         bias = state[f"linears.{i}.bias"].view(-1)
         if layer.kinds:
-            parts = {k: iter(r) for k, r in _parts(member.activation, weight.shape[1]).items()}
+            parts = {
+                k: iter(r) for k, r in _units_by_part(member.activation, weight.shape[1]).items()
+            }
             places = [next(parts[kind]) for kind in layer.kinds]
         else:
             places = list(range(len(layer.bias)))

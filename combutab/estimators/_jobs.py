@@ -132,7 +132,7 @@ def train_streamed(
     job: Job, stream: RowStream, callbacks: Sequence[Callback] = ()
 ) -> list[MemberResult]:
     """Train all members of a job in one stack, on rows that are read once for all of them."""
-    net = _build(job, job.members, job.start_states)
+    net = _build_network(job, job.members, job.start_states)
     if job.start_states is None and job.spec.needs_rows:
         first = next(stream.windows(0))
         plans = [replace(plan, rows=torch.arange(len(first.dense))) for plan in job.plans]
@@ -142,13 +142,13 @@ def train_streamed(
 
 def first_states(job: Job) -> tuple[dict[str, Tensor], ...]:
     """The weights that a job's members begin with."""
-    net = _build(job, job.members, job.start_states)
+    net = _build_network(job, job.members, job.start_states)
     if job.start_states is None and job.spec.needs_rows:
         _start_from_rows(net, _on_device(job), job.plans, range(len(job.plans)))
     return tuple(net.member_state(i) for i in range(len(job.members)))
 
 
-def _build(
+def _build_network(
     job: Job, members: Sequence[Member], states: Sequence[dict[str, Tensor] | None] | None
 ) -> TableNetwork:
     """The network, its members in their start states where they have one."""
@@ -165,7 +165,11 @@ def _on_device(job: Job, rows: Rows | None = None) -> Rows:
 
 def _train_alone(job: Job, member: int) -> MemberResult:
     states = None if job.start_states is None else [job.start_states[member]]
-    net, rows, plan = _build(job, [job.members[member]], states), _on_device(job), job.plans[member]
+    net, rows, plan = (
+        _build_network(job, [job.members[member]], states),
+        _on_device(job),
+        job.plans[member],
+    )
     if states is None and job.spec.needs_rows:
         _start_from_rows(net, rows, [plan], [0])
     return train_lbfgs(net, rows, plan, job.config, job.max_fun)
@@ -207,7 +211,7 @@ def _train_together(
                 val_rows=None if plan.val_rows is None else shifted(plan.val_rows, offset),
             )
         )
-    net, rows = _build(head, members, states), _on_device(head, concatenated(tables))
+    net, rows = _build_network(head, members, states), _on_device(head, concatenated(tables))
     if head.spec.needs_rows:
         _start_from_rows(net, rows, plans, [i for i, state in enumerate(states) if state is None])
     return train_stack(net, rows, plans, head.config, callbacks, file=file)
@@ -246,7 +250,7 @@ _OF_TRAINING = {
 
 def settled(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that a fit settles, as values that can be compared and written to a file."""
-    return {n: _plain(v, n) for n, v in parameters.items() if n not in _OF_TRAINING}
+    return {n: _comparable(v, n) for n, v in parameters.items() if n not in _OF_TRAINING}
 
 
 def check_settled(
@@ -257,9 +261,9 @@ def check_settled(
         made_with = made.get(name, value)
         if value != made_with:
             raise ValueError(
-                f"{name}={_words(value)}, but the fitted network that warm_start or partial_fit "
-                f"goes on from was made with {name}={_words(made_with)}; set that again, or begin "
-                "anew: set warm_start=False and call fit"
+                f"{name}={_shortened(value)}, but the fitted network that warm_start or "
+                f"partial_fit goes on from was made with {name}={_shortened(made_with)}; set that "
+                "again, or begin anew: set warm_start=False and call fit"
             )
     if n_made != n_wanted:  # after an interrupt
         raise ValueError(
@@ -268,21 +272,21 @@ def check_settled(
         )
 
 
-def _plain(value: Any, name: str) -> Any:
+def _comparable(value: Any, name: str) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, ConstructedNetwork):
-        return _digest(value)
+        return _weights_digest(value)
     if isinstance(value, Integral) and name == "hidden_layer_sizes":
         return (int(value),)
     if callable(value):
         return activation_key(value)
     if hasattr(value, "__iter__") and not isinstance(value, str):
-        return tuple(_plain(each, "") for each in value)
+        return tuple(_comparable(each, "") for each in value)
     return value
 
 
-def _digest(network: ConstructedNetwork) -> str:
+def _weights_digest(network: ConstructedNetwork) -> str:
     """Return a digest that is equal for networks of equal weights, before and after a file."""
     digest = hashlib.sha256(repr(network.inputs).encode())
     with torch.no_grad():
@@ -291,7 +295,7 @@ def _digest(network: ConstructedNetwork) -> str:
     return f"a network of weights {digest.hexdigest()[:16]}"
 
 
-def _words(value: Any) -> str:
+def _shortened(value: Any) -> str:
     words = repr(value)
     return words if len(words) <= 80 else f"{words[:60]}..."
 
@@ -458,7 +462,7 @@ def train_jobs(
     aside = len(jobs) > 1 and not callbacks
     if n_jobs is None and aside and not on_cluster() and _on_cpu(jobs):
         n_jobs = min(torch.get_num_threads(), len(stacks))
-    board = _Board(len(stacks), n_skipped, on_progress)
+    progress = _Progress(len(stacks), n_skipped, on_progress)
     watches = [None if watch is None else watch([(p.job, p.member) for p in s]) for s in stacks]
     outputs: Generator[tuple[int, _Trained | Failed]]
     if n_jobs in (0, 1) or (n_jobs is None and not (aside and on_cluster())):
@@ -478,7 +482,7 @@ def train_jobs(
             for i, s in enumerate(stacks)
         )
     else:
-        outputs = _train_side_by_side(jobs, stacks, n_jobs, board, watches, keep_optimizers)
+        outputs = _train_side_by_side(jobs, stacks, n_jobs, progress, watches, keep_optimizers)
     with closing(outputs):
         for i, found in outputs:
             stack = stacks[i]
@@ -497,7 +501,7 @@ def train_jobs(
                 if len(jobs) > 1:
                     raise KeyboardInterrupt
                 break
-            board.tell(i, len(stack))
+            progress.tell(i, len(stack))
             if on_jobs is not None:
                 of_stack = {job: results[job] for job in dict.fromkeys(p.job for p in stack)}
                 on_jobs({job: [*filter(None, row)] for job, row in of_stack.items() if all(row)})
@@ -508,7 +512,7 @@ def _on_cpu(jobs: Sequence[Job]) -> bool:
     return all(job.device.type == "cpu" for job in jobs)
 
 
-class _Board:
+class _Progress:
     """The progress of stacks that train at the same time, and whether they shall stop.
 
     A copy that is sent to another process tells nobody: its stack counts once it is back.
@@ -535,25 +539,25 @@ class _Board:
             self._on_progress(sum(self._trained))
 
 
-class _Told(Callback):
-    """Tells the board of a stack's epochs, and ends it where the board says so."""
+class _ProgressCallback(Callback):
+    """Tells the progress of a stack's epochs, and ends it where the progress says so."""
 
-    def __init__(self, board: _Board, stack: int) -> None:
-        self.board, self.stack = board, stack
+    def __init__(self, progress: _Progress, stack: int) -> None:
+        self.progress, self.stack = progress, stack
 
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
         self.n_members = n_members
 
     def on_epoch_end(self, report: EpochReport) -> bool:
-        self.board.tell(self.stack, self.n_members * report.epoch / report.max_epochs)
-        return self.board.stopped or unwanted()
+        self.progress.tell(self.stack, self.n_members * report.epoch / report.max_epochs)
+        return self.progress.stopped or unwanted()
 
 
 def _train_side_by_side(
     jobs: Sequence[Job],
     stacks: Sequence[Sequence[Place]],
     n_jobs: int | None,
-    board: _Board,
+    progress: _Progress,
     watches: Sequence[StackWatch | None],
     keep_optimizers: bool,
 ) -> Generator[tuple[int, _Trained | Failed]]:
@@ -564,15 +568,15 @@ def _train_side_by_side(
     n_threads = torch.get_num_threads()
     share = None if on_cluster() else max(1, n_threads // effective_n_jobs(n_jobs))
     tasks = (
-        (share, *_extract(jobs, s), (_Told(board, i),), watches[i], keep_optimizers)
+        (share, *_extract(jobs, s), (_ProgressCallback(progress, i),), watches[i], keep_optimizers)
         for i, s in enumerate(stacks)
     )
     outputs = completed(_train_with, tasks, n_jobs=n_jobs, shared=_tables(jobs))
     try:
-        for found in outputs:  # noqa: UP028 - which would close them before the board is told
+        for found in outputs:  # noqa: UP028 - which would close them before the progress is told
             yield found
     finally:
-        board.stopped = True
+        progress.stopped = True
         outputs.close()
         torch.set_num_threads(n_threads)  # what threads set is what later ones begin with
 
@@ -628,7 +632,7 @@ def _train_watched(
 _STOOD = {"seed": whole(0, 2**64), "table": text(64)}
 
 
-class Checkpoint(CheckpointFile):
+class FitCheckpoint(CheckpointFile):
     """A file that a fit is written to now and then, and taken up from.
 
     All that is drawn is a function of the ``seed``, the epoch and the step, so a fit that is taken
@@ -644,7 +648,7 @@ class Checkpoint(CheckpointFile):
 
     def of(self, job: Job) -> None:
         """Say what is trained; raises ValueError if the file is of something else."""
-        self._table = _fingerprint(job)
+        self._table = _job_fingerprint(job)
         if self._found is not None and self._state["table"] != self._table:
             raise ValueError(
                 f"{self.path} is of a fit on another table or kind of device; remove the file to "
@@ -677,7 +681,7 @@ class Checkpoint(CheckpointFile):
 class StackPart:
     """A stack's place in the file of its fit."""
 
-    file: Checkpoint
+    file: FitCheckpoint
     prefix: str
 
     def take_up(self, restore: Callable[[Mapping[str, np.ndarray]], int]) -> int:
@@ -687,7 +691,7 @@ class StackPart:
         self.file._put(self.prefix, stand, last=last)
 
 
-def _fingerprint(job: Job) -> str:
+def _job_fingerprint(job: Job) -> str:
     """Fingerprint what is trained on, and the members; it cannot be turned back into rows."""
     digest = hashlib.sha256(f"{job.device.type} {[plan.seed for plan in job.plans]}".encode())
     tables: list[Tensor | None] = [job.rows.dense, job.rows.y, job.rows.codes, job.rows.weight]
@@ -706,7 +710,7 @@ T = TypeVar("T")
 
 
 def train_shared(
-    job: Job, callbacks: Sequence[Callback] = (), file: Checkpoint | None = None
+    job: Job, callbacks: Sequence[Callback] = (), file: FitCheckpoint | None = None
 ) -> list[MemberResult]:
     """Train a job; where ranks share the fit, all return the same results.
 

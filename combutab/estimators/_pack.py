@@ -45,12 +45,12 @@ from combutab.estimators._pack_training import (
     CLASSIFIER,
     MIN_ROWS,
     REGRESSOR,
+    MemberHistory,
     Recipe,
-    Track,
-    choose,
+    choose_snapshots,
     draw_members,
     given_folds,
-    history,
+    history_table,
     make_groups,
     member_jobs,
     member_table,
@@ -295,7 +295,7 @@ class BasePack(_Kept):
             members = self._draw(seed)
             self._check_given(X, X_val)
             self.__dict__.pop("_groups", None)
-            prepared = self._encoding(seed)._encode(
+            prepared = self._encoding(seed).encode_data(
                 X,
                 y,
                 sample_weight,
@@ -311,23 +311,23 @@ class BasePack(_Kept):
             elif self.cv is not None:
                 folds = given_folds(prepared, self.cv, X, y, sample_weight)
                 self._check_room(len(folds))
-            jobs, tracks = member_jobs(members, folds)
+            jobs, histories = member_jobs(members, folds)
 
-            def say(n_trained: int) -> None:
-                losses = [s.loss for track in tracks for s in track.snapshots()]
+            def print_progress(n_trained: int) -> None:
+                losses = [s.loss for history in histories for s in history.snapshots()]
                 best = f", best loss = {min(losses):.6f}" if np.isfinite(losses).any() else ""
                 print(f"{n_trained} of {len(members)} members trained{best}")
 
             with fit_task(self, X, y, sample_weight, n_parts=len(members)) as task:
 
-                def tell(n_trained: int) -> None:
+                def report_progress(n_trained: int) -> None:
                     if self.verbose:
-                        say(n_trained)
+                        print_progress(n_trained)
                     if task is not None:
                         task.count("member", n_trained)
 
-                interrupted = train_members(jobs, tracks, deadline, self.n_jobs, tell)
-                return self._keep(members, jobs, tracks, interrupted=interrupted)
+                interrupted = train_members(jobs, histories, deadline, self.n_jobs, report_progress)
+                return self._keep(members, jobs, histories, interrupted=interrupted)
 
     def _encoding(self, seed: int) -> BaseMLP:
         """Make the estimator that encodes the table, and sets rows aside."""
@@ -413,10 +413,7 @@ class BasePack(_Kept):
         """A member that is made with these, unless ``member_params`` says otherwise."""
         self._check_member_params()
         parameters = {**self._shared(), **(settings or {}), **(self.member_params or {})}
-        member = self._member_class(**parameters)
-        member._validate_params()
-        member._check_parameters()
-        return member
+        return self._member_class(**parameters).checked()
 
     def _check_given(self, X: Any, X_val: Any) -> None:
         name, plain = type(self).__name__, self._member_class.__name__
@@ -433,22 +430,22 @@ class BasePack(_Kept):
         self,
         members: Sequence[BaseMLP],
         jobs: Sequence[Job],
-        tracks: Sequence[Track],
+        histories: Sequence[MemberHistory],
         *,
         interrupted: bool,
     ) -> Self:
         """Choose the ensemble, and keep its networks alone."""
-        if not any(track.usable for track in tracks):
+        if not any(history.usable for history in histories):
             raise ValueError(
                 "All members of the pack diverged: the input data may contain large values and "
                 "need to be preprocessed. Or set member_params, such as {'max_grad_norm': 1.0} or "
                 "a lower 'learning_rate_init'"
             )
-        chosen = broadcast(choose(jobs, tracks, self.max_ensemble_size))
-        groups, selected = make_groups(members, jobs, tracks, chosen.counts)
+        chosen = broadcast(choose_snapshots(jobs, histories, self.max_ensemble_size))
+        groups, selected = make_groups(members, jobs, histories, chosen.counts)
         with uninterrupted():
-            self.members_ = member_table(members, jobs, tracks, chosen, self._recipe)
-            self.history_ = history(tracks)
+            self.members_ = member_table(members, jobs, histories, chosen, self._recipe)
+            self.history_ = history_table(histories)
             self.validation_loss_ = chosen.loss
             self.best_member_validation_loss_ = chosen.best_single
             self._take_groups(groups, selected)
@@ -474,11 +471,11 @@ class BasePack(_Kept):
         table = self.encoder_.encode(X, owner=self)
         for group in self._groups:
             group.device = self.device  # which may have been set anew
-        raw = torch.cat([group._outputs(table) for group in self._groups])
+        raw = torch.cat([group.raw_outputs(table) for group in self._groups])
         return raw[self._selected]
 
     def _exported(self, dtype: torch.dtype | None) -> TableModule:
-        networks = [group._built(dtype=dtype).unflatten() for group in self._groups]
+        networks = [group.built_network(dtype=dtype).unflatten() for group in self._groups]
         return TableModule(self.encoder_, networks, self.target_.answer(), self._selected)
 
     @property

@@ -25,7 +25,6 @@ from combutab.core.rng import Stream, fold_in
 from combutab.core.world import broadcast, current
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._data import Prepared
-from combutab.estimators._fitted import learned
 from combutab.estimators._jobs import (
     Job,
     StackWatch,
@@ -184,7 +183,7 @@ def split_folds(prepared: Prepared, cv: int, seed: int) -> list[Prepared]:
         splitter = StratifiedKFold
     random_state = fold_in(seed, Stream.SPLIT) % (1 << 32)
     splits = splitter(cv, shuffle=True, random_state=random_state).split(target, labels)
-    return _folds(prepared, splits)
+    return _prepared_folds(prepared, splits)
 
 
 def given_folds(prepared: Prepared, cv: Any, X: Any, y: Any, sample_weight: Any) -> list[Prepared]:
@@ -206,10 +205,10 @@ def given_folds(prepared: Prepared, cv: Any, X: Any, y: Any, sample_weight: Any)
                 "needs rows"
             )
         splits.append((train, held_out))
-    return _folds(prepared, broadcast(splits))  # a splitter may draw
+    return _prepared_folds(prepared, broadcast(splits))  # a splitter may draw
 
 
-def _folds(prepared: Prepared, splits: _Splits) -> list[Prepared]:
+def _prepared_folds(prepared: Prepared, splits: _Splits) -> list[Prepared]:
     return [
         replace(prepared, train=torch.from_numpy(train), val=torch.from_numpy(held_out))
         for train, held_out in splits
@@ -235,7 +234,7 @@ class Snapshot:
     predictions: Tensor | None
 
 
-class Track:
+class MemberHistory:
     """One member's way: losses epoch by epoch, and its snapshots.
 
     As the scorer of the member's plan it sees each epoch's raw outputs for the validation rows, and
@@ -316,11 +315,11 @@ class Track:
         )
 
 
-class _Recorder(StackWatch):
-    """Tells the tracks of one stack's members of its epochs, and ends it when the time is up."""
+class _HistoryRecorder(StackWatch):
+    """Tells the histories of one stack's members of its epochs, and ends it when the time is up."""
 
-    def __init__(self, watch: _Watch, tracks: Sequence[Track]) -> None:
-        self.watch, self.tracks = watch, tracks
+    def __init__(self, watch: _PackProgress, histories: Sequence[MemberHistory]) -> None:
+        self.watch, self.histories = watch, histories
 
     def begins(self) -> bool:
         return not (self.watch.late and self.watch.any_usable())
@@ -330,25 +329,27 @@ class _Recorder(StackWatch):
             if self.watch.closed:
                 return
             for place, member in enumerate(report.members):
-                self.tracks[member].end_epoch(report, place, partial(network.member_state, place))
+                self.histories[member].end_epoch(
+                    report, place, partial(network.member_state, place)
+                )
 
     def on_epoch_end(self, report: EpochReport) -> bool:
         return self.watch.late
 
     def take(self, other: StackWatch) -> None:
-        assert isinstance(other, _Recorder)
-        for track, copy in zip(self.tracks, other.tracks, strict=True):
-            track.__dict__.update(copy.__dict__)
+        assert isinstance(other, _HistoryRecorder)
+        for history, copy in zip(self.histories, other.histories, strict=True):
+            history.__dict__.update(copy.__dict__)
 
 
-class _Watch:
-    """All stacks' tracks and their time.
+class _PackProgress:
+    """All stacks' histories and their time.
 
     A copy in another process, maybe on another machine, knows the time alone, by its clock.
     """
 
-    def __init__(self, tracks: Sequence[Track], deadline: float) -> None:
-        self.tracks, self.deadline = tracks, deadline
+    def __init__(self, histories: Sequence[MemberHistory], deadline: float) -> None:
+        self.histories, self.deadline = histories, deadline
         self.lock, self.closed, self.at_home = threading.Lock(), False, True
 
     @property
@@ -357,7 +358,7 @@ class _Watch:
 
     def any_usable(self) -> bool:
         """Tell whether a member has a snapshot, as another process takes for granted."""
-        return not self.at_home or any(track.usable for track in self.tracks)
+        return not self.at_home or any(history.usable for history in self.histories)
 
     def __getstate__(self) -> dict[str, float]:
         return {"until": time.time() + self.deadline - time.perf_counter()}
@@ -369,50 +370,50 @@ class _Watch:
 
 def member_jobs(
     members: Sequence[BaseMLP], folds: Sequence[Prepared]
-) -> tuple[list[Job], list[Track]]:
+) -> tuple[list[Job], list[MemberHistory]]:
     """Make each member's job, and what follows it; members take turns at the folds.
 
     Networks that differ in the scale of their first frequencies have one shape all the same: they
     begin with weights that are drawn here.
     """
-    jobs, tracks = [], []
+    jobs, histories = [], []
     for i, member in enumerate(members):
         number = i % len(folds)
         fold = folds[number]
         wanted = member.batch_size
         if not isinstance(wanted, str):  # no warning a member of a table that is smaller
             member.batch_size = min(wanted, fold.n_train)
-        job = member._build(fold)
-        track = Track(job.config.loss, job.config.max_epochs, number)
+        job = member.make_job(fold)
+        history = MemberHistory(job.config.loss, job.config.max_epochs, number)
         config, plans = job.config, job.plans
         if not isinstance(wanted, str):  # folds of other sizes share stacks all the same
             member.batch_size = wanted
             config = replace(config, batch_size=int(wanted))
         if fold.val is not None:
             config = replace(config, score="scorer")
-            plans = tuple(replace(plan, scorer=track) for plan in plans)
+            plans = tuple(replace(plan, scorer=history) for plan in plans)
         spec = job.spec
         if isinstance(spec, MLPSpec):
             spec = replace(spec, frequency_scale=1.0)
         first = first_states(job)
         jobs.append(replace(job, spec=spec, config=config, plans=plans, start_states=first))
-        tracks.append(track)
-    return jobs, tracks
+        histories.append(history)
+    return jobs, histories
 
 
 def train_members(
     jobs: Sequence[Job],
-    tracks: Sequence[Track],
+    histories: Sequence[MemberHistory],
     deadline: float,
     n_jobs: int | None,
     on_trained: Callable[[int], None] | None,
 ) -> bool:
-    """Train one member a job until the deadline; what it learns is in its track.
+    """Train one member a job until the deadline; what it learns is in its history.
 
     Stacks train in threads, or wherever joblib's context sends them. Members know nothing of one
     another, so that it makes no difference but to what is left out for want of time. Where ranks
-    share the fit each trains some of the stacks, and all have all tracks in the end; the first one
-    tells of its own members, then of all.
+    share the fit each trains some of the stacks, and all have all histories in the end; the first
+    one tells of its own members, then of all.
 
     Returns
     -------
@@ -424,31 +425,31 @@ def train_members(
     if ranks is not None and ranks.number:
         on_trained = None
 
-    def train(skip: Collection[int]) -> dict[int, Track]:
+    def train(skip: Collection[int]) -> dict[int, MemberHistory]:
         nonlocal interrupted
-        interrupted = _train(jobs, tracks, deadline, n_jobs, on_trained, skip)
+        interrupted = _train(jobs, histories, deadline, n_jobs, on_trained, skip)
         if interrupted and ranks is not None:
             raise KeyboardInterrupt
-        return {i: track for i, track in enumerate(tracks) if i not in skip}
+        return {i: history for i, history in enumerate(histories) if i not in skip}
 
     for of_rank in train_shared_jobs(jobs, train):
-        for i, track in of_rank.items():
-            tracks[i].__dict__.update(track.__dict__)
+        for i, history in of_rank.items():
+            histories[i].__dict__.update(history.__dict__)
     if ranks is not None and on_trained is not None:
-        on_trained(sum(bool(track.epochs) for track in tracks))
+        on_trained(sum(bool(history.epochs) for history in histories))
     return interrupted
 
 
 def _train(
     jobs: Sequence[Job],
-    tracks: Sequence[Track],
+    histories: Sequence[MemberHistory],
     deadline: float,
     n_jobs: int | None,
     on_trained: Callable[[int], None] | None,
     skip: Collection[int],
 ) -> bool:
     """Train the members of this process: all but those to skip."""
-    watch, n_trained = _Watch(tracks, deadline), 0
+    watch, n_trained = _PackProgress(histories, deadline), 0
     backend, wanted = get_active_backend(prefer="threads")
     spread = not getattr(backend, "supports_sharedmem", False) and not on_worker()
 
@@ -462,10 +463,10 @@ def _train(
         results = train_jobs(
             jobs,
             on_jobs=tell,
-            skip=[i for i, track in enumerate(tracks) if track.epochs or i in skip],
+            skip=[i for i, history in enumerate(histories) if history.epochs or i in skip],
             n_jobs=n_jobs,
             keep_optimizers=False,
-            watch=lambda members: _Recorder(watch, [tracks[job] for job, _ in members]),
+            watch=lambda members: _HistoryRecorder(watch, [histories[job] for job, _ in members]),
         )
         return any(result.reason == "interrupted" for found in results for result in found)
 
@@ -477,7 +478,7 @@ def _train(
         with parallel_config(backend="threading"):
             return train(n_jobs)
     except KeyboardInterrupt:
-        if not any(track.usable for track in tracks):
+        if not any(history.usable for history in histories):
             raise
         return True
     finally:
@@ -512,11 +513,11 @@ class Pool:
             block = self.predictions[start : start + step].to(torch.float64)
             average = (block + total) / (n_picked + 1)
             rows = self.loss.rows_of_average(average, self.y.expand(len(block), *self.y.shape))
-            found.append(_mean(rows, self.weight))
+            found.append(_weighted_mean(rows, self.weight))
         return np.nan_to_num(torch.cat(found).numpy(), nan=np.inf)
 
 
-def _mean(rows: Tensor, weight: Tensor | None) -> Tensor:  # (K, n) -> (K,)
+def _weighted_mean(rows: Tensor, weight: Tensor | None) -> Tensor:  # (K, n) -> (K,)
     if weight is None:
         return rows.mean(1)
     return (rows * weight).sum(1) / weight.sum()
@@ -581,29 +582,31 @@ class Chosen:
     best_single: float | None
 
 
-def choose(jobs: Sequence[Job], tracks: Sequence[Track], size: int) -> Chosen:
+def choose_snapshots(jobs: Sequence[Job], histories: Sequence[MemberHistory], size: int) -> Chosen:
     """Choose up to ``size`` snapshots, as many of each fold; without such rows, all members."""
     by_fold: dict[int, list[_Place]] = {}
-    for member, track in enumerate(tracks):
-        places = [(member, k) for k in range(len(track.snapshots()))]
-        by_fold.setdefault(track.fold, []).extend(places)
+    for member, history in enumerate(histories):
+        places = [(member, k) for k in range(len(history.snapshots()))]
+        by_fold.setdefault(history.fold, []).extend(places)
     places_of = [places for places in by_fold.values() if places]
     if jobs[0].plans[0].val_rows is None:
         return Chosen(Counter(places_of[0][:size]), None, None)
-    pools = [_pool(jobs, tracks, places) for places in places_of]
+    pools = [_pool(jobs, histories, places) for places in places_of]
     picks, losses, alone = pick_from_folds(pools, size // len(by_fold))
     counts = Counter(places[k] for places, own in zip(places_of, picks, strict=True) for k in own)
     return Chosen(counts, float(np.mean(losses)), float(np.mean(alone)))
 
 
-def _pool(jobs: Sequence[Job], tracks: Sequence[Track], places: Sequence[_Place]) -> Pool:
+def _pool(
+    jobs: Sequence[Job], histories: Sequence[MemberHistory], places: Sequence[_Place]
+) -> Pool:
     """The predictions of these snapshots, which are of one fold."""
     member = places[0][0]
     rows, held_out = jobs[member].rows, jobs[member].plans[0].val_rows
-    predictions = [tracks[member].snapshots()[k].predictions for member, k in places]
+    predictions = [histories[member].snapshots()[k].predictions for member, k in places]
     y = rows.y[held_out]
     return Pool(
-        tracks[member].loss,
+        histories[member].loss,
         torch.stack([p for p in predictions if p is not None]),
         y.double() if y.is_floating_point() else y,
         None if rows.weight is None else rows.weight[held_out].double(),
@@ -613,7 +616,7 @@ def _pool(jobs: Sequence[Job], tracks: Sequence[Track], places: Sequence[_Place]
 def make_groups(
     members: Sequence[BaseMLP],
     jobs: Sequence[Job],
-    tracks: Sequence[Track],
+    histories: Sequence[MemberHistory],
     counts: Mapping[_Place, int],
 ) -> tuple[list[BaseMLP], list[int]]:
     """Make fitted estimators of the chosen networks, one a shape; and each network's position.
@@ -631,14 +634,13 @@ def make_groups(
         first = places[0][0]
         job = replace(jobs[first], members=tuple(jobs[member].members[0] for member, _ in places))
         results = [
-            tracks[member].result(tracks[member].snapshots()[k], len(jobs[member].plans[0].rows))
+            histories[member].result(
+                histories[member].snapshots()[k], len(jobs[member].plans[0].rows)
+            )
             for member, k in places
         ]
-        group = members[first]
-        group.n_members = len(places)
-        group._spec, group._made_with = job.spec, group._settled_parameters()
-        group.__dict__.update(learned(job, results, [], []))
-        groups.append(group)
+        members[first].become(job, results)
+        groups.append(members[first])
         selected += [n_before + i for i, place in enumerate(places) for _ in range(counts[place])]
         n_before += len(places)
     return groups, selected
@@ -655,7 +657,7 @@ def _sorted_by_activation(jobs: Sequence[Job], places: Sequence[_Place]) -> list
 def member_table(
     members: Sequence[BaseMLP],
     jobs: Sequence[Job],
-    tracks: Sequence[Track],
+    histories: Sequence[MemberHistory],
     chosen: Chosen,
     recipe: Recipe,
 ) -> pd.DataFrame:
@@ -664,17 +666,17 @@ def member_table(
     names = dict.fromkeys(name for shape in recipe.shapes for name in shape)
     names.pop("hidden_layer_sizes", None)
     rows = []
-    for i, (member, job, track) in enumerate(zip(members, jobs, tracks, strict=True)):
+    for i, (member, job, history) in enumerate(zip(members, jobs, histories, strict=True)):
         counts = [n for (own, _), n in chosen.counts.items() if own == i]
-        losses = [loss for _, loss, _ in track.epochs if np.isfinite(loss)]
+        losses = [loss for _, loss, _ in history.epochs if np.isfinite(loss)]
         rows.append(
             {
                 "member": i,
                 "activation": _label(job.members[0].activation),
                 "depth": len(job.spec.widths) - 2,
                 **{name: getattr(member, name) for name in (*recipe.varied, *names)},
-                "fold": track.fold,
-                "n_iter": len(track.epochs),
+                "fold": history.fold,
+                "n_iter": len(history.epochs),
                 "validation_loss": min(losses, default=np.nan),
                 "n_snapshots": len(counts),
                 "weight": sum(counts) / n_picks,
@@ -689,12 +691,12 @@ def _label(activation: ActivationSpec) -> str:
     return str(getattr(activation, "__name__", None) or repr(activation))
 
 
-def history(tracks: Sequence[Track]) -> pd.DataFrame:
+def history_table(histories: Sequence[MemberHistory]) -> pd.DataFrame:
     """One row a member and epoch."""
     columns = ["member", "epoch", "train_loss", "validation_loss", "learning_rate"]
     rows = [
         (i, epoch, *values)
-        for i, track in enumerate(tracks)
-        for epoch, values in enumerate(track.epochs, 1)
+        for i, history in enumerate(histories)
+        for epoch, values in enumerate(history.epochs, 1)
     ]
     return pd.DataFrame(rows, columns=columns)

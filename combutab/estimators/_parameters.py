@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.metrics import check_scoring
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
@@ -411,6 +412,13 @@ class Parameters(_Positional):
     @abstractmethod
     def _loss(self) -> Loss:
         """The loss of the fitted target."""
+
+    def checked(self) -> Self:
+        """The estimator itself, once all its parameters are checked; ValueError if one is wrong."""
+        if not get_config()["skip_parameter_validation"]:
+            self._validate_params()
+        self._check_parameters()
+        return self
 
     def _check_parameters(self) -> None:
         """Check what scikit-learn's validation cannot see, before any work on the data."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import os
-import queue
 import threading
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 import numpy as np
 import pandas as pd
@@ -45,9 +45,9 @@ from combutab.training import Rows
 _NETWORK_COPIES = 10
 _STEP_COPIES = 6  # of a batch's activations: forward, backward, masks and their like
 _ORDER_BYTES = 56  # a row and member: random numbers, sorted, and their places, as int64
-_FEWEST = 1024  # rows that are read at a time, at least
-_MOST = 1 << 14  # and at most: more rows are no faster
-_LANES = 8
+_MIN_READ = 1024  # rows that are read at a time, at least
+_MAX_READ = 1 << 14  # and at most: more rows are no faster
+_SHARDS = 8
 _INSTEAD = "use fewer columns, members or units, or a smaller batch_size"
 
 
@@ -65,11 +65,11 @@ class RowCosts:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The plan that a limit allows; all counts are of rows but the lanes."""
+    """The plan that a limit allows; all counts are of rows but the shards."""
 
     read: int
     """Rows read at a time."""
-    lanes: int
+    shards: int
     """Row groups read by turns."""
     window: int
     """Rows that are trained on before others are read, a whole number of batches."""
@@ -80,9 +80,9 @@ def rows_read(limit: int, costs: RowCosts) -> int:
 
     Raises ValueError if the limit is too small for the smallest number.
     """
-    needed = RESERVE + costs.open_group + _FEWEST * costs.read
-    check_limit(limit, needed, f"{_FEWEST} rows of the file", _INSTEAD)
-    return min(_MOST, max(_FEWEST, (limit - needed) // 4 // costs.read))
+    needed = RESERVE + costs.open_group + _MIN_READ * costs.read
+    check_limit(limit, needed, f"{_MIN_READ} rows of the file", _INSTEAD)
+    return min(_MAX_READ, max(_MIN_READ, (limit - needed) // 4 // costs.read))
 
 
 def plan_memory(limit: int, costs: RowCosts, job: Job, n_train: int, n_val: int) -> MemoryPlan:
@@ -100,15 +100,15 @@ def plan_memory(limit: int, costs: RowCosts, job: Job, n_train: int, n_val: int)
     order = _ORDER_BYTES * n_members
     row = 2 * costs.encoded + order  # of a window, and of the next one
     read = costs.read + 2 * costs.encoded
-    needed = fixed + costs.open_group + _FEWEST * read + 2 * batch_size * row
+    needed = fixed + costs.open_group + _MIN_READ * read + 2 * batch_size * row
     check_limit(limit, needed, "one block of rows and the network", _INSTEAD)
     rest = limit - fixed
-    lanes = min(_LANES, max(1, rest // 4 // costs.open_group))
-    n_read = min(_MOST, max(_FEWEST, rest // 8 // read))
-    left = rest - lanes * costs.open_group - n_read * read
+    shards = min(_SHARDS, max(1, rest // 4 // costs.open_group))
+    n_read = min(_MAX_READ, max(_MIN_READ, rest // 8 // read))
+    left = rest - shards * costs.open_group - n_read * read
     if n_train * (costs.encoded + order) <= left:  # one window holds all
-        return MemoryPlan(n_read, lanes, -(-n_train // batch_size) * batch_size)
-    return MemoryPlan(n_read, lanes, max(2, left // row // batch_size) * batch_size)
+        return MemoryPlan(n_read, shards, -(-n_train // batch_size) * batch_size)
+    return MemoryPlan(n_read, shards, max(2, left // row // batch_size) * batch_size)
 
 
 # ---- What comes next made in a thread, while what came last is made use of -----------------------
@@ -116,7 +116,7 @@ def plan_memory(limit: int, costs: RowCosts, job: Job, n_train: int, n_val: int)
 T = TypeVar("T")
 
 
-class OneAhead(Generic[T]):
+def prefetched(make: Callable[[Callable[[], bool]], Generator[T]]) -> Generator[T]:
     """Items that another thread makes, one ahead.
 
     ``make(stopped)`` is a generator of them, which ends early once ``stopped()`` is true. While an
@@ -125,49 +125,19 @@ class OneAhead(Generic[T]):
 
     Examples
     --------
-    >>> with OneAhead(lambda stopped: (i * i for i in range(3))) as items:
-    ...     list(items)
+    >>> list(prefetched(lambda stopped: (i * i for i in range(3))))
     [0, 1, 4]
     """
-
-    def __init__(self, make: Callable[[Callable[[], bool]], Generator[T, None, None]]) -> None:
-        self._make = make
-        self._stop = threading.Event()
-        self._wanted = threading.Semaphore(1)  # items that may be begun
-        self._made: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
-        # a daemon: a process that ends does not wait for what nobody takes
-        self._thread = threading.Thread(target=self._run, name="combutab-ahead", daemon=True)
-
-    def __enter__(self) -> OneAhead[T]:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._wanted.release()
-        self._thread.join()
-
-    def __iter__(self) -> Iterator[T]:
-        while True:
-            item, error = self._made.get()
-            if error is not None:
-                raise error
-            if item is None:
-                return
-            self._wanted.release()
-            yield item
-
-    def _run(self) -> None:
+    stop = threading.Event()
+    with closing(make(stop.is_set)) as items, ThreadPoolExecutor(1, "combutab-ahead") as thread:
+        ahead = thread.submit(next, items, None)
         try:
-            with closing(self._make(self._stop.is_set)) as items:
-                while True:
-                    self._wanted.acquire()
-                    item = None if self._stop.is_set() else next(items, None)
-                    self._made.put((item, None))
-                    if item is None:
-                        return
-        except BaseException as error:  # of whatever sort, it is for who waits for an item
-            self._made.put((None, error))
+            while (item := ahead.result()) is not None:
+                ahead = thread.submit(next, items, None)
+                yield item
+        finally:
+            ahead.cancel()
+            stop.set()
 
 
 # ---- The rows of Parquet files as a training loop takes them: encoded, shuffled, window by
@@ -280,7 +250,7 @@ class ParquetRows:
             parts = self._by_turns(epoch) if self.estimator.shuffle else self._in_order()
             return self._filled(itertools.takewhile(lambda _: not stopped(), parts), size, 2)
 
-        with OneAhead(fill) as filled:
+        with closing(prefetched(fill)) as filled:
             for rows, n in filled:
                 self.source.table.release()
                 yield self._to_device(rows, n)
@@ -334,17 +304,18 @@ class ParquetRows:
         groups = self.source.table.groups
         key = fold_in(self.source.seed, Stream.ROW_GROUPS, epoch)
         order = random_permutations([key], [len(groups)])[0].tolist()
-        n_lanes = min(self.plan.lanes, len(groups))
+        n_shards = min(self.plan.shards, len(groups))
         shuffled = [groups[i] for i in order]
-        lanes = deque(
-            self.source.parts(self.plan.read, shuffled[lane::n_lanes]) for lane in range(n_lanes)
+        shards = deque(
+            self.source.parts(self.plan.read, shuffled[shard::n_shards])
+            for shard in range(n_shards)
         )
-        while lanes:
-            lane = lanes.popleft()
-            part = next(lane, None)
+        while shards:
+            shard = shards.popleft()
+            part = next(shard, None)
             if part is not None:
                 yield part
-                lanes.append(lane)
+                shards.append(shard)
 
     def _encoded(self, parts: Iterator[Any], *, validation: bool) -> Iterator[Rows]:
         source = self.source
@@ -404,7 +375,7 @@ def write_predictions(
         for _, part in table.arrow_batches([*features, *others], PREDICT_ROWS):
             predicted = predict(table.to_frame(part.select(features)))
             rows = part.select(kept)
-            for name, values in _columns(estimator, method, predicted).items():
+            for name, values in _prediction_columns(estimator, method, predicted).items():
                 if name in kept:
                     raise ValueError(
                         f"the table has a column {name!r}, as the predictions are to be called; "
@@ -424,7 +395,7 @@ def _kept(table: ParquetTable, keep: str | Sequence[str]) -> list[str]:
     return kept
 
 
-def _columns(estimator: Any, method: str, predicted: Any) -> dict[str, np.ndarray]:
+def _prediction_columns(estimator: Any, method: str, predicted: Any) -> dict[str, np.ndarray]:
     """What a method returns, (n,) or (n, k), by the names of columns."""
     stem = _NAMES.get(method, method)
     if not isinstance(predicted, np.ndarray) or predicted.ndim not in (1, 2):
@@ -577,7 +548,7 @@ class StreamedMLP(BaseMLP):
         learned = encoder, learner.finish(targets)
         stream = ParquetRows(source, self, *learned, learner, n_train, n_read)
         val = torch.arange(n_val) if n_val else None
-        job = self._build(
+        job = self.make_job(
             Prepared(stream.validation(n_val), torch.arange(0), val, *learned, stream)
         )
         costs = replace(costs, encoded=stream.row_bytes)
@@ -591,7 +562,7 @@ class StreamedMLP(BaseMLP):
             found = partial(self._learned, job, fresh=True)
             with epoch_tasks(self, job, found, streamed=True) as told:
                 results = train_shared_stream(job, stream, [*self._all_callbacks(), *told], some)
-                return self._keep(job, results)
+                return self.keep_results(job, results)
         finally:
             stream.close()
 

@@ -245,7 +245,7 @@ class ClassTarget(Target):
         return np.zeros(self.n_outputs), np.ones(self.n_outputs)
 
     def answer(self) -> ClassAnswer:
-        return ClassAnswer(self.out_activation, len(self.classes), multilabel=self.multilabel)
+        return ClassAnswer(self)
 
     def probabilities(self, raw: Tensor) -> np.ndarray:
         """Raw outputs (n_networks, n, n_outputs) -> class probabilities (n, n_classes)."""
@@ -272,28 +272,21 @@ class ClassTarget(Target):
 class ClassAnswer(nn.Module):
     """Class probabilities, averaged over networks.
 
-    Parameters
-    ----------
-    out_activation : {"softmax", "logistic"}
-    n_classes : int
-    multilabel : bool
-        Each output is a label's own probability.
-
     Shape
     -----
     (n_networks, n, n_outputs) -> (n, n_classes)
 
-    >>> ClassAnswer("logistic", 2, multilabel=False)(torch.zeros(3, 5, 1)).shape
+    >>> ClassAnswer(ClassTarget(np.array(["a", "b"]), False))(torch.zeros(3, 5, 1)).shape
     torch.Size([5, 2])
     """
 
-    def __init__(self, out_activation: str, n_classes: int, *, multilabel: bool) -> None:
+    def __init__(self, target: ClassTarget) -> None:
         super().__init__()
-        self.out_activation, self.n_classes = out_activation, n_classes
-        self.multilabel = multilabel
+        self.softmax, self.n_classes = target.out_activation == "softmax", len(target.classes)
+        self.multilabel = target.multilabel
 
     def forward(self, raw: Tensor) -> Tensor:
-        if self.out_activation == "softmax":
+        if self.softmax:
             return torch.softmax(raw, -1).mean(0)
         positive = torch.sigmoid(raw).mean(0)
         if self.multilabel:
@@ -593,9 +586,7 @@ class NumberTarget(Target):
         return self.shift, self.scale
 
     def answer(self) -> RegressionAnswer:
-        return RegressionAnswer(
-            self.loss, self.shift, self.scale, self.bounds, one_dimensional=self.one_dimensional
-        )
+        return RegressionAnswer(self)
 
     def predict(self, raw: Tensor) -> np.ndarray:
         found: np.ndarray = self.answer()(raw).numpy()
@@ -666,42 +657,23 @@ class NumberTarget(Target):
 
 
 class RegressionAnswer(nn.Module):
-    """Predicted targets in their units, averaged over networks.
-
-    Parameters
-    ----------
-    loss : Loss
-        Whose point predictions are averaged.
-    shift, scale : ndarray of shape (n_targets,)
-        Of the targets that the networks learned.
-    bounds : ndarray of shape (2, n_targets), or None
-        Where predictions are cut.
-    one_dimensional : bool
-        The single target is no column.
+    """Predicted targets in their units, averaged over networks, and cut to the bounds.
 
     Shape
     -----
     (n_networks, n, n_outputs) float64 -> (n,) or (n, n_targets)
     """
 
-    def __init__(
-        self,
-        loss: Loss,
-        shift: np.ndarray,
-        scale: np.ndarray,
-        bounds: np.ndarray | None,
-        *,
-        one_dimensional: bool,
-    ) -> None:
+    shift: Tensor
+    scale: Tensor
+    bounds: Tensor | None
+
+    def __init__(self, target: NumberTarget) -> None:
         super().__init__()
-        self.loss, self.one_dimensional = loss, one_dimensional
-        self.shift: Tensor
-        self.scale: Tensor
-        self.bounds: Tensor | None
-        self.register_buffer("shift", torch.from_numpy(np.array(shift)))
-        self.register_buffer("scale", torch.from_numpy(np.array(scale)))
-        limits = None if bounds is None else torch.from_numpy(np.array(bounds))
-        self.register_buffer("bounds", limits)
+        self.loss, self.one_dimensional = target.loss, target.one_dimensional
+        for name in ("shift", "scale", "bounds"):
+            values = getattr(target, name)
+            self.register_buffer(name, None if values is None else torch.tensor(values))
 
     def forward(self, raw: Tensor) -> Tensor:
         values = self.loss.point(raw).mean(0) * self.scale + self.shift
@@ -753,7 +725,7 @@ def checked_numbers(y: Any, name: str, estimator: BaseEstimator) -> np.ndarray:
         given = y = y.toarray()
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
-    numbers = as_numbers(given)
+    numbers = target_numbers(given)
     return numbers[:, 0] if y.ndim == 1 else numbers
 
 
@@ -787,7 +759,7 @@ def _mixture(mean: Tensor, log_variance: Tensor) -> tuple[np.ndarray, np.ndarray
 
 def _columns_of_numbers(y: pd.DataFrame) -> np.ndarray:
     """A copy, (n, n_targets)."""
-    return np.column_stack([as_numbers(y[name], f"column {name!r}") for name in y])
+    return np.column_stack([target_numbers(y[name], f"column {name!r}") for name in y])
 
 
 def refuse_text(y: Any, name: str, first_row: int = 0) -> None:
@@ -811,7 +783,7 @@ def refuse_text(y: Any, name: str, first_row: int = 0) -> None:
             ) from None
 
 
-def as_numbers(y: Any, where: str = "") -> np.ndarray:
+def target_numbers(y: Any, where: str = "") -> np.ndarray:
     """Targets as float64, (n, n_targets); ``where`` ends what is said of inf.
 
     Raises ValueError if float64 takes some that differ for one another, or they are as large as it

@@ -10,8 +10,6 @@ from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from sklearn import get_config
-
 from combutab.core.parallel import BrokenBackend, OtherVersions, on_cluster
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._data import Prepared
@@ -100,7 +98,6 @@ def fit_stacked(
     for i, task in enumerate(tasks):
         started = time.perf_counter()
         try:
-            _validate(task.estimator)
             jobs.append(_prepare(task, encoded))
             owners.append(i)
         except Exception as error:  # the caller decides: it is in the outcome
@@ -130,7 +127,7 @@ def fit_stacked(
             on_fitted({owners[j]: outcomes[owners[j]] for j in results})
 
     skipped = {j for j, i in enumerate(owners) if i in skip}
-    training = _Training(jobs, callbacks, on_progress, set_fitted_attributes, skipped, n_jobs)
+    training = _StackedFits(jobs, callbacks, on_progress, set_fitted_attributes, skipped, n_jobs)
     errors = training.run()
     if errors:
         set_fitted_attributes(errors)
@@ -176,19 +173,13 @@ def _set_fitted_attributes(
     if isinstance(result, Exception):
         return result
     try:
-        estimator._keep(job, result, told=told)
+        estimator.keep_results(job, result, told=told)
     except ValueError as error:  # it diverged
         return error
     return None
 
 
-def _validate(estimator: BaseMLP) -> None:
-    """Validate as scikit-learn does in ``fit``, before ours begins."""
-    if not get_config()["skip_parameter_validation"]:
-        estimator._validate_params()
-
-
-class _Training:
+class _StackedFits:
     """Jobs that are trained as stacks, and what failed again, so that each has its own error."""
 
     def __init__(
@@ -271,9 +262,8 @@ class _Training:
 
 
 def _prepare(task: FitTask, encoded: dict[object, Prepared]) -> Job:
-    estimator = task.estimator
-    estimator._validate()
-    key = (task.data_key, type(estimator), estimator._data_key())
+    estimator = task.estimator.checked()
+    key = (task.data_key, type(estimator), estimator.encoding_key())
     if key not in encoded:
-        encoded[key] = estimator._encode(task.X, task.y, task.sample_weight)
-    return estimator._build(encoded[key])
+        encoded[key] = estimator.encode_data(task.X, task.y, task.sample_weight)
+    return estimator.make_job(encoded[key])

@@ -87,7 +87,7 @@ def open_model(model: Any, X: Any, batch_size: int) -> Opened:
     check_is_fitted(model)
     table = model.encoder_.encode(X, owner=model)
     dense, codes = torch.from_numpy(table.dense), torch.from_numpy(table.codes)
-    return open_stack(model._network(), dense, codes, batch_size)
+    return open_stack(model.network(), dense, codes, batch_size)
 
 
 def open_stack(network: Any, dense: Tensor, codes: Tensor | None, batch_size: int) -> Opened:

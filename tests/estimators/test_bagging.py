@@ -34,7 +34,7 @@ BAGGED = {
 
 
 def folds_of(model, X, y, sample_weight=None):
-    prepared = model._encode(X, y, sample_weight)
+    prepared = model.encode_data(X, y, sample_weight)
     return prepared, [fold.numpy() for fold in prepared.folds.positions]
 
 
@@ -49,7 +49,7 @@ def test_the_validation_rows_of_the_members_are_all_rows_and_have_equal_shares_o
     assert_array_equal(np.sort(np.concatenate(folds)), np.arange(150))
     assert all(np.ptp([np.bincount(y[fold])[c] for fold in folds]) <= 1 for c in range(3))
     assert any(np.diff(fold).max() > 1 for fold in folds)  # shuffled
-    for plan, fold in zip(model._build(prepared).plans, folds, strict=True):
+    for plan, fold in zip(model.make_job(prepared).plans, folds, strict=True):
         assert_array_equal(plan.val_rows, fold)
         assert_array_equal(np.sort([*plan.rows, *plan.val_rows]), np.arange(150))
     assert [f.tolist() for f in folds_of(clone(model), X, y)[1]] == [f.tolist() for f in folds]
@@ -114,8 +114,8 @@ def test_rows_whose_member_an_interrupt_has_cost_have_no_prediction_of_their_own
     X, y = IRIS
     model = MLPClassifier(**BAGGED).fit(X, y)
     unfitted = clone(model)
-    job = unfitted._build(unfitted._encode(X, y))
-    net = model._network()
+    job = unfitted.make_job(unfitted.encode_data(X, y))
+    net = model.network()
     net.select([0])
     raw = held_out_outputs(net, job)
     answered = ~raw.isnan().any(-1)[0]

@@ -198,9 +198,9 @@ def test_early_stopping_splits_by_class_and_restores_the_best_weights():
     seen = []
 
     class Spy(MLPClassifier):
-        def _build(self, prepared, **options):
+        def make_job(self, prepared, **options):
             seen.append(prepared)
-            return super()._build(prepared, **options)
+            return super().make_job(prepared, **options)
 
     settings = {"early_stopping": True, "validation_fraction": 0.2, "n_iter_no_change": INF}
     settings |= {"hidden_layer_sizes": (16,), "max_iter": 30, "learning_rate_init": 0.01}
@@ -213,7 +213,7 @@ def test_early_stopping_splits_by_class_and_restores_the_best_weights():
     assert abs(val.mean() - y.mean()) < 0.01
     # of the rows that were set aside, the network that is left has the score it claims
     rows = prepared.rows.dense[prepared.val]
-    net = model._network()
+    net = model.network()
     right = (net(rows[None])[0, :, 0] > 0).numpy() == val
     assert right.mean() == model.best_validation_score_ == max(model.validation_scores_)
     assert len(model.validation_scores_) == model.n_iter_ == 30

@@ -49,7 +49,7 @@ def test_a_gpu_trains_what_a_cpu_trains(parameters):
     exact = {**QUICK, "precision": "float64", **parameters}
     cpu = MLPClassifier(**exact, device="cpu").fit(X, Y)
     gpu = MLPClassifier(**exact, device="cuda").fit(X, Y)
-    assert gpu._network().device.type == "cuda"
+    assert gpu.network().device.type == "cuda"
     assert_allclose(gpu.loss_curve_, cpu.loss_curve_, rtol=1e-8)
     assert_allclose(gpu.predict_proba(X), cpu.predict_proba(X), rtol=1e-6)
     single = {**QUICK, **parameters}
@@ -68,7 +68,7 @@ def test_heads_that_share_weights(precision):
     ]
     rtol = {"float32": 1e-2, "float64": 1e-8, "bf16-mixed": 0.1}[precision]
     assert_allclose(models[1].loss_curve_, models[0].loss_curve_, rtol=rtol)
-    assert models[1]._network().device.type == "cuda"
+    assert models[1].network().device.type == "cuda"
     assert_allclose(models[1].predict_proba(X), models[0].predict_proba(X), atol=10 * rtol)
 
 
@@ -86,7 +86,7 @@ def test_a_pack_of_a_gpu_is_that_of_a_cpu(tmp_path):
 
 def test_auto_is_the_gpu_and_repeats():
     model = MLPClassifier(**QUICK).fit(X, Y)
-    assert model._network().device.type == "cuda"
+    assert model.network().device.type == "cuda"
     assert_allclose(MLPClassifier(**QUICK).fit(X, Y).loss_curve_, model.loss_curve_, rtol=1e-5)
 
 
@@ -97,7 +97,7 @@ def test_models_move_between_devices(there, here, tmp_path):
     loaded = load(tmp_path / "model", device=here)
     moved = pickle.loads(pickle.dumps(model)).set_params(device=here)
     for other in (loaded, moved):
-        assert other._network().device.type == here
+        assert other.network().device.type == here
         assert_allclose(other.predict_proba(X), model.predict_proba(X), atol=1e-5)
         other.partial_fit(X, Y)
 

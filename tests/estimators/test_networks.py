@@ -62,7 +62,7 @@ class HeadsRegressor(_OfHeads, MLPRegressor):
 def _heads_of(model, table):
     """Raw outputs, (members, rows, heads, outputs), without the network's ``predict``."""
     encoded = model.encoder_.encode(table)
-    net = model._network()
+    net = model.network()
     dense = torch.from_numpy(encoded.dense).to(net.dtype).expand(net.n_members, -1, -1)
     codes = torch.from_numpy(encoded.codes).expand(net.n_members, -1, -1)
     with torch.no_grad():
@@ -106,7 +106,7 @@ def test_a_fit_validates_stops_and_goes_on_with_heads():
 def test_bagged_members_answer_with_all_heads_for_the_rows_of_their_folds():
     model = HeadsClassifier(**QUICK, n_members=2, bagging="cv").fit(X, LABELS)
     members = torch.softmax(_heads_of(model, X).double(), -1).mean(2).numpy()
-    folds = clone(model)._encode(X, LABELS).folds.positions
+    folds = clone(model).encode_data(X, LABELS).folds.positions
     for member, fold in zip(members, folds, strict=True):
         assert_allclose(model.oof_decision_function_[fold], member[fold], atol=1e-6)
 

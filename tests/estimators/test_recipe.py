@@ -45,7 +45,7 @@ def test_trains_as_plain_torch_does():
     settings = {**SMALL, **PARTS, "dropout": 0.0, "precision": "float64", "batch_size": 60}
     start = MLPRegressor(**settings, max_iter=1)
     start._validate()
-    job = start._build(start._encode(X, Y))
+    job = start.make_job(start.encode_data(X, Y))
     net = job.spec.build(job.members, dtype=torch.float64)
     state = {name: value.clone().requires_grad_() for name, value in net.member_state(0).items()}
     rows = job.rows
@@ -264,12 +264,12 @@ def test_a_network_that_diverges_keeps_the_best_epoch():
     y = rows[:, 0] + rows[:, 1]
     reg = MLPRegressor(**SMALL, max_iter=10, early_stopping=True, solver="sgd")
     reg._validate()
-    job = reg._build(reg._encode(rows, y))
+    job = reg.make_job(reg.encode_data(rows, y))
     job = dataclasses.replace(job, config=dataclasses.replace(job.config, learning_rate=grow))
     (results,) = train_jobs([job])
     assert [r.reason for r in results] == ["diverged"]
     with pytest.warns(ConvergenceWarning, match="the weights of its best epoch are kept"):
-        reg._keep(job, results)
+        reg.keep_results(job, results)
     assert reg.best_validation_score_ == max(s for s in reg.validation_scores_ if s == s)
     assert np.isfinite(reg.predict(rows)).all()
     wild = MLPRegressor(**SMALL, max_iter=10, solver="sgd", learning_rate_init=1e30)

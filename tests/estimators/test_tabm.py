@@ -47,7 +47,7 @@ EACH = pytest.mark.parametrize(("cls", "y"), [(TabMClassifier, LABELS), (TabMReg
 
 def heads_of(model, table):
     """Raw outputs, (members, rows, heads, outputs), by the network's plain forward pass."""
-    encoded, net = model.encoder_.encode(table), model._network()
+    encoded, net = model.encoder_.encode(table), model.network()
     dense = torch.from_numpy(encoded.dense).to(net.dtype).expand(net.n_members, -1, -1)
     codes = torch.from_numpy(encoded.codes).expand(net.n_members, -1, -1)
     with torch.no_grad():

@@ -345,14 +345,14 @@ def test_the_validation_score_is_weighted():
     seen = []
 
     class Spy(MLPClassifier):
-        def _build(self, prepared, **options):
+        def make_job(self, prepared, **options):
             seen.append(prepared)
-            return super()._build(prepared, **options)
+            return super().make_job(prepared, **options)
 
     model = Spy(**model.get_params()).fit(X, IRIS, sample_weight=weight)
     (prepared,) = seen
     dense, y = prepared.rows.dense[prepared.val], prepared.rows.y[prepared.val].numpy()
-    right = model._network()(dense[None])[0].argmax(1).numpy() == y
+    right = model.network()(dense[None])[0].argmax(1).numpy() == y
     expected = np.average(right, weights=weight[IRIS == 2][:1].item() ** (y == 2))
     assert_allclose(model.best_validation_score_, expected, rtol=1e-6)
 

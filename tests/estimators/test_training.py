@@ -182,8 +182,8 @@ def test_batches_partition_the_rows_and_are_drawn_anew():
     rows = np.arange(1.0, 11)[:, None]
 
     class Spy(MLPRegressor):
-        def _build(self, prepared, **options):
-            job = super()._build(prepared, **options)
+        def make_job(self, prepared, **options):
+            job = super().make_job(prepared, **options)
             seen.append(job)
             return job
 

@@ -150,7 +150,7 @@ def test_a_pack_is_of_members_that_others_train(on_dask, monkeypatch):
     def at_home(*arguments):
         raise AssertionError("a member is trained by this process")
 
-    monkeypatch.setattr(_pack_training.Track, "end_epoch", at_home)
+    monkeypatch.setattr(_pack_training.MemberHistory, "end_epoch", at_home)
     there = clone(PACK).fit(X, Y)
     assert (there.members_["n_iter"] == 3).all()
     pd.testing.assert_frame_equal(there.members_, here.members_, check_exact=True)

@@ -248,7 +248,7 @@ def packed(model, y):
     with unshared():
         alone = clone(model).fit(TABLE, y)
     words = [
-        digest(p) + str((p._picks, p.validation_loss_, p.members_.to_csv()))
+        digest(p) + str((p._selected, p.validation_loss_, p.members_.to_csv()))
         for p in (shared, alone)
     ]
     return {"shared": words[0], "alone": words[1], "trained": trained, "held_out": held_out}

@@ -32,9 +32,9 @@ def test_members_of_an_ensemble_are_those_trained_alone(name):
     X, y = table()
     alone = MLPRegressor(activation=OWN[name], **NET).fit(X, y)
     three = MLPRegressor(activation=OWN[name], n_members=3, **NET).fit(X, y)
-    for key, value in alone._network().member_state(0).items():
+    for key, value in alone.network().member_state(0).items():
         torch.testing.assert_close(
-            three._network().member_state(0)[key], value, rtol=1e-6, atol=1e-8
+            three.network().member_state(0)[key], value, rtol=1e-6, atol=1e-8
         )
 
 
@@ -56,7 +56,7 @@ def test_a_frozen_parameter_stays():
     X, y = table()
     net = MLPRegressor(activation=Frozen, n_members=2, **NET).fit(X, y)
     for i in range(2):
-        state = net._network().member_state(i)
+        state = net.network().member_state(i)
         expected = torch.linspace(0.5, 2, 8).double()
         assert torch.equal(state["activations.0.p_scale"], expected)
         assert not torch.equal(state["activations.0.p_shift"], torch.zeros(8).double())
@@ -114,8 +114,8 @@ def test_a_module_that_draws_follows_random_state(activation):
     assert torch.equal(torch.get_rng_state(), before[0])
     np.testing.assert_array_equal(np.random.get_state()[1], before[1])
     stacked = MLPRegressor(activation=activation, n_members=2, **params).fit(X, y)
-    for key, value in one._network().member_state(0).items():
-        got = stacked._network().member_state(0)[key]
+    for key, value in one.network().member_state(0).items():
+        got = stacked.network().member_state(0)[key]
         torch.testing.assert_close(got, value, rtol=1e-6, atol=1e-8)
 
 

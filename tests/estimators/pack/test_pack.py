@@ -286,14 +286,14 @@ def test_when_the_time_is_up_there_is_a_model(n_jobs, small_stacks):
 
 
 def test_an_interrupt_keeps_what_there_is(monkeypatch):
-    original = _pack_training.Track.end_epoch
+    original = _pack_training.MemberHistory.end_epoch
 
     def interrupted(track, report, *arguments):
         if report.epoch == 3:
             raise KeyboardInterrupt
         original(track, report, *arguments)
 
-    monkeypatch.setattr(_pack_training.Track, "end_epoch", interrupted)
+    monkeypatch.setattr(_pack_training.MemberHistory, "end_epoch", interrupted)
     pack = PackRegressor(**QUICK | {"max_iter": 100})
     with pytest.warns(UserWarning, match="interrupted by user: the best weights so far are kept"):
         pack.fit(TABLE, TARGET)
@@ -305,7 +305,7 @@ def test_an_interrupt_before_any_epoch_ends_the_program(monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_pack_training.Track, "end_epoch", interrupted)
+    monkeypatch.setattr(_pack_training.MemberHistory, "end_epoch", interrupted)
     pack = PackRegressor(**QUICK)
     with pytest.raises(KeyboardInterrupt):
         pack.fit(TABLE, TARGET)

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import closing
 from unittest import mock
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 
 from combutab import MLPRegressor
 from combutab.estimators import _streaming
-from combutab.estimators._streaming import MemoryPlan, OneAhead, ParquetRows
+from combutab.estimators._streaming import MemoryPlan, ParquetRows, prefetched
 from combutab.training import Callback
 
 pytest.importorskip("pyarrow")
@@ -25,7 +26,7 @@ QUICK |= {"n_iter_no_change": float("inf"), "batch_size": 50, "early_stopping": 
 
 
 def threads():
-    return [each for each in threading.enumerate() if each.name == "combutab-ahead"]
+    return [each for each in threading.enumerate() if each.name.startswith("combutab-ahead")]
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_one_item_is_made_ahead_and_no_more():
             go.release()
             yield i
 
-    with OneAhead(make) as items:
+    with closing(prefetched(make)) as items:
         for used, _ in enumerate(items):
             for _ in range(1 if used else 2):  # the one in use, and the next
                 if len(begun) < 5:
@@ -72,10 +73,10 @@ def test_errors_are_raised_where_the_items_are_used():
         raise LookupError("of the thread")
 
     got = []
-    with pytest.raises(LookupError, match="of the thread"), OneAhead(make) as items:
+    with pytest.raises(LookupError, match="of the thread"), closing(prefetched(make)) as items:
         got.extend(items)
     assert got == [1]
-    with OneAhead(make) as items:
+    with closing(prefetched(make)) as items:
         assert next(iter(items)) == 1
 
 
@@ -90,7 +91,7 @@ def test_what_is_left_in_the_middle_is_told_to_stop():
         finally:
             closed.append(True)
 
-    with OneAhead(make) as items:
+    with closing(prefetched(make)) as items:
         assert list(itertools.islice(items, 3)) == [0, 1, 2]
     assert closed == [True]
     assert not any(told)
