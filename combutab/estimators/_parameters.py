@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.metrics import check_scoring
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
@@ -415,8 +414,7 @@ class Parameters(_Positional):
 
     def checked(self) -> Self:
         """The estimator itself, once all its parameters are checked; ValueError if one is wrong."""
-        if not get_config()["skip_parameter_validation"]:
-            self._validate_params()
+        self._validate_params()
         self._check_parameters()
         return self
 

@@ -770,12 +770,16 @@ def refuse_text(y: Any, name: str, first_row: int = 0) -> None:
     if scipy.sparse.issparse(y):
         return
     y = as_pandas(y, name)
-    frame = y if isinstance(y, pd.DataFrame) else pd.DataFrame(np.asarray(y).reshape(len(y), -1))
-    for j in range(frame.shape[1]):
+    if not isinstance(y, pd.DataFrame):
+        values = np.asarray(y)
+        y = pd.DataFrame(values.reshape(len(values), -1))
+    for j in range(y.shape[1]):
+        if y.iloc[:, j].dtype.kind == "c":  # scikit-learn's own words for it follow
+            continue
         try:
-            read_numbers(frame.iloc[:, j], first_row=first_row)
+            read_numbers(y.iloc[:, j], first_row=first_row)
         except TargetError as error:
-            it = f"column {frame.columns[j]!r}" if frame.shape[1] > 1 else "it"
+            it = f"column {y.columns[j]!r}" if y.shape[1] > 1 else "it"
             raise ValueError(
                 f"{name} must hold numbers, but {it} {error.problem}; convert these values ('3,1' "
                 "to 3.1, '3.1%' to 0.031) or drop their rows, or use MLPClassifier if they are "

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 # ---- Specs: what a network is made of, before there is one; frozen, comparable, saved as JSON ----
 
-_FIRST = "mlp"  # files of before there were kinds do not name theirs
-
 
 class NetworkSpec(ABC):
     """The settings that all members of a stack share; subclasses are frozen, with a ``kind``.
@@ -103,7 +101,7 @@ class NetworkSpec(ABC):
         """
         if not isinstance(record, dict):
             raise ValueError(f"the shape must be an object, got a {type(record).__name__}")
-        kind = record.get("kind", _FIRST)
+        kind = record.get("kind")
         if not isinstance(kind, str) or kind not in NetworkSpec.kinds:
             raise ValueError(f"the network is of the unknown kind {str(kind)[:50]!r}")
         cls = NetworkSpec.kinds[kind]

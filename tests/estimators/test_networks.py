@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV
-from combutab.core.files import read_tensors, write_tensors
+from combutab.core.files import read_tensors
 from tests.heads_network import HeadsSpec
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
@@ -128,16 +128,3 @@ def test_their_files_and_streams(tmp_path):
     again = HeadsRegressor.load(tmp_path / "model")
     assert again._spec == model._spec
     assert_array_equal(again.predict(X), model.predict(X))
-
-
-def test_files_of_before_networks_had_kinds_still_load(tmp_path):
-    model = MLPClassifier(**QUICK, n_members=2).fit(X, LABELS)
-    model.save(tmp_path / "model")
-    packed, arrays = read_tensors(tmp_path / "model", "combutab")
-    header = json.loads(packed)
-    assert header["shape"].pop("kind") == "mlp"
-    old = {name.replace(".inputs.embeddings.", ".embeddings."): a for name, a in arrays.items()}
-    assert "member.1.embeddings.0.weight" in old
-    write_tensors(tmp_path / "old", "combutab", json.dumps(header), old)
-    again = MLPClassifier.load(tmp_path / "old")
-    assert_array_equal(again.predict_proba(X), model.predict_proba(X))
