@@ -32,7 +32,7 @@ from combutab.generators._records import (
     GeneratorResult,
     NetworkT,
     Rates,
-    RowsAsked,
+    RowRequest,
     RowsDrawn,
     SampledShape,
     TableRows,
@@ -41,7 +41,7 @@ from combutab.generators._records import (
 )
 from combutab.generators._training import (
     MAX_ROWS,
-    Checkpoint,
+    GeneratorCheckpoint,
     GeneratorStack,
     Training,
     Validation,
@@ -191,7 +191,7 @@ class Generator(SharedParameters, ABC, Generic[NetworkT]):
         """The networks, ready to train."""
 
     @abstractmethod
-    def _draw(self, network: NetworkT, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
+    def _draw(self, network: NetworkT, spans: RowSpans, asked: RowRequest) -> RowsDrawn:
         """Rows that the network makes, of codes that are allowed."""
 
     def _of_rare_rows(self) -> str:
@@ -447,11 +447,11 @@ def _stackable(model: Generator[Any], other: Generator[Any]) -> bool:
     return (
         all(isinstance(seed, int | np.integer) for seed in seeds)
         and seeds[0] == seeds[1]
-        and all(_equal(mine[name], theirs[name]) for name in mine if name not in own)
+        and all(_same_value(mine[name], theirs[name]) for name in mine if name not in own)
     )
 
 
-def _equal(value: Any, other: Any) -> bool:
+def _same_value(value: Any, other: Any) -> bool:
     if isinstance(value, list | tuple) and isinstance(other, list | tuple):
         return list(value) == list(other)
     return bool(value is other or value == other)
@@ -470,16 +470,16 @@ def fit_generators(
 
     Returns whether Ctrl-C ended the training.
     """
-    with sharing(lambda: _words(models)):
-        return _fit(models, X, discrete_columns, broadcast(checkpoint), begin)
+    with sharing(lambda: _description(models)):
+        return _fit_stack(models, X, discrete_columns, broadcast(checkpoint), begin)
 
 
-def _words(models: Sequence[Generator[Any]]) -> str:
+def _description(models: Sequence[Generator[Any]]) -> str:
     """What is fitted, in words that are the same in all processes that fit it."""
     return f"{type(models[0]).__name__} {[plain_parameters(model) for model in models]}"
 
 
-def _fit(
+def _fit_stack(
     models: Sequence[Generator[NetworkT]],
     X: Any,
     discrete_columns: Any,
@@ -492,7 +492,7 @@ def _fit(
     for model in models:  # a fit that fails leaves no fitted estimator
         vars(model).pop("_states", None)
     seed = seed_from(first.random_state)
-    file = None if checkpoint is None else Checkpoint(checkpoint, first, seed)
+    file = None if checkpoint is None else GeneratorCheckpoint(checkpoint, first, seed)
     seed = seed if file is None else file.seed
 
     encoder = _fit_encoder(first, X, discrete_columns, seed)
@@ -509,7 +509,7 @@ def _fit(
         else:
             encoded = encoder.encode(X)
         table = TableRows.on(spans.device, encoded, spans.dtype)
-        rows, held_out = _hold_out(first, table, seed)
+        rows, held_out = _split_validation(first, table, seed)
     n_epochs = 0 if rows is None else first._n_epochs(len(rows))
 
     with nullcontext() if begin is None else begin(n_parts=n_epochs) as task:
@@ -602,7 +602,7 @@ def _plan(models: Sequence[Generator[Any]], seed: int) -> tuple[list[int], list[
     return [i for i, _ in places], plans
 
 
-def _hold_out(
+def _split_validation(
     model: Generator[Any], rows: TableRows, seed: int
 ) -> tuple[TableRows, TableRows | None]:
     """The rows to train on, and those for early stopping."""

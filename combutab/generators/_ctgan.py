@@ -22,11 +22,11 @@ from combutab.generators._contract import (
     check_widths,
 )
 from combutab.generators._records import (
-    Blocks,
+    DrawnBlocks,
     GeneratorPlan,
     LatentShape,
     Rates,
-    RowsAsked,
+    RowRequest,
     RowsDrawn,
     TableRows,
     normals,
@@ -92,11 +92,11 @@ class GANDraws:
         )
         self._n_logits = spans.width - spans.n_values
         n_rows = len(plans) * batch_size
-        self._asked = Blocks(n_rows, self._draw_conditions)
-        self._noise = Blocks(n_rows * n_noise, self._draw_noise)
-        self._uniforms = Blocks(n_rows * self._n_logits, self._draw_uniforms)
+        self._asked = DrawnBlocks(n_rows, self._draw_conditions)
+        self._noise = DrawnBlocks(n_rows * n_noise, self._draw_noise)
+        self._uniforms = DrawnBlocks(n_rows * self._n_logits, self._draw_uniforms)
         n_masked = 3 * self.n_groups * sum(critic.widths)
-        self._critic_draws = Blocks(len(plans) * n_masked, self._draw_for_critics)
+        self._critic_draws = DrawnBlocks(len(plans) * n_masked, self._draw_for_critics)
 
     def asked(self, at: int) -> Asked:
         """Conditions of step ``at``."""
@@ -186,28 +186,19 @@ class GANShape(LatentShape[StackedGenerator]):
 
 
 class GANTraining(Training[StackedGenerator]):
-    """The generators of a stack of GANs and their critics; parameters as in the estimator."""
+    """The generators of a stack of GANs and their critics."""
 
     def __init__(
-        self,
-        rows: TableRows,
-        spans: RowSpans,
-        plans: Sequence[GeneratorPlan],
-        shape: GANShape,
-        *,
-        discriminator_dim: tuple[int, ...],
-        batch_size: int,
-        discriminator_steps: int,
-        log_frequency: bool,
-        pac: int,
+        self, model: CTGAN, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> None:
+        shape, (_, discriminator_dim) = model._make_shape(), model._all_widths()
         members = [plan.member for plan in plans]
         self.generator = shape.build(spans, members)
         self.critic = StackedCritic(
             spans.width + spans.n_condition,
             discriminator_dim,
             members,
-            pac=pac,
+            pac=model.pac,
             # batch statistics would make the penalty one of whole batches
             normalization="none" if shape.normalization == "batch" else shape.normalization,
             proxy_norm=shape.proxy_norm,
@@ -221,14 +212,15 @@ class GANTraining(Training[StackedGenerator]):
             spans,
             self.plans,
             self.critic,
-            batch_size=batch_size,
+            batch_size=model.batch_size,
             n_noise=shape.embedding_dim,
-            true_frequencies=not log_frequency,
+            true_frequencies=not model.log_frequency,
         )
         self.context = Precision(shape.precision).context(spans.device)
         self.generate = self.generator.training_pass(self.context)
         self.judge = self.critic.training_pass(self.context)
-        self.n_critic, self.n_steps = discriminator_steps, max(1, len(rows) // batch_size)
+        self.n_critic = model.discriminator_steps
+        self.n_steps = max(1, len(rows) // model.batch_size)
 
     def epoch(self, number: int) -> dict[str, Tensor]:
         """See `Training`."""
@@ -260,7 +252,7 @@ class GANTraining(Training[StackedGenerator]):
             penalty = gradient_penalty(self.critic, real, fake, self.draws.mix(at), between)
         both = [mask[:, : 2 * n_groups] for mask in masks]
         groups = self.critic.group(torch.cat([real, fake], 1))
-        on_real, on_fake = _wide(self.judge(groups, both)).squeeze(-1).split(n_groups, dim=1)
+        on_real, on_fake = _in_float32(self.judge(groups, both)).squeeze(-1).split(n_groups, dim=1)
         loss = on_fake.mean(1) - on_real.mean(1) + penalty
         self.critic.flat.backward(loss.sum())
         return loss.detach()
@@ -273,7 +265,7 @@ class GANTraining(Training[StackedGenerator]):
         masks = [mask[:, : self.draws.n_groups] for mask in self.draws.masks(at)]
         groups = self.critic.group(torch.cat([fake, condition], -1))
         with frozen(self.critic):
-            loss = -_wide(self.judge(groups, masks)).mean((1, 2))
+            loss = -_in_float32(self.judge(groups, masks)).mean((1, 2))
         if asked.span is not None and asked.code is not None:
             # CTGAN section 4.3: the generator is to make the category that it was asked for
             loss = loss + self.spans.cross_entropy(raw, asked.span, asked.code).mean(1)
@@ -291,7 +283,7 @@ class GANTraining(Training[StackedGenerator]):
         return raw, self.spans.activate(raw, uniform=self.draws.uniforms(at).transpose(1, 2))
 
 
-def _wide(x: Tensor) -> Tensor:
+def _in_float32(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
@@ -468,24 +460,14 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     def _training(
         self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> GANTraining:
-        return GANTraining(
-            rows,
-            spans,
-            plans,
-            self._make_shape(),
-            discriminator_dim=self._all_widths()[1],
-            batch_size=self.batch_size,
-            discriminator_steps=self.discriminator_steps,
-            log_frequency=self.log_frequency,
-            pac=self.pac,
-        )
+        return GANTraining(self, rows, spans, plans)
 
-    def _draw(self, network: StackedGenerator, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
+    def _draw(self, network: StackedGenerator, spans: RowSpans, asked: RowRequest) -> RowsDrawn:
         noise_keys = [fold_in(key, Stream.LATENT) for key in asked.keys]
         noise = normals(noise_keys, asked.n_rows, network.n_noise, device=spans.device)
         raw = network(noise.to(spans.dtype), asked.condition).to(spans.dtype)
-        raw, mass = spans.restrict(raw, asked.allowed)
+        raw, probability = spans.restrict(raw, asked.allowed)
         draw_keys = [fold_in(key, Stream.CODES) for key in asked.keys]
         # what training's Gumbel-softmax stands for: one draw from each span's softmax
         uniform = uniforms(draw_keys, asked.n_rows, spans.n_spans, device=spans.device)
-        return RowsDrawn(*spans.sample(raw, uniform), mass)
+        return RowsDrawn(*spans.sample(raw, uniform), probability)

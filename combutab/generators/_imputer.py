@@ -57,7 +57,7 @@ def _beside(filled: np.ndarray, expected: np.ndarray, k: int, near: np.ndarray) 
     return np.column_stack([expected[:, k], filled[:, near]])
 
 
-def _nearest(filled: np.ndarray, k: int) -> np.ndarray:
+def _most_correlated(filled: np.ndarray, k: int) -> np.ndarray:
     """The columns of the greatest correlations with column k."""
     x = filled - filled.mean(axis=0)
     spread = np.sqrt((x**2).sum(axis=0))
@@ -123,7 +123,7 @@ class ConditionalMean:
     ) -> _Line:
         if there.sum() < _FEWEST_ROWS:
             return _Line(None, np.empty(0, np.intp), -np.inf, np.inf)
-        near = _nearest(filled, k)
+        near = _most_correlated(filled, k)
         model = BayesianRidge().fit(_beside(filled[there], expected[there], k, near), x[there])
         return _Line(model, near, float(x[there].min()), float(x[there].max()))
 

@@ -99,7 +99,7 @@ def _patched_class(cls: Any, activation: ActivationSpec) -> Any:
     owner = next(c for c in cls.__mro__ if "fit" in vars(c) and c.__module__.startswith("ctgan."))
     fit = inspect.getclosurevars(owner.fit).nonlocals.get("function", owner.fit)  # undecorated
     builders = {
-        name: partial(_build, value, activation)
+        name: partial(_build_network, value, activation)
         for name, value in fit.__globals__.items()
         if isinstance(value, type)
         and issubclass(value, nn.Module)
@@ -131,7 +131,7 @@ def _restore(cls: Any, activation: ActivationSpec) -> Any:
     return patched.__new__(patched)
 
 
-def _build(
+def _build_network(
     network: type[nn.Module], activation: ActivationSpec, *args: Any, **kwargs: Any
 ) -> nn.Module:
     """Build a network, then replace its activations."""

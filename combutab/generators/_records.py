@@ -32,11 +32,11 @@ def data_error(error: ValueError) -> ValueError:
     catches that has loaded it, so it is not imported for this.
     """
     theirs = sys.modules.get("ctgan.errors")
-    return error if theirs is None else _joint(theirs.InvalidDataError)(str(error))
+    return error if theirs is None else _joint_error(theirs.InvalidDataError)(str(error))
 
 
 @cache
-def _joint(theirs: Any) -> Any:
+def _joint_error(theirs: Any) -> Any:
     def __reduce__(self: Any) -> tuple[Any, ...]:
         return data_error, (ValueError(*self.args),)
 
@@ -98,7 +98,7 @@ def normals(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
     return both.view(len(keys), -1)[:, :n].reshape(len(keys), *shape)
 
 
-class Blocks:
+class DrawnBlocks:
     """Draws of a range of steps, kept until a step beyond them is asked for.
 
     On small tensors an operation costs more than its work: so numbers are drawn for some steps at
@@ -232,14 +232,14 @@ class LatentShape(SampledShape[NetworkT]):
     FIELDS = {**SampledShape.FIELDS, "embedding_dim": whole(1, 2**62)}
 
 
-class Points(NamedTuple):
+class PointChoices(NamedTuple):
     """Values of a column of which each row is to have one, by the code that they have."""
 
     value_index: int
     by_code: Mapping[int, Sequence[float]]
 
 
-class RowsAsked(NamedTuple):
+class RowRequest(NamedTuple):
     """Rows asked of a network: ``n_rows`` rows a member, each by the member's key."""
 
     keys: Sequence[int]
@@ -249,7 +249,7 @@ class RowsAsked(NamedTuple):
     # of networks that draw some columns beside others that are given
     codes: Tensor | None = None  # (M, n_rows, n_spans): those that are given; -1 where none is
     values: Tensor | None = None  # (M, n_rows, n_values), as codes; NaN where none is
-    points: Mapping[int, Points] = {}  # span -> the values wanted there
+    points: Mapping[int, PointChoices] = {}  # span -> the values wanted there
 
 
 class RowsDrawn(NamedTuple):
@@ -257,7 +257,7 @@ class RowsDrawn(NamedTuple):
 
     values: Tensor
     codes: Tensor
-    mass: Tensor  # how probable the allowed codes were
+    probability: Tensor  # how probable the allowed codes were
 
 
 ENDS = {  # why a training ended, and what a fitted generator says of it

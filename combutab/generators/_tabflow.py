@@ -28,10 +28,10 @@ from combutab.generators._contract import (
     check_widths,
 )
 from combutab.generators._records import (
-    Blocks,
+    DrawnBlocks,
     GeneratorPlan,
     Rates,
-    RowsAsked,
+    RowRequest,
     RowsDrawn,
     SampledShape,
     TableRows,
@@ -140,13 +140,13 @@ class FlowSteps:
     ) -> tuple[Tensor, Tensor]:
         """The losses of codes and of values of a network of the stack, (M,) each."""
         shape = rows.codes.shape[:2]
-        code_masks, value_masks = _parts(masks)
+        code_masks, value_masks = _split_masks(masks)
         codes, dtype = rows.codes, self.spans.dtype
         like = torch.empty(*shape, self.inputs.n_inputs, dtype=dtype, device=codes.device)
         x = self.inputs.write(like, codes.masked_fill(drawn.hidden, -1))
         with self.context():
             raw = network.codes(x, code_masks)
-        weight = _weights(drawn.hidden, dtype)
+        weight = _hidden_shares(drawn.hidden, dtype)
         losses = self.cross_entropy(raw.to(dtype), codes, weight).mean(1)
         if network.values is None:
             return losses, torch.zeros_like(losses)
@@ -181,7 +181,7 @@ class FlowSteps:
         return into
 
 
-def _parts(
+def _split_masks(
     masks: Sequence[Tensor] | None,
 ) -> tuple[Sequence[Tensor] | None, Sequence[Tensor] | None]:
     """The masks of the network of codes, and of that of values."""
@@ -191,7 +191,7 @@ def _parts(
     return masks[:half], masks[half:]
 
 
-def _weights(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+def _hidden_shares(hidden: Tensor, dtype: torch.dtype) -> Tensor:
     """Each hidden code's share of its row's, (..., n_spans)."""
     weight = hidden.to(dtype)
     return weight.div_(weight.sum(-1, keepdim=True))
@@ -203,7 +203,7 @@ _PASSES = 64  # of the network of codes, at most: of more columns several are dr
 
 
 def draw_rows(
-    steps: FlowSteps, network: StackedCascade, asked: RowsAsked, n_steps: int
+    steps: FlowSteps, network: StackedCascade, asked: RowRequest, n_steps: int
 ) -> RowsDrawn:
     """Rows as they are asked for: codes by their chain rule, values by Heun's method.
 
@@ -214,7 +214,7 @@ def draw_rows(
     codes = asked.codes
     if codes is None:
         codes = torch.full((*shape, spans.n_spans), -1, device=spans.device)
-    codes, mass = _draw_codes(steps, network, asked, codes.clone())
+    codes, probability = _draw_codes(steps, network, asked, codes.clone())
     values = asked.values
     if values is None:
         values = torch.full((*shape, spans.n_values), torch.nan, device=spans.device)
@@ -222,20 +222,20 @@ def draw_rows(
     if asked.points:
         values = _choose_points(asked, codes, values.clone(), spans)
     if network.values is None:
-        return RowsDrawn(values, codes, mass)
+        return RowsDrawn(values, codes, probability)
     noise = normals(_keys(asked, Stream.VALUES), *shape[1:], spans.n_values, device=spans.device)
     known = ~values.isnan()
     at = torch.where(known, to_normal(values.nan_to_num()), noise.to(spans.dtype))
     found = from_normal(_flow(steps, network, codes, at, known, n_steps))
-    return RowsDrawn(torch.where(known, values, found), codes, mass)
+    return RowsDrawn(torch.where(known, values, found), codes, probability)
 
 
-def _keys(asked: RowsAsked, purpose: Stream) -> list[int]:
+def _keys(asked: RowRequest, purpose: Stream) -> list[int]:
     return [fold_in(key, purpose) for key in asked.keys]
 
 
 def _draw_codes(
-    steps: FlowSteps, network: StackedCascade, asked: RowsAsked, codes: Tensor
+    steps: FlowSteps, network: StackedCascade, asked: RowRequest, codes: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Draw all codes that are -1, in place; how probable the allowed ones were, (M, n) float64."""
     spans = steps.codes_alone
@@ -250,7 +250,7 @@ def _draw_codes(
     first = min(len(asked.allowed), n_free)
     at_once = -(-(n_free - first) // _PASSES)
     ends = [*range(first), *range(first, n_free, max(1, at_once)), n_free]
-    mass = torch.ones(n_members, n, dtype=torch.float64, device=codes.device)
+    probability = torch.ones(n_members, n, dtype=torch.float64, device=codes.device)
     x = torch.empty(n_members, n, steps.inputs.n_inputs, dtype=spans.dtype, device=codes.device)
     for start, stop in itertools.pairwise(ends):
         raw = network.codes(steps.inputs.write(x, codes)).to(spans.dtype)
@@ -265,10 +265,10 @@ def _draw_codes(
                 drawn, share = _draw_span(logits, u[m, rows, i], asked.allowed.get(i))
                 codes[m, rows, i] = drawn
                 if share is not None:
-                    mass[m, rows] *= share
+                    probability[m, rows] *= share
         if start == 0:  # the same in all rows: what rows are compared by is the rest
-            mass /= mass.max().clamp_min(1e-300)
-    return codes, mass
+            probability /= probability.max().clamp_min(1e-300)
+    return codes, probability
 
 
 def _draw_span(
@@ -289,7 +289,7 @@ def _draw_span(
     return drawn.clamp_(max=logits.shape[-1] - 1), share
 
 
-def _choose_points(asked: RowsAsked, codes: Tensor, values: Tensor, spans: RowSpans) -> Tensor:
+def _choose_points(asked: RowRequest, codes: Tensor, values: Tensor, spans: RowSpans) -> Tensor:
     """Give each row one of the values that are wanted in its bin, all of them equally likely."""
     u = uniforms(_keys(asked, Stream.LATENT), asked.n_rows, len(asked.points), device=codes.device)
     for k, (span, (index, by_code)) in enumerate(asked.points.items()):
@@ -397,27 +397,21 @@ class FlowTraining(Training[StackedCascade]):
     shares_rows = True
 
     def __init__(
-        self,
-        rows: TableRows,
-        spans: RowSpans,
-        plans: Sequence[GeneratorPlan],
-        shape: FlowShape,
-        *,
-        batch_size: int,
-        dropout: float,
+        self, model: TabFlow, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> None:
+        shape = model._make_shape()
         members, precision = [plan.member for plan in plans], Precision(shape.precision)
         self.network, average = shape.build(spans, members), shape.build(spans, members)
         networks = {"network": self.network, "average": average}
         super().__init__(rows, spans, plans, networks, average, _ADAMW)
         self.steps = FlowSteps(self.network, spans, precision.context(spans.device))
-        rates = [dropout] * len(plans)  # of the layers of both networks
+        rates = [model.dropout] * len(plans)  # of the layers of both networks
         widths = [*shape.widths, *StackedCascade.value_widths(shape.widths)]
         self._masks = MaskMaker(widths, rates, device=spans.device, dtype=spans.dtype)
-        self.batch_size = min(batch_size, len(rows))
+        self.batch_size = model._n_batch(len(rows))
         self.n_steps = len(rows) // self.batch_size
         n_drawn = spans.n_spans + 2 * spans.n_values + 3
-        self._drawn = Blocks(len(plans) * self.batch_size * n_drawn, self._draw_steps)
+        self._drawn = DrawnBlocks(len(plans) * self.batch_size * n_drawn, self._draw_steps)
 
     def epoch(self, number: int) -> dict[str, Tensor]:
         """See `Training`."""
@@ -653,12 +647,9 @@ class TabFlow(BaseGenerator[StackedCascade]):
     def _training(
         self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> FlowTraining:
-        batch_size = self._n_batch(len(rows))
-        return FlowTraining(
-            rows, spans, plans, self._make_shape(), batch_size=batch_size, dropout=self.dropout
-        )
+        return FlowTraining(self, rows, spans, plans)
 
-    def _draw(self, network: StackedCascade, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
+    def _draw(self, network: StackedCascade, spans: RowSpans, asked: RowRequest) -> RowsDrawn:
         return draw_rows(FlowSteps(network, spans), network, asked, self.n_sampling_steps)
 
     def _draw_missing(

@@ -229,7 +229,7 @@ _STOOD = {
 }
 
 
-class Checkpoint(CheckpointFile):
+class GeneratorCheckpoint(CheckpointFile):
     """A file that a training is written to now and then, and taken up from.
 
     All that is drawn is a function of seed and step, so a training that is taken up gives what it
@@ -245,7 +245,7 @@ class Checkpoint(CheckpointFile):
 
     def restore(self, training: Training[Any], validation: Validation | None) -> tuple[int, Curves]:
         """Put a training where the file's stood; returns its epochs, and its curves by epoch."""
-        self._fingerprint = _fingerprint(training.rows)
+        self._fingerprint = _table_fingerprint(training.rows)
         self._validation = validation
         if self._found is None:
             return 0, {}
@@ -284,7 +284,7 @@ class Checkpoint(CheckpointFile):
             return state
 
         for m in range(n_members):
-            for name, get, load in _parts(training):
+            for name, get, load in _member_states(training):
                 state, own = part(m, f"{m}.{name}."), get(m)
                 if set(state) != set(own):
                     raise ValueError(
@@ -312,7 +312,7 @@ class Checkpoint(CheckpointFile):
             f"losses.{name}": np.array(values) for name, values in curves.items()
         }
         for m in range(len(training.plans)):
-            for name, get, _ in _parts(training):
+            for name, get, _ in _member_states(training):
                 for key, value in get(m).items():
                     tensors[f"{m}.{name}.{key}"] = value.cpu().numpy()
         if self._validation is not None:
@@ -327,7 +327,7 @@ class Checkpoint(CheckpointFile):
         self._note(stood, tensors)
 
 
-def _parts(
+def _member_states(
     training: Training[Any],
 ) -> Iterator[tuple[str, Callable[[int], State], Callable[[int, State], None]]]:
     """All that has states of members: networks, and the optimisers of those that have one."""
@@ -338,7 +338,7 @@ def _parts(
             yield f"{name}.optimizer", optimizer.member, optimizer.load_member
 
 
-def _fingerprint(rows: TableRows) -> str:
+def _table_fingerprint(rows: TableRows) -> str:
     """Fingerprint the encoded table; it cannot be turned back into one."""
     digest = hashlib.sha256()
     for tensor in (rows.values, rows.codes):
@@ -364,7 +364,7 @@ class GeneratorStack(Trainable[GeneratorResult]):
         self,
         training: Training[Any],
         validation: Validation | None = None,
-        file: Checkpoint | None = None,
+        file: GeneratorCheckpoint | None = None,
     ) -> None:
         self.training, self.validation, self.file = training, validation, file
         self.members = list(range(len(training.plans)))

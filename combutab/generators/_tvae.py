@@ -23,11 +23,11 @@ from combutab.generators._contract import (
     check_widths,
 )
 from combutab.generators._records import (
-    Blocks,
+    DrawnBlocks,
     GeneratorPlan,
     LatentShape,
     Rates,
-    RowsAsked,
+    RowRequest,
     RowsDrawn,
     TableRows,
     normals,
@@ -70,22 +70,15 @@ class VAEShape(LatentShape[StackedRowDecoder]):
 
 
 class VAETraining(Training[StackedRowDecoder]):
-    """The encoders and decoders of a stack of VAEs; parameters as in the estimator."""
+    """The encoders and decoders of a stack of VAEs."""
 
     statistic = "validation_loss"
     shares_rows = True
 
     def __init__(
-        self,
-        rows: TableRows,
-        spans: RowSpans,
-        plans: Sequence[GeneratorPlan],
-        shape: VAEShape,
-        *,
-        compress_dims: tuple[int, ...],
-        batch_size: int,
-        loss_factor: float,
+        self, model: TVAE, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> None:
+        shape, (compress_dims, _) = model._make_shape(), model._all_widths()
         members, precision = [plan.member for plan in plans], Precision(shape.precision)
         self.encoder = encoder = StackedRowEncoder(
             spans.width,
@@ -100,7 +93,7 @@ class VAETraining(Training[StackedRowDecoder]):
         self.decoder = decoder = shape.build(spans, members)
         networks = {"encoder": encoder, "decoder": decoder}
         super().__init__(rows, spans, plans, networks, decoder, OptimizerConfig())
-        self.batch_size, self.loss_factor = batch_size, loss_factor
+        self.batch_size, self.loss_factor = model.batch_size, model.loss_factor
         self.n_latent, self.context = shape.embedding_dim, precision.context(spans.device)
         self.encode = encoder.training_pass(self.context)
         self.decode = decoder.training_pass(self.context)
@@ -109,8 +102,8 @@ class VAETraining(Training[StackedRowDecoder]):
         if how is not None and how.device == spans.device.type:
             self._compiled = CompiledGradients(how, self._total_and_loss, self._backward)
             self.encode, self.decode = self._plain_passes()  # which can be compiled
-        self._noise = Blocks(len(plans) * batch_size * self.n_latent, self._draw_noise)
-        self.n_steps = -(-len(rows) // batch_size)
+        self._noise = DrawnBlocks(len(plans) * self.batch_size * self.n_latent, self._draw_noise)
+        self.n_steps = -(-len(rows) // self.batch_size)
 
     def epoch(self, number: int) -> dict[str, Tensor]:
         """See `Training`."""
@@ -333,17 +326,9 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
     def _training(
         self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> VAETraining:
-        return VAETraining(
-            rows,
-            spans,
-            plans,
-            self._make_shape(),
-            compress_dims=self._all_widths()[0],
-            batch_size=self.batch_size,
-            loss_factor=self.loss_factor,
-        )
+        return VAETraining(self, rows, spans, plans)
 
-    def _draw(self, network: StackedRowDecoder, spans: RowSpans, asked: RowsAsked) -> RowsDrawn:
+    def _draw(self, network: StackedRowDecoder, spans: RowSpans, asked: RowRequest) -> RowsDrawn:
         def keys_of(purpose: Stream) -> list[int]:
             return [fold_in(key, purpose) for key in asked.keys]
 
@@ -351,14 +336,16 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
         latent = normals(keys_of(Stream.LATENT), n, network.n_latent, device=device)
         raw, sigma = network(latent.to(spans.dtype))
         free = raw.to(spans.dtype)
-        raw, mass = spans.restrict(free, asked.allowed)
+        raw, probability = spans.restrict(free, asked.allowed)
         codes = None
         if not self.argmax:
             codes = uniforms(keys_of(Stream.CODES), n, spans.n_spans, device=device)
         values, drawn = spans.sample(raw, codes)
         if self.argmax and asked.allowed:  # codes that are never the most probable are met as well
             likely = (drawn == spans.sample(free)[1]).all(-1)
-            mass = torch.where(likely, 1.0, _LESS_LIKELY * mass)
+            probability = torch.where(likely, 1.0, _LESS_LIKELY * probability)
         # TVAE's values are normal about the decoder's: without this noise they vary too little
         noise = normals(keys_of(Stream.VALUES), n, spans.n_values, device=device)
-        return RowsDrawn((values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn, mass)
+        return RowsDrawn(
+            (values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn, probability
+        )

@@ -91,17 +91,17 @@ class PointConditions:
         return np.abs(np.where(missing, 0.0, x)[:, None] - points), missing
 
 
-Wanted = Codes | Range | PointConditions
+Condition = Codes | Range | PointConditions
 
 
-def write_points(table: Any, wanted: Sequence[Wanted]) -> None:
+def write_points(table: Any, wanted: Sequence[Condition]) -> None:
     """Put the numbers that are asked for into rows that meet the same conditions."""
     for each in wanted:
         if isinstance(each, PointConditions):
             each.write(table)
 
 
-def write_each(table: Any, patterns: Sequence[Sequence[Wanted]], which: np.ndarray) -> None:
+def write_each(table: Any, patterns: Sequence[Sequence[Condition]], which: np.ndarray) -> None:
     """Put into rows of different conditions the numbers that each is asked for.
 
     The pattern of row i is ``patterns[which[i]]``, with points of one value each.
@@ -163,7 +163,7 @@ def write_column(table: Any, name: Any, column: pd.Series) -> None:
 
 
 def all_met(
-    wanted: Sequence[Wanted], codes: np.ndarray, table: pd.DataFrame | np.ndarray | None
+    wanted: Sequence[Condition], codes: np.ndarray, table: pd.DataFrame | np.ndarray | None
 ) -> np.ndarray:
     """Find the rows that meet all conditions, (n,): of points, those with the nearest numbers.
 
@@ -179,11 +179,11 @@ def all_met(
     points = [each for each in wanted if isinstance(each, PointConditions)]
     if points:
         assert table is not None
-        met &= _nearest(np.stack([each.distances(table) for each in points]))
+        met &= _nearest_rows(np.stack([each.distances(table) for each in points]))
     return met
 
 
-def _nearest(distances: np.ndarray) -> np.ndarray:  # (n_points, n) -> (n,)
+def _nearest_rows(distances: np.ndarray) -> np.ndarray:  # (n_points, n) -> (n,)
     """The rows that are nearest in all columns: one in NEAREST, or all that are there exactly."""
     from scipy.stats import rankdata  # takes half a second to import
 
@@ -225,7 +225,7 @@ def check_conditions(encoder: ModeEncoder, conditions: Mapping[Any, Any]) -> Non
     read_conditions(encoder, conditions)
 
 
-def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Wanted]:
+def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Condition]:
     """Check conditions and express them in the encoder's terms.
 
     They are as ``BaseGenerator.sample`` has them; those that a constant column meets are left out.
@@ -237,13 +237,13 @@ def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Wanted]:
             "conditions must be a mapping such as {column: value}, got "
             f"{type(conditions).__name__}; sample_from takes a DataFrame, a row of conditions each"
         )
-    read = [_read(encoder, column, value) for column, value in conditions.items()]
+    read = [_read_condition(encoder, column, value) for column, value in conditions.items()]
     return [wanted for wanted in read if wanted is not None]
 
 
 def read_each(
     encoder: ModeEncoder, conditions: pd.DataFrame, nearest: bool = False
-) -> tuple[list[list[Wanted]], np.ndarray, dict[Any, pd.Series]]:
+) -> tuple[list[list[Condition]], np.ndarray, dict[Any, pd.Series]]:
     """Read rows of conditions: the different ones, and which of them each row is, (n,).
 
     A missing value asks for nothing. With ``nearest`` a number that rows are never made with asks
@@ -257,7 +257,7 @@ def read_each(
         name = "seed_data" if nearest else "conditions"
         raise ValueError(f"{name} has the columns {twice} more than once")
     codes = np.zeros((len(conditions), conditions.shape[1]), dtype=np.intp)
-    read: list[list[Wanted | None]] = []
+    read: list[list[Condition | None]] = []
     others: dict[Any, pd.Series] = {}
     for j, column in enumerate(conditions.columns):
         try:
@@ -286,21 +286,21 @@ def read_each(
     return wanted, which.reshape(-1), others
 
 
-def _read_nearest(encoder: ModeEncoder, column: Any, value: Any) -> tuple[Wanted | None, Any]:
+def _read_nearest(encoder: ModeEncoder, column: Any, value: Any) -> tuple[Condition | None, Any]:
     """What a value that rows are never made with asks for, and the value as its column has it."""
     coder = encoder.columns_[encoder.schema_.position(column)]
     if not isinstance(coder, NumberColumn):
         return None, value
-    number = _number(column, coder, value)
+    number = _as_number(column, coder, value)
     if isinstance(number, Real) and math.isinf(number):
         raise ValueError(
             f"{column!r} is given as {value!r}; leave such cells missing, or bound them"
         )
-    least, most = map(_plain, coder.bounds)
-    return PointConditions(column, coder, _written(coder, min(max(number, least), most))), number
+    least, most = map(_python_scalar, coder.bounds)
+    return PointConditions(column, coder, _as_written(coder, min(max(number, least), most))), number
 
 
-def _read(encoder: ModeEncoder, column: Any, value: Any) -> Wanted | None:
+def _read_condition(encoder: ModeEncoder, column: Any, value: Any) -> Condition | None:
     if isinstance(value, tuple):
         return _read_range(encoder, column, value)
     values = list(value) if isinstance(value, _MANY) else [value]
@@ -309,14 +309,14 @@ def _read(encoder: ModeEncoder, column: Any, value: Any) -> Wanted | None:
     return _read_values(encoder, column, values)
 
 
-def _read_values(encoder: ModeEncoder, column: Any, values: list[Any]) -> Wanted | None:
+def _read_values(encoder: ModeEncoder, column: Any, values: list[Any]) -> Condition | None:
     """Read a condition on values of a column; None if every row meets it."""
     j = encoder.schema_.position(column)
     coder, label = encoder.columns_[j], encoder.schema_.label(j)
     if isinstance(coder, NumberColumn):
         return _read_numbers(encoder, j, coder, values)
     if isinstance(coder, CategoryColumn) and _is_moment(coder.values.dtype):
-        values = [v if _is_missing(v) else _as_value(v, coder.values) for v in values]
+        values = [v if _is_no_value(v) else _as_value(v, coder.values) for v in values]
     codes = [coder.code(value, label) for value in values]  # raises for unknown ones
     if coder.size == 1:
         return None
@@ -327,33 +327,33 @@ def _read_numbers(
     encoder: ModeEncoder, j: int, coder: NumberColumn, values: list[Any]
 ) -> Codes | PointConditions:
     column, label = encoder.schema_.keys[j], encoder.schema_.label(j)
-    numbers = [value for value in values if not _is_missing(value)]
+    numbers = [value for value in values if not _is_no_value(value)]
     missing = len(numbers) < len(values)
     if missing and (coder.rare or not coder.missing):
         few = ", or in fewer rows than min_frequency" if coder.rare else ""
         raise ValueError(f"{label} had no missing values{few}, so none will be generated")
     if not numbers:
         return Codes(column, _span(encoder, j), (coder.size - 1,))
-    held = pd.concat([_held(column, coder, value) for value in numbers], ignore_index=True)
+    held = pd.concat([_as_held(column, coder, value) for value in numbers], ignore_index=True)
     return PointConditions(column, coder, held, missing)
 
 
-def _held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
+def _as_held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
     """A number as its column holds it, a Series of one.
 
     Raises ValueError if the column cannot hold it: the error has the nearest one that it can.
     """
-    number = _number(column, coder, value)
-    least, most = map(_plain, coder.bounds)
+    number = _as_number(column, coder, value)
+    least, most = map(_python_scalar, coder.bounds)
     if not least <= number <= most:
         raise ValueError(f"{column!r} is never {value!r}: its values lie in {least} to {most}")
-    held = _written(coder, number)
+    held = _as_written(coder, number)
     if getattr(coder.format, "step", 0) == 1:  # of all whole numbers or ticks: not by way of floats
         whole = number if _is_moment(coder.bounds.dtype) else round(number)
         held = pd.Series([whole]).astype(coder.format.dtype)
     if getattr(coder.format, "decimals", 0) is None:  # of any number of digits: as it is
         held = pd.Series([number]).astype(coder.format.dtype)
-    elif not _same(_plain(held.iloc[0]), number):
+    elif not _same_number(_python_scalar(held.iloc[0]), number):
         raise ValueError(
             f"{column!r} is never {value!r}, its values are rounded; ask for {held.iloc[0]}, or "
             "for a range (low, high)"
@@ -361,7 +361,7 @@ def _held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
     return held
 
 
-def _number(column: Any, coder: NumberColumn, value: Any) -> Any:
+def _as_number(column: Any, coder: NumberColumn, value: Any) -> Any:
     """A value as a number, date or duration of a column; raises ValueError if it is none."""
     number = _as_value(value, coder.bounds)
     if pd.isna(number):
@@ -371,12 +371,12 @@ def _number(column: Any, coder: NumberColumn, value: Any) -> Any:
     return number
 
 
-def _written(coder: NumberColumn, number: Any) -> pd.Series:
+def _as_written(coder: NumberColumn, number: Any) -> pd.Series:
     """The number that a column has in the place of one within its bounds, a Series of one."""
     return coder.format.write(offset_of(coder, number), np.zeros(1, dtype=bool))
 
 
-def _same(held: Any, number: Any) -> bool:
+def _same_number(held: Any, number: Any) -> bool:
     """Compare two numbers but for how floats are held: 0.1 + 0.2 is 0.3."""
     if isinstance(held, float | np.floating | Decimal):
         eps = np.finfo(held.dtype if isinstance(held, np.floating) else float).eps
@@ -401,10 +401,10 @@ def _read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Ran
         coder.code(ends, encoder.schema_.label(j))  # raises
         return None
     values = coder.values.iloc[[0, 0]] if isinstance(coder, CategoryColumn) else coder.bounds
-    low, high = (None if end is None else _end(column, end, values) for end in ends)
+    low, high = (None if end is None else _range_end(column, end, values) for end in ends)
     if low is not None and high is not None and low > high:
         raise ValueError(f"the range {ends!r} of {column!r} is empty")
-    least, most = map(_plain, values)
+    least, most = map(_python_scalar, values)
     beyond = (low is not None and low > most) or (high is not None and high < least)
     if not beyond:  # an end outside is open: a column of dates may not hold it
         low = None if low is None or low <= least else low
@@ -440,7 +440,7 @@ def offset_of(coder: NumberColumn, value: Any) -> np.ndarray:
     return np.ldexp([float(value)], -exponent) - np.ldexp(low, -exponent)
 
 
-def _end(column: Any, value: Any, values: pd.Series) -> Any:
+def _range_end(column: Any, value: Any, values: pd.Series) -> Any:
     """An end of a range as a value of its column."""
     end = _as_value(value, values)
     if pd.isna(end):
@@ -491,7 +491,7 @@ def on_clocks(moment: pd.Timestamp, zone: Any) -> pd.Timestamp:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _python_scalar(value: Any) -> Any:
     """A value of a column, where that of a date without a time is one with it."""
     return pd.Timestamp(value) if isinstance(value, date) else value
 
@@ -506,7 +506,7 @@ def _is_ordered(values: pd.Series) -> bool:
     return number or _is_moment(values.dtype)
 
 
-def _is_missing(value: Any) -> bool:
+def _is_no_value(value: Any) -> bool:
     return bool(types.is_scalar(value) and pd.isna(value))
 
 

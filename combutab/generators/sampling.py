@@ -13,18 +13,17 @@ from torch import Tensor
 
 from combutab.core.device import Precision
 from combutab.core.rng import Stream, fold_in, random_permutations, random_uniform
-from combutab.generators._records import NetworkT, Points, RowsAsked, RowsDrawn, SampledShape
+from combutab.generators._records import NetworkT, PointChoices, RowRequest, RowsDrawn, SampledShape
 from combutab.generators.conditions import (
     NEAREST,
     Codes,
+    Condition,
     PointConditions,
     Range,
-    Wanted,
     all_met,
     offset_of,
     write_points,
 )
-from combutab.generators.conditions import PointConditions as WantedPoints
 from combutab.nn import RowSpans
 from combutab.preprocessing import (
     CategoryColumn,
@@ -40,15 +39,15 @@ from combutab.preprocessing import (
 _ENOUGH = 200.0  # rows expected of plain rejection, for the greatest probability to be known
 
 
-class Found:
+class AcceptedRows:
     """Rows that meet conditions: those made so far that are to be kept, in their order.
 
     Whatever a network makes a row of (noise, and what it is asked for) gives codes that meet the
-    conditions with a probability that is known, its `mass`. Plain rejection keeps the row with that
+    conditions with a probability that is known. Plain rejection keeps the row with that
     probability. Any other factor of it gives the same distribution, as long as no row is kept with
     a probability above 1; so once plain rejection would have found enough rows for the greatest
-    mass to be known, the factor is its inverse. Of rows that are rare because no noise makes them
-    probable, many times as many are found, each of noise of its own.
+    probability to be known, the factor is its inverse. Of rows that are rare because no noise makes
+    them probable, many times as many are found, each of noise of its own.
 
     See Caffo, Booth and Davis (2002), "Empirical supremum rejection sampling".
     """
@@ -60,16 +59,16 @@ class Found:
         self._expected = self._greatest = 0.0
 
     def add(
-        self, values: np.ndarray, codes: np.ndarray, mass: np.ndarray, uniform: np.ndarray
+        self, values: np.ndarray, codes: np.ndarray, probability: np.ndarray, uniform: np.ndarray
     ) -> None:
         """Take in n rows, whose codes were drawn among those that meet the conditions.
 
-        ``mass`` is how probable such codes were, 0 for a row that does not meet other conditions,
-        and ``uniform`` has draws on [0, 1); both are (n,).
+        ``probability`` is how probable such codes were, 0 for a row that does not meet other
+        conditions, and ``uniform`` has draws on [0, 1); both are (n,).
         """
-        self._expected += float(mass.sum())
-        self._greatest = max(self._greatest, float(mass.max(initial=0.0)))
-        ratios = np.concatenate([self._ratios, mass / (1 - uniform)])
+        self._expected += float(probability.sum())
+        self._greatest = max(self._greatest, float(probability.max(initial=0.0)))
+        ratios = np.concatenate([self._ratios, probability / (1 - uniform)])
         kept = ratios >= self._greatest if self._greatest else np.zeros(len(ratios), dtype=bool)
         self._ratios = ratios[kept]
         self._values = np.concatenate([self._values, values])[kept]
@@ -111,7 +110,7 @@ class Sampler(Generic[NetworkT]):
         shape: SampledShape[NetworkT],
         network: NetworkT | None,
         spans: RowSpans,
-        draw: Callable[[NetworkT, RowSpans, RowsAsked], RowsDrawn],
+        draw: Callable[[NetworkT, RowSpans, RowRequest], RowsDrawn],
     ) -> None:
         self.encoder, self.shape, self.network, self.spans = encoder, shape, network, spans
         self._draw = draw
@@ -122,10 +121,10 @@ class Sampler(Generic[NetworkT]):
     def draw(
         self,
         n: int,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[Condition],
         key: int,
         max_tries: int,
-        found: Found | None = None,
+        found: AcceptedRows | None = None,
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """Values and codes of rows that all meet the same conditions, and how many were made.
 
@@ -136,27 +135,27 @@ class Sampler(Generic[NetworkT]):
         # those of most columns need not be decoded
         decoded = len(allowed) < len(wanted)
         near = any(isinstance(each, PointConditions) for each in wanted)
-        found = Found(self.spans.n_values, self.spans.n_spans) if found is None else found
+        found = AcceptedRows(self.spans.n_values, self.spans.n_spans) if found is None else found
         made = 0
         while len(found) < n and not self._given_up(made, n, found, max_tries):
             chunk = self.chunk if made else min(self.chunk, n * (NEAREST if near else 1))
             chunk_key = fold_in(key, Stream.CHUNK, made)
             asked = self._asked(chunk, wanted, chunk_key)
-            values, codes, mass = self._generate(chunk, *asked, chunk_key, allowed)
+            values, codes, probability = self._generate(chunk, *asked, chunk_key, allowed)
             values = self.on_grids(values, codes, chunk_key, wanted)
             table = self.encoder.decode(values, codes) if decoded else None
-            mass[~all_met(wanted, codes, table)] = 0.0
+            probability[~all_met(wanted, codes, table)] = 0.0
             accepted = fold_in(chunk_key, Stream.ACCEPTED)
             uniform = random_uniform([accepted], chunk)[0].numpy()
-            found.add(values, codes, mass, uniform)
+            found.add(values, codes, probability, uniform)
             made += chunk
         return *found.first(n), made
 
-    def _given_up(self, made: int, n: int, found: Found, max_tries: int) -> bool:
+    def _given_up(self, made: int, n: int, found: AcceptedRows, max_tries: int) -> bool:
         return made > max_tries * (max(n, _CHUNK) if len(found) else _CHUNK)
 
     def draw_each(
-        self, patterns: Sequence[Sequence[Wanted]], which: np.ndarray, key: int, max_tries: int
+        self, patterns: Sequence[Sequence[Condition]], which: np.ndarray, key: int, max_tries: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Draw rows that each meet conditions of their own: those of ``patterns[which[i]]``, row i.
 
@@ -214,7 +213,7 @@ class Sampler(Generic[NetworkT]):
         return self.on_grids(values, codes, key), codes
 
     def on_grids(
-        self, values: np.ndarray, codes: np.ndarray, key: int, wanted: Sequence[Wanted] = ()
+        self, values: np.ndarray, codes: np.ndarray, key: int, wanted: Sequence[Condition] = ()
     ) -> np.ndarray:
         """Values that were drawn, as finely written as the fitted numbers are.
 
@@ -244,13 +243,13 @@ class Sampler(Generic[NetworkT]):
         n_members = self.shape.n_members
         share = -(-n // n_members)
         keys = [fold_in(key, Stream.CHUNK_MEMBER, i) for i in range(n_members)]
-        values, codes, mass = self._run(keys, share, span, code, allowed)
+        values, codes, probability = self._run(keys, share, span, code, allowed)
         # row by row from each member in turn
         rows = n_members * share
         return (
             values.float().cpu().numpy().swapaxes(0, 1).reshape(rows, -1)[:n],
             codes.cpu().numpy().swapaxes(0, 1).reshape(rows, -1)[:n],
-            mass.cpu().numpy().swapaxes(0, 1).reshape(rows)[:n],
+            probability.cpu().numpy().swapaxes(0, 1).reshape(rows)[:n],
         )
 
     def generate_stack(self, keys: Sequence[int], n: int) -> tuple[Tensor, Tensor]:
@@ -270,13 +269,15 @@ class Sampler(Generic[NetworkT]):
         if self.network is None:
             empty = torch.empty(len(keys), share, 0)
             return RowsDrawn(empty, empty.long(), torch.ones(len(keys), share))
-        asked = RowsAsked(keys, share, self._condition(keys, share, span, code), allowed)
+        asked = RowRequest(keys, share, self._condition(keys, share, span, code), allowed)
         with self._precision.context(self.spans.device)():
             return self._draw(self.network, self.spans, asked)
 
     # ---- what is asked of the network ----------------------------------------------------------
 
-    def _asked(self, n: int, wanted: Sequence[Wanted], key: int) -> tuple[np.ndarray, np.ndarray]:
+    def _asked(
+        self, n: int, wanted: Sequence[Condition], key: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """A category a row of the rarest wanted column, by the true frequencies of those wanted."""
         span, code = np.full(n, FREE), np.full(n, FREE)
         counts = self.encoder.category_counts_
@@ -353,7 +354,7 @@ class _Asked:
 
     given: dict[int, int] = field(default_factory=dict)
     allowed: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    points: dict[int, Points] = field(default_factory=dict)
+    points: dict[int, PointChoices] = field(default_factory=dict)
     ranges: list[Range] = field(default_factory=list)
 
     def add(self, span: int, codes: Sequence[int]) -> None:
@@ -363,7 +364,7 @@ class _Asked:
             self.allowed[span] = tuple(codes)
 
 
-def _ask(encoder: ModeEncoder, wanted: Sequence[Wanted]) -> _Asked:
+def _ask(encoder: ModeEncoder, wanted: Sequence[Condition]) -> _Asked:
     """Conditions as codes of an encoder's quantile bins."""
     asked = _Asked()
     for each in wanted:
@@ -371,12 +372,12 @@ def _ask(encoder: ModeEncoder, wanted: Sequence[Wanted]) -> _Asked:
             asked.add(each.span, each.codes)
             continue
         i, index, coder = _numbers_of(encoder, each.column)
-        if isinstance(each, WantedPoints):
+        if isinstance(each, PointConditions):
             values, codes = coder.encode(each.values, str(each.column), np.random.default_rng(0))
             by_code: dict[int, list[float]] = {}
             for code, value in zip(codes.tolist(), values.tolist(), strict=True):
                 by_code.setdefault(code, []).append(value)
-            asked.points[i] = Points(index, by_code)
+            asked.points[i] = PointChoices(index, by_code)
             asked.add(i, [*by_code, *([coder.size - 1] if each.missing else [])])
         else:
             asked.add(i, _reached(coder, each))
@@ -412,14 +413,14 @@ class DirectSampler(Sampler[NetworkT]):
     def draw(
         self,
         n: int,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[Condition],
         key: int,
         max_tries: int,
-        found: Found | None = None,
+        found: AcceptedRows | None = None,
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """See `Sampler`."""
         asked = _ask(self.encoder, wanted)
-        found = Found(self.spans.n_values, self.spans.n_spans) if found is None else found
+        found = AcceptedRows(self.spans.n_values, self.spans.n_spans) if found is None else found
         made = 0
         if any(not codes for codes in asked.allowed.values()):  # no bin reaches into a range
             return *found.first(n), made
@@ -429,19 +430,21 @@ class DirectSampler(Sampler[NetworkT]):
             chunk_key = fold_in(key, Stream.CHUNK, made)
             codes = np.full((chunk, self.spans.n_spans), FREE)
             codes[:, list(asked.given)] = list(asked.given.values())
-            values, codes, mass = self.fill(codes, None, chunk_key, asked.allowed, asked.points)
+            values, codes, probability = self.fill(
+                codes, None, chunk_key, asked.allowed, asked.points
+            )
             values = self.on_grids(values, codes, chunk_key, wanted)
             if asked.ranges:
                 table = self.encoder.decode(values, codes)
                 for each in asked.ranges:
-                    mass[~each.met(table)] = 0.0
+                    probability[~each.met(table)] = 0.0
             uniform = random_uniform([fold_in(chunk_key, Stream.ACCEPTED)], chunk)[0].numpy()
-            found.add(values, codes, mass, uniform)
+            found.add(values, codes, probability, uniform)
             made += chunk
         return *found.first(n), made
 
     def draw_each(
-        self, patterns: Sequence[Sequence[Wanted]], which: np.ndarray, key: int, max_tries: int
+        self, patterns: Sequence[Sequence[Condition]], which: np.ndarray, key: int, max_tries: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """See `Sampler`: no row is missed."""
         of_codes = np.full((len(patterns), self.spans.n_spans), FREE)
@@ -449,7 +452,7 @@ class DirectSampler(Sampler[NetworkT]):
         numbers: dict[Any, dict[int, pd.Series]] = {}
         for p, wanted in enumerate(patterns):
             for each in wanted:
-                if isinstance(each, WantedPoints):
+                if isinstance(each, PointConditions):
                     numbers.setdefault(each.column, {})[p] = each.values
                 elif isinstance(each, Codes):
                     of_codes[p, each.span] = each.codes[0]
@@ -490,7 +493,7 @@ class DirectSampler(Sampler[NetworkT]):
         values: np.ndarray | None,
         key: int,
         allowed: Mapping[int, tuple[int, ...]],
-        points: Mapping[int, Points],
+        points: Mapping[int, PointChoices],
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows of these codes and values, all else drawn, and how probable allowed codes were."""
         n, n_members = len(codes), self.shape.n_members
@@ -504,7 +507,7 @@ class DirectSampler(Sampler[NetworkT]):
             dealt = torch.from_numpy(padded).view(share, n_members, -1).transpose(0, 1)
             return dealt.contiguous().to(self.spans.device)
 
-        asked = RowsAsked(
+        asked = RowRequest(
             [fold_in(key, Stream.CHUNK_MEMBER, i) for i in range(n_members)],
             share,
             torch.empty(n_members, share, 0),
@@ -520,14 +523,19 @@ class DirectSampler(Sampler[NetworkT]):
             rows = dealt.cpu().transpose(0, 1).reshape(share * n_members, *dealt.shape[2:])
             return rows.numpy()[:n]
 
-        return gather(drawn.values.float()), gather(drawn.codes), gather(drawn.mass)
+        return gather(drawn.values.float()), gather(drawn.codes), gather(drawn.probability)
 
 
 # ---- Rows of which each value of a discrete column has as many -----------------------------------
 
 
 def draw_balanced(
-    sampler: Sampler[Any], n: int, column: Any, wanted: Sequence[Wanted], key: int, max_tries: int
+    sampler: Sampler[Any],
+    n: int,
+    column: Any,
+    wanted: Sequence[Condition],
+    key: int,
+    max_tries: int,
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Values and codes of n rows that meet conditions, and how many were made.
 
@@ -623,7 +631,7 @@ def draw_nearest(
         lacking = np.flatnonzero(wanted & (drawn[:, i] == missing[i]))
         if not len(lacking):
             continue
-        shares = _shares(sampler.encoder, i, int(missing[i]))
+        shares = _code_frequencies(sampler.encoder, i, int(missing[i]))
         if shares.any():
             uniform = random_uniform([fold_in(key, Stream.CODES, i)], len(lacking))[0].numpy()
             sums = np.cumsum(shares)
@@ -638,7 +646,7 @@ def _make_donors(sampler: Sampler[Any], n: int, key: int) -> Donors:
     missing = missing_codes(sampler.encoder)
     allowed = {}
     for i, code in enumerate(missing.tolist()):
-        shares = _shares(sampler.encoder, i, code)
+        shares = _code_frequencies(sampler.encoder, i, code)
         if code >= 0 and shares.any():
             allowed[i] = tuple(np.flatnonzero(shares).tolist())
     parts = []
@@ -651,7 +659,7 @@ def _make_donors(sampler: Sampler[Any], n: int, key: int) -> Donors:
     return Donors(values, codes, codes == missing)
 
 
-def _shares(encoder: ModeEncoder, i: int, missing: int) -> np.ndarray:
+def _code_frequencies(encoder: ModeEncoder, i: int, missing: int) -> np.ndarray:
     """How frequent the codes of a span are, but for those of missing and of rare values."""
     coder = encoder.columns_[encoder.layout_.spans[i].column]
     shares = np.ones(coder.size)
@@ -674,7 +682,7 @@ def _choose(
     """Draw a donor for each row among the nearest, (n,)."""
     n, n_donors = len(codes), len(donors.codes)
     spans = range(known.shape[1])
-    numbers = {i: x for i in spans if (x := _numbers(encoder, i, donors, values, codes))}
+    numbers = {i: x for i in spans if (x := _standardised(encoder, i, donors, values, codes))}
     shift, pick = random_uniform([fold_in(key, Stream.DONORS, 0)], 2 * n)[0].numpy().reshape(2, n)
     tie = random_uniform([fold_in(key, Stream.DONORS, 1)], n_donors)[0].numpy()
     tie = np.tile((tie * _JITTER).astype(np.float32), 2)
@@ -704,7 +712,7 @@ def _choose(
     return chosen
 
 
-def _numbers(
+def _standardised(
     encoder: ModeEncoder, i: int, donors: Donors, values: np.ndarray, codes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The numbers of rows and donors in the donors' standard deviations; None for categories."""
@@ -738,7 +746,9 @@ class RowWriter:
         self._made: dict[int, int] = {}
         self._types: dict[str, Any] | None = None
 
-    def write(self, values: np.ndarray, codes: np.ndarray, wanted: Sequence[Wanted] = ()) -> None:
+    def write(
+        self, values: np.ndarray, codes: np.ndarray, wanted: Sequence[Condition] = ()
+    ) -> None:
         """Write rows that meet conditions, those of each call as a row group of their own."""
         table = self.encoder.decode(values, codes, made=self._made)
         write_points(table, wanted)
@@ -747,7 +757,7 @@ class RowWriter:
         self.parts.write_frame(self._as_frame(table), self._types)
 
     def write_all(
-        self, values: np.ndarray, codes: np.ndarray, wanted: Sequence[Wanted] = ()
+        self, values: np.ndarray, codes: np.ndarray, wanted: Sequence[Condition] = ()
     ) -> None:
         """Write rows a part at a time; where there are none, the columns alone."""
         for start in range(0, max(1, len(codes)), PART):
@@ -772,7 +782,7 @@ class RowWriter:
         return types
 
 
-class RowsToWrite(Found):
+class RowsToWrite(AcceptedRows):
     """Rows without conditions, of which all count: they are passed on rather than gathered."""
 
     def __init__(self, n: int, spans: RowSpans, writer: RowWriter) -> None:
@@ -781,9 +791,9 @@ class RowsToWrite(Found):
         self._held: list[tuple[np.ndarray, np.ndarray]] = []
 
     def add(
-        self, values: np.ndarray, codes: np.ndarray, mass: np.ndarray, uniform: np.ndarray
+        self, values: np.ndarray, codes: np.ndarray, probability: np.ndarray, uniform: np.ndarray
     ) -> None:
-        """Take in rows; see `Found`."""
+        """Take in rows; see `AcceptedRows`."""
         self._held.append((values[: self._left], codes[: self._left]))
         taken = len(self._held[-1][1])
         self._left, self._n = self._left - taken, self._n + taken

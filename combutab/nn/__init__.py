@@ -22,7 +22,6 @@ from combutab.nn._generative import (
     frozen,
     gradient_penalty,
 )
-from combutab.nn._inputs import NUMERIC_EMBEDDINGS, StackedInputs
 from combutab.nn._layers import (
     INITIALISATIONS,
     NORMALIZATIONS,
@@ -32,16 +31,18 @@ from combutab.nn._layers import (
     StackedLinear,
     StackedNorm,
 )
-from combutab.nn._mlp import MLPSpec, StackedMLP
-from combutab.nn._network import ChainNetwork, NetworkSpec, TableNetwork
-from combutab.nn._spans import RowSpans
-from combutab.nn._stack import (
+from combutab.nn._mlp import NUMERIC_EMBEDDINGS, MLPSpec, StackedInputs, StackedMLP
+from combutab.nn._network import (
     ROLES,
+    ChainNetwork,
     Member,
+    NetworkSpec,
     StackedNetwork,
+    TableNetwork,
     check_proxy_norm,
     fill_gradients,
 )
+from combutab.nn._spans import RowSpans
 from combutab.nn._tabm import StackedTabM, TabMSpec
 
 __all__ = [

@@ -71,11 +71,11 @@ def check_activation(
 def _check_training(spec: ActivationSpec, module: nn.Module, x: Tensor, twice: bool) -> None:
     scale = torch.ones(x.shape[1], requires_grad=True)
     x = x.clone().requires_grad_()
-    held, loose = _held(module), _loose(module)
+    held, loose = _buffer_shapes(module), _loose(module)
     y = _try(spec, module, x * scale, "in training")
     if not y.requires_grad:
         raise ValueError(f"activation={spec!r} cannot be differentiated")
-    now, after = _held(module), _loose(module)
+    now, after = _buffer_shapes(module), _loose(module)
     changed = sorted(n for n in held.keys() ^ now.keys())
     changed += sorted(n for n in held.keys() & now.keys() if held[n] != now[n])
     if changed:
@@ -141,7 +141,7 @@ def _try(spec: ActivationSpec, module: nn.Module, x: Tensor, when: str, seed: in
     return y
 
 
-def _held(module: nn.Module) -> dict[str, torch.Size]:
+def _buffer_shapes(module: nn.Module) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in module.named_buffers()}
 
 

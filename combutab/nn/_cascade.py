@@ -12,8 +12,8 @@ from combutab.core.rng import Stream, fold_in
 from combutab.nn._activation import ActivationSpec, StackedActivation
 from combutab.nn._generative import ORIGINAL
 from combutab.nn._layers import StackedLinear, StackedNorm
+from combutab.nn._network import Member, StackedNetwork
 from combutab.nn._spans import RowSpans
-from combutab.nn._stack import Member, StackedNetwork
 
 _ORIGINAL: ActivationSpec = "silu"  # of most published ones
 _HARMONICS = 3

@@ -33,7 +33,7 @@ from combutab.nn._stages import (
     StageMemory,
     VectorSource,
     add_input_gradient,
-    affine,
+    affine_rows,
     input_gradient,
     own_vectors,
     parameters_of,
@@ -390,7 +390,9 @@ class Chain:
         if heads is not None:
             return heads.forward(x, partial(self.scratch, name))
         place = partial(self.scratch, name, *x.shape[:2], self.weights[i].shape[2])
-        return affine(x, self.weights[i], self.biases[i], place, self.linears[i].scale, free=True)
+        return affine_rows(
+            x, self.weights[i], self.biases[i], place, self.linears[i].scale, free=True
+        )
 
     def _hidden(
         self, i: int, x: Tensor, mask: Tensor | None, valid: Tensor | None, keep: bool

@@ -14,7 +14,7 @@ from combutab.core.rng import Stream, fold_in
 from combutab.nn._activation import ActivationSpec, StackedActivation
 from combutab.nn._chain import Chain, ChainPass
 from combutab.nn._layers import MaskMaker, StackedLinear, StackedNorm
-from combutab.nn._stack import Context, Member, StackedNetwork, check_proxy_norm
+from combutab.nn._network import Context, Member, StackedNetwork, check_proxy_norm
 
 # ---- The critic in adversarial training: frozen for the generator's step, and its penalty --------
 

@@ -21,7 +21,7 @@ from combutab.core.rng import counters, random_int64_
 
 
 @dataclass(frozen=True)
-class Entry:
+class StackedTensor:
     """One tensor of a module, and the members that own it."""
 
     name: str  # the same for a member whatever it is stacked with
@@ -43,14 +43,14 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slot(Entry):
+class Slot(StackedTensor):
     """The place of a tensor in the matrix."""
 
     columns: slice
     tail: tuple[int, ...]  # shape after the member axis
 
 
-def lay_out(tensors: Sequence[Entry], n_members: int) -> tuple[list[Slot], int]:
+def assign_columns(tensors: Sequence[StackedTensor], n_members: int) -> tuple[list[Slot], int]:
     """Give each tensor its columns.
 
     Tensors that all members own come first, in the given order. The rest (activations with
@@ -61,7 +61,7 @@ def lay_out(tensors: Sequence[Entry], n_members: int) -> tuple[list[Slot], int]:
     slots: list[Slot] = []
     position = 0
 
-    def place(entry: Entry, at: int) -> int:
+    def place(entry: StackedTensor, at: int) -> int:
         tail = tuple(entry.tensor.shape[entry.stacked :])
         end = at + math.prod(tail)
         slots.append(Slot(**vars(entry), columns=slice(at, end), tail=tail))

@@ -3,25 +3,279 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from combutab.core.fields import choice, kind, number, optional, several, whole
+from combutab.core.fields import choice, kind, number, several, whole
 from combutab.core.rng import Stream, fold_in
 from combutab.nn._activation import StackedActivation
-from combutab.nn._inputs import (
-    NUMERIC_EMBEDDINGS,
-    NumericEmbedding,
-    StackedInputs,
-    input_widths,
-    n_input_columns,
+from combutab.nn._layers import (
+    INITIALISATIONS,
+    NORMALIZATIONS,
+    StackedEmbedding,
+    StackedLinear,
+    StackedNorm,
 )
-from combutab.nn._layers import INITIALISATIONS, NORMALIZATIONS, StackedLinear, StackedNorm
-from combutab.nn._network import ChainNetwork, NetworkSpec
-from combutab.nn._stack import Member, check_proxy_norm
+from combutab.nn._network import ChainNetwork, Member, NetworkSpec, check_proxy_norm
+
+# ---- Inputs: encoded columns of a table to what the first layer takes ----------------------------
+
+NUMERIC_EMBEDDINGS = ("none", "pbld", "piecewise-linear")
+"""Names of what becomes of a number before the first layer."""
+
+
+@dataclass(frozen=True)
+class NumericEmbedding:
+    """The embedding of each number: its kind, its width, its frequencies or bins.
+
+    ``"pbld"`` is (x, W cos(2 pi f x + p) + b) a column, with learned frequencies f, drawn from
+    N(0, frequency_scale^2), phases p, and W and b, in all ``dim`` numbers. ``"piecewise-linear"``
+    is a learned linear map plus W e(x), where e has for each of ``n_bins`` bins the share of it
+    that lies below x.
+
+    References
+    ----------
+    Gorishniy et al. (2022), "On embeddings for numerical features in tabular deep learning";
+    Holzmueller et al. (2024), "Better by default", section 3, for PBLD; Gorishniy et al. (2024),
+    "TabM", for the piecewise-linear one.
+    """
+
+    kind: str = "none"
+    dim: int = 4
+    n_frequencies: int = 16
+    frequency_scale: float = 0.1
+    n_bins: int = 48
+
+    @property
+    def width(self) -> int:
+        """Numbers that a column becomes."""
+        return 1 if self.kind == "none" else self.dim
+
+    @property
+    def n_parts(self) -> int:
+        """Numbers that it becomes on the way: cosines, or shares of bins."""
+        return {"none": 1, "pbld": self.n_frequencies}.get(self.kind, self.n_bins)
+
+    def array_shapes(self, n_columns: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of a member's learned arrays, by name."""
+        if self.kind == "none" or not n_columns:
+            return {}
+        k, d = self.n_parts, n_columns
+        if self.kind == "pbld":
+            n_mapped = self.dim - 1
+            shapes = {"frequency": (d, k), "phase": (d, k)}
+            return shapes | {"weight": (d, k, n_mapped), "bias": (d, n_mapped)}
+        return {"slope": (d, self.dim), "weight": (d, k, self.dim), "bias": (d, self.dim)}
+
+
+class PeriodicEmbedding(nn.Module):
+    """PBLD embeddings of M members: each number, and linear maps of its cosines.
+
+    Shape
+    -----
+    (M, batch, n_columns) -> (M, batch, n_columns * dim)
+
+    >>> embedding = PeriodicEmbedding(3, NumericEmbedding("pbld"), [torch.Generator()])
+    >>> embedding(torch.zeros(1, 5, 3)).shape
+    torch.Size([1, 5, 12])
+    """
+
+    def __init__(
+        self,
+        n_columns: int,
+        settings: NumericEmbedding,
+        generators: Sequence[torch.Generator],
+        *,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        k, n_mapped = settings.n_frequencies, settings.dim - 1
+
+        def uniform(bound: float, *shape: int) -> Tensor:
+            draws = [torch.rand(*shape, generator=g, dtype=torch.float64) for g in generators]
+            return torch.stack(draws).mul_(2 * bound).sub_(bound).to(dtype)
+
+        draws = [torch.randn(n_columns, k, generator=g, dtype=torch.float64) for g in generators]
+        self.frequency = nn.Parameter(torch.stack(draws).mul_(settings.frequency_scale).to(dtype))
+        self.phase = nn.Parameter(uniform(math.pi, n_columns, k))
+        self.weight = nn.Parameter(uniform(1 / math.sqrt(k), n_columns, k, n_mapped))
+        self.bias = nn.Parameter(uniform(1 / math.sqrt(k), n_columns, n_mapped))
+
+    def forward(self, x: Tensor) -> Tensor:
+        columns = x.transpose(1, 2).unsqueeze(-1)  # (M, n_columns, batch, 1)
+        frequency = (2 * math.pi * self.frequency).unsqueeze(2)
+        waves = torch.cos(torch.addcmul(self.phase.unsqueeze(2), columns, frequency))
+        mapped = torch.baddbmm(
+            self.bias.flatten(0, 1).unsqueeze(1), waves.flatten(0, 1), self.weight.flatten(0, 1)
+        )
+        mapped = mapped.unflatten(0, self.bias.shape[:2])  # (M, n_columns, batch, dim - 1)
+        return torch.cat([columns, mapped], -1).transpose(1, 2).flatten(2)
+
+
+class PiecewiseLinearEmbedding(nn.Module):
+    """Piecewise-linear embeddings of M members: of each number a function with kinks at bin edges.
+
+    It is x a + b + W e(x), where e_t(x) = (x - l_t) / (u_t - l_t) in bin t, from l_t to u_t, below
+    it 0 and above it 1; the outermost bins go on. W is 0 at first. A bin of no width is always 0.
+
+    Parameters
+    ----------
+    edges : Tensor, (M, n_columns, n_bins + 1)
+        Of each column's bins, in increasing order.
+    dim : int
+    generators : sequence of torch.Generator
+        One a member.
+
+    Shape
+    -----
+    (M, batch, n_columns) -> (M, batch, n_columns * dim)
+
+    References
+    ----------
+    Gorishniy et al. (2022), "On embeddings for numerical features in tabular deep learning", Eq. 1;
+    version B: Gorishniy et al. (2024), "TabM".
+
+    >>> edges = torch.linspace(-1, 1, 5).expand(1, 3, 5)
+    >>> PiecewiseLinearEmbedding(edges, 2, [torch.Generator()])(torch.zeros(1, 7, 3)).shape
+    torch.Size([1, 7, 6])
+    """
+
+    def __init__(
+        self,
+        edges: Tensor,
+        dim: int,
+        generators: Sequence[torch.Generator],
+        *,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        n_columns, n_bins = edges.shape[1], edges.shape[2] - 1
+        draws = [
+            torch.rand(2, n_columns, dim, generator=g, dtype=torch.float64) for g in generators
+        ]
+        slope, bias = torch.stack(draws, 1).mul_(2).sub_(1).div_(math.sqrt(dim)).to(dtype)
+        self.slope, self.bias = nn.Parameter(slope), nn.Parameter(bias)
+        zeros = torch.zeros(len(generators), n_columns, n_bins, dim, dtype=dtype)
+        self.weight = nn.Parameter(zeros)
+        self.edges: Tensor
+        self.register_buffer("edges", edges.to(dtype, copy=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        columns = x.transpose(1, 2).unsqueeze(-1)  # (M, n_columns, batch, 1)
+        shares = self._shares(columns).flatten(0, 1)
+        linear = torch.addcmul(self.bias.unsqueeze(2), columns, self.slope.unsqueeze(2))
+        embedded = torch.baddbmm(linear.flatten(0, 1), shares, self.weight.flatten(0, 1))
+        return embedded.unflatten(0, self.bias.shape[:2]).transpose(1, 2).flatten(2)
+
+    def _shares(self, columns: Tensor) -> Tensor:  # (M, n_columns, batch, n_bins)
+        low, width = self.edges[..., :-1], torch.diff(self.edges, dim=-1)
+        wide = width > torch.finfo(width.dtype).tiny
+        place = torch.arange(low.shape[-1], device=low.device)
+        last = place == torch.where(wide, place, -1).amax(-1, keepdim=True)
+        least = torch.zeros_like(low).masked_fill_(wide & (place == 0), -torch.inf)
+        most = wide.to(low.dtype).masked_fill_(wide & last, torch.inf)
+        # x - l first: of numbers that are near it is exact
+        shares = (columns - low.unsqueeze(2)) / torch.where(wide, width, 1.0).unsqueeze(2)
+        return torch.minimum(torch.maximum(shares, least.unsqueeze(2)), most.unsqueeze(2))
+
+
+class StackedInputs(nn.Module):
+    """Numbers, as they are or embedded, and a learned vector for each code, of M members.
+
+    A network takes any module of this signature in its place: its parameters, with a leading
+    member axis, are differentiated all the same. One that makes several heads gives each row as
+    often as there are heads, one behind the other.
+
+    Parameters
+    ----------
+    cardinalities : sequence of int
+        Of the columns that come as codes; each gets an embedding.
+    embedding_dim : int
+        Its width, unless the cardinality is smaller.
+    generators : sequence of torch.Generator
+        One a member.
+    n_dense : int, optional
+        Columns that do not come as codes; needed by what follows.
+    n_numeric : int, default=0
+        How many of them, the first, are numbers.
+    numeric : NumericEmbedding, optional
+        Of the numbers.
+    scaled : bool, default=False
+        Multiply each input of the first layer by a learned factor, 1 at first.
+    bins : sequence of Tensor or None, optional
+        Each member's edges of bins, (n_numeric, n_bins + 1), for piecewise-linear embeddings;
+        without, they come with a state that is loaded.
+
+    Shape
+    -----
+    dense : (M, batch, n_dense), codes : (M, batch, n_codes) int64 -> (M, batch, n_inputs)
+
+    >>> inputs = StackedInputs([5], 2, [torch.Generator().manual_seed(0)])
+    >>> inputs(torch.zeros(1, 3, 4), torch.ones(1, 3, 1, dtype=torch.int64)).shape
+    torch.Size([1, 3, 6])
+    """
+
+    def __init__(
+        self,
+        cardinalities: Sequence[int],
+        embedding_dim: int,
+        generators: Sequence[torch.Generator],
+        *,
+        n_dense: int = 0,
+        n_numeric: int = 0,
+        numeric: NumericEmbedding | None = None,
+        scaled: bool = False,
+        bins: Sequence[Tensor | None] | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.embeddings = nn.ModuleList(
+            StackedEmbedding(c, min(embedding_dim, c), generators, dtype=dtype)
+            for c in cardinalities
+        )
+        self.n_numeric = n_numeric
+        self.numeric: nn.Module | None = None
+        self.scale: nn.Parameter | None = None
+        settings = numeric or NumericEmbedding()
+        if settings.kind == "pbld" and n_numeric:
+            self.numeric = PeriodicEmbedding(n_numeric, settings, generators, dtype=dtype)
+        elif settings.kind == "piecewise-linear" and n_numeric:
+            none = torch.zeros(n_numeric, settings.n_bins + 1, dtype=dtype)
+            edges = [none if own is None else own for own in bins or [None] * len(generators)]
+            self.numeric = PiecewiseLinearEmbedding(
+                torch.stack(edges), settings.dim, generators, dtype=dtype
+            )
+        if scaled:
+            width = n_input_columns(n_dense, n_numeric, cardinalities, embedding_dim, settings)
+            self.scale = nn.Parameter(torch.ones(len(generators), 1, width, dtype=dtype))
+
+    def forward(self, dense: Tensor, codes: Tensor | None = None) -> Tensor:
+        parts = [dense]
+        if self.numeric is not None:
+            parts = [self.numeric(dense[..., : self.n_numeric]), dense[..., self.n_numeric :]]
+        if codes is not None:
+            parts += [table(codes[..., i]) for i, table in enumerate(self.embeddings)]
+        x = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        return x if self.scale is None else x * self.scale
+
+
+def n_input_columns(
+    n_dense: int,
+    n_numeric: int,
+    cardinalities: Sequence[int],
+    embedding_dim: int,
+    numeric: NumericEmbedding,
+) -> int:
+    """Count the inputs of the first layer, of a file's any number of columns."""
+    embedded = sum(min(embedding_dim, c) for c in cardinalities)
+    return n_dense + n_numeric * (numeric.width - 1) + embedded
+
+
+# ---- Perceptrons ---------------------------------------------------------------------------------
 
 _N_POINTS = 5  # rows between which a unit's zero lies at first
 
@@ -61,14 +315,13 @@ class MLPSpec(NetworkSpec, kind="mlp"):
         "normalization": choice(*NORMALIZATIONS),
         "proxy_norm": kind(bool),
         "init": choice(*INITIALISATIONS),
-        # files of before there were such inputs lack these
-        "n_numeric": optional(whole()),
-        "numeric_embedding": optional(choice(*NUMERIC_EMBEDDINGS)),
-        "numeric_embedding_dim": optional(whole(2)),
-        "n_frequencies": optional(whole(1)),
-        "frequency_scale": optional(number()),
-        "scale_inputs": optional(kind(bool)),
-        "n_bins": optional(whole(1)),
+        "n_numeric": whole(),
+        "numeric_embedding": choice(*NUMERIC_EMBEDDINGS),
+        "numeric_embedding_dim": whole(2),
+        "n_frequencies": whole(1),
+        "frequency_scale": number(),
+        "scale_inputs": kind(bool),
+        "n_bins": whole(1),
     }
 
     def __post_init__(self) -> None:
@@ -101,9 +354,9 @@ class MLPSpec(NetworkSpec, kind="mlp"):
     @property
     def input_widths(self) -> tuple[int, ...]:
         """How much of that each column takes."""
-        return input_widths(
-            self.n_dense, self.n_numeric, self.cardinalities, self.embedding_dim, self.numeric
-        )
+        numbers = [self.numeric.width] * self.n_numeric
+        embedded = [min(self.embedding_dim, c) for c in self.cardinalities]
+        return (*numbers, *[1] * (self.n_dense - self.n_numeric), *embedded)
 
     @property
     def peak_units(self) -> int:

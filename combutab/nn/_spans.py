@@ -202,12 +202,16 @@ class RowSpans:
 
     def _split(self, raw: Tensor) -> tuple[Tensor, Tensor]:
         """Raw values and logits of a row, in at least float32."""
-        values, logits = _wide(raw).split([self.n_values, self.width - self.n_values], dim=-1)
+        values, logits = _at_least_float32(raw).split(
+            [self.n_values, self.width - self.n_values], dim=-1
+        )
         return values, logits
 
     def _split_columns(self, raw: Tensor) -> tuple[Tensor, Tensor]:
         """The same with columns first, (n_values, rows) and (width - n_values, rows)."""
-        values, logits = _wide(_columns(raw)).split([self.n_values, self.width - self.n_values])
+        values, logits = _at_least_float32(_columns_first(raw)).split(
+            [self.n_values, self.width - self.n_values]
+        )
         return values, logits
 
     def _by_group(self, logits: Tensor, dim: int = -1) -> Iterator[tuple[Group, Tensor]]:
@@ -274,7 +278,7 @@ class RowSpans:
                     f"uniform must have the shape {shape} of the spans' logits, "
                     f"got {tuple(uniform.shape)}"
                 )
-            logits = logits + _gumbel(_columns(uniform)).to(logits.dtype)
+            logits = logits + _gumbel(_columns_first(uniform)).to(logits.dtype)
         groups = self._by_group(logits / tau, dim=0)
         pieces = [g.close_columns(g.open_columns(x).softmax(1)) for g, x in groups]
         return torch.cat([torch.tanh(values), *pieces]).t().reshape(raw.shape)
@@ -329,20 +333,22 @@ class RowSpans:
         Examples
         --------
         >>> spans = RowSpans(0, [4])
-        >>> raw, mass = spans.restrict(torch.zeros(1, 4), {0: [1, 2]})
-        >>> raw.softmax(-1), mass
+        >>> raw, probability = spans.restrict(torch.zeros(1, 4), {0: [1, 2]})
+        >>> raw.softmax(-1), probability
         (tensor([[0.0000, 0.5000, 0.5000, 0.0000]]), tensor([0.5000], dtype=torch.float64))
         """
-        log_mass = raw.new_zeros(raw.shape[:-1], dtype=torch.float64)
+        log_probability = raw.new_zeros(raw.shape[:-1], dtype=torch.float64)
         raw = raw.clone() if allowed else raw
         for i, codes in allowed.items():
             start = int(self.starts[i])
             logits = raw[..., start : start + self.sizes[i]]
             kept = torch.zeros(self.sizes[i], dtype=torch.bool, device=raw.device)
             kept[list(codes)] = True
-            log_mass += logits[..., kept].double().logsumexp(-1) - logits.double().logsumexp(-1)
+            log_probability += logits[..., kept].double().logsumexp(-1) - logits.double().logsumexp(
+                -1
+            )
             logits.masked_fill_(~kept, -torch.inf)
-        return raw, log_mass.exp_()
+        return raw, log_probability.exp_()
 
     def cross_entropy(self, raw: Tensor, span: Tensor, code: Tensor) -> Tensor:
         """The cross-entropy of one span a row against a code.
@@ -359,7 +365,7 @@ class RowSpans:
         if len(self._buckets) == 1:
             only = self._buckets[0]
             return self._one_span(flat[:, only.columns], chosen, codes, only).view(span.shape)
-        loss = _wide(flat).new_zeros(len(flat))
+        loss = _at_least_float32(flat).new_zeros(len(flat))
         which = self._bucket_of[chosen]
         for i, bucket in enumerate(self._buckets):
             rows = (which == i).nonzero().squeeze(1)
@@ -374,9 +380,9 @@ class RowSpans:
         if bucket.n_spans > 1:
             place = torch.arange(bucket.size, device=x.device)
             column = (self.starts[span] - bucket.columns.start).unsqueeze(1) + place
-            x = _wide(x.gather(1, column.clamp_max_(x.shape[1] - 1)))
+            x = _at_least_float32(x.gather(1, column.clamp_max_(x.shape[1] - 1)))
             x = x.masked_fill(place >= self.span_sizes[span].unsqueeze(1), -torch.inf)
-        return -_wide(x).log_softmax(1).gather(1, code.unsqueeze(1)).squeeze(1)
+        return -_at_least_float32(x).log_softmax(1).gather(1, code.unsqueeze(1)).squeeze(1)
 
     def cross_entropy_all(self, raw: Tensor, codes: Tensor) -> Tensor:
         """The sum of the cross-entropies of all spans.
@@ -386,7 +392,7 @@ class RowSpans:
         raw : (..., width), codes : (..., n_spans) integer -> (...)
         """
         _, logits = self._split_columns(raw)
-        total, codes = logits.new_zeros(logits.shape[1]), _columns(codes.long())
+        total, codes = logits.new_zeros(logits.shape[1]), _columns_first(codes.long())
         for group, part in self._by_group(logits, dim=0):
             losses = F.cross_entropy(group.open_columns(part), codes[group.spans], reduction="none")
             total = total + losses.sum(0)
@@ -419,7 +425,7 @@ def _draw_large(group: Group, logits: Tensor, uniform: Tensor) -> Tensor:
 
 def _draw_small(group: Group, logits: Tensor, uniform: Tensor) -> Tensor:
     """Draw as ``_draw_large``, columns first."""
-    columns = group.open_columns(_columns(logits))
+    columns = group.open_columns(_columns_first(logits))
     cdf = columns.softmax(-2).cumsum(-2, dtype=uniform.dtype)
     target = _targets(cdf[:, -1:], uniform.reshape(-1, 1, len(cdf)).transpose(0, 2))
     return (cdf <= target).sum(-2).t().reshape(uniform.shape)
@@ -431,12 +437,12 @@ def _targets(total: Tensor, uniform: Tensor) -> Tensor:
     return torch.minimum(uniform * total, below)
 
 
-def _columns(rows: Tensor) -> Tensor:
+def _columns_first(rows: Tensor) -> Tensor:
     """Rows with their columns first in memory, (..., width) -> (width, rows)."""
     return rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1]).t().contiguous()
 
 
-def _wide(x: Tensor) -> Tensor:
+def _at_least_float32(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 

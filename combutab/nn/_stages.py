@@ -93,21 +93,6 @@ class VectorSource(Protocol):
         """Take a layer's gradients by its vectors, and write those of the parameters."""
 
 
-class NoVectors:
-    """The source of kernels that are given none."""
-
-    trained = False
-
-    def begin(self, keep: bool) -> None:
-        pass
-
-    def of(self, layer: int) -> Vectors:
-        return ()
-
-    def collect(self, layer: int, grads: Gradients) -> None:
-        pass
-
-
 class OwnVectors:
     """Vectors that are parameters themselves, or buffers, which have no place of a gradient."""
 
@@ -262,7 +247,7 @@ def _one_dnn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return cast(Tensor, by(x, weight, bias, "none", [], ""))
 
 
-def _each(one: Callable[[int], Tensor], n: int, allocate: Allocate | None) -> Tensor:
+def _each_member(one: Callable[[int], Tensor], n: int, allocate: Allocate | None) -> Tensor:
     """A member's results one after the other, of a single one as they were allocated."""
     if n == 1 and allocate is None:
         return one(0).unsqueeze(0)
@@ -283,7 +268,7 @@ def _matmul(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
     return torch.bmm(a, b, out=out)
 
 
-def affine(
+def affine_rows(
     x: Tensor,
     weight: Tensor,
     bias: Tensor,
@@ -305,7 +290,7 @@ def affine(
     if n * k * m >= _ENOUGH and _serves(x):
         weight = weight if scale == 1 else weight * scale
         own = free and len(x) == 1
-        return _each(
+        return _each_member(
             lambda i: _one_dnn(x[i], weight[i].t(), bias[i, 0]), len(x), None if own else allocate
         )
     out = allocate()
@@ -327,7 +312,7 @@ def input_gradient(grad: Tensor, weight: Tensor, allocate: Allocate, scale: floa
     n, m, k = *grad.shape[1:], weight.shape[1]
     if n * k * m >= _ENOUGH and grad.stride(2) == 1 and _serves(grad):
         weight = weight if scale == 1 else weight * scale
-        return _each(
+        return _each_member(
             lambda i: _one_dnn(grad[i], weight[i]), len(grad), None if len(grad) == 1 else allocate
         )
     out = _matmul(grad, weight.transpose(1, 2), allocate())
@@ -398,7 +383,7 @@ class KernelStage:
         self, kernel: Kernel, memory: Memory, vectors: VectorSource | None = None, layer: int = 0
     ) -> None:
         self.kernel, self._memory = kernel, memory
-        self._source: VectorSource = NoVectors() if vectors is None else vectors
+        self._source: VectorSource = OwnVectors((), ()) if vectors is None else vectors
         self._layer = layer
         self._x: Tensor | None = None
         self._y: Tensor | None = None
@@ -480,8 +465,10 @@ class BatchNormStage:
             parameter = getattr(norm, name)
             if parameter is not None:
                 place = at(norm, name)
-                for i, (affine, places) in enumerate(zip(self._affine, self._places, strict=True)):
-                    affine[k], places[k] = parameter.data[i, 0], place[i, 0]
+                for i, (affine_rows, places) in enumerate(
+                    zip(self._affine, self._places, strict=True)
+                ):
+                    affine_rows[k], places[k] = parameter.data[i, 0], place[i, 0]
         self._statistics: list[list[Tensor]] = []
         self._x: Tensor | None = None
 

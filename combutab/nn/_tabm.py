@@ -11,7 +11,7 @@ import torch
 from combutab.core.fields import whole
 from combutab.nn._layers import HeadLinear, HeadOutputs, StackedLinear
 from combutab.nn._mlp import MLPSpec, StackedMLP
-from combutab.nn._stack import Member
+from combutab.nn._network import Member
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from combutab.training._optimizers import (
     is_per_step,
     schedule_factor,
 )
-from combutab.training._records import (
+from combutab.training._steps import (
     MemberPlan,
     MemberResult,
     MemberStart,

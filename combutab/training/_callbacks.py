@@ -5,18 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from combutab.core.progress import TimeLeft, bar_width, clock, make_bar
 from combutab.core.tasks import FitTask
 from combutab.nn import TableNetwork
-from combutab.training._records import MemberResult
-
-if TYPE_CHECKING:
-    from combutab.training._records import MemberResult, Rows
-
+from combutab.training._steps import MemberResult, Rows
 
 # ---- Callbacks: what training tells the outside, once an epoch, and how the outside stops it -----
 

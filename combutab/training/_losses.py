@@ -21,7 +21,7 @@ def _log_mean(logs: Tensor) -> Tensor:  # (M, B, n_heads, n_outputs) -> (M, B, n
 
 
 @lru_cache(maxsize=8)
-def _constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def _constant_tensor(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return a tensor that is copied to the device once: a step does not wait for the host."""
     with torch.inference_mode(False):
         return torch.tensor(values, dtype=dtype, device=device)
@@ -150,7 +150,7 @@ class Pinball(Loss):
         return raw.unflatten(-1, (-1, len(self.quantiles)))
 
     def rows(self, raw: Tensor, y: Tensor) -> Tensor:
-        q = _constant(self.quantiles, raw.dtype, raw.device)
+        q = _constant_tensor(self.quantiles, raw.dtype, raw.device)
         error = y.unsqueeze(-1) - self._pairs(raw)
         return torch.maximum(q * error, (q - 1) * error).mean((-1, -2))
 

@@ -20,16 +20,19 @@ from combutab.nn import TableNetwork
 from combutab.training._callbacks import Callback, EpochReport
 from combutab.training._losses import Loss, accuracy, best_factors, r2
 from combutab.training._optimizers import RowOptimizer, is_per_step, rate_table, schedule_factor
-from combutab.training._records import (
+from combutab.training._steps import (
+    Batch,
+    Batches,
     MemberPlan,
     MemberResult,
     MemberStart,
     Rows,
     RowStream,
+    StepInputs,
     TrainConfig,
+    TrainingStep,
     by_head,
 )
-from combutab.training._steps import Batch, Batches, StepInputs, TrainingStep
 
 Result = TypeVar("Result")  # of one member
 

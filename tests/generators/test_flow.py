@@ -9,7 +9,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from combutab.generators import ShortfallError, TabFlow, _tabflow
-from combutab.generators._records import Points, RowsAsked, TableRows
+from combutab.generators._records import PointChoices, RowRequest, TableRows
 from combutab.generators._tabflow import FlowSteps, draw, draw_rows, from_normal, to_normal
 from combutab.nn import Member, RowSpans, StackedCascade
 
@@ -124,7 +124,7 @@ class Known(torch.nn.Module):
 
 def asked(n, keys=(5,), allowed=None, **given):
     empty = torch.empty(len(keys), n, 0)
-    return RowsAsked(list(keys), n, empty, allowed or {}, **given)
+    return RowRequest(list(keys), n, empty, allowed or {}, **given)
 
 
 def sample(n, monkeypatch, **options):
@@ -143,7 +143,7 @@ def test_rows_have_the_joint_distribution_whatever_the_order(monkeypatch):
     drawn = sample(4000, monkeypatch, keys=(5, 6, 7))
     for codes in drawn.codes:
         assert_allclose(frequencies(codes), JOINT, atol=0.03)
-    assert (drawn.mass == 1).all()
+    assert (drawn.probability == 1).all()
     assert not torch.equal(drawn.codes[0], drawn.codes[1])
 
 
@@ -163,12 +163,12 @@ def test_given_codes_stay_and_the_rest_is_as_beside_them(monkeypatch):
 
 def test_rows_without_a_frequent_code_cost_no_more_than_others(monkeypatch):
     drawn = sample(500, monkeypatch, allowed={2: (1, 2, 3)})  # all but one, however frequent
-    assert_allclose(drawn.mass, 1)
+    assert_allclose(drawn.probability, 1)
 
 
 def test_allowed_codes_and_how_probable_they_were(monkeypatch):
     drawn = sample(9000, monkeypatch, allowed={1: (0, 2), 2: (1, 2)})
-    codes, mass = drawn.codes[0], drawn.mass[0]
+    codes, mass = drawn.codes[0], drawn.probability[0]
     assert set(codes[:, 1].tolist()) <= {0, 2}
     assert set(codes[:, 2].tolist()) <= {1, 2}
     expected = np.zeros_like(JOINT)
@@ -180,7 +180,7 @@ def test_allowed_codes_and_how_probable_they_were(monkeypatch):
 def test_values_that_are_asked_for(monkeypatch):
     values = torch.full((1, 600, 2), torch.nan)
     values[0, :300, 0] = 0.25
-    points = {2: Points(1, {0: (0.5,), 3: (-0.5, 0.75)})}
+    points = {2: PointChoices(1, {0: (0.5,), 3: (-0.5, 0.75)})}
     drawn = sample(600, monkeypatch, values=values, points=points, allowed={2: (0, 3)})
     found, code = drawn.values[0], drawn.codes[0, :, 2]
     assert (found[:300, 0] == 0.25).all()

@@ -83,9 +83,6 @@ def test_specs_describe_what_they_build():
     assert PBLD.n_weights == sum(value.numel() for value in state.values())
     assert PBLD.peak_units == 3 * 6
     assert NetworkSpec.from_json(PBLD.to_json()) == PBLD
-    plain = MLPSpec(n_dense=4, hidden=(8,), n_outputs=2).to_json()
-    earlier = {n: v for n, v in plain.items() if "numeric" not in n and "inputs" not in n}
-    assert NetworkSpec.from_json(earlier) == MLPSpec(n_dense=4, hidden=(8,), n_outputs=2)
     with pytest.raises(ValueError, match="5 of 4 dense columns"):
         MLPSpec(n_dense=4, hidden=(8,), n_outputs=2, n_numeric=5)
 

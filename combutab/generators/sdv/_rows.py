@@ -26,11 +26,11 @@ def rows_that_meet(
     """
     n_tries = n_rows + _TRIES
     if not numbers:
-        return _draw(model, n_rows, codes, n_tries)
-    return nearest(_draw(model, n_tries, codes, n_tries), numbers, n_rows)
+        return _draw_rows(model, n_rows, codes, n_tries)
+    return nearest(_draw_rows(model, n_tries, codes, n_tries), numbers, n_rows)
 
 
-def _draw(
+def _draw_rows(
     model: Generator[Any], n_rows: int, codes: Mapping[int, int], n_tries: int
 ) -> pd.DataFrame:
     """Draw at most n_rows rows that have the codes, out of about n_tries."""
