@@ -367,8 +367,8 @@ class BaseGenerator(
             name = "seed_data" if nearest else "conditions"
             raise ValueError(f"{name} must be a DataFrame, got {type(conditions).__name__}")
         patterns, which, others = read_each(self.encoder_, conditions, nearest)
-        key = self._sample_key(random_state)
-        values, codes, missed = self._sampler().draw_each(patterns, which, key, max_tries)
+        key = self.sample_key(random_state)
+        values, codes, missed = self.sampler().draw_each(patterns, which, key, max_tries)
         table = self.encoder_.decode(values[~missed], codes[~missed])
         write_each(table, patterns, which[~missed])
         if others:
