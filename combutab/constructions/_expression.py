@@ -141,7 +141,7 @@ class _Builder:
                     f"{', '.join(self.places)}; give its interval"
                 )
             row = np.eye(len(self.places))[self.places[str(node)]]
-            return _plan.affine(self.inputs, row, np.zeros(1))
+            return _plan.combine_outputs(self.inputs, row, np.zeros(1))
         if isinstance(node, sympy.exp):
             return self._named(node, lambda: _plan.exponential(self.value(node.args[0])))
         if isinstance(node, sympy.log):
@@ -186,7 +186,7 @@ class _Builder:
         plan = self.value(sympy.atan(x / sympy.sqrt(1 - x**2)))
         plan = replace(plan, ranges=widened(np.arcsin(ends)[None]))
         if isinstance(node, sympy.acos):
-            plan = _plan.affine(plan, -np.ones((1, 1)), np.array([np.pi / 2]))
+            plan = _plan.combine_outputs(plan, -np.ones((1, 1)), np.array([np.pi / 2]))
         return plan
 
     def _log(self, node: Any) -> Plan:
@@ -195,13 +195,15 @@ class _Builder:
         if isinstance(node, sympy.exp):
             return self.value(node.args[0])
         if node.is_Pow and node.exp.is_number and self._is_positive(node.base):
-            return _plan.affine(self.log(node.base), np.array([[_number(node.exp)]]), np.zeros(1))
+            return _plan.combine_outputs(
+                self.log(node.base), np.array([[_constant_value(node.exp)]]), np.zeros(1)
+            )
         if node.is_Pow and not node.exp.is_number:
             return self.value(node.exp * sympy.log(node.base))
         if node.is_Mul and all(self._is_positive(factor) for factor in node.args):
             logs = _plan.stack([self.log(factor) for factor in node.args])
-            return _plan.affine(logs, np.ones((1, len(node.args))), np.zeros(1))
-        if node.is_number and _number(node) > 0:
+            return _plan.combine_outputs(logs, np.ones((1, len(node.args))), np.zeros(1))
+        if node.is_number and _constant_value(node) > 0:
             return self._constant(sympy.log(node))
         return self._named(f"ln({node})", lambda: _plan.logarithm(self.value(node)))
 
@@ -210,7 +212,7 @@ class _Builder:
 
     def _constant(self, node: Any) -> Plan:
         nothing = np.zeros((1, len(self.places)))
-        return _plan.affine(self.inputs, nothing, np.array([_number(node)]))
+        return _plan.combine_outputs(self.inputs, nothing, np.array([_constant_value(node)]))
 
     def _sum(self, node: Any) -> Plan:
         """Eq. 9: the node as a sum of products of powers of its parts."""
@@ -223,11 +225,11 @@ class _Builder:
             factors: dict[int, float] = {}
             for factor in sympy.Mul.make_args(term):
                 if factor.is_number:
-                    coefficient *= Fraction(_number(factor))
+                    coefficient *= Fraction(_constant_value(factor))
                     continue
                 base, exponent = factor, 1.0
                 if factor.is_Pow and factor.exp.is_number:
-                    base, exponent = factor.base, _number(factor.exp)
+                    base, exponent = factor.base, _constant_value(factor.exp)
                 place = parts.setdefault(base, len(parts))
                 factors[place] = factors.get(place, 0.0) + exponent
             rows.append((coefficient, factors))
@@ -249,7 +251,7 @@ class _Builder:
             raise ValueError(f"in {part}: {error}") from None
 
 
-def _number(node: Any) -> float:
+def _constant_value(node: Any) -> float:
     """A constant of the expression in float64."""
     try:
         value = float(node)

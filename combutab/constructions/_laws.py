@@ -253,7 +253,7 @@ def linear_combination(
         )
     eye = np.eye(widths.pop())
     weight = np.concatenate([c * eye for c in coefficients], axis=1)
-    plan = _plan.affine(_plan.stack(plans), weight, np.full(len(eye), float(bias)))
+    plan = _plan.combine_outputs(_plan.stack(plans), weight, np.full(len(eye), float(bias)))
     return ConstructedNetwork(plan, networks[0].inputs)
 
 
@@ -334,14 +334,14 @@ def compose(outer: ConstructedNetwork, inner: Sequence[ConstructedNetwork]) -> C
                 f"output {i} of inner reaches from {low:.6g} to {high:.6g}, beyond the domain "
                 f"({least:.6g}, {most:.6g}) of outer; make outer for that interval"
             )
-    return ConstructedNetwork(_plan.compose(outer.plan, plan), inner[0].inputs)
+    return ConstructedNetwork(_plan.compose_plans(outer.plan, plan), inner[0].inputs)
 
 
 def _bases(plan: Plan, names: Sequence[str]) -> list[Base]:
     """The outputs of a plan, each as a base of powers."""
     bases = []
     for row, name in zip(np.eye(len(names)), names, strict=True):
-        value = _plan.affine(plan, row, np.zeros(1))
+        value = _plan.combine_outputs(plan, row, np.zeros(1))
         bases.append(Base(value, partial(_plan.logarithm, value), name))
     return bases
 

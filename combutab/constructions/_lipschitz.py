@@ -78,12 +78,12 @@ def lipschitz_network(
         raise ValueError(f"{norm_size=} is for pln and pls, not for {activation!r}")
     rest = epsilon - lipschitz / (2 * n)  # what the steps or lines may miss still
     if activation == "relu":
-        values = _values(function, np.arange(n + 1) / n)
+        values = _function_values(function, np.arange(n + 1) / n)
         _check_rest(rest, n, np.abs(values).max() + 2 * lipschitz, lipschitz, epsilon)
         return _lines(values)
-    values = _values(function, (np.arange(n) + 0.5) / n)
+    values = _function_values(function, (np.arange(n) + 0.5) / n)
     _check_rest(rest, n, np.abs(values).max() + lipschitz, lipschitz, epsilon)
-    return _steps(_STEPS[activation](norm_size), values, rest / 2)
+    return _step_network(_STEPS[activation](norm_size), values, rest / 2)
 
 
 def relu_hard_function(lipschitz: float, epsilon: float) -> Function:
@@ -180,7 +180,7 @@ _STEPS: dict[str, Callable[[int | None], _Step]] = {
 }
 
 
-def _steps(step: _Step, values: np.ndarray, allowed: float) -> nn.Sequential:
+def _step_network(step: _Step, values: np.ndarray, allowed: float) -> nn.Sequential:
     """Steps from each value to the next, at 1/n, 2/n, ..., and one unit for what is constant."""
     n = len(values)
     jumps = np.diff(values) / (1 - step.low)  # Eqs. 17 and 39
@@ -241,7 +241,7 @@ def _n_halves(lipschitz: float, epsilon: float) -> int:
     return math.floor(lipschitz / (2 * epsilon) * (1 + 1e-12))
 
 
-def _values(function: Function, x: np.ndarray) -> np.ndarray:
+def _function_values(function: Function, x: np.ndarray) -> np.ndarray:
     values = np.asarray(function(x), dtype=np.float64)
     if values.shape != x.shape or not np.isfinite(values).all():
         raise ValueError(

@@ -15,8 +15,8 @@ from combutab.activations import CombU, ComplexCombU
 from combutab.constructions._plan import (
     KINDS,
     REAL,
-    Affine,
     Hidden,
+    LinearMap,
     Plan,
     merged,
     plan_from_state,
@@ -160,8 +160,8 @@ class ConstructedNetwork(nn.Module):
         super().__init__()
         self._plan = merged(plan)
         self.inputs = tuple(inputs)
-        self.domain = _pairs(plan.domain)
-        self.output_range = _pairs(plan.ranges)
+        self.domain = _intervals(plan.domain)
+        self.output_range = _intervals(plan.ranges)
         self.layers = as_modules(dense_layers(self._plan))
         self.check_rounding()
 
@@ -317,11 +317,11 @@ class ConstructedNetwork(nn.Module):
         return ", ".join(f"{name} in ({low:g}, {high:g})" for name, (low, high) in intervals)
 
 
-def _pairs(ranges: np.ndarray) -> tuple[tuple[float, float], ...]:
+def _intervals(ranges: np.ndarray) -> tuple[tuple[float, float], ...]:
     return tuple((low, high) for low, high in ranges.tolist())
 
 
-def _affine_error(made: Affine, h: Tensor, error: Tensor, unit: float) -> tuple[Tensor, Tensor]:
+def _affine_error(made: LinearMap, h: Tensor, error: Tensor, unit: float) -> tuple[Tensor, Tensor]:
     """Result of a linear layer and its error, for inputs known up to ``error``."""
 
     def tensor(array: np.ndarray) -> Tensor:

@@ -25,7 +25,7 @@ LARGEST_EXPONENT = math.log(np.finfo(np.float64).max)  # 709.78...
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class LinearMap:
     """``weight @ h + bias``, and bounds of the rounding errors in both.
 
     weight, weight_error : (n_out, n_in); bias, bias_error : (n_out,)
@@ -37,18 +37,18 @@ class Affine:
     bias_error: np.ndarray
 
     @classmethod
-    def of(cls, weight: np.ndarray, bias: np.ndarray) -> Affine:
+    def of(cls, weight: np.ndarray, bias: np.ndarray) -> LinearMap:
         """Bound the rounding of numbers given rounded (1/delta, exp(M)), by two units at most."""
         weight, bias = np.asarray(weight, np.float64), np.asarray(bias, np.float64)
         unit = 2 * UNIT_ROUNDOFF
         return cls(weight, bias, unit * np.abs(weight), unit * np.abs(bias))
 
-    def after(self, inner: Affine) -> Affine:
+    def after(self, inner: LinearMap) -> LinearMap:
         """This map of what the inner map gives, as one map (lemma .4)."""
         size, inner_size = np.abs(self.weight), np.abs(inner.weight)
         unit = (inner.weight.shape[0] + 2) * UNIT_ROUNDOFF
         outer_size = size + self.weight_error
-        return Affine(
+        return LinearMap(
             self.weight @ inner.weight,
             self.weight @ inner.bias + self.bias,
             outer_size @ inner.weight_error
@@ -65,7 +65,7 @@ class Affine:
 class Hidden:
     """A hidden layer: unit i gives ``kinds[i]`` of row i of the map."""
 
-    affine: Affine
+    affine: LinearMap
     kinds: np.ndarray  # (n_units,) positions in KINDS
 
 
@@ -74,7 +74,7 @@ class Plan:
     """Hidden layers, the last linear map, the range of each output and the domain of each input."""
 
     hidden: tuple[Hidden, ...]
-    last: Affine
+    last: LinearMap
     ranges: Ranges
     domain: Ranges
 
@@ -86,11 +86,11 @@ class Plan:
 def identity(domain: Ranges) -> Plan:
     """The inputs as they are: no hidden layer."""
     n = len(domain)
-    exact = Affine(np.eye(n), np.zeros(n), np.zeros((n, n)), np.zeros(n))
+    exact = LinearMap(np.eye(n), np.zeros(n), np.zeros((n, n)), np.zeros(n))
     return Plan((), exact, domain, domain)
 
 
-def affine(plan: Plan, weight: np.ndarray, bias: np.ndarray) -> Plan:
+def combine_outputs(plan: Plan, weight: np.ndarray, bias: np.ndarray) -> Plan:
     """Linear combinations of the outputs (lemma .4)."""
     weight, bias = np.atleast_2d(np.asarray(weight, np.float64)), np.asarray(bias, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -100,7 +100,7 @@ def affine(plan: Plan, weight: np.ndarray, bias: np.ndarray) -> Plan:
             "a linear combination reaches beyond float64 on the domain; narrow the domain, or "
             "measure the variables in other units"
         )
-    return replace(plan, last=Affine.of(weight, bias).after(plan.last), ranges=ranges)
+    return replace(plan, last=LinearMap.of(weight, bias).after(plan.last), ranges=ranges)
 
 
 def deepen(plan: Plan, depth: int) -> Plan:
@@ -114,7 +114,7 @@ def deepen(plan: Plan, depth: int) -> Plan:
         eye = np.eye(len(low))
         signs = np.concatenate([eye[high > 0], -eye[(low < 0) | (high <= 0)]])
         plan = _layer(plan, signs, np.zeros(len(signs)), "relu")
-        exact = Affine(signs.T, np.zeros(len(low)), 0 * signs.T, np.zeros(len(low)))
+        exact = LinearMap(signs.T, np.zeros(len(low)), 0 * signs.T, np.zeros(len(low)))
         plan = replace(plan, last=exact, ranges=np.stack([low, high], axis=1))
     return plan
 
@@ -133,7 +133,7 @@ def stack(plans: Sequence[Plan]) -> Plan:
     return merged(Plan(tuple(layers), last, ranges, plans[0].domain))
 
 
-def compose(outer: Plan, inner: Plan) -> Plan:
+def compose_plans(outer: Plan, inner: Plan) -> Plan:
     """The outer network of the inner one's outputs (theorem .7).
 
     NOTE[DIFF]: theorem .7 puts a layer of ReLU between the two; what goes from one to the other
@@ -158,9 +158,9 @@ def exponential(plan: Plan) -> Plan:
     # (E(z - M) - R(z - M) + 1) exp(M), Eqs. 2 to 6, with M the upper end of the range
     n, scale = len(high), np.exp(high)
     both = np.concatenate([np.eye(n)] * 2)
-    inner = Affine(both, -np.tile(high, 2), 0 * both, np.zeros(2 * n))  # M is exact
+    inner = LinearMap(both, -np.tile(high, 2), 0 * both, np.zeros(2 * n))  # M is exact
     plan = _append(plan, inner, np.repeat([KINDS.index("elu"), KINDS.index("relu")], n))
-    last = Affine.of(np.concatenate([np.diag(scale), -np.diag(scale)], axis=1), scale)
+    last = LinearMap.of(np.concatenate([np.diag(scale), -np.diag(scale)], axis=1), scale)
     return replace(plan, last=last, ranges=widened(np.stack([np.exp(low), scale], axis=1)))
 
 
@@ -180,7 +180,7 @@ def logarithm(plan: Plan) -> Plan:
             )
     # Eq. 7 with the erratum: ln z = N(z/delta - 1) PLUS ln(delta), delta the range's lower end
     plan = _layer(plan, np.diag(1 / low), -np.ones(len(low)), "nlrelu")
-    last = Affine.of(np.eye(len(low)), np.log(low))
+    last = LinearMap.of(np.eye(len(low)), np.log(low))
     return replace(plan, last=last, ranges=widened(np.log(np.stack([low, high], axis=1))))
 
 
@@ -191,7 +191,9 @@ def absolute(plan: Plan) -> Plan:
     low, high = plan.ranges.T
     least = np.maximum(np.maximum(low, -high), 0)
     ranges = np.stack([least, np.maximum(np.abs(low), np.abs(high))], axis=1)
-    return replace(plan, last=Affine.of(np.hstack([eye, eye]), np.zeros(len(eye))), ranges=ranges)
+    return replace(
+        plan, last=LinearMap.of(np.hstack([eye, eye]), np.zeros(len(eye))), ranges=ranges
+    )
 
 
 def hyperbolic_tangent(plan: Plan) -> Plan:
@@ -204,14 +206,18 @@ def hyperbolic_tangent(plan: Plan) -> Plan:
             half = _layer(plan, np.array([[sign]]), np.zeros(1), "relu")
             least = max(low if sign > 0 else -high, 0.0)
             half = replace(
-                half, last=Affine.of(one[:, None], np.zeros(1)), ranges=np.array([[least, top]])
+                half, last=LinearMap.of(one[:, None], np.zeros(1)), ranges=np.array([[least, top]])
             )
-            below = affine(exponential(affine(half, -2 * one, np.zeros(1))), one, one)
-            halves.append(exponential(affine(logarithm(below), -one, np.zeros(1))))
+            below = combine_outputs(
+                exponential(combine_outputs(half, -2 * one, np.zeros(1))), one, one
+            )
+            halves.append(exponential(combine_outputs(logarithm(below), -one, np.zeros(1))))
             signs.append(sign)
     if not halves:
-        return affine(plan, np.zeros((1, 1)), np.zeros(1))
-    total = affine(stack(halves), np.array([2 * s for s in signs]), np.array([-sum(signs)]))
+        return combine_outputs(plan, np.zeros((1, 1)), np.zeros(1))
+    total = combine_outputs(
+        stack(halves), np.array([2 * s for s in signs]), np.array([-sum(signs)])
+    )
     return replace(total, ranges=widened(np.tanh([[low, high]])))
 
 
@@ -233,24 +239,24 @@ def arctangents(plan: Plan) -> Plan:
 def _imaginary(plan: Plan, kind: str, bias: float, ranges: Ranges) -> Plan:
     n = len(plan.ranges)
     plan = _layer(plan, np.eye(n), np.zeros(n), kind)
-    exact = Affine(np.eye(n), np.full(n, bias), np.zeros((n, n)), np.zeros(n))
+    exact = LinearMap(np.eye(n), np.full(n, bias), np.zeros((n, n)), np.zeros(n))
     return replace(plan, last=exact, ranges=ranges)
 
 
 def _layer(plan: Plan, weight: np.ndarray, bias: np.ndarray, kind: str) -> Plan:
-    return _append(plan, Affine.of(weight, bias), np.full(len(weight), KINDS.index(kind)))
+    return _append(plan, LinearMap.of(weight, bias), np.full(len(weight), KINDS.index(kind)))
 
 
-def _append(plan: Plan, inner: Affine, kinds: np.ndarray) -> Plan:
+def _append(plan: Plan, inner: LinearMap, kinds: np.ndarray) -> Plan:
     """Add a hidden layer over the outputs; the caller sets ``last`` and ``ranges``."""
     return replace(plan, hidden=(*plan.hidden, Hidden(inner.after(plan.last), kinds)))
 
 
-def _side_by_side(maps: Sequence[Affine], *, first: bool) -> Affine:
+def _side_by_side(maps: Sequence[LinearMap], *, first: bool) -> LinearMap:
     joined = (
         np.concatenate if first else lambda blocks: block_diag(*blocks)
     )  # shared inputs, or own
-    return Affine(
+    return LinearMap(
         joined([m.weight for m in maps]),
         np.concatenate([m.bias for m in maps]),
         joined([m.weight_error for m in maps]),
@@ -280,7 +286,9 @@ def merged(plan: Plan) -> Plan:
         bias_error = np.zeros(len(kept))
         np.maximum.at(bias_error, group, own.bias_error)
         hidden.append(
-            Hidden(Affine(own.weight[kept], own.bias[kept], error, bias_error), layer.kinds[kept])
+            Hidden(
+                LinearMap(own.weight[kept], own.bias[kept], error, bias_error), layer.kinds[kept]
+            )
         )
         summed_error = following.weight_error @ gather
         summed_error += (
@@ -295,8 +303,13 @@ def merged(plan: Plan) -> Plan:
 def plan_state(plan: Plan) -> dict[str, Any]:
     """A plan as dicts and lists of numbers."""
 
-    def lists(affine: Affine) -> list[Any]:
-        arrays = (affine.weight, affine.bias, affine.weight_error, affine.bias_error)
+    def lists(made: LinearMap) -> list[Any]:
+        arrays = (
+            made.weight,
+            made.bias,
+            made.weight_error,
+            made.bias_error,
+        )
         return [array.tolist() for array in arrays]
 
     return {
@@ -316,18 +329,18 @@ def plan_from_state(state: dict[str, Any]) -> Plan:
     def numbers(values: Any) -> np.ndarray:
         return np.array(values, np.float64)
 
-    def affine_of(lists: list[Any]) -> Affine:
-        return Affine(*map(numbers, lists))
+    def affine_of(lists: list[Any]) -> LinearMap:
+        return LinearMap(*map(numbers, lists))
 
     hidden = tuple(Hidden(affine_of(lists), np.array(kinds)) for lists, kinds in state["hidden"])
     made = Plan(
         hidden, affine_of(state["last"]), numbers(state["ranges"]), numbers(state["domain"])
     )
-    _refuse_unlike(made)
+    _refuse_misfits(made)
     return made
 
 
-def _refuse_unlike(plan: Plan) -> None:
+def _refuse_misfits(plan: Plan) -> None:
     width = len(plan.domain)
     for i, layer in enumerate(
         (*plan.hidden, Hidden(plan.last, np.zeros(len(plan.last.bias), int)))
@@ -350,5 +363,5 @@ def _refuse_unlike(plan: Plan) -> None:
         raise ValueError("the construction has numbers that are not finite")
 
 
-def _maps(plan: Plan) -> list[Affine]:
+def _maps(plan: Plan) -> list[LinearMap]:
     return [*(layer.affine for layer in plan.hidden), plan.last]

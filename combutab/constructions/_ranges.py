@@ -57,7 +57,7 @@ def combination(weight: np.ndarray, bias: np.ndarray, ranges: Ranges) -> Ranges:
 
 def power(range_: np.ndarray, exponent: float) -> np.ndarray:
     """Range of x^exponent, (2,); x is positive, or the exponent a whole number."""
-    ends = [_end(float(x), exponent) for x in range_]
+    ends = [_power_or_infinity(float(x), exponent) for x in range_]
     if exponent > 0 and range_[0] <= 0 <= range_[1]:
         ends.append(0.0)
     return np.array([min(ends), max(ends)])
@@ -84,14 +84,14 @@ def _wave(range_: np.ndarray, wave: Callable[[float], float], top: float) -> np.
     return np.clip(widened(np.array([min(ends), max(ends)]), 1.0), -1.0, 1.0)
 
 
-def _end(x: float, exponent: float) -> float:
+def _power_or_infinity(x: float, exponent: float) -> float:
     try:
         return x**exponent
     except OverflowError:
         return math.inf if x > 0 or exponent % 2 == 0 else -math.inf
 
 
-def product(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def product_range(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Range of a product, (2,)."""
     with np.errstate(invalid="ignore"):
         corners = np.nan_to_num(np.outer(one, other), nan=0.0, posinf=np.inf, neginf=-np.inf)

@@ -37,17 +37,17 @@ def sum_of_products(bases: Sequence[Base], terms: Terms) -> Plan:
     ranges = [base.value.ranges[0] for base in bases]
     true_range = np.zeros(2)
     for powers, coefficient in terms.items():
-        part = np.repeat(_float(coefficient), 2)
+        part = np.repeat(_as_float(coefficient), 2)
         for range_, exponent, base in zip(ranges, powers, bases, strict=True):
-            _check(base, range_, exponent)
-            part = _ranges.product(part, _ranges.power(range_, exponent))
+            _check_power(base, range_, exponent)
+            part = _ranges.product_range(part, _ranges.power(range_, exponent))
         true_range = _ranges.widened(true_range + part, (1 + len(ranges)) * np.abs(part))
     if not np.isfinite(true_range).all():
         raise ValueError(
             f"the sum over {', '.join(base.name for base in bases)} reaches beyond float64 on the "
             "domain; narrow the domain, or measure the variables in other units"
         )
-    linear, curved = _split(terms)
+    linear, curved = _plain_and_curved(terms)
     moved = list(bases)
     for j, (base, range_) in enumerate(zip(bases, ranges, strict=True)):
         if range_[0] <= 0 and any(powers[j] for powers in curved):
@@ -58,7 +58,7 @@ def sum_of_products(bases: Sequence[Base], terms: Terms) -> Plan:
     return replace(plan, ranges=np.array([[both[:, 0].max(), both[:, 1].min()]]))
 
 
-def _check(base: Base, range_: np.ndarray, exponent: float) -> None:
+def _check_power(base: Base, range_: np.ndarray, exponent: float) -> None:
     low, high = range_.tolist()
     if low > 0 or exponent == 0:
         return
@@ -86,7 +86,7 @@ def _positive(base: Base, range_: np.ndarray) -> tuple[Base, float, float]:
         # the least is one whose reciprocal float64 holds easily
         scale, shift = 1.0, low - max((high - low) / 16, 1e-150)
     # base = scale u + shift  <=>  u = scale (base - shift), for scale = +-1
-    value = _plan.affine(base.value, np.array([[scale]]), np.array([-scale * shift]))
+    value = _plan.combine_outputs(base.value, np.array([[scale]]), np.array([-scale * shift]))
     moved = Base(value, partial(_plan.logarithm, value), f"({base.name} shifted)")
     return moved, scale, shift
 
@@ -110,7 +110,7 @@ def _substituted(terms: Terms, j: int, scale: float, shift: float) -> Terms:
     return result
 
 
-def _split(terms: Terms) -> tuple[Terms, Terms]:
+def _plain_and_curved(terms: Terms) -> tuple[Terms, Terms]:
     """Constants and bases as they are; and what takes a logarithm and an exponential."""
     plain: Terms = {}
     curved: Terms = {}
@@ -122,28 +122,32 @@ def _split(terms: Terms) -> tuple[Terms, Terms]:
 
 def _total(bases: Sequence[Base], linear: Terms, moved: Sequence[Base], products: Terms) -> Plan:
     """Sum of constants and bases, and of products of the positive bases that some moved to."""
-    plain, curved = _split(products)
+    plain, curved = _plain_and_curved(products)
     constant, parts, weights = Fraction(0), [], []
     for some, terms in ((bases, linear), (moved, plain)):
         for powers, coefficient in terms.items():
             if any(powers):
                 parts.append(some[powers.index(1)].value)
-                weights.append(_float(coefficient))
+                weights.append(_as_float(coefficient))
             else:
                 constant += coefficient
     if curved:  # Eq. 10
         used = [j for j in range(len(moved)) if any(powers[j] for powers in curved)]
         logs = _plan.stack([moved[j].log() for j in used])
         exponents = np.array([[powers[j] for j in used] for powers in curved])
-        parts.append(_plan.exponential(_plan.affine(logs, exponents, np.zeros(len(exponents)))))
-        weights += map(_float, curved.values())
+        parts.append(
+            _plan.exponential(_plan.combine_outputs(logs, exponents, np.zeros(len(exponents))))
+        )
+        weights += map(_as_float, curved.values())
     if not parts:
         nothing = np.zeros((1, len(bases[0].value.ranges)))
-        return _plan.affine(bases[0].value, nothing, np.array([_float(constant)]))
-    return _plan.affine(_plan.stack(parts), np.array([weights]), np.array([_float(constant)]))
+        return _plan.combine_outputs(bases[0].value, nothing, np.array([_as_float(constant)]))
+    return _plan.combine_outputs(
+        _plan.stack(parts), np.array([weights]), np.array([_as_float(constant)])
+    )
 
 
-def _float(coefficient: Fraction) -> float:
+def _as_float(coefficient: Fraction) -> float:
     try:
         return float(coefficient)
     except OverflowError:

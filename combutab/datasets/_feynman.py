@@ -20,7 +20,7 @@ from combutab.core.files import whole_file
 from combutab.core.rng import RandomState, as_generator
 from combutab.core.text import did_you_mean
 from combutab.datasets._files import TableError, read_table
-from combutab.datasets._formulas import check_formula, evaluate
+from combutab.datasets._formulas import check_formula, evaluate_formula
 
 DATA_HOME_VARIABLE = "COMBUTAB_DATA"
 
@@ -129,14 +129,14 @@ def load_feynman(
     n_samples = operator.index(n_samples)
     if n_samples < 1:
         raise ValueError(f"n_samples must be at least 1, got {n_samples}")
-    equation = _find(name, data_home)
+    equation = _find_equation(name, data_home)
     generator = as_generator(random_state)
     low, high = np.array([[v.low, v.high] for v in equation.variables]).T
     names = [variable.name for variable in equation.variables]
     X = pd.DataFrame(generator.uniform(low, high, size=(n_samples, len(names))), columns=names)
     tree = check_formula(equation.formula, names)
     y = np.empty(n_samples)
-    y[:] = evaluate(tree, {column: X[column].to_numpy() for column in names})
+    y[:] = evaluate_formula(tree, {column: X[column].to_numpy() for column in names})
     bad = int((~np.isfinite(y)).sum())
     if bad:
         raise ValueError(
@@ -186,14 +186,14 @@ def list_feynman(data_home: str | PathLike[str] | None = None) -> pd.DataFrame:
             "variables": ", ".join(f"{v.name} [{v.low:g}, {v.high:g}]" for v in equation.variables),
         }
         for table in _SOURCES
-        for equation in _load(table, data_home)
+        for equation in _load_equations(table, data_home)
     ]
     return pd.DataFrame(rows)
 
 
-def _find(name: str, data_home: str | PathLike[str] | None) -> _Equation:
+def _find_equation(name: str, data_home: str | PathLike[str] | None) -> _Equation:
     table = "bonus" if str(name).lower().startswith("test") else "feynman"
-    equations = {equation.name: equation for equation in _load(table, data_home)}
+    equations = {equation.name: equation for equation in _load_equations(table, data_home)}
     found = equations.get(_ALIASES.get(name, name)) or equations.get(name)
     if found is None:
         hint = f"{did_you_mean(name, equations)} list_feynman() names them all"
@@ -201,7 +201,7 @@ def _find(name: str, data_home: str | PathLike[str] | None) -> _Equation:
     return found
 
 
-def _load(table: str, data_home: str | PathLike[str] | None) -> list[_Equation]:
+def _load_equations(table: str, data_home: str | PathLike[str] | None) -> list[_Equation]:
     source = _SOURCES[table]
     home = data_home if data_home is not None else os.environ.get(DATA_HOME_VARIABLE) or None
     folder = _cache() if home is None else Path(home)

@@ -353,12 +353,12 @@ def _refuse_separator(path: Path, header: str, separator: str) -> None:
 def _refuse_repeated_names(where: str, names: list[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1 and name]
     if repeated:
-        header = "; is the header missing?" if all(map(_is_number, repeated)) else ""
+        header = "; is the header missing?" if all(map(_reads_as_number, repeated)) else ""
         named = ", ".join(map(repr, repeated))
         raise TableError(f"{where} has more than one column named {named}{header}")
 
 
-def _is_number(name: str) -> bool:
+def _reads_as_number(name: str) -> bool:
     return name.replace(".", "", 1).lstrip("+-").isdecimal()
 
 

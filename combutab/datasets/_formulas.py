@@ -103,7 +103,7 @@ def parse_formula(text: str, variables: Iterable[str]) -> sympy.Expr:
     )
 
 
-def evaluate(tree: ast.expr, columns: Mapping[str, NDArray[np.float64]]) -> Any:
+def evaluate_formula(tree: ast.expr, columns: Mapping[str, NDArray[np.float64]]) -> Any:
     """Evaluate a tree from `check_formula` in float64; what has no value becomes nan or inf."""
 
     with np.errstate(all="ignore"):
@@ -149,7 +149,7 @@ def check_formula(text: str, variables: Iterable[str]) -> ast.expr:
     shown = repr(text if len(text) <= 80 else f"{text[:77]}...")
     try:
         tree = ast.parse(text, mode="eval").body
-        _check(tree, names, depth=0, power=1.0)
+        _check_node(tree, names, depth=0, power=1.0)
     except _Refused as error:
         raise ValueError(f"formula {shown}: {error}") from None
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -162,7 +162,7 @@ class _Refused(Exception):
     """A node outside the whitelist."""
 
 
-def _check(node: ast.expr, names: frozenset[str], depth: int, power: float) -> float | None:
+def _check_node(node: ast.expr, names: frozenset[str], depth: int, power: float) -> float | None:
     """Check a node; return its value if it holds no variable, else None.
 
     ``power`` is the product of the exponents of the powers around the node: what an integer in
@@ -172,7 +172,7 @@ def _check(node: ast.expr, names: frozenset[str], depth: int, power: float) -> f
         raise _Refused(f"nested more than {_MAX_DEPTH} deep")
 
     def inner(child: ast.expr, power: float = power) -> float | None:
-        return _check(child, names, depth + 1, power)
+        return _check_node(child, names, depth + 1, power)
 
     match node:
         case ast.Constant(value=bool() | complex()):

@@ -37,7 +37,7 @@ from combutab.datasets._files import TableError, read_cells, read_table
 
 
 @dataclass(frozen=True)
-class Entry:
+class KnownSet:
     """Hold the facts that a copy of a registered data set is checked against."""
 
     name: str
@@ -51,13 +51,13 @@ class Entry:
     checksum: str  # of the content, see content_checksum
 
 
-def _registry() -> dict[str, Entry]:
+def _registry() -> dict[str, KnownSet]:
     text = resources.files(__package__).joinpath("openml_sets.json").read_text("utf-8")
     entries = {}
     for name, known in json.loads(text).items():
         for listed in ("columns", "nominal"):
             known[listed] = tuple(known[listed])
-        entries[name] = Entry(name=name, **known)
+        entries[name] = KnownSet(name=name, **known)
     return entries
 
 
@@ -186,7 +186,7 @@ def fetch(
         damage = ""
         if folder is not None:
             try:
-                return _load(openml, folder)
+                return _load_cached(openml, folder)
             except Exception as error:  # whatever the package's readers raise
                 damage = f" as a whole ({_reason(error)})"
         if offline:
@@ -195,7 +195,7 @@ def fetch(
                 f"the network and load it once with offline=False, or {own_copy(label)}"
             )
         with _named_errors(openml, label, cache):
-            return _load(openml, cache / "datasets" / str(openml_id), refresh=True)
+            return _load_cached(openml, cache / "datasets" / str(openml_id), refresh=True)
 
 
 @contextmanager
@@ -287,7 +287,7 @@ def _without_parquet(openml: Any) -> Iterator[None]:
             os.environ[variable] = before
 
 
-def _load(openml: Any, folder: Path, *, refresh: bool = False) -> RawDataset:
+def _load_cached(openml: Any, folder: Path, *, refresh: bool = False) -> RawDataset:
     """Load a data set by the id that its folder is named after."""
     only_arff = (
         not refresh
@@ -302,7 +302,10 @@ def _load(openml: Any, folder: Path, *, refresh: bool = False) -> RawDataset:
             force_refresh_cache=refresh,
         )
         table, *_ = dataset.get_data(include_row_id=True, include_ignore_attribute=True)
-    unused = [*_names(dataset.ignore_attribute), *_names(dataset.row_id_attribute)]
+    unused = [
+        *_attribute_columns(dataset.ignore_attribute),
+        *_attribute_columns(dataset.row_id_attribute),
+    ]
     table = table.drop(columns=[column for column in table.columns if column in unused])
     kinds = {feature.name: feature for feature in dataset.features.values()}
     for name in kinds.keys() & set(table.columns):
@@ -323,7 +326,7 @@ def _load(openml: Any, folder: Path, *, refresh: bool = False) -> RawDataset:
     )
 
 
-def _names(attribute: str | list[str] | None) -> list[str]:
+def _attribute_columns(attribute: str | list[str] | None) -> list[str]:
     """The columns of an attribute, whose names may be in one text with commas."""
     names = [attribute] if isinstance(attribute, str) else attribute or []
     return [part for name in names for part in (name, *name.split(","))]
@@ -397,16 +400,22 @@ def split(
     return pd.DataFrame(columns, index=table.index), y, task
 
 
-def check_registered(table: pd.DataFrame, entry: Entry, where: str, way_out: str) -> pd.DataFrame:
+def check_registered(
+    table: pd.DataFrame, entry: KnownSet, where: str, way_out: str
+) -> pd.DataFrame:
     """Check the rows and columns of a registered set, and give the columns in their known order.
 
     Columns are told apart by their letters and digits alone, since the sources write
     ``fixed.acidity`` and ``fixed_acidity``.
     """
     wanted = (*entry.columns, entry.target)
-    found = {_plain(name): name for name in table.columns}
-    missing = [name for name in wanted if _plain(name) not in found]
-    unknown = [str(name) for name in table.columns if _plain(name) not in map(_plain, wanted)]
+    found = {_letters_and_digits(name): name for name in table.columns}
+    missing = [name for name in wanted if _letters_and_digits(name) not in found]
+    unknown = [
+        str(name)
+        for name in table.columns
+        if _letters_and_digits(name) not in map(_letters_and_digits, wanted)
+    ]
     flaws = [
         f"{what} {', '.join(map(repr, names))}"
         for what, names in (("lacks the columns", missing), ("has besides", unknown))
@@ -419,11 +428,11 @@ def check_registered(table: pd.DataFrame, entry: Entry, where: str, way_out: str
             f"{where} is not {entry.name} ({entry.n_rows} rows, {len(wanted)} columns): "
             f"it {' and '.join(flaws)}; {way_out}"
         )
-    names = {found[_plain(name)]: name for name in wanted}
+    names = {found[_letters_and_digits(name)]: name for name in wanted}
     return table[list(names)].rename(columns=names)
 
 
-def _plain(name: object) -> str:
+def _letters_and_digits(name: object) -> str:
     return re.sub(r"[\W_]+", "", str(name)).casefold()
 
 
@@ -593,7 +602,7 @@ def _name_and_id(name_or_id: str | int) -> tuple[str | None, int | None]:
     return None, openml_id
 
 
-def _from_file(path: Path, name: str, entry: Entry | None) -> Dataset:
+def _from_file(path: Path, name: str, entry: KnownSet | None) -> Dataset:
     table, nominal = read_local(path)
     if entry is not None:
         way_out = "replace it, or remove it to fetch the set from OpenML"
@@ -604,7 +613,7 @@ def _from_file(path: Path, name: str, entry: Entry | None) -> Dataset:
     return Dataset(X, y, task, _categorical(X), name, None, "local file")
 
 
-def _from_openml(raw: RawDataset, entry: Entry | None, version: int | None) -> Dataset:
+def _from_openml(raw: RawDataset, entry: KnownSet | None, version: int | None) -> Dataset:
     where = f"{raw.name} (OpenML {raw.openml_id}, version {raw.version})"
     if version not in (None, raw.version):
         raise ValueError(f"{where} is not version {version}: leave out version= or ask by name")
@@ -626,7 +635,7 @@ def _from_openml(raw: RawDataset, entry: Entry | None, version: int | None) -> D
 
 
 def _registered(
-    table: pd.DataFrame, entry: Entry, where: str, way_out: str, source: str
+    table: pd.DataFrame, entry: KnownSet, where: str, way_out: str, source: str
 ) -> Dataset:
     table = check_registered(table, entry, where, way_out)
     nominal = [*entry.nominal, *([entry.target] if entry.task == "classification" else [])]

@@ -143,7 +143,7 @@ def _arguments(batch: Any, like: Tensor | None) -> tuple[Tensor, ...]:
     return (inputs.to(like.device, like.dtype if inputs.is_floating_point() else None),)
 
 
-def choose(
+def choose_modules(
     opened: Opened, layers: Layers, kinds: tuple[type[nn.Module], ...]
 ) -> dict[str, nn.Module]:
     """The modules to look at, by their names in the network.
@@ -190,7 +190,7 @@ def _known(name: Any, named: Mapping[str, nn.Module]) -> str:
 
 
 @torch.no_grad()
-def run(
+def observe_pass(
     network: nn.Module, arguments: tuple[Tensor, ...], hooked: Mapping[str, nn.Module], see: See
 ) -> None:
     """One forward pass in evaluation mode, with ``see`` at each call of a hooked module.
@@ -282,12 +282,12 @@ def as_samples(values: Tensor) -> Tensor:
     return values.movedim(3, 2).flatten(1, 2)
 
 
-class RunningMoments:
+class UnitMoments:
     """Mean and biased variance over the rows of what comes in parts, for each unit.
 
     Merged as Chan, Golub and LeVeque (1983) do: as exact as over all at once.
 
-    >>> moments = RunningMoments()
+    >>> moments = UnitMoments()
     >>> moments.add(torch.tensor([[1.0], [2.0]]))
     >>> moments.add(torch.tensor([[6.0]]))
     >>> moments.mean.item(), round(moments.variance.item(), 3)
@@ -464,10 +464,10 @@ class Look:
         self, opened: Opened, layers: Layers = None, dim: int | None = None
     ) -> ActivationStats:
         """Let the batches through."""
-        hooked = choose(opened, layers, ACTIVATION_KINDS)
+        hooked = choose_modules(opened, layers, ACTIVATION_KINDS)
         check_found(hooked, "activation")
         noises = [(float(mean), float(sd)) for mean, sd in self.noises]
-        watch = _Watch(opened, dim, noises, self.noise_at, self.seed, self.scale_tol)
+        watch = _ActivationObserver(opened, dim, noises, self.noise_at, self.seed, self.scale_tol)
         for arguments in opened.batches:
             watch.batch(arguments, hooked)
         if not watch.found:
@@ -480,7 +480,7 @@ class _LayerTotals:
 
     def __init__(self, activations: Sequence[str], noises: Sequence[Noise]) -> None:
         self.activations = activations  # one a member
-        self.values, self.saturated, self.flat = (RunningMoments() for _ in range(3))
+        self.values, self.saturated, self.flat = (UnitMoments() for _ in range(3))
         self.low = self.high = torch.zeros(())
         self.unitwise: bool | None = None
         # (input fluctuation, fluctuation) of each noise and batch, (members, rows)
@@ -500,7 +500,7 @@ class _LayerTotals:
             self.flat.add(as_samples((slope.abs() < tol).double()))
 
 
-class _Watch:
+class _ActivationObserver:
     def __init__(
         self,
         opened: Opened,
@@ -539,7 +539,7 @@ class _Watch:
                 again = module.forward(noisy.clone())  # the hooks are not to see this call
                 self._fluctuate(name, k, (y, a), (noisy, again))
 
-        run(opened.network, arguments, hooked, see)
+        observe_pass(opened.network, arguments, hooked, see)
         if self.noise_at == "layer":
             return
         for k in range(len(self.noises)):
@@ -548,7 +548,7 @@ class _Watch:
                 self._fluctuate(name, k, clean[name], (given, gives))
 
             first, *rest = arguments
-            run(opened.network, (first + self._noise(k, first), *rest), hooked, compare)
+            observe_pass(opened.network, (first + self._noise(k, first), *rest), hooked, compare)
 
     def _by_unit(self, values: Tensor, name: str) -> Tensor:
         axis = feature_axis(self.opened.network, name, self.dim)
@@ -610,12 +610,12 @@ class _Watch:
                 table["min"] = totals.low[member].cpu().numpy()
                 table["max"] = totals.high[member].cpu().numpy()
                 for share in ("saturated", "flat"):
-                    found: RunningMoments = getattr(totals, share)
+                    found: UnitMoments = getattr(totals, share)
                     table[share] = found.mean[member].cpu().numpy() if found.n else math.nan
                 scale = math.sqrt((table["mean"] ** 2 + table["sd"] ** 2).mean())
                 table["dead"] = table["max"] - table["min"] <= dead_tol * scale
                 units.append(table)
-                layers.append(_summary(table, totals.activations[member]))
+                layers.append(_layer_row(table, totals.activations[member]))
             for (mean, sd), parts in zip(self.noises, totals.fluctuations, strict=True):
                 given, gives = (torch.cat(rows, 1).cpu().numpy() for rows in zip(*parts))  # noqa: B905
                 samples += [
@@ -636,7 +636,7 @@ class _Watch:
         return ActivationStats(
             pd.DataFrame(layers),
             pd.concat(units, ignore_index=True),
-            _summarise(by_sample),
+            _summarise_fluctuation(by_sample),
             by_sample,
         )
 
@@ -645,7 +645,7 @@ _KEYS = ["member", "layer", "noise_mean", "noise_sd"]
 _NO_SAMPLES = pd.DataFrame(columns=[*_KEYS, "sample", "fluctuation", "input_fluctuation"])
 
 
-def _summary(units: pd.DataFrame, activation: str) -> dict[str, Any]:
+def _layer_row(units: pd.DataFrame, activation: str) -> dict[str, Any]:
     return {
         "member": units["member"].iloc[0],
         "layer": units["layer"].iloc[0],
@@ -659,7 +659,7 @@ def _summary(units: pd.DataFrame, activation: str) -> dict[str, Any]:
     }
 
 
-def _summarise(samples: pd.DataFrame) -> pd.DataFrame:
+def _summarise_fluctuation(samples: pd.DataFrame) -> pd.DataFrame:
     groups = samples.groupby(_KEYS, sort=False)
     table = groups["fluctuation"].agg(mean="mean")
     table["sd"] = groups["fluctuation"].std(ddof=0)

@@ -69,7 +69,7 @@ def floats(column: pd.Series, label: str) -> np.ndarray:
     if types.is_numeric_dtype(column.dtype) or types.is_bool_dtype(column.dtype):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        values = _by_value(column, _number, np.nan, "numbers", label).astype(np.float64)
+        values = _by_value(column, _float_or_none, np.nan, "numbers", label).astype(np.float64)
     if np.isinf(values).any():
         raise ValueError(f"{label} holds infinity; clip it, or replace it by NaN")
     return values
@@ -81,7 +81,7 @@ def seconds(column: pd.Series, label: str) -> np.ndarray:
         return column.to_numpy() / np.timedelta64(1, "s")
     if held_kind(column) in ("number", "bool", "datetime"):  # of a number the unit is not known
         raise _unreadable(label, "durations", column.dropna().iloc[0])
-    return _by_value(column, _duration, np.nan, "durations", label).astype(np.float64)
+    return _by_value(column, _seconds_or_none, np.nan, "durations", label).astype(np.float64)
 
 
 def times(column: pd.Series, label: str) -> np.ndarray:
@@ -117,14 +117,14 @@ def _by_value(
     return made[codes]
 
 
-def _number(value: Any) -> float | None:
+def _float_or_none(value: Any) -> float | None:
     try:
         return float(value)
     except (TypeError, ValueError):
         return None
 
 
-def _duration(value: Any) -> float | None:
+def _seconds_or_none(value: Any) -> float | None:
     try:
         return pd.Timedelta(value) / np.timedelta64(1, "s")
     except (TypeError, ValueError):
@@ -166,7 +166,7 @@ def categories_of(
     (2, [1, 2, 'x'], [0, 2, -1])
     """
     factors = {name: _factorize(column) for name, column in columns.items()}
-    known = sorted(dict.fromkeys(factors[reference][1]), key=_order)
+    known = sorted(dict.fromkeys(factors[reference][1]), key=_category_order)
     position = {key: i for i, key in enumerate(known)}
     # number -> the one category that reads as it; None where several do
     read: dict[float, int | None] = {}
@@ -180,7 +180,7 @@ def categories_of(
         matched[name] = [_match(key, position, read) for key in keys]
         new = zip(keys, matched[name], strict=True)
         added |= dict.fromkeys(key for key, i in new if i is None)
-    for key in sorted(added, key=_order):
+    for key in sorted(added, key=_category_order):
         position[key] = len(position)
     dtype = pd.CategoricalDtype(pd.Index(list(position), dtype=object))
     made = {}
@@ -202,17 +202,17 @@ def _factorize(column: pd.Series) -> tuple[np.ndarray, list[Any]]:
     """Codes, -1 where missing, and the value of each; values that are equal may come twice."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes, used = np.unique(column.cat.codes.to_numpy(np.int64), return_inverse=True)
-        keys = [_key(column.cat.categories[code]) for code in codes if code >= 0]
+        keys = [_plain_category(column.cat.categories[code]) for code in codes if code >= 0]
         return used - int(codes[0] < 0), keys
     values = column.astype(object)
     try:
         codes, found = pd.factorize(values, use_na_sentinel=True)
     except TypeError:  # unhashable values
         codes, found = pd.factorize(values.map(repr, na_action="ignore"), use_na_sentinel=True)
-    return codes, [_key(value) for value in found]
+    return codes, [_plain_category(value) for value in found]
 
 
-def _key(value: Any) -> Any:
+def _plain_category(value: Any) -> Any:
     """The plain value that stands for a category."""
     if isinstance(value, str | bytes):
         return value
@@ -237,10 +237,10 @@ def _reading(key: Any) -> float | None:
             return None
     elif isinstance(key, bytes):
         return None
-    return _number(key)
+    return _float_or_none(key)
 
 
-def _order(key: Any) -> tuple[int, Any]:
+def _category_order(key: Any) -> tuple[int, Any]:
     """Numbers, then text, then bytes; each by value."""
     return (2 if isinstance(key, bytes) else 1 if isinstance(key, str) else 0, key)
 
@@ -335,7 +335,7 @@ def align_tables(
     """
     if reference not in tables:
         raise ValueError(f"the reference {reference!r} is none of the tables {list(tables)}")
-    read = {name: _read(table, name) for name, table in tables.items()}
+    read = {name: _read_aligned(table, name) for name, table in tables.items()}
     names = read[reference].names
     names = list(range(read[reference].width)) if names is None else names
     _check_columns(read, names, reference)
@@ -346,7 +346,7 @@ def align_tables(
     for j, column in enumerate(names):
         values = {name: table.column(column, j) for name, table in read.items()}
         lead = _lead(values, reference)
-        kind = "category" if column in categorical else _kind(values, lead)
+        kind = "category" if column in categorical else _aligned_kind(values, lead)
         kinds[column] = kind
         aligned: dict[str, Any]
         if kind == "category":
@@ -381,7 +381,7 @@ def _as_numbers(
     return made
 
 
-def _kind(values: Mapping[str, pd.Series], lead: str) -> Kind:
+def _aligned_kind(values: Mapping[str, pd.Series], lead: str) -> Kind:
     if lead in ("number", "timedelta"):
         return "number"
     if lead == "datetime" or (lead == "text" and all(map(reads_as_dates, values.values()))):
@@ -411,7 +411,7 @@ class _Table:
         return column.astype(dtype.subtype) if isinstance(dtype, pd.SparseDtype) else column
 
 
-def _read(table: Any, name: str) -> _Table:
+def _read_aligned(table: Any, name: str) -> _Table:
     table = as_pandas(table, name)
     if isinstance(table, pd.DataFrame):
         if not table.columns.is_unique:

@@ -17,7 +17,7 @@ from combutab.evaluation._alignment import align_tables
 from combutab.evaluation._efficacy import (
     Learners,
     Tables,
-    encode,
+    encode_features,
     label_tables,
     make_learners,
     ordered,
@@ -115,7 +115,7 @@ def detection(
         learners, "classification", n_rows=2 * len(aligned["real"]), random_state=seed
     )
     results = gathered(
-        _detect,
+        _fold_areas,
         ((aligned["real"], aligned[label], models, n_splits, seed) for label in labelled),
         n_jobs=n_jobs,
         shared=[aligned["real"]],
@@ -127,7 +127,7 @@ def detection(
         for area in areas
     ]
     sizes = {label: len(aligned[label]) for label in labelled}
-    return _summarise(pd.DataFrame(rows), len(aligned["real"]), sizes)
+    return _summarise_folds(pd.DataFrame(rows), len(aligned["real"]), sizes)
 
 
 @dataclass(frozen=True)
@@ -173,14 +173,14 @@ class DetectionScorer:
         return 2.0 * (1.0 - max(float(table["mean"].iloc[0]), 0.5))
 
 
-def _detect(
+def _fold_areas(
     real: pd.DataFrame, synthetic: pd.DataFrame, models: Mapping[str, Any], n_splits: int, seed: int
 ) -> dict[str, list[float]]:
     """The areas of each learner, one a fold."""
     rows = with_text_names(pd.concat([real, synthetic], ignore_index=True))
     labels = np.repeat([0, 1], [len(real), len(synthetic)])
     folds = _deal(rows, labels, n_splits, seed)
-    encoded = None if all(map(takes_tables, models.values())) else encode(rows)[0]
+    encoded = None if all(map(takes_tables, models.values())) else encode_features(rows)[0]
     areas = {}
     for name, model in models.items():
         X = rows if takes_tables(model) else encoded
@@ -221,13 +221,13 @@ def _area(model: Any, X: Any, labels: np.ndarray, test: np.ndarray) -> float:
     return float(roc_auc_score(labels[test], scores))
 
 
-def _summarise(areas: pd.DataFrame, n_real: int, sizes: Mapping[str, int]) -> pd.DataFrame:
+def _summarise_folds(areas: pd.DataFrame, n_real: int, sizes: Mapping[str, int]) -> pd.DataFrame:
     """Over the folds of a sample, then over the samples of a source."""
     keys = ["learner", "metric", "source"]
     folds = areas.groupby([*keys, "table"], sort=False)["area"]
     samples = folds.agg(mean="mean", fold_sd="std").reset_index()
     samples["se"] = [
-        _standard_error(area, n_real, sizes[label])
+        _area_error(area, n_real, sizes[label])
         for area, label in zip(samples["mean"], samples["table"], strict=True)
     ]
     groups = samples.groupby(keys, sort=False)
@@ -237,7 +237,7 @@ def _summarise(areas: pd.DataFrame, n_real: int, sizes: Mapping[str, int]) -> pd
     return ordered(table.reset_index(), areas, keys)
 
 
-def _standard_error(area: float, n: int, m: int) -> float:
+def _area_error(area: float, n: int, m: int) -> float:
     """Of an area under the ROC curve of n and m rows, by Hanley and McNeil (1982)."""
     area = min(max(area, 0.5), 1.0 - 1.0 / (n + m))  # one of 1 in few rows is not certain
     one, two = area / (2 - area), 2 * area**2 / (1 + area)

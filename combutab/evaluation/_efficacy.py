@@ -102,13 +102,13 @@ def make_learners(
         made = {str(name): clone(estimator) for name, estimator in learners.items()}
         _check_task(made, task)
     else:
-        made = {name: _make_learner(name, task, n_rows) for name in _names(learners)}
+        made = {name: _make_learner(name, task, n_rows) for name in _learner_names(learners)}
     if not made:
         raise ValueError("learners is empty; name at least one, or take 'standard'")
     return {name: _seeded(learner, random_state) for name, learner in made.items()}
 
 
-def _names(learners: str | Sequence[str]) -> list[str]:
+def _learner_names(learners: str | Sequence[str]) -> list[str]:
     if learners == "standard":
         return [name for name in _KNOWN if name not in _OPTIONAL or find_spec(name) is not None]
     if learners == "paper":
@@ -211,7 +211,7 @@ def no_word_of_names() -> Iterator[None]:
         yield
 
 
-def encode(train: Any, *others: Any) -> list[np.ndarray]:
+def encode_features(train: Any, *others: Any) -> list[np.ndarray]:
     """Features as float32 arrays of equal width; all that is learned is learned from ``train``."""
     encoder = TableEncoder(min_frequency=1)  # what is learned here is not kept
     with no_word_of_names():
@@ -311,7 +311,7 @@ class Split:
 
     @cached_property
     def _arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        train, test = encode(self.train.X, self.test.X)
+        train, test = encode_features(self.train.X, self.test.X)
         return train, test
 
 
@@ -330,7 +330,7 @@ def score_learner(
     else:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            fitted = _fit(clone(learner), split, problem, notes)
+            fitted = _fit_learner(clone(learner), split, problem, notes)
         for each in caught:
             if issubclass(each.category, ConvergenceWarning):
                 notes.append("the training did not converge")
@@ -351,7 +351,7 @@ class _Fitted:
     std: float = 1.0
 
 
-def _fit(learner: Any, split: Split, problem: Problem, notes: list[str]) -> _Fitted:
+def _fit_learner(learner: Any, split: Split, problem: Problem, notes: list[str]) -> _Fitted:
     y = split.train.y
     X, _ = split.features(learner)
     if problem.task == "classification":
@@ -607,7 +607,7 @@ def ml_efficacy(
         for source, found in zip(sources.values(), results, strict=True)
         for row in found
     ]
-    table = _summarise(pd.DataFrame(rows))
+    table = _summarise_samples(pd.DataFrame(rows))
     return table if resamples is None else _with_errors(table, rows, resamples, len(test.y))
 
 
@@ -784,7 +784,7 @@ def _deviation(values: np.ndarray) -> float:
     return float(known.std(ddof=1)) if len(known) > 1 else np.nan
 
 
-def _summarise(scores: pd.DataFrame) -> pd.DataFrame:
+def _summarise_samples(scores: pd.DataFrame) -> pd.DataFrame:
     """Mean and standard deviation over the samples of a source, and the gap to the real rows."""
     keys = ["learner", "metric", "source"]
     groups = scores.groupby(keys, sort=False)

@@ -64,7 +64,7 @@ def spread(values: np.ndarray) -> float:
     >>> spread(np.array([1.0, 3.0])), spread(np.array([5.0]))
     (1.0, 1.0)
     """
-    if not len(values) or not _varies(values):
+    if not len(values) or not _is_varying(values):
         return 1.0
     off = values - values[0]
     largest = np.abs(off).max()  # taken out, so that no square overflows
@@ -73,23 +73,23 @@ def spread(values: np.ndarray) -> float:
 
 def shapes(tables: AlignedTables, name: str) -> Iterator[Measured]:
     """Score each column by the distance of its two distributions."""
-    for column, kind, a, b in _values(tables, name):
+    for column, kind, a, b in _column_pairs(tables, name):
         if kind == "category":
-            yield _score("tv", column, a, b, lambda a, b: 1.0 - total_variation(a, b))
+            yield _scored("tv", column, a, b, lambda a, b: 1.0 - total_variation(a, b))
         else:
-            yield _score("ks", column, a, b, _ks_complement)
-            yield _score("wasserstein", column, a, b, _wasserstein, worst=np.nan)
+            yield _scored("ks", column, a, b, _ks_complement)
+            yield _scored("wasserstein", column, a, b, _wasserstein, worst=np.nan)
 
 
 def coverage(tables: AlignedTables, name: str) -> Iterator[Measured]:
     """Score each column by the share of its real range that is covered, and kept to."""
-    for column, kind, a, b in _values(tables, name):
+    for column, kind, a, b in _column_pairs(tables, name):
         if kind == "category":
-            yield _score("category_coverage", column, a, b, _category_coverage)
-            yield _score("category_adherence", column, a, b, _category_adherence)
+            yield _scored("category_coverage", column, a, b, _category_coverage)
+            yield _scored("category_adherence", column, a, b, _category_adherence)
         else:
-            yield _score("range_coverage", column, a, b, _range_coverage)
-            yield _score("range_adherence", column, a, b, _range_adherence)
+            yield _scored("range_coverage", column, a, b, _range_coverage)
+            yield _scored("range_adherence", column, a, b, _range_adherence)
 
 
 def missing_values(tables: AlignedTables, name: str) -> Iterator[Measured]:
@@ -110,7 +110,7 @@ def missing_values(tables: AlignedTables, name: str) -> Iterator[Measured]:
     yield Measured("missing_pattern", 1.0 - variation)
 
 
-def _values(
+def _column_pairs(
     tables: AlignedTables, name: str
 ) -> Iterator[tuple[Hashable, Kind, np.ndarray, np.ndarray]]:
     """Yield each column with its present values in the real table and in the other."""
@@ -124,7 +124,7 @@ def _present(column: pd.Series, kind: Kind) -> np.ndarray:
     return codes_of(known) if kind == "category" else numbers_of(known)
 
 
-def _score(
+def _scored(
     measure: str,
     column: Hashable,
     real: np.ndarray,
@@ -155,31 +155,31 @@ def _wasserstein(a: np.ndarray, b: np.ndarray) -> float:
     return float(wasserstein_distance((a - a[0]) / unit, (b - a[0]) / unit))
 
 
-def _varies(values: np.ndarray) -> bool:
+def _is_varying(values: np.ndarray) -> bool:
     return bool(values.min() < values.max())
 
 
 def _range_coverage(a: np.ndarray, b: np.ndarray) -> float:
     low, high = a.min(), a.max()
     inside = min(high, b.max()) - max(low, b.min())
-    if not _varies(a):
+    if not _is_varying(a):
         return float(inside == 0)
     return float(max(inside, 0.0) / (high - low))
 
 
 def _range_adherence(a: np.ndarray, b: np.ndarray) -> float:
-    return _share((b >= a.min()) & (b <= a.max()))
+    return _share_true((b >= a.min()) & (b <= a.max()))
 
 
 def _category_coverage(a: np.ndarray, b: np.ndarray) -> float:
-    return _share(np.isin(np.unique(a), b))
+    return _share_true(np.isin(np.unique(a), b))
 
 
 def _category_adherence(a: np.ndarray, b: np.ndarray) -> float:
-    return _share(np.isin(b, np.unique(a)))
+    return _share_true(np.isin(b, np.unique(a)))
 
 
-def _share(mask: np.ndarray) -> float:
+def _share_true(mask: np.ndarray) -> float:
     return float(mask.mean())
 
 
@@ -191,7 +191,7 @@ Numbers = dict[Hashable, np.ndarray]
 def pair_trends(tables: AlignedTables, name: str, *, n_bins: int) -> Iterator[Measured]:
     """Score each pair of columns by how alike its dependence is in the two tables."""
     numeric = set(tables.columns("number", "datetime"))
-    real, synthetic = (_numbers(tables[each], numeric) for each in ("real", name))
+    real, synthetic = (_numeric_columns(tables[each], numeric) for each in ("real", name))
     real_codes, made_codes = (_codes(tables, each, real, n_bins) for each in ("real", name))
     for pair in combinations(tables.kinds, 2):
         if numeric.issuperset(pair):
@@ -200,11 +200,11 @@ def pair_trends(tables: AlignedTables, name: str, *, n_bins: int) -> Iterator[Me
             )
             yield Measured("correlation", value, *pair, note)
         else:
-            a, b = (_joint(*(of[c] for c in pair)) for of in (real_codes, made_codes))
+            a, b = (_joint_codes(*(of[c] for c in pair)) for of in (real_codes, made_codes))
             yield Measured("contingency", 1.0 - total_variation(a, b), *pair)
 
 
-def _numbers(table: pd.DataFrame, columns: set[Hashable]) -> Numbers:
+def _numeric_columns(table: pd.DataFrame, columns: set[Hashable]) -> Numbers:
     return {column: numbers_of(table[column]) for column in table.columns if column in columns}
 
 
@@ -230,14 +230,14 @@ def _binned(values: np.ndarray, real: np.ndarray, n_bins: int) -> np.ndarray:
     return np.where(np.isnan(values), 0, bins)
 
 
-def _joint(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _joint_codes(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a * (1 << 31) + b
 
 
 def _correlation_similarity(
     a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray
 ) -> tuple[float, str]:
-    real, synthetic = _correlation(a, b), _correlation(c, d)
+    real, synthetic = _known_correlation(a, b), _known_correlation(c, d)
     if np.isnan(real):
         return np.nan, "no real correlation"
     if np.isnan(synthetic):
@@ -245,18 +245,18 @@ def _correlation_similarity(
     return 1.0 - abs(real - synthetic) / 2, ""
 
 
-def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+def _known_correlation(a: np.ndarray, b: np.ndarray) -> float:
     """Pearson's, of the rows that have both; NaN where one is constant or there is no row."""
     both = ~(np.isnan(a) | np.isnan(b))
     if not both.all():
         a, b = a[both], b[both]
     if not len(a) or a.min() == a.max() or b.min() == b.max():
         return np.nan
-    a, b = _unit(a), _unit(b)
+    a, b = _unit_length(a), _unit_length(b)
     return float(np.clip(a @ b, -1.0, 1.0))
 
 
-def _unit(values: np.ndarray) -> np.ndarray:
+def _unit_length(values: np.ndarray) -> np.ndarray:
     """Centred, of length 1; scaled before it is squared, so that no size overflows."""
     centred = values - values[0]
     centred = centred / np.abs(centred).max()
@@ -553,7 +553,7 @@ def _measure(
                 key = (aspect, each.measure, each.column, each.other_column)
                 found.setdefault(key, {}).setdefault(source, []).append(each)
     rows = [
-        (*key, source, *_summarise(samples), key[1] not in _DISTANCES, _notes(samples))
+        (*key, source, *_sample_moments(samples), key[1] not in _DISTANCES, _notes(samples))
         for key, sources in found.items()
         for source, samples in sources.items()
     ]
@@ -575,7 +575,7 @@ def _sdmetrics_reports(tables: AlignedTables, name: str) -> Iterator[Measured]:
         ) from error
     columns = {str(j): {"sdtype": _SDTYPES[kind]} for j, kind in enumerate(tables.kinds.values())}
     metadata = {"tables": {"table": {"columns": columns}}}
-    real, synthetic = ({"table": _plain(tables[each])} for each in ("real", name))
+    real, synthetic = ({"table": _plain_table(tables[each])} for each in ("real", name))
     for total, kind in (("quality", QualityReport), ("diagnostic", DiagnosticReport)):
         report = kind()
         with warnings.catch_warnings():
@@ -588,7 +588,7 @@ def _sdmetrics_reports(tables: AlignedTables, name: str) -> Iterator[Measured]:
                 yield Measured(part.lower().replace(" ", "_"), float(score))
 
 
-def _plain(table: pd.DataFrame) -> pd.DataFrame:
+def _plain_table(table: pd.DataFrame) -> pd.DataFrame:
     """Categories as their values, and column names that are text."""
     plain = {
         str(j): values.astype(object) if isinstance(values.dtype, pd.CategoricalDtype) else values
@@ -597,7 +597,7 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(plain)
 
 
-def _summarise(samples: Sequence[Measured]) -> tuple[float, float, int]:
+def _sample_moments(samples: Sequence[Measured]) -> tuple[float, float, int]:
     values = np.array([each.value for each in samples])
     sd = values.std(ddof=1) if len(values) > 1 else np.nan
     return float(values.mean()), float(sd), len(values)

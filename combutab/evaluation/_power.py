@@ -11,14 +11,14 @@ from combutab.evaluation._activation_stats import (
     ACTIVATION_KINDS,
     NORM_KINDS,
     Layers,
-    RunningMoments,
+    UnitMoments,
     as_samples,
     by_unit,
     check_found,
-    choose,
+    choose_modules,
     feature_axis,
+    observe_pass,
     open_model,
-    run,
 )
 
 At = Literal["input", "output"]
@@ -95,9 +95,9 @@ def power_decomposition(
     if at not in (None, "input", "output"):
         raise ValueError(f"at must be 'input' or 'output', got {at!r}")
     opened = open_model(model, X, batch_size)
-    hooked = choose(opened, layers, NORM_KINDS)
+    hooked = choose_modules(opened, layers, NORM_KINDS)
     if not hooked:
-        hooked, at = choose(opened, None, ACTIVATION_KINDS), at or "input"
+        hooked, at = choose_modules(opened, None, ACTIVATION_KINDS), at or "input"
     check_found(hooked, "normalisation or activation")
     found: dict[str, _Power] = {}
 
@@ -108,8 +108,8 @@ def power_decomposition(
         found.setdefault(name, _Power()).add(units)
 
     for arguments in opened.batches:
-        run(opened.network, arguments, hooked, see)
-    return _table({name: power.terms() for name, power in found.items()}, per_channel)
+        observe_pass(opened.network, arguments, hooked, see)
+    return _depth_table({name: power.terms() for name, power in found.items()}, per_channel)
 
 
 def channelwise_linearity(
@@ -162,7 +162,7 @@ def channelwise_linearity(
     1       0      1     -        1           0.0  2.5
     """
     opened = open_model(model, X, batch_size)
-    hooked = choose(opened, layers, ACTIVATION_KINDS)
+    hooked = choose_modules(opened, layers, ACTIVATION_KINDS)
     check_found(hooked, "activation")
     found: dict[str, _Products] = {}
 
@@ -178,8 +178,8 @@ def channelwise_linearity(
         found.setdefault(name, _Products()).add(y, z)
 
     for arguments in opened.batches:
-        run(opened.network, arguments, hooked, see)
-    table = _table({name: sums.terms() for name, sums in found.items()}, per_channel)
+        observe_pass(opened.network, arguments, hooked, see)
+    table = _depth_table({name: sums.terms() for name, sums in found.items()}, per_channel)
     table.insert(len(table.columns) - 2, "nonlinearity", table["residual"] / table["P"])
     return table.drop(columns="residual")
 
@@ -188,7 +188,7 @@ class _Power:
     """Sums over the batches for one layer."""
 
     def __init__(self) -> None:
-        self.means, self.sds, self.squares = RunningMoments(), RunningMoments(), RunningMoments()
+        self.means, self.sds, self.squares = UnitMoments(), UnitMoments(), UnitMoments()
 
     def add(self, values: Tensor) -> None:
         """Take in a batch, (members, rows, channels, positions)."""
@@ -213,7 +213,7 @@ class _Products:
     """Sums over the batches for one activation."""
 
     def __init__(self) -> None:
-        self.yy, self.yz, self.zz = RunningMoments(), RunningMoments(), RunningMoments()
+        self.yy, self.yz, self.zz = UnitMoments(), UnitMoments(), UnitMoments()
 
     def add(self, y: Tensor, z: Tensor) -> None:
         """Take in a batch, each (members, rows, channels, positions)."""
@@ -228,7 +228,7 @@ class _Products:
         return {"residual": (zz - explained).clamp_min(0), "P": zz}
 
 
-def _table(found: dict[str, dict[str, Tensor]], per_channel: bool) -> pd.DataFrame:
+def _depth_table(found: dict[str, dict[str, Tensor]], per_channel: bool) -> pd.DataFrame:
     if not found:
         raise ValueError("X gave no rows to the layers")
     tables = []

@@ -22,7 +22,7 @@ _DENSE = 16  # categories of a column, the most frequent, that are compared by m
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class RowPoints:
     """Rows of one table.
 
     Attributes
@@ -82,7 +82,7 @@ class Space:
             for column, rank in self.codes.items()
         ]
 
-    def points(self, table: pd.DataFrame) -> Points:
+    def points(self, table: pd.DataFrame) -> RowPoints:
         """The rows of an aligned table."""
         n_rows = len(table)
         numbers = np.empty((n_rows, len(self.places)))
@@ -94,7 +94,7 @@ class Space:
         left, right = self._features(numbers)
         onehot = [codes[:, [j]] == each for j, each in enumerate(self.dense)]
         dense = np.hstack([np.empty((n_rows, 0)), *onehot]).astype(np.float32)
-        return Points(numbers, codes, left, right, dense, self._rare(codes))
+        return RowPoints(numbers, codes, left, right, dense, self._rare(codes))
 
     def _features(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         # (x - y)^2 = x^2 + y^2 - 2xy of places; with p and q for "is there", and places 0 where
@@ -182,7 +182,7 @@ class Neighbours:
     to_a: np.ndarray
 
 
-def find_neighbours(a: Points, b: Points, *, n_jobs: int | None = None) -> Neighbours:
+def find_neighbours(a: RowPoints, b: RowPoints, *, n_jobs: int | None = None) -> Neighbours:
     """The nearest rows in both directions; memory grows with the rows, not with their product."""
     from joblib import Parallel, delayed, effective_n_jobs
     from threadpoolctl import threadpool_limits
@@ -190,7 +190,7 @@ def find_neighbours(a: Points, b: Points, *, n_jobs: int | None = None) -> Neigh
     n_blocks = -(-len(a) // _ROWS)
     n_jobs = min(effective_n_jobs(n_jobs), n_blocks)
     shares = np.array_split(np.arange(n_blocks) * _ROWS, n_jobs)
-    columns = _blocks(b)
+    columns = _column_blocks(b)
     # of products of this size, several at once are faster than each by several threads
     with threadpool_limits(limits=1, user_api="blas"):
         parts = Parallel(n_jobs=n_jobs, backend="threading")(
@@ -200,7 +200,7 @@ def find_neighbours(a: Points, b: Points, *, n_jobs: int | None = None) -> Neigh
     best = np.argsort(minima, axis=0)[:2]
     groups = np.take_along_axis(groups, best, axis=0).T  # (len(b), 2)
     members = groups[:, :, None] * _GROUP + np.arange(_GROUP)
-    to_a = _nearest(b, np.arange(len(b)), a, members.reshape(len(b), -1), 1)[:, 0]
+    to_a = _nearest_candidates(b, np.arange(len(b)), a, members.reshape(len(b), -1), 1)[:, 0]
     return Neighbours(np.concatenate([part[0] for part in parts]), to_a)
 
 
@@ -214,7 +214,7 @@ class _Block:
     rare: Any  # (n_rare, n or fewer)
 
 
-def _blocks(b: Points) -> list[_Block]:
+def _column_blocks(b: RowPoints) -> list[_Block]:
     blocks = []
     for first in range(0, len(b), _BLOCK_COLUMNS):
         rows = slice(first, first + _BLOCK_COLUMNS)
@@ -230,7 +230,7 @@ def _whole_groups(rows: np.ndarray) -> np.ndarray:
 
 
 def _scan(
-    a: Points, b: Points, blocks: list[_Block], starts: list[int]
+    a: RowPoints, b: RowPoints, blocks: list[_Block], starts: list[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find the nearest rows of b for some blocks of rows of a, and the other way round.
 
@@ -257,7 +257,7 @@ def _scan(
             _keep_two(minima[:, of_b], groups[:, of_b], by_group, start // _GROUP)
         positions = np.arange(rows.start, rows.stop)
         nearest = _candidates(np.hstack(least)[: len(positions)], blocks)
-        to_b.append(_nearest(a, positions, b, nearest, 2))
+        to_b.append(_nearest_candidates(a, positions, b, nearest, 2))
     return np.concatenate(to_b), minima, groups
 
 
@@ -305,7 +305,9 @@ def _candidates(least: np.ndarray, blocks: list[_Block]) -> np.ndarray:
     return members.reshape(len(least), -1)
 
 
-def _nearest(a: Points, rows: np.ndarray, b: Points, candidates: np.ndarray, k: int) -> np.ndarray:
+def _nearest_candidates(
+    a: RowPoints, rows: np.ndarray, b: RowPoints, candidates: np.ndarray, k: int
+) -> np.ndarray:
     """Distances of rows of a to the k nearest of their candidates in b; inf where there are fewer.
 
     Candidates are positions, (len(rows), n_candidates); those of b's length and more are no rows.
@@ -535,7 +537,7 @@ def near_copies(
     return pd.DataFrame(rows, columns=["real", "near", "share", "reference", "pvalue"])
 
 
-def _n_near(rows: Points, real: Points, n_jobs: int | None) -> int:
+def _n_near(rows: RowPoints, real: RowPoints, n_jobs: int | None) -> int:
     distances = find_neighbours(rows, real, n_jobs=n_jobs).to_b
     near = (_ratios(distances) < _NEAR_RATIO) & (distances[:, 0] > 0)
     return int(near.sum())

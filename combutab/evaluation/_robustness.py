@@ -34,7 +34,7 @@ class Column:
     @cached_property
     def numbers(self) -> np.ndarray:
         """The finite values of a number column."""
-        values = numbers_of(self.reference)
+        values = float_values(self.reference)
         return values[np.isfinite(values)]
 
     @cached_property
@@ -58,7 +58,9 @@ class Column:
         return present.sort_values().iloc[(len(present) - 1) // 2]
 
 
-def read_columns(reference: pd.DataFrame, categorical: Iterable[Hashable]) -> dict[Any, Column]:
+def reference_columns(
+    reference: pd.DataFrame, categorical: Iterable[Hashable]
+) -> dict[Any, Column]:
     """The columns of a reference by name; ``categorical`` names those that are no numbers.
 
     Raises ValueError if names repeat, one in ``categorical`` is not there, or there are no rows.
@@ -75,18 +77,18 @@ def read_columns(reference: pd.DataFrame, categorical: Iterable[Hashable]) -> di
     columns = {}
     for name in names:
         values = reference[name].infer_objects()  # objects that are all numbers, or all dates
-        columns[name] = Column("category" if name in asked else _kind(values), values)
+        columns[name] = Column("category" if name in asked else _corrupted_kind(values), values)
     return columns
 
 
-def _kind(column: pd.Series) -> Kind:
+def _corrupted_kind(column: pd.Series) -> Kind:
     kind = column_kind(column, by_dtype=True)  # the values are put back in the dtype that was
     if kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
         return "time"
     return "number" if kind == ColumnKind.NUMBER else "category"
 
 
-def numbers_of(column: pd.Series) -> np.ndarray:
+def float_values(column: pd.Series) -> np.ndarray:
     """Values as float64, NaN where missing."""
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
@@ -173,7 +175,7 @@ def _numeric(
     def changed(
         column: pd.Series, reference: Column, level: float, rng: np.random.Generator
     ) -> pd.Series:
-        return with_numbers(column, change(numbers_of(column), reference, level, rng))
+        return with_numbers(column, change(float_values(column), reference, level, rng))
 
     return changed
 
@@ -195,7 +197,7 @@ def _miss(
     return without(column, rng.random(len(column)) < level)
 
 
-def _swap(
+def _swap_categories(
     column: pd.Series, reference: Column, level: float, rng: np.random.Generator
 ) -> pd.Series:
     hit, pick = rng.random(len(column)) < level, rng.random(len(column))
@@ -270,7 +272,7 @@ CORRUPTIONS: dict[str, Corruption] = {
         "to multiples of so many standard deviations of the column",
     ),
     "category_swap": Corruption(
-        _swap,
+        _swap_categories,
         (0.02, 0.05, 0.1, 0.2, 0.4),
         ("category",),
         "this share of the categories and truths become another one of the column's",
@@ -352,7 +354,7 @@ class Corrupter:
     def __init__(
         self, reference: pd.DataFrame, categorical: Iterable[Hashable], random_state: Any
     ) -> None:
-        self.columns = read_columns(reference, categorical)
+        self.columns = reference_columns(reference, categorical)
         self.seed = seed_from(random_state)
 
     def acted_on(self, corruption: Corruption) -> list[Any]:
@@ -409,7 +411,7 @@ def read_corruptions(
         if callable(each):
             chosen[name] = each
         elif isinstance(each, str):
-            chosen[name] = _named(each, corrupter)
+            chosen[name] = _known_corruption(each, corrupter)
         else:
             raise TypeError(f"a corruption is a name or a function, got {name}={each!r}")
     if not chosen:
@@ -417,7 +419,7 @@ def read_corruptions(
     return chosen
 
 
-def _named(name: str, corrupter: Corrupter) -> Corruption:
+def _known_corruption(name: str, corrupter: Corrupter) -> Corruption:
     if name not in CORRUPTIONS:
         hint = did_you_mean(name, CORRUPTIONS, n=1)
         raise ValueError(
@@ -612,7 +614,7 @@ def robustness(
                     rows.append((name, corruption, severity, scorers[name](model, wrong, y_test)))
             del wrong  # before the next is made
     scores = pd.DataFrame(rows, columns=["estimator", "corruption", "severity", "score"])
-    summary = _summarise(scores, baseline, perfect_score)
+    summary = _summarise_scores(scores, baseline, perfect_score)
     return Robustness(scores, summary, _scoring_name(scoring, next(iter(models.values()))))
 
 
@@ -691,7 +693,7 @@ def _scoring_name(scoring: Any, model: Any) -> str:
     return scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score")
 
 
-def _summarise(
+def _summarise_scores(
     scores: pd.DataFrame, baseline: str | None, perfect_score: float | None
 ) -> pd.DataFrame:
     is_clean = scores["corruption"] == CLEAN

@@ -90,7 +90,7 @@ def summarise_nemenyi(result: NemenyiResult) -> str:
     ranks = result.mean_ranks
     model = _word(ranks.index.name)
     models, rows = f"{len(ranks)} {plural(model)}", f"{result.n_rows} {result.rows}"
-    p = _p(result.friedman.pvalue)
+    p = _p_relation(result.friedman.pvalue)
     nemenyi = (
         f"By Nemenyi's test (critical difference {result.critical_difference:.2f} ranks, "
         f"{100 * result.alpha:g} % level)"
@@ -113,7 +113,7 @@ def summarise_nemenyi(result: NemenyiResult) -> str:
         )
     else:
         lines.append(
-            f"{nemenyi} these are not significantly different: {_groups(result.cliques)}."
+            f"{nemenyi} these are not significantly different: {_listed_cliques(result.cliques)}."
             if result.cliques
             else f"{nemenyi} every {model} is significantly different from every other."
         )
@@ -122,7 +122,7 @@ def summarise_nemenyi(result: NemenyiResult) -> str:
             better = [name for _, name in pairs]
             if worse:
                 verb = "ranks" if len(better) == 1 else "rank"
-                lines.append(f"{_listed(better)} {verb} better than {_listed(worse)}.")
+                lines.append(f"{_enumerated(better)} {verb} better than {_enumerated(worse)}.")
     if result.n_rows < result.n_rows_needed:
         lines.append(
             f"With {rows} no two of {models} can differ significantly, even if all ranked them "
@@ -188,7 +188,7 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
         ]
         if undecided:
             cliques = maximal_cliques(pd.DataFrame(alike, index=names, columns=names))
-            lines.append(f"These are not significantly different: {_groups(cliques)}.")
+            lines.append(f"These are not significantly different: {_listed_cliques(cliques)}.")
         for name, rows in pairs[differ].groupby(group, sort=False):
             listed = (
                 f"{loser} ({score} {by:+.3g}, {p_words(p)})"
@@ -196,7 +196,7 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
                     rows[other], rows["difference"], rows["p_corrected_t"], strict=True
                 )
             )
-            lines.append(f"{name} is better than {_listed(listed)}.")
+            lines.append(f"{name} is better than {_enumerated(listed)}.")
     blind = _wilcoxon_is_blind(n_resamples, len(pairs), alpha)
     otherwise = int(((pairs["p_wilcoxon"] < alpha) != differ).sum())
     if otherwise and not blind:
@@ -252,7 +252,7 @@ def p_words(p: float) -> str:
     >>> p_words(0.0)
     'by the same in every resample'
     """
-    return f"p {_p(p)}" if p else "by the same in every resample"
+    return f"p {_p_relation(p)}" if p else "by the same in every resample"
 
 
 def _wilcoxon_is_blind(n_resamples: int, n_comparisons: int, alpha: float) -> list[str]:
@@ -267,7 +267,7 @@ def _wilcoxon_is_blind(n_resamples: int, n_comparisons: int, alpha: float) -> li
     ]
 
 
-def _p(p: float) -> str:
+def _p_relation(p: float) -> str:
     return f"= {p:.2g}" if p >= 1e-4 else "< 0.0001"
 
 
@@ -275,10 +275,10 @@ def _word(name: object, default: str = "model") -> str:
     return default if name is None else str(name).replace("_", " ")
 
 
-def _groups(cliques: Iterable[Clique]) -> str:
-    return "; ".join(_listed(clique) for clique in cliques)
+def _listed_cliques(cliques: Iterable[Clique]) -> str:
+    return "; ".join(_enumerated(clique) for clique in cliques)
 
 
-def _listed(names: Iterable[object]) -> str:
+def _enumerated(names: Iterable[object]) -> str:
     *others, last = map(str, names)
     return f"{', '.join(others)} and {last}" if others else last

@@ -742,7 +742,9 @@ def nemenyi(
     ranks = ranks.iloc[np.argsort(ranks.to_numpy(), kind="stable")]
     names, values = ranks.index, ranks.to_numpy()
     apart = np.abs(values[:, None] - values)
-    p = stats.studentized_range.sf(apart / _scale(len(names), len(scores)), len(names), math.inf)
+    p = stats.studentized_range.sf(
+        apart / _rank_scale(len(names), len(scores)), len(names), math.inf
+    )
     critical = critical_difference(len(names), len(scores), alpha)
     return NemenyiResult(
         mean_ranks=ranks,
@@ -759,10 +761,10 @@ def nemenyi(
 def critical_difference(n_models: int, n_rows: int, alpha: float) -> float:
     """Return the difference of two mean ranks that Nemenyi's test finds at the level ``alpha``."""
     quantile = float(stats.studentized_range.isf(alpha, n_models, math.inf))
-    return quantile * _scale(n_models, n_rows)
+    return quantile * _rank_scale(n_models, n_rows)
 
 
-def _scale(n_models: int, n_rows: int) -> float:
+def _rank_scale(n_models: int, n_rows: int) -> float:
     """Return the standard deviation of each of the normal variables whose range mean ranks have."""
     return math.sqrt(n_models * (n_models + 1) / (12.0 * n_rows))
 

@@ -119,12 +119,14 @@ class ActivationComparisonDisplay(Display):
             parse_math=False,  # a data set may be called price_$
         )
         keys = [
-            _key(_NOT_DIFFERENT, "o", _NOT_DIFFERENT, "not significantly different from the best"),
-            _key(_DIFFERENT, "D", "white", "significantly different (p < 0.05)"),
-            _key("0.45", ".", "0.45", "one fold", linestyle=""),
+            _legend_key(
+                _NOT_DIFFERENT, "o", _NOT_DIFFERENT, "not significantly different from the best"
+            ),
+            _legend_key(_DIFFERENT, "D", "white", "significantly different (p < 0.05)"),
+            _legend_key("0.45", ".", "0.45", "one fold", linestyle=""),
         ]
         if not baselines.empty:
-            keys.append(_key(_BASELINE, "s", _BASELINE, "baseline"))
+            keys.append(_legend_key(_BASELINE, "s", _BASELINE, "baseline"))
         self._make_legend(keys, most=2)
         return self
 
@@ -283,7 +285,7 @@ def plot_critical_difference(result: NemenyiResult) -> Figure:
     if bars:
         test = "Nemenyi" if result.differ else "Friedman"
         label = f"not significantly different ({test}'s test, {100 * result.alpha:g} % level)"
-        key = _key(_NOT_DIFFERENT, "", _NOT_DIFFERENT, label)
+        key = _legend_key(_NOT_DIFFERENT, "", _NOT_DIFFERENT, label)
         key.set_linewidth(4)
         figure.legend(handles=[key], loc="outside lower center", frameon=False, fontsize=9)
     return figure
@@ -300,7 +302,7 @@ def _levels(bars: list[tuple[float, float]], gap: float) -> list[int]:
     return levels
 
 
-def _key(color: str, marker: str, face: str, label: str, linestyle: Any = "-") -> Line2D:
+def _legend_key(color: str, marker: str, face: str, label: str, linestyle: Any = "-") -> Line2D:
     from matplotlib.lines import Line2D
 
     return Line2D(

@@ -74,7 +74,7 @@ def plot_activation_means(
     """
     models = _models(stats)
     tables = {name: each.units for name, each in models.items()}
-    figure, panels = _panels(_layers(tables, layers))
+    figure, panels = _panels(_chosen_layers(tables, layers))
     for layer, axes in panels.items():
         values = {
             name: units.loc[units["layer"] == layer, "mean"].to_numpy()
@@ -131,7 +131,7 @@ def plot_fluctuation(
         raise ValueError("the statistics have no noise; give activation_stats some by noises=")
     keys = [
         (layer, mean, sd)
-        for layer in _layers(tables, layers)
+        for layer in _chosen_layers(tables, layers)
         for mean, sd in noises.itertuples(index=False)
     ]
     figure, panels = _panels(keys, columns=min(_COLUMNS, len(noises)))
@@ -222,7 +222,7 @@ def _models(stats: Any) -> dict[str, ActivationStats]:
     return models
 
 
-def _layers(tables: Mapping[str, pd.DataFrame], asked: Sequence[str] | None) -> list[str]:
+def _chosen_layers(tables: Mapping[str, pd.DataFrame], asked: Sequence[str] | None) -> list[str]:
     """All layers, in order, or those asked for."""
     found = list(dict.fromkeys(layer for table in tables.values() for layer in table["layer"]))
     if asked is None:

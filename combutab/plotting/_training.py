@@ -83,7 +83,7 @@ class LossCurveDisplay(Display):
         sklearn.exceptions.NotFittedError
             An estimator is not fitted.
         """
-        curves = {name: _curves(name, each) for name, each in _named(estimator).items()}
+        curves = {name: _curves(name, each) for name, each in _named_estimators(estimator).items()}
         return cls(curves=curves).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
@@ -103,7 +103,7 @@ class LossCurveDisplay(Display):
             for column, axes in zip(labels, panels, strict=True):
                 if column in curves.panels():
                     table = curves.of_each(column, as_scores=len(words) > 1)
-                    _draw(axes, table, curves.best_epochs(), line_of(i))
+                    _draw_curves(axes, table, curves.best_epochs(), line_of(i))
         for axes, label in zip(panels, labels.values(), strict=True):
             axes.set_ylabel(label, parse_math=False)
             axes.spines[["top", "right"]].set_visible(False)
@@ -154,7 +154,7 @@ def plot_loss_curve(estimators: Any) -> Figure:
     return figure
 
 
-def _named(estimators: Any) -> dict[str, Any]:
+def _named_estimators(estimators: Any) -> dict[str, Any]:
     if isinstance(estimators, Mapping):
         named = {str(name): each for name, each in estimators.items()}
     elif isinstance(estimators, Sequence):
@@ -175,7 +175,9 @@ def _curves(name: str, estimator: Any) -> LearningCurves:
         raise ValueError(f"the {type(estimator).__name__}{of} {error}") from None
 
 
-def _draw(axes: Any, table: pd.DataFrame, best: Mapping[Any, int], line: Mapping[str, Any]) -> None:
+def _draw_curves(
+    axes: Any, table: pd.DataFrame, best: Mapping[Any, int], line: Mapping[str, Any]
+) -> None:
     """One estimator's lines in one panel, a column a member."""
     several = table.shape[1] > 1
     marker = "." if len(table) == 1 else ""

@@ -154,11 +154,13 @@ def _of_few(values: np.ndarray, least: int, dates: bool) -> Axis | None:
         return None
     half = gaps[0] / 2
     named = frequent if len(frequent) <= 5 else frequent[[0, len(frequent) // 2, -1]]
-    ticks = [(float(each), label(each, _unit(each, gaps[0], dates), dates=dates)) for each in named]
+    ticks = [
+        (float(each), label(each, _last_digit(each, gaps[0], dates), dates=dates)) for each in named
+    ]
     return Axis(np.append(distinct - half, distinct[-1] + half), ticks, float(gaps[0]), dates)
 
 
-def _unit(value: float, gap: float, dates: bool) -> float:
+def _last_digit(value: float, gap: float, dates: bool) -> float:
     """The digits that an exact value has; of dates those of a day, if it is one."""
     if dates:
         return _DAY if value % _DAY == 0 else 1e6
@@ -274,20 +276,20 @@ def histogram(
     counted in the first and the last bin.
     """
     dates = real.dtype.kind == "M"
-    a, b = (_numbers(column) for column in (real, synthetic))
+    a, b = (_present_numbers(column) for column in (real, synthetic))
     if len(a) < 2 * least or not len(b):
         return None
     axis = make_axis(a, least, dates=dates)
     if axis is not None and axis.tells(a, b):
         return _outlined(a, b, axis, least)
-    named = _masses(a, b, [_numbers(column) for column in others], least)
+    named = _masses(a, b, [_present_numbers(column) for column in others], least)
     if not len(named):
         return None if axis is None else _outlined(a, b, axis, least)
     n_real, n_synthetic = len(a), len(b)
     bars = [
         Bar(name, name, float((a == value).mean()), float((b == value).mean()))
         for value in named
-        for name in [_exact(value, dates=dates)]
+        for name in [_value_name(value, dates=dates)]
     ]
     a, b = a[~np.isin(a, named)], b[~np.isin(b, named)]
     if len(a) or len(b):
@@ -295,7 +297,7 @@ def histogram(
         bars.append(Bar(rest, rest, len(a) / n_real, len(b) / n_synthetic))
     axis = make_axis(a, least, dates=dates) if len(b) else None
     drawn = Histogram([], "", "", [], "") if axis is None else _outlined(a, b, axis, least)
-    words = [_told(bars)] + [f"of the others, {drawn.words}"] * bool(drawn.words)
+    words = [_bars_in_words(bars)] + [f"of the others, {drawn.words}"] * bool(drawn.words)
     return replace(drawn, bars=bars, words="; ".join(words))
 
 
@@ -310,7 +312,7 @@ def category_bars(
     if not len(real) or not len(synthetic):
         return None
     named = {str(value) for value in shown_values([real, *others], synthetic, least)}
-    p, q = (_shares(column) for column in (real, synthetic))
+    p, q = (_value_shares(column) for column in (real, synthetic))
     table = pd.DataFrame({"real": p, "synthetic": q}).fillna(0.0)
     table = table.sort_values(["real", "synthetic"], ascending=False, kind="stable")
     may = np.array([missing or name in named for missing, name in table.index])
@@ -321,7 +323,7 @@ def category_bars(
         rest = pd.concat([shown.iloc[_CATEGORIES:], rest])
         shown = shown.iloc[:_CATEGORIES]
     bars = [
-        Bar(name, shortened(name, _NAMES), float(real_share), float(synthetic_share))
+        Bar(name, shorten_middle(name, _NAMES), float(real_share), float(synthetic_share))
         for (_, name), real_share, synthetic_share in zip(
             shown.index.tolist(), shown["real"], shown["synthetic"], strict=True
         )
@@ -329,7 +331,7 @@ def category_bars(
     if len(rest):
         other = f"other ({len(rest):,} {'value' if len(rest) == 1 else 'values'})"
         bars.append(Bar(other, other, float(rest["real"].sum()), float(rest["synthetic"].sum())))
-    return Bars(bars, max(max(bar.real, bar.synthetic) for bar in bars), _told(bars))
+    return Bars(bars, max(max(bar.real, bar.synthetic) for bar in bars), _bars_in_words(bars))
 
 
 def text_width(text: str) -> float:
@@ -341,12 +343,12 @@ def text_width(text: str) -> float:
     return sum(map(_advance, text))
 
 
-def shortened(name: str, room: float) -> str:
+def shorten_middle(name: str, room: float) -> str:
     """Shorten a name of 12 pixels to a width, with an ellipsis for its middle.
 
     Names of columns often begin alike and differ in their ends.
 
-    >>> shortened("median_income", 110), shortened("median_house_value", 110)
+    >>> shorten_middle("median_income", 110), shorten_middle("median_house_value", 110)
     ('median_income', 'median_…value')
     """
     if text_width(name) <= room:
@@ -378,7 +380,7 @@ def _outlined(a: np.ndarray, b: np.ndarray, axis: Axis, least: int) -> Histogram
     """Draw both outlines, with bins of too few real rows taken together with others."""
     edges = axis.edges
     counts, synthetic = axis.counts(a), axis.counts(b)
-    starts = _groups(counts, least)
+    starts = _bin_groups(counts, least)
     ends = np.append(starts[1:], len(counts))
     heights = [
         np.add.reduceat(each, starts) / each.sum() / (ends - starts) for each in (counts, synthetic)
@@ -386,7 +388,7 @@ def _outlined(a: np.ndarray, b: np.ndarray, axis: Axis, least: int) -> Histogram
     top = max(each.max() for each in heights)
     along = (edges - edges[0]) / (edges[-1] - edges[0]) * WIDTH
     x = np.append(along[starts], along[-1])
-    real_path, synthetic_path = (_steps(x, each / top * HEIGHT) for each in heights)
+    real_path, synthetic_path = (_outline(x, each / top * HEIGHT) for each in heights)
     places = [
         (float((at - edges[0]) / (edges[-1] - edges[0]) * WIDTH), text) for at, text in axis.ticks
     ]
@@ -394,7 +396,7 @@ def _outlined(a: np.ndarray, b: np.ndarray, axis: Axis, least: int) -> Histogram
     return Histogram([], f"{real_path}Z", synthetic_path, places, words)
 
 
-def _groups(counts: np.ndarray, least: int) -> np.ndarray:
+def _bin_groups(counts: np.ndarray, least: int) -> np.ndarray:
     """Group neighbouring bins so that each holds no row or at least so many; return the starts."""
     starts, n = [], 0
     for place, count in enumerate(counts):
@@ -408,26 +410,26 @@ def _groups(counts: np.ndarray, least: int) -> np.ndarray:
     return np.array(starts)
 
 
-def _exact(value: float, *, dates: bool) -> str:
+def _value_name(value: float, *, dates: bool) -> str:
     if dates:
         return label(value, 1e6, dates=True).removesuffix("T00:00:00")
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:.6g}"
 
 
-def _told(bars: Sequence[Bar]) -> str:
+def _bars_in_words(bars: Sequence[Bar]) -> str:
     return "; ".join(
         f"{bar.name}: {bar.real:.1%} real, {bar.synthetic:.1%} synthetic" for bar in bars
     )
 
 
-def _numbers(column: pd.Series) -> np.ndarray:
+def _present_numbers(column: pd.Series) -> np.ndarray:
     present = column.dropna()
     if present.dtype.kind == "M":
         return present.to_numpy().astype("datetime64[us]").astype(np.int64).astype(float)
     return present.to_numpy(dtype=float)
 
 
-def _steps(x: np.ndarray, heights: np.ndarray) -> str:
+def _outline(x: np.ndarray, heights: np.ndarray) -> str:
     """The outline of bars, as an SVG path; from and to the ground."""
     y = HEIGHT - heights
     corners = [f"M{x[0]:.1f} {HEIGHT}"]
@@ -435,7 +437,7 @@ def _steps(x: np.ndarray, heights: np.ndarray) -> str:
     return "".join([*corners, f"V{HEIGHT}"])
 
 
-def _shares(column: pd.Series) -> pd.Series:
+def _value_shares(column: pd.Series) -> pd.Series:
     """Return the share of each value, by whether it is missing and its name."""
     counts: Any = column.value_counts(normalize=True, dropna=False)
     counts = counts[counts > 0]

@@ -18,7 +18,7 @@ from combutab._version import __version__
 from combutab.evaluation import interval_words
 from combutab.model_selection import GUESSES, METRICS, ActivationComparison
 from combutab.plotting import plot_comparison
-from combutab.reports._charts import shortened, text_width
+from combutab.reports._charts import shorten_middle, text_width
 from combutab.reports._page import number, render, versions, without_control
 
 if TYPE_CHECKING:
@@ -55,25 +55,25 @@ class Card:
 
 def verdict_cards(found: ActivationComparison) -> list[Card]:
     """Answer which activation is best, whether it learned, and whether it is worth a network."""
-    cards = [_beside_others(found), _beside_guess(found), _beside_learners(found)]
+    cards = [_best_card(found), _guess_card(found), _learners_card(found)]
     return [card for card in cards if card is not None]
 
 
-def _score(found: ActivationComparison, value: float) -> str:
+def _score_in_words(found: ActivationComparison, value: float) -> str:
     """A score as people say it: shares in percent."""
     return _PHRASES[found.metric][1].format(value).replace("%", " %")
 
 
-def _told(found: ActivationComparison, value: float) -> str:
+def _score_told(found: ActivationComparison, value: float) -> str:
     if found.metric == "r2" and value < 0.0005:  # 0.0 %
         return f"explains nothing of the variation in new rows (R2 {value:.2g})"
-    return _PHRASES[found.metric][0].format(_score(found, value))
+    return _PHRASES[found.metric][0].format(_score_in_words(found, value))
 
 
-def _beside_others(found: ActivationComparison) -> Card:
+def _best_card(found: ActivationComparison) -> Card:
     subject, best, rest = "The best activation", found.best, found.summary.iloc[1:]
     apart = rest["distinguishable"].astype(bool)
-    near, behind = (_names(rows["activation"]) for rows in (rest[~apart], rest[apart]))
+    near, behind = (_first_names(rows["activation"]) for rows in (rest[~apart], rest[apart]))
     if not len(rest):
         return Card(subject, "unknown", "one alone", f"{best} was compared with no other.", ())
     if apart.all():
@@ -82,20 +82,20 @@ def _beside_others(found: ActivationComparison) -> Card:
     if not apart.any():
         said = f"{best} leads, but chance may explain its lead over {near}."
         return Card(subject, "unknown", "open", "None is clearly the best.", (said,))
-    short = f"{_names([best, *rest[~apart]['activation']])} are too close to call."
+    short = f"{_first_names([best, *rest[~apart]['activation']])} are too close to call."
     said = f"Chance may explain the lead of {best} over {near}, but not over {behind}."
     return Card(subject, "fair", "several", short, (said,))
 
 
-def _beside_guess(found: ActivationComparison) -> Card:
+def _guess_card(found: ActivationComparison) -> Card:
     line = found.summary.iloc[0]
-    said = f"{found.best} {_told(found, line['mean'])}"
-    low, high = (_score(found, line[end]) for end in ("low", "high"))
+    said = f"{found.best} {_score_told(found, line['mean'])}"
+    low, high = (_score_in_words(found, line[end]) for end in ("low", "high"))
     around = (f"For other rows of the same kind: about {low} to {high}.",) if low != high else ()
     guess = found.baselines[found.baselines.get("baseline", pd.Series(dtype=str)) == "guess"]
     if not len(guess):
         return Card("What it learned", "unknown", "no guess beside", f"{said}.", around)
-    guessing = _told(found, float(guess["mean"].iloc[0]))
+    guessing = _score_told(found, float(guess["mean"].iloc[0]))
     beside = (f"The guess ({GUESSES[found.metric]}) {guessing}.", *around)
     if found.winner:
         return Card("Better than a guess", "good", "yes", f"{said}.", beside)
@@ -107,7 +107,7 @@ def _beside_guess(found: ActivationComparison) -> Card:
     return Card("Better than a guess", level, word, short, (f"{said}.", *others, *beside))
 
 
-def _beside_learners(found: ActivationComparison) -> Card | None:
+def _learners_card(found: ActivationComparison) -> Card | None:
     if found.baselines.empty:
         return None
     table = found.baselines[found.baselines["baseline"] != "guess"]
@@ -117,22 +117,26 @@ def _beside_learners(found: ActivationComparison) -> Card | None:
     apart = table["distinguishable"].to_numpy(dtype=bool)
     ahead = np.asarray((table["mean"] > mean) == found.measure.greater_is_better)
     scores = [(best, mean), *table[["baseline", "mean"]].itertuples(index=False)]
-    said = ", ".join(f"{name} {_score(found, score)}" for name, score in scores)
+    said = ", ".join(f"{name} {_score_in_words(found, score)}" for name, score in scores)
     label = found.measure.label
     said = f"{label[0].upper()}{label[1:]}: {said}."
     subject, names = "Better than simpler models", table["baseline"]
     if (apart & ahead).any():
         which = names[apart & ahead]
-        short = f"{_names(which)} {'is' if len(which) == 1 else 'are'} better than every activation"
+        verb = "is" if len(which) == 1 else "are"
+        short = f"{_first_names(which)} {verb} better than every activation"
         return Card(subject, "poor", "no", f"{short} here.", (said,))
     if apart.all():
-        return Card(subject, "good", "yes", f"{best} is better than {_names(names)}.", (said,))
+        return Card(
+            subject, "good", "yes", f"{best} is better than {_first_names(names)}.", (said,)
+        )
     which = names[~apart]
-    short = f"{_names(which)} {'does' if len(which) == 1 else 'do'} as well, as far as can be told."
+    verb = "does" if len(which) == 1 else "do"
+    short = f"{_first_names(which)} {verb} as well, as far as can be told."
     return Card(subject, "fair", "not surely", short[0].upper() + short[1:], (said,))
 
 
-def _names(names: Any) -> str:
+def _first_names(names: Any) -> str:
     """Join names; of many, the first and how many more."""
     known: Sequence[str] = [str(name) for name in names]
     more = len(known) - _NAMED
@@ -188,7 +192,7 @@ def _fit_to_page(axes: Axes) -> None:
     axes.set_ylabel("")
     axes.patch.set_visible(False)
     names = [
-        shortened(" ".join(without_control(label.get_text()).split()), _NAMES)
+        shorten_middle(" ".join(without_control(label.get_text()).split()), _NAMES)
         for label in axes.get_yticklabels()
     ]
     axes.set_yticks(axes.get_yticks(), names, parse_math=False)
@@ -287,22 +291,22 @@ def comparison_page(found: ActivationComparison) -> str:
         found=found,
         measure=found.measure,
         cards=verdict_cards(found),
-        chart=_chart(found),
+        chart=_chart_sentence(found),
         sentences=found.sentences.splitlines(),
-        facts=_facts(found),
-        summary=_summary(found),
+        facts=_comparison_facts(found),
+        summary=_summary_rows(found),
         guessed="p_guess" in found.summary,
-        baselines=_baselines(found),
+        baselines=_baseline_rows(found),
         guess=GUESSES[found.metric],
         picture=dot_plot(found),
-        folds=_folds(found),
+        folds=_fold_table(found),
         other=_other(found),
-        made=_made(found),
+        made=_settings_listed(found),
         test=str(found.summary["test"].iloc[0]),
     )
 
 
-def _facts(found: ActivationComparison) -> list[tuple[str, str]]:
+def _comparison_facts(found: ActivationComparison) -> list[tuple[str, str]]:
     """List what was compared, for the head of the page."""
     first = found.results.iloc[0]
     names = found.results["activation"].nunique()
@@ -314,7 +318,7 @@ def _facts(found: ActivationComparison) -> list[tuple[str, str]]:
     ]
 
 
-def _chart(found: ActivationComparison) -> str:
+def _chart_sentence(found: ActivationComparison) -> str:
     """Say in a sentence what the chart shows."""
     best, rest = found.summary.iloc[0], found.summary.iloc[1:]
     way = "right" if found.measure.greater_is_better else "left"
@@ -329,7 +333,7 @@ def _chart(found: ActivationComparison) -> str:
     return f"{said}.{of_others * bool(len(rest))}"
 
 
-def _summary(found: ActivationComparison) -> list[dict[str, Any]]:
+def _summary_rows(found: ActivationComparison) -> list[dict[str, Any]]:
     """A row an activation, the best first; ``verdict`` says what the test found."""
     rows = []
     summary = found.summary
@@ -340,9 +344,9 @@ def _summary(found: ActivationComparison) -> list[dict[str, Any]]:
         rows.append(
             {
                 "name": str(line["activation"]),
-                **_mean(line, digits),
+                **_mean_and_interval(line, digits),
                 "mean_rank": f"{line['mean_rank']:.2f}",
-                "p": "–" if place == 0 else _p(float(line["p"])),
+                "p": "–" if place == 0 else _percent_p(float(line["p"])),
                 "verdict": best if place == 0 else differs,
                 "guess": "yes" if line.get("beats_guess") else "no",
             }
@@ -350,31 +354,31 @@ def _summary(found: ActivationComparison) -> list[dict[str, Any]]:
     return rows
 
 
-def _mean(line: pd.Series, digits: int) -> dict[str, str]:
+def _mean_and_interval(line: pd.Series, digits: int) -> dict[str, str]:
     ends = interval_words(line["low"], line["high"], digits)
     return {"mean": _fixed(line["mean"], digits), "interval": ends or "the same in all folds"}
 
 
-def _baselines(found: ActivationComparison) -> list[dict[str, str]]:
+def _baseline_rows(found: ActivationComparison) -> list[dict[str, str]]:
     digits = _digits(found)
     return [
         {
             "name": str(line["baseline"]),
-            **_mean(line, digits),
-            "p": _p(float(line["p"])),
+            **_mean_and_interval(line, digits),
+            "p": _percent_p(float(line["p"])),
             "verdict": _VERDICTS[bool(line["distinguishable"])],
         }
         for _, line in found.baselines.iterrows()
     ]
 
 
-def _folds(found: ActivationComparison) -> dict[str, Any]:
+def _fold_table(found: ActivationComparison) -> dict[str, Any]:
     """Each fold's score, the mean of its seeds: the dots of the chart as numbers."""
     wide = found.results.pivot_table(index="activation", columns="fold", values=found.metric)
     wide = wide.loc[found.summary["activation"]]
     return {
         "names": [str(int(fold) + 1) for fold in wide.columns],
-        "rows": _cells(wide, [_digits(found)] * wide.shape[1]),
+        "rows": _number_rows(wide, [_digits(found)] * wide.shape[1]),
     }
 
 
@@ -383,15 +387,15 @@ def _other(found: ActivationComparison) -> dict[str, Any]:
     known = METRICS[found.task]
     metrics = [found.metric, *(name for name in known if name != found.metric)]
     means = found.results.groupby("activation")[metrics].mean().loc[found.summary["activation"]]
-    digits = [_decimals(means[name]) + 1 for name in metrics]  # small ones beside large
-    rows = _cells(means, digits)
+    digits = [_decimals_shown(means[name]) + 1 for name in metrics]  # small ones beside large
+    rows = _number_rows(means, digits)
     if not found.baselines.empty:
         means = found.baseline_results.groupby("baseline")[metrics].mean()
-        rows += _cells(means.loc[found.baselines["baseline"]], digits)
+        rows += _number_rows(means.loc[found.baselines["baseline"]], digits)
     return {"measures": [known[name] for name in metrics], "rows": rows}
 
 
-def _cells(table: pd.DataFrame, decimals: Sequence[int]) -> list[tuple[str, list[str]]]:
+def _number_rows(table: pd.DataFrame, decimals: Sequence[int]) -> list[tuple[str, list[str]]]:
     """Each row's name and numbers, with so many decimals in each column."""
     return [
         (str(name), [_fixed(value, n) for value, n in zip(row, decimals, strict=True)])
@@ -399,7 +403,7 @@ def _cells(table: pd.DataFrame, decimals: Sequence[int]) -> list[tuple[str, list
     ]
 
 
-def _made(found: ActivationComparison) -> list[tuple[str, str]]:
+def _settings_listed(found: ActivationComparison) -> list[tuple[str, str]]:
     shown = {**found.settings, "test": _TESTS[found.settings["test"]]}
     shown["hidden"] = " and ".join(map(str, found.settings["hidden"])) + " units"
     if "baselines" in shown:
@@ -414,10 +418,10 @@ def _digits(found: ActivationComparison) -> int:
     """Decimals of the scores: one more where an interval is narrow."""
     summary = found.summary
     narrow = (summary["high"] - summary["low"]).min() < _NARROW * summary["mean"].abs().max()
-    return _decimals(summary["mean"]) + bool(narrow)
+    return _decimals_shown(summary["mean"]) + bool(narrow)
 
 
-def _decimals(values: pd.Series) -> int:
+def _decimals_shown(values: pd.Series) -> int:
     """Decimals that give the largest value three digits."""
     largest = float(values.abs().max())
     return int(np.clip(2 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 3
@@ -427,11 +431,11 @@ def _fixed(value: float, decimals: int) -> str:
     return "–" if value != value else f"{value:,.{decimals}f}"  # NaN: a class is in no test fold
 
 
-def _p(p: float) -> str:
+def _percent_p(p: float) -> str:
     """A probability in percent, with two digits or so.
 
-    >>> _p(1.0), _p(0.6332), _p(0.0312), _p(0.00029), _p(1e-7)
-    ('100 %', '63 %', '3.1 %', '0.03 %', '< 0.01 %')
+    >>> [_percent_p(p) for p in (1.0, 0.6332, 0.0312, 0.00029, 1e-7)]
+    ['100 %', '63 %', '3.1 %', '0.03 %', '< 0.01 %']
     """
     if p < 1e-4:
         return "< 0.01 %"

@@ -630,7 +630,7 @@ _WEAK = 0.4  # association up to which ties that few rows do not show are called
 
 
 @dataclass(frozen=True)
-class _Part:
+class _PartVerdict:
     """The verdict on whole rows or on pairs of columns; "" is no level at all."""
 
     level: str
@@ -659,10 +659,10 @@ def judge_likeness(
         return Finding("likeness", "unknown", why)
     told = two_sample(detection, SYNTHETIC, min(n_train, n_made))
     real = two_sample(detection, HELD_OUT, min(n_train, n_test))
-    rows, pairs = _rows(told, real), _pairs(alike, yardsticks)
+    rows, pairs = _judge_rows(told, real), _judge_pairs(alike, yardsticks)
     level = worst_level([part.level for part in (rows, pairs) if part.level])
     # no level comes of single columns: those drawn each for itself match as well
-    said = [rows.said, pairs.said, _columns(alike, yardsticks)]
+    said = [rows.said, pairs.said, _judge_columns(alike, yardsticks)]
     sentence = "; ".join(each for each in said if each)
     notes = []
     if level == "unknown":
@@ -688,7 +688,7 @@ def judge_likeness(
     return Finding("likeness", level, f"{sentence}.", tuple(notes), headline)
 
 
-def _columns(alike: pd.DataFrame, yardsticks: Yardsticks) -> str:
+def _judge_columns(alike: pd.DataFrame, yardsticks: Yardsticks) -> str:
     losses, held_out = (column_losses(alike, source) for source in (SYNTHETIC, HELD_OUT))
     beside = []
     if yardsticks.chance:
@@ -706,10 +706,10 @@ def _columns(alike: pd.DataFrame, yardsticks: Yardsticks) -> str:
     return said
 
 
-def _pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> _Part:
+def _judge_pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> _PartVerdict:
     losses = pair_losses(alike, SYNTHETIC)
     if losses.empty:
-        return _Part("", "")
+        return _PartVerdict("", "")
     strongest = yardsticks.strongest
     if yardsticks.ties:
         kept = yardsticks.kept(losses)
@@ -718,17 +718,21 @@ def _pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> _Part:
         if off >= _FEW_ROWS:
             said += f", give or take {points(off)}"
         level = level_within(kept, off, TIES_GOOD, TIES_FAIR)
-        return _Part(level, said + ", which leaves it open" * (level == "unknown"))
+        return _PartVerdict(level, said + ", which leaves it open" * (level == "unknown"))
     if strongest <= UNTIED:
-        return _Part("", f"no two real columns are associated by more than {UNTIED:g}")
+        return _PartVerdict("", f"no two real columns are associated by more than {UNTIED:g}")
     if strongest <= _WEAK:
-        return _Part("", "what ties the real columns together is too weak to show in so few rows")
-    return _Part("unknown", "whether what ties columns together is kept is left open")
+        return _PartVerdict(
+            "", "what ties the real columns together is too weak to show in so few rows"
+        )
+    return _PartVerdict("unknown", "whether what ties columns together is kept is left open")
 
 
-def _rows(told: TwoSample | None, real: TwoSample | None) -> _Part:
+def _judge_rows(told: TwoSample | None, real: TwoSample | None) -> _PartVerdict:
     if told is None:
-        return _Part("unknown", "there are too few rows to learn to tell real from synthetic ones")
+        return _PartVerdict(
+            "unknown", "there are too few rows to learn to tell real from synthetic ones"
+        )
     beside = ["0.5 is chance"]
     if real is not None:
         beside.append(f"held-out real rows: {_two_digits(real.area)}")
@@ -741,7 +745,7 @@ def _rows(told: TwoSample | None, real: TwoSample | None) -> _Part:
     level = level_within(1.0 - told.area, off, 1.0 - TOLD_GOOD, 1.0 - TOLD_FAIR)
     if few and level != "poor":
         level = "unknown"  # a learner that tells nothing has had too few rows to learn it from
-    return _Part(level, said + ", which leaves it open" * (level == "unknown"))
+    return _PartVerdict(level, said + ", which leaves it open" * (level == "unknown"))
 
 
 def _two_digits(area: float) -> str:
@@ -861,7 +865,7 @@ def judge_usefulness(
     if math.isnan(skill.synthetic):
         why = f"Not known: {learner} has no score after learning from the synthetic rows."
         return Finding("usefulness", "unknown", why, tuple(notes))
-    kept, low, high = (_share(skill.kept + off) for off in (0.0, -skill.off, skill.off))
+    kept, low, high = (_clipped_share(skill.kept + off) for off in (0.0, -skill.off, skill.off))
     share = {0.0: "nothing", 1.0: "all"}.get(kept, percent(kept))
     off = max(kept - low, high - kept)
     level = level_within(skill.kept, skill.off, KEPT_GOOD, KEPT_FAIR)
@@ -896,7 +900,7 @@ def _with_chance(skill: _Skill, again: pd.DataFrame) -> _Skill:
     return replace(skill, gap_error=math.hypot(skill.gap_error, by_chance))
 
 
-def _share(value: float) -> float:
+def _clipped_share(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
 
@@ -917,7 +921,7 @@ def _best_by(efficacy: pd.DataFrame, metric: str, guess: float, n: float) -> _Sk
     best = real.iloc[int(real["mean"].fillna(-math.inf).argmax())]
     taught = table[(table["source"] == SYNTHETIC) & (table["learner"] == best["learner"])].iloc[0]
     score = float(best["mean"])
-    error = _standard_error(metric, score, n)
+    error = _score_error(metric, score, n)
     return _Skill(
         metric,
         str(best["learner"]),
@@ -931,7 +935,7 @@ def _best_by(efficacy: pd.DataFrame, metric: str, guess: float, n: float) -> _Sk
     )
 
 
-def _standard_error(metric: str, score: float, n: float) -> float:
+def _score_error(metric: str, score: float, n: float) -> float:
     """Estimate the standard error of a score on n rows."""
     if metric == "r2":  # as of a squared correlation, for many rows
         score = min(max(score, 0.0), 1.0)

@@ -207,7 +207,7 @@ def evaluate_synthetic(
     clock = _Clock(progress)
     options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
     aligned = _align(given, named, categorical)
-    _check(aligned, target, task)
+    _check_target(aligned, target, task)
     if task == "auto" and target not in (None, *categorical) and aligned["real"][target].count():
         column = pd.DataFrame(as_pandas(real_train))[target]
         infer_task(column, name=f"the target {target!r}")  # of text that is no label, an error
@@ -278,7 +278,7 @@ def evaluate_synthetic(
             random_state=random_state,
         )
     with clock("detection", "telling synthetic rows from real ones"):
-        detected = _detect(judged, judged_sources, options)
+        detected = _run_detection(judged, judged_sources, options)
     near, share_error, n_compared, n_seen, n_test = None, 0.0, 0, 0, 0
     nearly: list[NearCopies] = []
     # with identifiers, which are made anew, no row would equal its original
@@ -391,7 +391,7 @@ def _align(
     return AlignedTables(by_role, found.kinds, found.n_known)
 
 
-def _check(aligned: AlignedTables, target: Hashable | None, task: str) -> None:
+def _check_target(aligned: AlignedTables, target: Hashable | None, task: str) -> None:
     if task not in ("auto", "classification", "regression"):
         raise ValueError(f"task must be 'auto', 'classification' or 'regression', got {task!r}")
     if target is not None and target not in aligned.kinds:
@@ -450,7 +450,7 @@ def _seen(train: pd.DataFrame, test: pd.DataFrame) -> int:
     return found.of_single
 
 
-def _detect(
+def _run_detection(
     real: pd.DataFrame, sources: Mapping[str, pd.DataFrame], options: Mapping[str, Any]
 ) -> pd.DataFrame:
     """Run `detection` on the tables that have rows enough for two folds."""

@@ -16,7 +16,7 @@ from combutab.reports._charts import (
     category_bars,
     histogram,
     is_identifier,
-    shortened,
+    shorten_middle,
     text_width,
 )
 from combutab.reports._findings import C2ST, HELD_OUT, LEARNERS, SYNTHETIC, percent
@@ -56,7 +56,7 @@ class _Column:
 def synthetic_page(found: SyntheticEvaluation) -> str:
     """One self-contained HTML page of what was found."""
     identifiers = {name for name in found.train if is_identifier(found.train[name])}
-    columns = _columns(found, identifiers)
+    columns = _column_parts(found, identifiers)
     sections = [("rows", "Whole rows"), ("columns", "Columns"), ("pairs", "Pairs of columns")]
     if found.efficacy is not None:
         sections.insert(0, ("usefulness", "Learning from it"))
@@ -67,7 +67,7 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
         sections=sections,
         found=found,
         findings=_cards(found),
-        facts=_facts(found),
+        facts=_table_facts(found),
         efficacy=_efficacy(found),
         columns=columns[:_FIRST],
         more_columns=columns[_FIRST:],
@@ -76,7 +76,7 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
         pairs=_worst_pairs(found, identifiers),
         rows=_row_scores(found),
         privacy=_privacy(found),
-        made=_made(found),
+        made=_provenance(found),
         limits=_findings,
         least=found.least_rows,
     )
@@ -96,7 +96,7 @@ def _cards(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     ]
 
 
-def _facts(found: SyntheticEvaluation) -> list[tuple[str, str]]:
+def _table_facts(found: SyntheticEvaluation) -> list[tuple[str, str]]:
     """List what was compared, for the head of the page."""
     tables = [("real", found.train), ("synthetic", found.synthetic), ("test", found.test)]
     roles = {
@@ -115,7 +115,7 @@ def _facts(found: SyntheticEvaluation) -> list[tuple[str, str]]:
     return facts
 
 
-def _made(found: SyntheticEvaluation) -> list[tuple[str, str]]:
+def _provenance(found: SyntheticEvaluation) -> list[tuple[str, str]]:
     made = list(found.made.items())
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in found.seconds.items())
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
@@ -182,7 +182,7 @@ def _learning_told(found: SyntheticEvaluation, shown: Sequence[dict[str, Any]]) 
 # ---- likeness ----------------------------------------------------------------------------------
 
 
-def _values(found: SyntheticEvaluation, *measures: str) -> list[dict[Hashable, Any]]:
+def _fidelity_rows(found: SyntheticEvaluation, *measures: str) -> list[dict[Hashable, Any]]:
     """The fidelity rows of some measures, worst first, with the held-out rows' value beside."""
     table = found.fidelity[found.fidelity["measure"].isin(measures)]
     synthetic, held = (
@@ -195,10 +195,10 @@ def _values(found: SyntheticEvaluation, *measures: str) -> list[dict[Hashable, A
     return sorted(synthetic, key=lambda row: (np.isnan(row["mean"]), row["mean"]))
 
 
-def _columns(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> list[_Column]:
+def _column_parts(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> list[_Column]:
     columns = []
-    for row in _values(found, "ks", "tv"):
-        chart, why = _chart(found, row["column"], identifiers)
+    for row in _fidelity_rows(found, "ks", "tv"):
+        chart, why = _chart_or_reason(found, row["column"], identifiers)
         is_number = found.kinds[row["column"]] != "category"
         said = _agreement_told(row["mean"], row["held_out"])
         columns.append(_Column(str(row["column"]), said, chart, is_number, why))
@@ -212,7 +212,7 @@ def _agreement_told(score: float, held_out: float) -> str:
     return f"Synthetic and real rows agree to {percent(score)}{beside}."
 
 
-def _chart(
+def _chart_or_reason(
     found: SyntheticEvaluation, column: Hashable, identifiers: Collection[Hashable]
 ) -> tuple[Histogram | Bars | None, str]:
     """The chart, or why there is none."""
@@ -237,7 +237,7 @@ def _column_table(found: SyntheticEvaluation) -> list[dict[str, Any]]:
         "missing": ("missing_share",),
     }
     scores = {
-        part: {row["column"]: row["mean"] for row in _values(found, *measures)}
+        part: {row["column"]: row["mean"] for row in _fidelity_rows(found, *measures)}
         for part, measures in parts.items()
     }
     return [
@@ -257,15 +257,15 @@ def _heat(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> dict
         columns = _worst_columns(found, columns)
     maps = [associations(table, columns, found.kinds) for table in (found.train, found.synthetic)]
     names = [str(column) for column in columns]
-    labels = [shortened(name, _NAMES) for name in names]
+    labels = [shorten_middle(name, _NAMES) for name in names]
     return {
         "labels": labels,
         "room": 12 + round(max(map(text_width, labels))),  # beside the maps, in SVG units
-        "real": _cells(maps[0]),
-        "synthetic": _cells(maps[1]),
+        "real": _heat_cells(maps[0]),
+        "synthetic": _heat_cells(maps[1]),
         "said": _difference_told(maps[0], maps[1], names),
-        "real_words": _strongest(maps[0], names),
-        "synthetic_words": _strongest(maps[1], names),
+        "real_words": _strongest_in_words(maps[0], names),
+        "synthetic_words": _strongest_in_words(maps[1], names),
         "left_out": max(left_out, 0),
         "shown": len(columns),
     }
@@ -274,7 +274,7 @@ def _heat(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> dict
 def _worst_columns(found: SyntheticEvaluation, columns: Sequence[Hashable]) -> list[Hashable]:
     """The columns whose pairs are met worst on average, in the table's order."""
     scores: dict[Hashable, list[float]] = {column: [] for column in columns}
-    for row in _values(found, "correlation", "contingency"):
+    for row in _fidelity_rows(found, "correlation", "contingency"):
         for end in {row["column"], row["other_column"]} & scores.keys():  # the map has not all
             scores[end].append(row["mean"])
     means = {c: float(np.mean(each)) if each else np.nan for c, each in scores.items()}
@@ -282,11 +282,11 @@ def _worst_columns(found: SyntheticEvaluation, columns: Sequence[Hashable]) -> l
     return [column for column in columns if column in worst[:_MAPPED]]
 
 
-def _cells(values: np.ndarray) -> list[list[float | None]]:
+def _heat_cells(values: np.ndarray) -> list[list[float | None]]:
     return [[None if np.isnan(value) else float(value) for value in row] for row in values]
 
 
-def _strongest(values: np.ndarray, names: Sequence[str]) -> str:
+def _strongest_in_words(values: np.ndarray, names: Sequence[str]) -> str:
     """The strongest associations in words."""
     i, j = np.tril_indices(len(values), -1)
     strengths = np.nan_to_num(np.abs(values[i, j]))
@@ -313,7 +313,7 @@ def _difference_told(real: np.ndarray, synthetic: np.ndarray, names: Sequence[st
 def _worst_pairs(
     found: SyntheticEvaluation, identifiers: Collection[Hashable]
 ) -> list[dict[Hashable, Any]]:
-    rows = _values(found, "correlation", "contingency")
+    rows = _fidelity_rows(found, "correlation", "contingency")
     ends = ("column", "other_column")
     return [row for row in rows if not any(row[end] in identifiers for end in ends)][:_PAIRS]
 
@@ -343,7 +343,7 @@ def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
         ("beta_recall", "Beta-recall", "100 % if they lie wherever real ones do"),
         ("missing_pattern", "Missing values", "100 % if the same columns are missing together"),
     ):
-        for each in _values(found, measure):
+        for each in _fidelity_rows(found, measure):
             value, held_out = (_percent(each[key]) for key in ("mean", "held_out"))
             row = {"name": name, "words": words, "value": value, "error": "–"}
             rows.append(row | {"held_out": held_out})

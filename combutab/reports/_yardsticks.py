@@ -30,7 +30,7 @@ def associations(
     array([[1.  , 0.89],
            [0.89, 1.  ]])
     """
-    values = [_values(table[name], kinds[name]) for name in columns]
+    values = [_association_values(table[name], kinds[name]) for name in columns]
     discrete = [kinds[name] == "category" for name in columns]
     found = np.full((len(columns), len(columns)), np.nan)
     for i in range(len(columns)):
@@ -43,12 +43,12 @@ def associations(
             elif discrete[i] or discrete[j]:
                 strength = _correlation_ratio(*((a, b) if discrete[i] else (b, a)))
             else:
-                strength = _correlation(a, b)
+                strength = _pearson(a, b)
             found[i, j] = found[j, i] = strength
     return found
 
 
-def _values(column: pd.Series, kind: str) -> np.ndarray:
+def _association_values(column: pd.Series, kind: str) -> np.ndarray:
     """Floats, with NaN for missing; of categories, their codes."""
     if kind == "category":
         codes = column.cat.codes.to_numpy().astype(float)
@@ -59,8 +59,8 @@ def _values(column: pd.Series, kind: str) -> np.ndarray:
     return column.to_numpy(dtype=float)
 
 
-def _correlation(a: np.ndarray, b: np.ndarray) -> float:
-    if _constant(a) or _constant(b):
+def _pearson(a: np.ndarray, b: np.ndarray) -> float:
+    if _is_constant(a) or _is_constant(b):
         return np.nan
     # ratios first: the squares of microseconds would lose the digits
     a, b = ((each - each.mean()) / np.abs(each - each.mean()).max() for each in (a, b))
@@ -68,7 +68,7 @@ def _correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _correlation_ratio(groups: np.ndarray, numbers: np.ndarray) -> float:
-    if _constant(groups) or _constant(numbers):
+    if _is_constant(groups) or _is_constant(numbers):
         return np.nan
     codes = np.unique(groups, return_inverse=True)[1]
     counts = np.bincount(codes)
@@ -79,7 +79,7 @@ def _correlation_ratio(groups: np.ndarray, numbers: np.ndarray) -> float:
 
 
 def _cramers_v(a: np.ndarray, b: np.ndarray) -> float:
-    if _constant(a) or _constant(b):
+    if _is_constant(a) or _is_constant(b):
         return np.nan
     rows, columns = (np.unique(each, return_inverse=True)[1] for each in (a, b))
     n_rows, n_columns = int(rows.max()) + 1, int(columns.max()) + 1
@@ -91,7 +91,7 @@ def _cramers_v(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.sqrt(np.clip(chi2 / (min(n_rows, n_columns) - 1), 0.0, 1.0)))
 
 
-def _constant(values: np.ndarray) -> bool:
+def _is_constant(values: np.ndarray) -> bool:
     return len(values) == 0 or bool((values == values[0]).all())
 
 
@@ -174,7 +174,7 @@ def measure_yardsticks(
     part = max(1, min(n_rows, n // 2))
     scale = math.sqrt((1 / len(train) + 1 / n_rows) / (1 / part + 1 / (n - part)))
     n_draws = int(np.clip(_CELLS // (n * train.shape[1]), *_DRAWS))
-    drawn = [_draw(train, n, part, kinds, rng) for _ in range(n_draws)]
+    drawn = [_compare_halves(train, n, part, kinds, rng) for _ in range(n_draws)]
 
     losses = {i: column_losses(each, _AGAIN) for i, each in enumerate(drawn)}
     columns = pd.concat(losses, axis=1)
@@ -187,11 +187,11 @@ def measure_yardsticks(
         for source in (_AGAIN, _SHUFFLED)
     )
     ties, ties_off = _ties(real.dropna(), shuffled.dropna(), scale, part)
-    strongest = math.nan if ties else _strongest(train.iloc[:_MOST], kinds)
+    strongest = math.nan if ties else _strongest_association(train.iloc[:_MOST], kinds)
     return Yardsticks(chance, ties, ties_off, strongest)
 
 
-def _draw(
+def _compare_halves(
     train: pd.DataFrame,
     n: int,
     part: int,
@@ -234,7 +234,7 @@ def _ties(
     return ties, (nothing, everything)
 
 
-def _strongest(train: pd.DataFrame, kinds: Mapping[Hashable, str]) -> float:
+def _strongest_association(train: pd.DataFrame, kinds: Mapping[Hashable, str]) -> float:
     found = np.abs(associations(train, list(train.columns), kinds))
     found = found[np.tril_indices(len(found), -1)]
     return float(np.nanmax(found, initial=0.0))

@@ -8,7 +8,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from combutab.datasets import parse_formula
-from combutab.datasets._formulas import FUNCTIONS, check_formula, evaluate
+from combutab.datasets._formulas import FUNCTIONS, check_formula, evaluate_formula
 
 sympy = pytest.importorskip("sympy")
 
@@ -17,7 +17,7 @@ POINT = {"x": np.array([0.3, 0.5]), "y": np.array([2.0, -0.25]), "I": np.array([
 
 def number(text, **columns):
     return float(
-        evaluate(check_formula(text, columns), {k: np.float64(columns[k]) for k in columns})
+        evaluate_formula(check_formula(text, columns), {k: np.float64(columns[k]) for k in columns})
     )
 
 
@@ -174,7 +174,7 @@ def test_numpy_and_sympy_agree(text):
     except ValueError:
         event("refused: a constant or a power is too large")
         return
-    ours = np.broadcast_to(evaluate(tree, POINT), 2)
+    ours = np.broadcast_to(evaluate_formula(tree, POINT), 2)
     expression = parse_formula(text, POINT)
     for i in range(2):
         exact = expression.evalf(30, subs={name: POINT[name][i] for name in POINT})

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from combutab.datasets import Dataset, TableError, list_openml, load_openml
-from combutab.datasets._openml import REGISTRY, Entry, as_nominal, as_numeric, content_checksum
+from combutab.datasets._openml import REGISTRY, KnownSet, as_nominal, as_numeric, content_checksum
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 # Table 4 of the CombU paper: rows, numeric and nominal features, classes (0: regression). It
@@ -40,7 +40,7 @@ def shared():
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     """A registered set of three rows, and its file's folder."""
-    entry = Entry(
+    entry = KnownSet(
         name="small",
         openml_id=7,
         version=2,

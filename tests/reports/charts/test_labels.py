@@ -4,7 +4,7 @@ import string
 
 import pytest
 
-from combutab.reports._charts import shortened, text_width
+from combutab.reports._charts import shorten_middle, text_width
 
 ALL = string.ascii_letters + string.digits + string.punctuation + " äéßñøčΩЖ…"
 NAMES = [ALL[i : i + 9] for i in range(len(ALL) - 8)]
@@ -40,7 +40,7 @@ def test_no_text_is_wider_than_thought(browser, tmp_path):
 @pytest.mark.parametrize("room", [13, 40, 110])
 @pytest.mark.parametrize("name", ["a", "median_house_value", "W" * 30, "中文列名" * 9, ""])
 def test_a_name_is_cut_where_it_has_no_room(name, room):
-    short = shortened(name, room)
+    short = shorten_middle(name, room)
     assert text_width(short) <= room
     if text_width(name) <= room:
         assert short == name
@@ -53,4 +53,4 @@ def test_a_name_is_cut_where_it_has_no_room(name, room):
 
 def test_names_that_begin_alike_are_told_apart():
     names = [f"mean_temperature_of_day_{day}" for day in range(1, 32)]
-    assert len({shortened(name, 110) for name in names}) == 31
+    assert len({shorten_middle(name, 110) for name in names}) == 31
