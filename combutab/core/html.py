@@ -89,7 +89,8 @@ def learning_curves(estimator: Any) -> LearningCurves:
 
 def _score_words(estimator: Any) -> str:
     scoring = getattr(estimator, "early_stopping_scoring", None)
-    scoring = scoring or getattr(estimator, "_score_name", "score")
+    # of scikit-learn's networks the target is not known
+    scoring = scoring or getattr(getattr(estimator, "target_", None), "score_name", "score")
     words = scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score")
     return _SCORES.get(words, words)
 
