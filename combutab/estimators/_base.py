@@ -199,7 +199,7 @@ class BaseMLP(Fitted):
             job = self.make_job(prepared, fresh=fresh)
             found = partial(self._learned, job, fresh=fresh)
             with epoch_tasks(self, job, found, X, y, sample_weight) as told:
-                results = train_shared(job, [*self._all_callbacks(), *told], file)
+                results = train_shared(job, [*self._all_callbacks(), *told], file=file)
                 return self.keep_results(job, results, fresh=fresh)
 
     def _words(self, given: tuple[Any, ...]) -> str:

@@ -91,21 +91,29 @@ def member_folds(
             f"bagging='cv' needs two rows a member at least: {n_members=} is too many for "
             f"n_samples={n_rows}"
         )
+    splits = shuffled_folds(f"bagging='cv', {n_members=}", n_members, n_rows, seed, labels)
+    return Folds(tuple(torch.from_numpy(np.sort(fold)) for _, fold in splits), kept, n_given)
+
+
+def shuffled_folds(
+    asked: str, n_folds: int, n_rows: int, seed: int, labels: np.ndarray | None
+) -> Iterable[tuple[np.ndarray, np.ndarray]]:
+    """Training and validation rows of each fold, with equal shares of each of the labels.
+
+    Raises ValueError, beginning with what was ``asked``, if a label has too few rows.
+    """
     state = fold_in(seed, Stream.SPLIT) % (1 << 32)
     if labels is None:
-        folds = KFold(n_members, shuffle=True, random_state=state).split(kept)
-    else:
-        names, counts = np.unique(labels, return_counts=True)
-        if counts.min() < n_members:
-            rarest = names[counts.argmin()]
-            raise ValueError(
-                f"bagging='cv' needs a row of each class in every fold: {n_members=} is too many "
-                f"for class {rarest}, which has {counts.min()} row(s); lower n_members, or leave "
-                "that class out"
-            )
-        stratified = StratifiedKFold(n_members, shuffle=True, random_state=state)
-        folds = stratified.split(kept, labels)
-    return Folds(tuple(torch.from_numpy(np.sort(fold)) for _, fold in folds), kept, n_given)
+        return KFold(n_folds, shuffle=True, random_state=state).split(np.empty(n_rows))
+    names, counts = np.unique(labels, return_counts=True)
+    if counts.min() < n_folds:
+        rarest = names[counts.argmin()]
+        raise ValueError(
+            f"{asked} needs a row of each class in every fold, and class {rarest} has "
+            f"{counts.min()} row(s); use fewer folds, or leave that class out"
+        )
+    folds = StratifiedKFold(n_folds, shuffle=True, random_state=state)
+    return folds.split(np.empty(n_rows), labels)
 
 
 # ---- Data of a fit, from arguments to encoded rows: checks, weights, validation split, targets

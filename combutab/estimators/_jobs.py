@@ -123,98 +123,83 @@ def train_one_stack(
     file: StackFile | None = None,
 ) -> list[MemberResult]:
     """Train the members of a stack; one result each, in their order."""
-    if jobs[stack[0].job].config.optimizer.solver == "lbfgs":
-        return [_train_alone(jobs[place.job], place.member) for place in stack]
-    return _train_together(jobs, stack, callbacks, file)
+    head = jobs[stack[0].job]
+    if head.config.optimizer.solver != "lbfgs":
+        net, rows, plans = _assemble(jobs, stack)
+        return train_stack(net, rows, plans, head.config, callbacks, file=file)
+    results = []
+    for place in stack:
+        net, rows, (plan,) = _assemble(jobs, [place])
+        results.append(train_lbfgs(net, rows, plan, head.config, jobs[place.job].max_fun))
+    return results
 
 
 def train_streamed(
     job: Job, stream: RowStream, callbacks: Sequence[Callback] = ()
 ) -> list[MemberResult]:
     """Train all members of a job in one stack, on rows that are read once for all of them."""
-    net = _build_network(job, job.members, job.start_states)
+    begun = job
     if job.start_states is None and job.spec.needs_rows:
         first = next(stream.windows(0))
-        plans = [replace(plan, rows=torch.arange(len(first.dense))) for plan in job.plans]
-        _start_from_rows(net, _on_device(job, first), plans, range(len(plans)))
-    return train_stack(net, _on_device(job), job.plans, job.config, callbacks, stream)
+        whole = torch.arange(len(first.dense))
+        plans = tuple(replace(plan, rows=whole, val_rows=None) for plan in job.plans)
+        begun = replace(job, rows=first, plans=plans)
+    net, _, _ = _assemble([begun], _places(job))
+    return train_stack(net, _on_device(job.rows, job), job.plans, job.config, callbacks, stream)
 
 
 def first_states(job: Job) -> tuple[dict[str, Tensor], ...]:
     """The weights that a job's members begin with."""
-    net = _build_network(job, job.members, job.start_states)
-    if job.start_states is None and job.spec.needs_rows:
-        _start_from_rows(net, _on_device(job), job.plans, range(len(job.plans)))
+    net, _, _ = _assemble([job], _places(job))
     return tuple(net.member_state(i) for i in range(len(job.members)))
 
 
-def _build_network(
-    job: Job, members: Sequence[Member], states: Sequence[dict[str, Tensor] | None] | None
-) -> TableNetwork:
-    """The network, its members in their start states where they have one."""
-    net = job.spec.build(members, dtype=job.config.precision.dtype, device=job.device)
-    for i, state in enumerate(states or ()):
-        if state is not None:
-            net.load_member(i, state)
-    return net
+def _places(job: Job) -> list[Place]:
+    return [Place(0, i) for i in range(len(job.members))]
 
 
-def _on_device(job: Job, rows: Rows | None = None) -> Rows:
-    return (rows or job.rows).each(lambda tensor: tensor.to(job.device))
+def _on_device(rows: Rows, job: Job) -> Rows:
+    return rows.each(lambda tensor: tensor.to(job.device))
 
 
-def _train_alone(job: Job, member: int) -> MemberResult:
-    states = None if job.start_states is None else [job.start_states[member]]
-    net, rows, plan = (
-        _build_network(job, [job.members[member]], states),
-        _on_device(job),
-        job.plans[member],
-    )
-    if states is None and job.spec.needs_rows:
-        _start_from_rows(net, rows, [plan], [0])
-    return train_lbfgs(net, rows, plan, job.config, job.max_fun)
-
-
-def _train_together(
-    jobs: Sequence[Job],
-    stack: Sequence[Place],
-    callbacks: Sequence[Callback],
-    file: StackFile | None,
-) -> list[MemberResult]:
+def _assemble(
+    jobs: Sequence[Job], stack: Sequence[Place]
+) -> tuple[TableNetwork, Rows, list[MemberPlan]]:
+    """The network of a stack as training begins, its rows on the device, its members' plans."""
     head = jobs[stack[0].job]
     offsets: dict[int, int] = {}  # a table that several jobs share is loaded once
     tables: list[Rows] = []
     for place in stack:
-        rows = jobs[place.job].rows
-        if id(rows) not in offsets:
-            offsets[id(rows)] = sum(len(t.dense) for t in tables)
-            tables.append(rows)
-    members, plans, states = [], [], []
+        table = jobs[place.job].rows
+        if id(table) not in offsets:
+            offsets[id(table)] = sum(len(t.dense) for t in tables)
+            tables.append(table)
+    members, plans = [], []
+    states: dict[int, dict[str, Tensor]] = {}  # of members that do not begin with drawn weights
     canonical: dict[object, ActivationSpec] = {}
 
     @functools.cache  # one tensor for all members of a job
     def shifted(rows: Tensor, offset: int) -> Tensor:
         return rows + offset if offset else rows
 
-    for place in stack:
+    for i, place in enumerate(stack):
         job = jobs[place.job]
         member, plan = job.members[place.member], job.plans[place.member]
-        states.append(None if job.start_states is None else job.start_states[place.member])
+        if job.start_states is not None:
+            states[i] = job.start_states[place.member]
         offset = offsets[id(job.rows)]
         # equal partials become one object, so that their members share a slice
         spec = canonical.setdefault(activation_key(member.activation), member.activation)
         members.append(replace(member, activation=spec))
-        plans.append(
-            replace(
-                plan,
-                rows=shifted(plan.rows, offset),
-                val_rows=None if plan.val_rows is None else shifted(plan.val_rows, offset),
-            )
-        )
-    net, rows = _build_network(head, members, states), _on_device(head, concatenated(tables))
+        val_rows = None if plan.val_rows is None else shifted(plan.val_rows, offset)
+        plans.append(replace(plan, rows=shifted(plan.rows, offset), val_rows=val_rows))
+    net = head.spec.build(members, dtype=head.config.precision.dtype, device=head.device)
+    for i, state in states.items():
+        net.load_member(i, state)
+    rows = _on_device(concatenated(tables), head)
     if head.spec.needs_rows:
-        _start_from_rows(net, rows, plans, [i for i, state in enumerate(states) if state is None])
-    return train_stack(net, rows, plans, head.config, callbacks, file=file)
+        _start_from_rows(net, rows, plans, [i for i in range(len(stack)) if i not in states])
+    return net, rows, plans
 
 
 def _start_from_rows(
@@ -584,10 +569,8 @@ def _train_side_by_side(
 def _tables(jobs: Sequence[Job]) -> Iterator[Tensor]:
     """What is as long as the data, of which many jobs have the same."""
     for job in jobs:
-        rows = job.rows
-        yield from (t for t in (rows.dense, rows.y, rows.codes, rows.weight) if t is not None)
-        for plan in job.plans:
-            yield from (t for t in (plan.rows, plan.val_rows) if t is not None)
+        of_plans = [tensor for plan in job.plans for tensor in (plan.rows, plan.val_rows)]
+        yield from (t for t in (*job.rows.tensors(), *of_plans) if t is not None)
 
 
 def _train_with(n_threads: int | None, *arguments: Any) -> _Trained:
@@ -694,7 +677,7 @@ class StackPart:
 def _job_fingerprint(job: Job) -> str:
     """Fingerprint what is trained on, and the members; it cannot be turned back into rows."""
     digest = hashlib.sha256(f"{job.device.type} {[plan.seed for plan in job.plans]}".encode())
-    tables: list[Tensor | None] = [job.rows.dense, job.rows.y, job.rows.codes, job.rows.weight]
+    tables = job.rows.tensors()
     for plan in job.plans[: 1 if job.folds is None else None]:
         tables += [plan.rows, plan.val_rows]
     for tensor in tables:
@@ -710,54 +693,44 @@ T = TypeVar("T")
 
 
 def train_shared(
-    job: Job, callbacks: Sequence[Callback] = (), file: FitCheckpoint | None = None
+    job: Job,
+    callbacks: Sequence[Callback] = (),
+    *,
+    file: FitCheckpoint | None = None,
+    stream: RowStream | None = None,
+    tables: Callable[[], Sequence[Tensor | None]] | None = None,
 ) -> list[MemberResult]:
     """Train a job; where ranks share the fit, all return the same results.
 
     Members are shared out, without a word until they are trained, if there are as many as ranks
     and nobody is told of epochs; else the rows of each batch are. Rank 0 writes the file, and is
-    told of epochs.
+    told of epochs. Of a ``stream`` each rank reads all rows.
 
-    Raises ValueError if the ranks were given different tables or settings, or rows cannot be
-    shared.
+    Ranks must agree in ``tables``, by default the job's. Raises ValueError if they do not, or
+    rows cannot be shared.
     """
     ranks = current()
     if file is not None:
         file.of(job)
+
+    def train(part: Job, callbacks: Sequence[Callback] = ()) -> list[MemberResult]:
+        if stream is not None:
+            return train_streamed(part, stream, callbacks)
+        return train_jobs([part], callbacks, file=file)[0]
+
     if ranks is None:
-        return train_jobs([job], callbacks, file=file)[0]
-    check_same(ranks, _shared_tables(job.rows))
-    told = broadcast(bool(callbacks))  # others may have been given none
-    if len(job.members) >= ranks.count and not told and file is None:
-        return _share_members(job, ranks, lambda part: train_jobs([part])[0])
+        return train(job, callbacks)
+    check_same(ranks, job.rows.tensors() if tables is None else tables())
+    watched = broadcast(bool(callbacks)) or file is not None  # others may have been given none
+    if len(job.members) >= ranks.count and not watched:
+        return _share_members(job, ranks, train)
     if job.config.optimizer.solver == "lbfgs":
         raise ValueError(
             f"solver='lbfgs' takes all rows at once, which {ranks.count} ranks cannot share: use "
             f"'adam', 'adamw' or 'sgd', or n_members of at least {ranks.count}, which are then "
             "shared out"
         )
-    return train_jobs([job], callbacks, file=file)[0]
-
-
-def train_shared_stream(
-    job: Job,
-    stream: RowStream,
-    callbacks: Sequence[Callback],
-    some: Callable[[], tuple[Rows, Sequence[Tensor]]],
-) -> list[MemberResult]:
-    """Train a job on rows that are read once for all members, shared by ranks as above.
-
-    Each rank reads all rows. ``some`` gives a few of them and what was learned of all, by which
-    ranks are told apart that were given different tables.
-    """
-    ranks = current()
-    if ranks is None:
-        return train_streamed(job, stream, callbacks)
-    rows, learned = some()
-    check_same(ranks, [*_shared_tables(rows), *learned])
-    if len(job.members) >= ranks.count and not broadcast(bool(callbacks)):
-        return _share_members(job, ranks, lambda part: train_streamed(part, stream))
-    return train_streamed(job, stream, callbacks)
+    return train(job, callbacks)
 
 
 def train_shared_jobs(jobs: Sequence[Job], train: Callable[[Collection[int]], T]) -> list[T]:
@@ -771,7 +744,7 @@ def train_shared_jobs(jobs: Sequence[Job], train: Callable[[Collection[int]], T]
     ranks = current()
     if ranks is None:
         return [train(())]
-    check_same(ranks, _shared_tables(jobs[0].rows))
+    check_same(ranks, jobs[0].rows.tensors())
     # those of another device would be of other sizes
     stacks = broadcast([{place.job for place in stack} for stack in plan_stacks(jobs)])
     work = [sum(jobs[i].spec.n_weights for i in stack) for stack in stacks]
@@ -782,10 +755,6 @@ def train_shared_jobs(jobs: Sequence[Job], train: Callable[[Collection[int]], T]
         if rank == ranks.number:
             own |= stacks[i]
     return ranks.each(lambda: train({*range(len(jobs))} - own))
-
-
-def _shared_tables(rows: Rows) -> list[Tensor | None]:
-    return [rows.dense, rows.codes, rows.y, rows.weight]
 
 
 def _share_members(

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from joblib import parallel_config
 from joblib.parallel import get_active_backend
-from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.model_selection import check_cv
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
@@ -24,7 +24,7 @@ from combutab.core.parallel import on_worker
 from combutab.core.rng import Stream, fold_in
 from combutab.core.world import broadcast, current
 from combutab.estimators._base import BaseMLP
-from combutab.estimators._data import Prepared
+from combutab.estimators._data import Prepared, shuffled_folds
 from combutab.estimators._jobs import (
     Job,
     StackWatch,
@@ -170,20 +170,8 @@ def split_folds(prepared: Prepared, cv: int, seed: int) -> list[Prepared]:
         raise ValueError(f"cv={cv} needs as many rows, got n_samples={n_rows}; use cv=None")
     target = prepared.rows.y.numpy()
     labels = prepared.target.strata(target)
-    splitter: Any = KFold
-    if labels is not None:
-        labels = labels.reshape(-1)
-        numbers, counts = np.unique(labels, return_counts=True)
-        if counts.min() < cv:
-            rarest = prepared.target.decode(numbers[[counts.argmin()]]).tolist()[0]
-            raise ValueError(
-                f"cv={cv} needs as many rows of each class, y has {counts.min()} of {rarest!r}; "
-                "use a smaller cv, or cv=None"
-            )
-        splitter = StratifiedKFold
-    random_state = fold_in(seed, Stream.SPLIT) % (1 << 32)
-    splits = splitter(cv, shuffle=True, random_state=random_state).split(target, labels)
-    return _prepared_folds(prepared, splits)
+    named = None if labels is None else prepared.target.decode(labels)
+    return _prepared_folds(prepared, shuffled_folds(f"cv={cv}", cv, n_rows, seed, named))
 
 
 def given_folds(prepared: Prepared, cv: Any, X: Any, y: Any, sample_weight: Any) -> list[Prepared]:

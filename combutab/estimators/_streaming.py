@@ -26,7 +26,7 @@ from combutab.core.text import RESERVE, check_limit, parse_bytes
 from combutab.core.world import sharing
 from combutab.estimators._base import BaseMLP
 from combutab.estimators._data import Prepared, encoded_rows
-from combutab.estimators._jobs import Job, epoch_tasks, train_shared_stream
+from combutab.estimators._jobs import Job, epoch_tasks, train_shared
 from combutab.estimators._targets import Target, TargetLearner, check_weights, refuse_text
 from combutab.preprocessing import (
     ColumnKind,
@@ -554,14 +554,15 @@ class StreamedMLP(BaseMLP):
         costs = replace(costs, encoded=stream.row_bytes)
         stream.plan = plan_memory(limit, costs, job, n_train, n_val)
 
-        def some() -> tuple[Rows, list[torch.Tensor]]:
+        def tables() -> list[torch.Tensor | None]:  # that tell ranks apart
             arrays, _ = self.encoder_.to_state()
-            return stream.first(), [torch.from_numpy(array) for array in arrays.values()]
+            return [*stream.first().tensors(), *map(torch.from_numpy, arrays.values())]
 
         try:
             found = partial(self._learned, job, fresh=True)
             with epoch_tasks(self, job, found, streamed=True) as told:
-                results = train_shared_stream(job, stream, [*self._all_callbacks(), *told], some)
+                callbacks = [*self._all_callbacks(), *told]
+                results = train_shared(job, callbacks, stream=stream, tables=tables)
                 return self.keep_results(job, results)
         finally:
             stream.close()

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -118,24 +118,6 @@ class Target(ABC):
     @abstractmethod
     def _check(self) -> None:
         """Refuse fields that do not belong together."""
-
-
-class TargetLearner(Protocol):
-    """Learns a target that comes part by part."""
-
-    kinds: tuple[ColumnKind, ...]
-    """The kinds of column that a target may be; text is a category."""
-    single: bool
-    """True where there can be one target only."""
-
-    def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
-        """Take complete targets, (n, n_targets), their weights, and which rows train."""
-
-    def finish(self, names: list[str]) -> Target:
-        """The target, of columns of these names."""
-
-    def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
-        """The weights of training rows of these encoded targets."""
 
 
 # ---- Classes -------------------------------------------------------------------------------------
@@ -324,8 +306,8 @@ def factorized(y: pd.Series) -> tuple[np.ndarray, np.ndarray]:
 class LabelCounts:
     """Learns the classes of a column, and how many training rows each has."""
 
-    kinds: tuple[ColumnKind, ...] = (ColumnKind.BOOL, ColumnKind.NUMBER, ColumnKind.CATEGORY)
-    single = True
+    kinds = (ColumnKind.BOOL, ColumnKind.NUMBER, ColumnKind.CATEGORY)  # that columns may be
+    single = True  # there can be one column only
 
     def __init__(self, class_weight: Any) -> None:
         self.class_weight = class_weight
@@ -688,7 +670,7 @@ class TargetMoments:
     ``settings`` are those of ``NumberTarget.learn``.
     """
 
-    kinds: tuple[ColumnKind, ...] = (ColumnKind.BOOL, ColumnKind.NUMBER)
+    kinds = (ColumnKind.BOOL, ColumnKind.NUMBER)
     single = False
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -711,6 +693,9 @@ class TargetMoments:
     def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         """The weights as they are."""
         return weight
+
+
+TargetLearner = LabelCounts | TargetMoments
 
 
 def checked_numbers(y: Any, name: str, estimator: BaseEstimator) -> np.ndarray:

@@ -40,6 +40,10 @@ class Rows:
     codes: Tensor | None = None
     weight: Tensor | None = None
 
+    def tensors(self) -> list[Tensor | None]:
+        """All of them."""
+        return [self.dense, self.y, self.codes, self.weight]
+
     def each(self, change: Callable[[Tensor], Tensor]) -> Rows:
         """All tensors changed alike."""
         codes, weight = (None if t is None else change(t) for t in (self.codes, self.weight))

@@ -109,14 +109,14 @@ def test_a_search_whose_worker_is_killed_says_so_too():
 
 
 def test_a_stack_that_fails_though_each_fit_succeeds_is_said(monkeypatch):
-    original = _jobs._train_together
+    original = _jobs.train_one_stack
 
     def train(jobs, stack, *rest):
         if len(stack) > 1:
             raise MemoryError("no room for a stack")
         return original(jobs, stack, *rest)
 
-    monkeypatch.setattr(_jobs, "_train_together", train)
+    monkeypatch.setattr(_jobs, "train_one_stack", train)
     monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1 << 19)
     done = []
     tasks = [

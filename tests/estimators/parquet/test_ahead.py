@@ -122,15 +122,15 @@ def test_each_window_is_whole_while_the_next_is_filled(path):
 
 
 def test_a_file_that_breaks_off_in_an_epoch_is_named(path):
-    def spoil(self, *args):
+    def spoil(job, *args, **options):
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2])
-        return original(self, *args)
+        return original(job, *args, **options)
 
-    original = _streaming.train_shared_stream
+    original = _streaming.train_shared
     model = MLPRegressor(**QUICK)
     with (
-        mock.patch.object(_streaming, "train_shared_stream", spoil),
+        mock.patch.object(_streaming, "train_shared", spoil),
         pytest.raises(ValueError, match=r"cannot read \S*table\.parquet") as caught,
     ):
         model.fit_parquet(path, "y")
