@@ -117,17 +117,17 @@ class TrainConfig:
 class MemberResult:
     """A member's result: ``state`` holds its best weights, or its last without validation."""
 
-    state: dict[str, Tensor]
-    optimizer: dict[str, Tensor]
-    epochs: int
-    t: int
-    reason: str  # "max_iter", "no_improvement", "callback", "interrupted", "diverged"
-    train_loss: list[float]
-    validation_score: list[float]
-    learning_rate: list[float]
-    best_loss: float
-    best_score: float
-    n_iter_no_improvement: int
+    state: dict[str, Tensor] = field(default_factory=dict)
+    optimizer: dict[str, Tensor] = field(default_factory=dict)
+    epochs: int = 0
+    t: int = 0
+    reason: str = ""  # "max_iter", "no_improvement", "callback", "interrupted", "diverged"
+    train_loss: list[float] = field(default_factory=list)
+    validation_score: list[float] = field(default_factory=list)
+    learning_rate: list[float] = field(default_factory=list)
+    best_loss: float = np.inf
+    best_score: float = -np.inf
+    n_iter_no_improvement: int = 0
     next_learning_rate: float | None = None  # of an epoch to come
     train_metric: list[float] = field(default_factory=list)  # empty unless tracked
 

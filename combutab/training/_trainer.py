@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import scipy.optimize
@@ -285,53 +285,7 @@ class StackFile(Protocol):
         """Write a state, if it is time or the last one."""
 
 
-def stand(training: StackTraining, epochs: int) -> dict[str, np.ndarray]:
-    """All that a stack has after so many epochs.
-
-    Members are named by their places in the stack as it was given; those that have ended have
-    their results, the others what they go on from too.
-    """
-    arrays = {"epochs": np.array(epochs), "alive": np.array(training.members, dtype=np.int64)}
-    for i, result in enumerate(training.ended):
-        if result is not None:
-            arrays |= _of_result(f"{i}.", result)
-    for m, i in enumerate(training.members):
-        arrays |= _of_result(f"{i}.", training.result(m, ""))
-        arrays[f"{i}.best_factor"] = np.array(training.best_factor[m])
-        if training.best_values is not None and training.best_buffers is not None:
-            arrays[f"{i}.best"] = training.best_values[m].cpu().numpy()
-            arrays[f"{i}.best_buffers"] = training.best_buffers[m].cpu().numpy()
-    return arrays
-
-
-def restore(training: StackTraining, arrays: Arrays) -> int:
-    """Put a new training where the arrays' one stood; returns its epochs.
-
-    Raises KeyError or ValueError if they are of another stack.
-    """
-    alive = arrays["alive"].tolist()
-    for i in range(len(training.plans)):
-        if i not in alive:
-            training.ended[i] = _result(arrays, f"{i}.")
-    training.keep(alive)
-    for m, i in enumerate(training.members):
-        found = _result(arrays, f"{i}.")
-        training.net.load_member(m, found.state)
-        training.optimizer.load_member(m, found.optimizer)
-        assert found.next_learning_rate is not None
-        training.learning_rates[m], training.t[m] = found.next_learning_rate, found.t
-        training.best_loss[m], training.best_score[m] = found.best_loss, found.best_score
-        training.n_iter_no_improvement[m] = found.n_iter_no_improvement
-        training.best_factor[m] = float(arrays[f"{i}.best_factor"])
-        for name, curve in zip(training.histories[i]._fields, training.histories[i], strict=True):
-            curve[:] = getattr(found, name)
-        if training.best_values is not None and training.best_buffers is not None:
-            training.best_values[m] = torch.from_numpy(arrays[f"{i}.best"])
-            training.best_buffers[m] = torch.from_numpy(arrays[f"{i}.best_buffers"])
-    return int(arrays["epochs"])
-
-
-def _of_result(prefix: str, result: MemberResult) -> dict[str, np.ndarray]:
+def result_arrays(prefix: str, result: MemberResult) -> dict[str, np.ndarray]:
     arrays = {f"state.{name}": value.cpu().numpy() for name, value in result.state.items()}
     arrays |= {f"optimizer.{name}": value.numpy() for name, value in result.optimizer.items()}
     arrays |= {name: np.array(getattr(result, name), dtype=np.float64) for name in _CURVES}
@@ -340,7 +294,7 @@ def _of_result(prefix: str, result: MemberResult) -> dict[str, np.ndarray]:
     return {prefix + name: array for name, array in arrays.items()}
 
 
-def _result(arrays: Arrays, prefix: str) -> MemberResult:
+def result_from_arrays(arrays: Arrays, prefix: str) -> MemberResult:
     def tensors(part: str) -> dict[str, torch.Tensor]:
         start = f"{prefix}{part}."
         return {
@@ -363,15 +317,6 @@ def _result(arrays: Arrays, prefix: str) -> MemberResult:
 # ---- M networks of one shape in training, each with its own rows, rate and end -------------------
 
 _SMALLEST_RATE = 1e-6  # below it, "adaptive" stops (scikit-learn's value)
-
-
-class _Curves(NamedTuple):
-    """A member's curves by epoch, as its result has them."""
-
-    train_loss: list[float]
-    validation_score: list[float]
-    learning_rate: list[float]
-    train_metric: list[float]
 
 
 class StackTraining(Trainable[MemberResult]):
@@ -407,14 +352,18 @@ class StackTraining(Trainable[MemberResult]):
             p.learning_rate if s.learning_rate is None else s.learning_rate
             for p, s in zip(plans, starts, strict=True)
         ]
-        self.t = [s.t for s in starts]
-        self.best_loss = [s.best_loss for s in starts]
-        self.best_score = [-np.inf] * len(plans)
+        self.records = [  # of members that are in training; the rest of each follows at its end
+            MemberResult(
+                epochs=s.epochs,
+                t=s.t,
+                best_loss=s.best_loss,
+                n_iter_no_improvement=s.n_iter_no_improvement,
+            )
+            for s in starts
+        ]
         self.best_factor = [1.0] * len(plans)  # of raw outputs
-        self.n_iter_no_improvement = [s.n_iter_no_improvement for s in starts]
         self.best_values = net.flat.values.clone() if config.score else None
         self.best_buffers = net.flat_buffers.values.clone() if config.score else None
-        self.histories = [_Curves([], [], [], []) for _ in plans]
         self.metric: Tensor | None = None  # of the epoch: each member's mean
         self.ended: list[MemberResult | None] = [None] * len(plans)
         self._cached: Batch | None = None
@@ -426,7 +375,7 @@ class StackTraining(Trainable[MemberResult]):
 
     def begin(self) -> int:
         """See `Trainable`."""
-        n_done = 0 if self.file is None else self.file.take_up(partial(restore, self))
+        n_done = 0 if self.file is None else self.file.take_up(self.restore)
         if self.scorer is not None and any(p.start for p in self.plans):
             # what an earlier call reached stays the best until an epoch beats it
             for m, score in enumerate(self.scorer.scores(self.net).tolist()):
@@ -516,26 +465,27 @@ class StackTraining(Trainable[MemberResult]):
 
     def record(self, losses: dict[str, np.ndarray], scores: np.ndarray | None) -> None:
         """See `Trainable`."""
-        improved = []
+        improved, config = [], self.config
         metrics = None if self.metric is None else self.metric.tolist()
         for m, loss in enumerate(losses["loss"].tolist()):
-            curves = self.histories[self.members[m]]
-            curves.train_loss.append(loss)
+            own = self.records[m]
+            own.train_loss.append(loss)
             if metrics is not None:
-                curves.train_metric.append(metrics[m])
-            curves.learning_rate.append(self.learning_rates[m])
-            self.t[m] += self.n_rows[m]
+                own.train_metric.append(metrics[m])
+            own.learning_rate.append(self.learning_rates[m])
+            own.epochs += 1
+            own.t += self.n_rows[m]
             if scores is not None:
                 score = float(scores[m])
-                curves.validation_score.append(score)
-                idle = not score >= self.best_score[m] + self.config.tol  # NaN is none
-                if score > self.best_score[m]:
+                own.validation_score.append(score)
+                idle = not score >= own.best_score + config.tol  # NaN is none
+                if score > own.best_score:
                     self._keep_score(m, score)
                     improved.append(m)
             else:
-                idle = loss > self.best_loss[m] - self.config.tol
-            self.best_loss[m] = min(self.best_loss[m], loss)
-            self.n_iter_no_improvement[m] = self.n_iter_no_improvement[m] + 1 if idle else 0
+                idle = loss > own.best_loss - config.tol
+            own.best_loss = min(own.best_loss, loss)
+            own.n_iter_no_improvement = own.n_iter_no_improvement + 1 if idle else 0
         if improved and self.best_values is not None and self.best_buffers is not None:
             index = torch.tensor(improved, device=self.device)
             self.best_values[index] = self.net.flat.values[index]
@@ -543,23 +493,21 @@ class StackTraining(Trainable[MemberResult]):
 
     def _keep_score(self, m: int, score: float) -> None:
         assert self.scorer is not None
-        self.best_score[m], self.best_factor[m] = score, self.scorer.factors[m]
+        self.records[m].best_score, self.best_factor[m] = score, self.scorer.factors[m]
 
     def end_epoch(self, n_epochs: int, *, stop: bool) -> None:
         """See `Trainable`; also decays the rates of members that go on."""
         config, ended = self.config, dict[int, str]()
-        for m, i in enumerate(self.members):
-            if not np.isfinite(self.histories[i].train_loss[-1]):
+        for m, own in enumerate(self.records):
+            if not np.isfinite(own.train_loss[-1]):
                 ended[m] = "diverged"
                 continue
             if config.learning_rate == "invscaling":
-                self.learning_rates[m] = (
-                    self.plans[m].learning_rate / (self.t[m] + 1) ** config.power_t
-                )
-            if self.n_iter_no_improvement[m] > config.n_iter_no_change:
+                self.learning_rates[m] = self.plans[m].learning_rate / (own.t + 1) ** config.power_t
+            if own.n_iter_no_improvement > config.n_iter_no_change:
                 if config.learning_rate == "adaptive" and self.learning_rates[m] > _SMALLEST_RATE:
                     self.learning_rates[m] /= 5
-                    self.n_iter_no_improvement[m] = 0
+                    own.n_iter_no_improvement = 0
                 else:
                     ended[m] = "no_improvement"
             if n_epochs == config.max_epochs and not stop:
@@ -567,7 +515,7 @@ class StackTraining(Trainable[MemberResult]):
         self._finish(ended)
         if self.file is not None:
             with uninterrupted():
-                self.file.note(partial(stand, self, n_epochs), last=stop or not self.members)
+                self.file.note(partial(self.state, n_epochs), last=stop or not self.members)
 
     def stop(self, reason: str) -> None:
         """See `Trainable`."""
@@ -582,7 +530,7 @@ class StackTraining(Trainable[MemberResult]):
         if self.best_values is None or self.best_buffers is None:
             return
         for m in members:
-            if np.isfinite(self.best_score[m]):
+            if np.isfinite(self.records[m].best_score):
                 self.net.flat.values[m] = self.best_values[m]
                 self.net.flat_buffers.values[m] = self.best_buffers[m]
                 if self.config.calibrated:
@@ -610,19 +558,55 @@ class StackTraining(Trainable[MemberResult]):
 
     def result(self, m: int, reason: str) -> MemberResult:
         """What a member would give if it ended as it is."""
-        curves, start = self.histories[self.members[m]], self.plans[m].start
-        return MemberResult(
+        return replace(
+            self.records[m],
             state={n: v.cpu() for n, v in self.net.member_state(m).items()},
             optimizer=self.optimizer.member(m),
-            epochs=(start.epochs if start else 0) + len(curves.train_loss),
-            t=self.t[m],
             reason=reason,
-            best_loss=self.best_loss[m],
-            best_score=self.best_score[m],
-            n_iter_no_improvement=self.n_iter_no_improvement[m],
             next_learning_rate=self.learning_rates[m],
-            **curves._asdict(),
         )
+
+    def state(self, n_epochs: int) -> dict[str, np.ndarray]:
+        """All that the stack has after so many epochs.
+
+        Members are named by their places in the stack as it was given; those that have ended have
+        their results, the others what they go on from too.
+        """
+        members = np.array(self.members, dtype=np.int64)
+        arrays = {"epochs": np.array(n_epochs), "alive": members}
+        for i, result in enumerate(self.ended):
+            if result is not None:
+                arrays |= result_arrays(f"{i}.", result)
+        for m, i in enumerate(self.members):
+            arrays |= result_arrays(f"{i}.", self.result(m, ""))
+            arrays[f"{i}.best_factor"] = np.array(self.best_factor[m])
+            if self.best_values is not None and self.best_buffers is not None:
+                arrays[f"{i}.best"] = self.best_values[m].cpu().numpy()
+                arrays[f"{i}.best_buffers"] = self.best_buffers[m].cpu().numpy()
+        return arrays
+
+    def restore(self, arrays: Arrays) -> int:
+        """Go on from what ``state`` gave; returns its epochs.
+
+        Raises KeyError or ValueError if it is of another stack.
+        """
+        members = arrays["alive"].tolist()
+        for i in range(len(self.plans)):
+            if i not in members:
+                self.ended[i] = result_from_arrays(arrays, f"{i}.")
+        self.keep(members)
+        for m, i in enumerate(self.members):
+            found = result_from_arrays(arrays, f"{i}.")
+            self.net.load_member(m, found.state)
+            self.optimizer.load_member(m, found.optimizer)
+            assert found.next_learning_rate is not None
+            self.learning_rates[m] = found.next_learning_rate
+            self.records[m] = replace(found, state={}, optimizer={})
+            self.best_factor[m] = float(arrays[f"{i}.best_factor"])
+            if self.best_values is not None and self.best_buffers is not None:
+                self.best_values[m] = torch.from_numpy(arrays[f"{i}.best"])
+                self.best_buffers[m] = torch.from_numpy(arrays[f"{i}.best_buffers"])
+        return int(arrays["epochs"])
 
     def keep(self, keep: Sequence[int]) -> None:
         """Drop all members but these (increasing)."""
@@ -635,8 +619,7 @@ class StackTraining(Trainable[MemberResult]):
             self.batches.select(keep)
         if self.scorer is not None:
             self.scorer.select(keep)
-        of_members = ("plans", "members", "n_rows", "learning_rates", "t", "best_loss")
-        for name in (*of_members, "best_score", "best_factor", "n_iter_no_improvement"):
+        for name in ("plans", "members", "n_rows", "learning_rates", "records", "best_factor"):
             values = getattr(self, name)
             setattr(self, name, [values[k] for k in keep])
         if self.best_values is not None and self.best_buffers is not None:
@@ -733,16 +716,10 @@ def train_lbfgs(
     _settle_statistics(net, batch)
     return MemberResult(
         state={n: v.cpu() for n, v in net.member_state(0).items()},
-        optimizer={},
         epochs=n_iter,
         t=n_iter * len(rows),
         reason=reason,
-        train_loss=[],
-        validation_score=[],
-        learning_rate=[],
         best_loss=loss,
-        best_score=-np.inf,
-        n_iter_no_improvement=0,
     )
 
 
