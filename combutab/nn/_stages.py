@@ -78,41 +78,32 @@ class StageMemory(Memory):
 GradientOf = Callable[[nn.Module, str], Tensor]  # module, parameter -> where its gradient goes
 
 
-class VectorSource(Protocol):
-    """The vectors of one layer's kernel, or of several layers'; (M, 1, width) each."""
+class VectorSource:
+    """The vectors of one layer's kernel, or of several layers'; (M, 1, width) each.
 
-    trained: bool  # whether a parameter is behind any of them
+    These are parameters themselves, or buffers, which have no place of a gradient; by default
+    there are none.
+    """
+
+    def __init__(self, values: Sequence[Tensor] = (), places: Sequence[Tensor | None] = ()) -> None:
+        self._own, self._own_places = tuple(values), tuple(places)
+        self.trained = any(place is not None for place in places)
 
     def begin(self, keep: bool) -> None:
         """A forward pass begins; ``keep`` if a backward pass follows."""
 
     def of(self, layer: int) -> Vectors:
         """A layer's vectors."""
+        return self._own
 
     def collect(self, layer: int, grads: Gradients) -> None:
         """Take a layer's gradients by its vectors, and write those of the parameters."""
-
-
-class OwnVectors:
-    """Vectors that are parameters themselves, or buffers, which have no place of a gradient."""
-
-    def __init__(self, values: Sequence[Tensor], places: Sequence[Tensor | None]) -> None:
-        self._values, self._places = tuple(values), tuple(places)
-        self.trained = any(place is not None for place in places)
-
-    def begin(self, keep: bool) -> None:
-        pass
-
-    def of(self, layer: int) -> Vectors:
-        return self._values
-
-    def collect(self, layer: int, grads: Gradients) -> None:
-        for place, grad in zip(self._places, grads, strict=True):
+        for place, grad in zip(self._own_places, grads, strict=True):
             if place is not None and grad is not None:
                 place.copy_(grad)
 
 
-class ComputedVectors:
+class ComputedVectors(VectorSource):
     """Vectors that are computed of the parameters, for alike modules of several layers at once.
 
     ProxyNorm's moments take some sixty operations on a few hundred numbers, for five layers as
@@ -120,8 +111,10 @@ class ComputedVectors:
     """
 
     def __init__(self, modules: Sequence[StackedModules], at: GradientOf) -> None:
+        super().__init__()
         self._skeleton = modules[0].skeleton
-        self._values, self._places = {}, {}
+        self._values: dict[str, list[Tensor]] = {}
+        self._places: dict[str, list[Tensor]] = {}
         for name, key in modules[0].names:
             tensors = [getattr(module, key) for module in modules]
             self._values[name] = [tensor.data.unsqueeze(1) for tensor in tensors]
@@ -169,7 +162,7 @@ def vectors_of(module: nn.Module) -> Vectors:
     return module.vectors() if isinstance(module, Activation) else ()
 
 
-def own_vectors(module: StackedModules, at: GradientOf) -> OwnVectors | None:
+def own_vectors(module: StackedModules, at: GradientOf) -> VectorSource | None:
     """The vectors of a module whose vectors are nothing but its tensors; None if they are not."""
     values = {name: getattr(module, key).data.unsqueeze(1) for name, key in module.names}
     vectors = vectors_of(bound(module.skeleton, values))
@@ -181,7 +174,7 @@ def own_vectors(module: StackedModules, at: GradientOf) -> OwnVectors | None:
     places = [
         at(module, k).unsqueeze(1) if t else None for k, t in zip(owned, trained, strict=True)
     ]
-    return OwnVectors(vectors, places)
+    return VectorSource(vectors, places)
 
 
 # ---- The matrix products of a step, for all members at once, by the library that is quick for
@@ -383,7 +376,7 @@ class KernelStage:
         self, kernel: Kernel, memory: Memory, vectors: VectorSource | None = None, layer: int = 0
     ) -> None:
         self.kernel, self._memory = kernel, memory
-        self._source: VectorSource = OwnVectors((), ()) if vectors is None else vectors
+        self._source = VectorSource() if vectors is None else vectors
         self._layer = layer
         self._x: Tensor | None = None
         self._y: Tensor | None = None
