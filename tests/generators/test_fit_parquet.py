@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from combutab import CTGAN, TVAE, TabFlow
-from combutab.generators import _training
+from combutab.generators import _parquet
 from combutab.training import Callback
 
 pytest.importorskip("pyarrow.parquet")
@@ -64,7 +64,7 @@ def path(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_parts():
-    with mock.patch.object(_training, "_ROWS", 33):
+    with mock.patch.object(_parquet, "_ROWS", 33):
         yield
 
 

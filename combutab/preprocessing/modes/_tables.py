@@ -125,7 +125,9 @@ def read_columns(X: Any) -> tuple[TableSchema, list[pd.Series]]:
             f"{type(X).__name__}; convert it to one of those"
         )
     array = np.asarray(X)
-    if array.ndim != 2 or 0 in array.shape:
+    if array.ndim == 2 and 0 in array.shape:
+        as_table(pd.DataFrame(array))  # raises, in scikit-learn's words
+    if array.ndim != 2:
         raise ValueError(
             f"X must have the shape (n_rows, n_columns), got an array of shape {array.shape}; "
             "reshape it"
