@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -270,19 +270,19 @@ def concatenated(tables: Sequence[Rows]) -> Rows:
     """All of them, one below the other; where some have weights, rows of others weigh 1."""
     if len(tables) == 1:
         return tables[0]
+    if any(t.weight is not None for t in tables):
+        tables = [
+            replace(t, weight=torch.ones_like(t.dense[:, 0])) if t.weight is None else t
+            for t in tables
+        ]
 
-    def cat(tensors: Iterable[Tensor | None]) -> Tensor | None:
-        present = [t for t in tensors if t is not None]
+    def joined(tensors: Iterable[Tensor | None]) -> Tensor | None:
+        present = [tensor for tensor in tensors if tensor is not None]
         return torch.cat(present) if present else None
 
-    weight = None
-    if any(t.weight is not None for t in tables):
-        weight = torch.cat(
-            [torch.ones_like(t.dense[:, 0]) if t.weight is None else t.weight for t in tables]
-        )
     return Rows(
         torch.cat([t.dense for t in tables]),
         torch.cat([t.y for t in tables]),
-        cat(t.codes for t in tables),
-        weight,
+        joined(t.codes for t in tables),
+        joined(t.weight for t in tables),
     )

@@ -7,12 +7,12 @@ import functools
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from numbers import Integral
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -48,6 +48,8 @@ from combutab.training import (
 )
 
 # ---- Stacks of members: whose they are, how many members share one, and the training of one ------
+
+T = TypeVar("T")
 
 # Units of one layer over all members: on a CPU larger stacks leave the caches (measured by
 # benchmarks/speed/stack.py), on a GPU memory is the bound: a dozen buffers of 256 MB, not measured
@@ -88,25 +90,26 @@ def plan_stacks(jobs: Sequence[Job]) -> list[list[Place]]:
         groups.setdefault(key, []).extend(Place(i, m) for m in range(len(job.members)))
     stacks = []
     for places in groups.values():
-        first: dict[object, int] = {}  # activations in the order of their first member
-        for place in places:
-            spec = jobs[place.job].members[place.member].activation
-            first.setdefault(activation_key(spec), len(first))
-
-        def rank(place: Place, first: dict[object, int] = first) -> int:
-            return first[activation_key(jobs[place.job].members[place.member].activation)]
-
         job = jobs[places[0].job]
         n_rows = max(len(plan.rows) for p in places for plan in jobs[p.job].plans)
         units = min(job.config.batch_size, n_rows) * job.spec.peak_units
         size = max(1, _STACK_UNITS.get(job.device.type, 1 << 26) // units)
-        places = sorted(places, key=rank)
+        activations = [jobs[p.job].members[p.member].activation for p in places]
+        places = sorted_by_activation(places, activations)
         n_stacks = -(-len(places) // size)
         if n_stacks > 1:
             n_stacks = min(-(-n_stacks // _EVEN) * _EVEN, len(places))
         edges = [i * len(places) // n_stacks for i in range(n_stacks + 1)]
         stacks += [places[start:stop] for start, stop in pairwise(edges)]
     return stacks
+
+
+def sorted_by_activation(things: Iterable[T], activations: Iterable[ActivationSpec]) -> list[T]:
+    """Make those of one activation neighbours, in the order of their first one."""
+    groups: dict[object, list[T]] = {}
+    for thing, activation in zip(things, activations, strict=True):
+        groups.setdefault(activation_key(activation), []).append(thing)
+    return [thing for group in groups.values() for thing in group]
 
 
 def activation_key(spec: ActivationSpec) -> object:
@@ -360,13 +363,6 @@ class StackWatch(Callback):
         """Take over what this one's copy has noted in another process; here it is this one."""
 
 
-class JobFile(Protocol):
-    """The file of a job's training."""
-
-    def part(self, stack: int) -> StackFile:
-        """The place of one of its stacks."""
-
-
 def train_jobs(
     jobs: Sequence[Job],
     callbacks: Sequence[Callback] = (),
@@ -379,7 +375,7 @@ def train_jobs(
     n_jobs: int | None = None,
     keep_optimizers: bool = True,
     watch: Callable[[Sequence[tuple[int, int]]], StackWatch] | None = None,
-    file: JobFile | None = None,
+    file: FitCheckpoint | None = None,
 ) -> list[list[MemberResult]]:
     """Train all members of all jobs, as few stacks as memory and caches allow.
 
@@ -415,7 +411,7 @@ def train_jobs(
         Keep the optimisers' states, twice the size of the weights, to go on from later.
     watch : callable, optional
         Gives each stack what follows it, for its members, (job, member) each.
-    file : JobFile, optional
+    file : FitCheckpoint, optional
         Where a single job is written to now and then, and taken up from.
 
     Returns
@@ -433,13 +429,11 @@ def train_jobs(
             for i, job in enumerate(jobs)
             for stack in plan_stacks([job])
         ]
-    order = np.arange(len(planned))
-    if (
-        len(jobs) > 1
-    ):  # neighbours have alike activations: spread, the pace so far is that of the rest
-        order = np.argsort(order * _GOLDEN % 1.0, kind="stable")
-    for i in order.tolist():
-        stack = planned[i]
+    if len(jobs) > 1:
+        # neighbours have alike activations: spread, the pace so far is that of the rest
+        order = np.argsort(np.arange(len(planned)) * _GOLDEN % 1.0, kind="stable")
+        planned = [planned[i] for i in order]
+    for stack in planned:
         if all(place.job in skip for place in stack):
             n_skipped += len(stack)
         else:
@@ -451,20 +445,11 @@ def train_jobs(
     watches = [None if watch is None else watch([(p.job, p.member) for p in s]) for s in stacks]
     outputs: Generator[tuple[int, _Trained | Failed]]
     if n_jobs in (0, 1) or (n_jobs is None and not (aside and on_cluster())):
+        parts = [None if file is None else file.part(i) for i in range(len(stacks))]
+        tasks = zip(stacks, watches, parts, strict=True)
         outputs = (
-            (
-                i,
-                attempt(
-                    _train_watched,
-                    jobs,
-                    s,
-                    callbacks,
-                    watches[i],
-                    keep_optimizers,
-                    None if file is None else file.part(i),
-                ),
-            )
-            for i, s in enumerate(stacks)
+            (i, attempt(_train_watched, jobs, s, callbacks, own, keep_optimizers, part))
+            for i, (s, own, part) in enumerate(tasks)
         )
     else:
         outputs = _train_side_by_side(jobs, stacks, n_jobs, progress, watches, keep_optimizers)
@@ -688,8 +673,6 @@ def _job_fingerprint(job: Job) -> str:
 
 
 # ---- One fit of an estimator, shared by ranks: its members, or else the rows of its batches ------
-
-T = TypeVar("T")
 
 
 def train_shared(

@@ -28,8 +28,8 @@ from combutab.estimators._data import Prepared, shuffled_folds
 from combutab.estimators._jobs import (
     Job,
     StackWatch,
-    activation_key,
     first_states,
+    sorted_by_activation,
     train_jobs,
     train_shared_jobs,
 )
@@ -618,7 +618,8 @@ def make_groups(
     selected: list[int] = []
     n_before = 0
     for places in by_shape.values():
-        places = _sorted_by_activation(jobs, places)
+        activations = [jobs[member].members[0].activation for member, _ in places]
+        places = sorted_by_activation(places, activations)
         first = places[0][0]
         job = replace(jobs[first], members=tuple(jobs[member].members[0] for member, _ in places))
         results = [
@@ -632,14 +633,6 @@ def make_groups(
         selected += [n_before + i for i, place in enumerate(places) for _ in range(counts[place])]
         n_before += len(places)
     return groups, selected
-
-
-def _sorted_by_activation(jobs: Sequence[Job], places: Sequence[_Place]) -> list[_Place]:
-    """Make those of one activation neighbours, as a stack has them."""
-    kinds: dict[object, list[_Place]] = {}
-    for place in places:
-        kinds.setdefault(activation_key(jobs[place[0]].members[0].activation), []).append(place)
-    return [place for kind in kinds.values() for place in kind]
 
 
 def member_table(

@@ -342,12 +342,7 @@ def _empty(part: Rows, n_rows: int) -> Rows:
 
 def _copy(part: Rows, start: int, rows: Rows, at: int, n: int) -> None:
     """Copy n rows of a part, from ``start`` on, to ``rows``, from ``at`` on."""
-    for source, target in (
-        (part.dense, rows.dense),
-        (part.y, rows.y),
-        (part.codes, rows.codes),
-        (part.weight, rows.weight),
-    ):
+    for source, target in zip(part.tensors(), rows.tensors(), strict=True):
         if source is not None and target is not None:
             target[at : at + n] = source[start : start + n]
 
