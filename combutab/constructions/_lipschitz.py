@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import nn
 
 from combutab.activations import PLN, PLS
+from combutab.constructions._network import linear_layer
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -66,6 +66,7 @@ def lipschitz_network(
 
     Examples
     --------
+    >>> import torch
     >>> network = lipschitz_network(np.sin, 1.0, 0.05, "sigmoid")
     >>> x = torch.linspace(0, 1, 1001, dtype=torch.float64)[:, None]
     >>> network[0].out_features, bool((network(x) - torch.sin(x)).abs().max() < 0.05)
@@ -223,14 +224,7 @@ def _lines(values: np.ndarray) -> nn.Sequential:
 def _network(
     weight: np.ndarray, bias: np.ndarray, activation: nn.Module, out: np.ndarray
 ) -> nn.Sequential:
-    # skip_init: nothing is drawn, the caller's random numbers stay as they are
-    first = nn.utils.skip_init(nn.Linear, 1, len(weight), dtype=torch.float64)
-    last = nn.utils.skip_init(nn.Linear, len(weight), 1, bias=False, dtype=torch.float64)
-    with torch.no_grad():
-        first.weight.copy_(torch.from_numpy(weight)[:, None])
-        first.bias.copy_(torch.from_numpy(bias))
-        last.weight.copy_(torch.from_numpy(out)[None])
-    return nn.Sequential(first, activation, last)
+    return nn.Sequential(linear_layer(weight[:, None], bias), activation, linear_layer(out[None]))
 
 
 def _n_halves(lipschitz: float, epsilon: float) -> int:

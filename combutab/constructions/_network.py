@@ -59,14 +59,22 @@ def as_modules(layers: Sequence[Dense]) -> nn.Sequential:
     """The layers in float64."""
     modules: list[nn.Module] = []
     for layer in layers:
-        n_out, n_in = layer.weight.shape
-        # skip_init: nothing is drawn, the caller's random numbers stay as they are
-        linear = nn.utils.skip_init(nn.Linear, n_in, n_out, dtype=torch.float64)
-        with torch.no_grad():
-            linear.weight.copy_(torch.from_numpy(layer.weight))
-            linear.bias.copy_(torch.from_numpy(layer.bias))
+        linear = linear_layer(layer.weight, layer.bias)
         modules += [linear] if layer.activation is None else [linear, layer.activation]
     return nn.Sequential(*modules)
+
+
+def linear_layer(weight: np.ndarray, bias: np.ndarray | None = None) -> nn.Linear:
+    """Make a linear layer of (n_out, n_in) weights, in float64; no random number is drawn."""
+    n_out, n_in = weight.shape
+    layer: nn.Linear = nn.utils.skip_init(
+        nn.Linear, n_in, n_out, bias=bias is not None, dtype=torch.float64
+    )
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(weight))
+        if bias is not None:
+            layer.bias.copy_(torch.from_numpy(bias))
+    return layer
 
 
 _Placed = tuple[np.ndarray, np.ndarray, CombU | ComplexCombU]  # outputs, inputs, of each unit

@@ -8,7 +8,7 @@ import numpy as np
 
 from combutab.evaluation import NemenyiResult
 from combutab.model_selection import ActivationComparison, shown_range
-from combutab.plotting._display import Display
+from combutab.plotting._display import Display, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,9 +107,8 @@ class ActivationComparisonDisplay(Display):
         axes.set_yticks(range(len(names)), names, parse_math=False)
         axes.set_ylim(len(names) - 0.5, -0.5)  # the best on top
         axes.tick_params(axis="y", length=0)
-        axes.grid(axis="x", color="0.92", linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right", "left"]].set_visible(False)
+        tidy(axes, grid="x")
+        axes.spines["left"].set_visible(False)
         axes.set_xlabel(comparison.measure.description)
         axes.set_ylabel("activation" if baselines.empty else "activation, baseline")
         axes.set_title(

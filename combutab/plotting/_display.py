@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+def tidy(axes: Axes, grid: Literal["x", "y"] | None = None) -> None:
+    """Give a panel the look that all have: open at the top and right, with a light grid behind."""
+    axes.spines[["top", "right"]].set_visible(False)
+    if grid is not None:
+        axes.grid(axis=grid, color="0.92", linewidth=0.8)
+        axes.set_axisbelow(True)
 
 
 class Display:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from combutab.evaluation import ActivationStats, Robustness
+from combutab.plotting._display import tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -249,7 +250,7 @@ def _panels(
     for axes in grid[len(keys) :]:
         axes.remove()
     for axes in grid:
-        axes.spines[["top", "right"]].set_visible(False)
+        tidy(axes)
         axes.tick_params(labelsize=9)
     return figure, dict(zip(keys, grid, strict=False))
 
@@ -339,11 +340,9 @@ def plot_robustness(result: Robustness) -> Figure:
     by_corruption.set_yticks(range(len(corruptions)), corruptions, parse_math=False)
     by_corruption.set_ylim(len(corruptions) - 0.5, -0.5)
     by_corruption.set_xlabel(f"{result.scoring}, mean over the severities", parse_math=False)
-    by_corruption.grid(axis="y", color="0.92", linewidth=0.8)
     by_corruption.tick_params(axis="y", length=0)
-    for axes in (by_severity, by_corruption):
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+    tidy(by_severity)
+    tidy(by_corruption, grid="y")
     figure.legend(
         handles=handles,
         loc="outside lower center",

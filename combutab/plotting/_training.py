@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.html import LearningCurves, learning_curves
-from combutab.plotting._display import Display
+from combutab.plotting._display import Display, tidy
 from combutab.plotting._networks import COLORS, line_of
 
 if TYPE_CHECKING:
@@ -106,9 +106,7 @@ class LossCurveDisplay(Display):
                     _draw_curves(axes, table, curves.best_epochs(), line_of(i))
         for axes, label in zip(panels, labels.values(), strict=True):
             axes.set_ylabel(label, parse_math=False)
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.grid(axis="y", color="0.92", linewidth=0.8)
-            axes.set_axisbelow(True)
+            tidy(axes, grid="y")
             axes.locator_params("x", integer=True)
         panels[-1].set_xlabel("epoch")
         for axes in panels[:-1]:
@@ -313,10 +311,8 @@ class PackDisplay(Display):
         for axes in (weights, losses):
             axes.set_yticks(places, labels, parse_math=False, fontsize=8)
             axes.set_ylim(len(members) - 0.5, -0.5)
-            axes.grid(axis="y", color="0.92", linewidth=0.8)
-            axes.set_axisbelow(True)
+            tidy(axes, grid="y")
             axes.tick_params(axis="y", length=0)
-            axes.spines[["top", "right"]].set_visible(False)
         self._make_legend(lines)
         return self
 
