@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
 
 
 _NOTEBOOK_WIDTH = 100  # columns
@@ -52,6 +52,20 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def left_column() -> ProgressColumn:
+    """The time until a task's field ``end``; where that is None, the time that has passed."""
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
+
+    class LeftColumn(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            if task.fields["end"] is None:
+                return Text(f"{clock(task.elapsed or 0.0)} so far")
+            return Text(f"{clock(max(0.0, task.fields['end'] - time.monotonic()))} left")
+
+    return LeftColumn()
 
 
 def bar_width() -> int:

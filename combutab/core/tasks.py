@@ -29,7 +29,7 @@ else:
 Fitted = Callable[[], Mapping[str, Any] | None]
 
 
-class FitTask:
+class CallbackTask:
     """The task of a fit, of which others are parts.
 
     Parameters
@@ -85,7 +85,7 @@ class FitTask:
 @contextmanager
 def fit_task(
     estimator: Any, X: Any = None, y: Any = None, sample_weight: Any = None, *, n_parts: int = 0
-) -> Iterator[FitTask | None]:
+) -> Iterator[CallbackTask | None]:
     """Tell an estimator's callbacks of its fit, which is done within and has so many parts.
 
     None where scikit-learn has no callbacks, or another rank than the first shares a fit. Within a
@@ -100,7 +100,7 @@ def fit_task(
     with unshared():
         context = estimator._init_callback_context(max_subtasks=n_parts)
         context.call_on_fit_task_begin(estimator=estimator, **data)
-    yield FitTask(estimator, context, data)
+    yield CallbackTask(estimator, context, data)
     with unshared():
         context.call_on_fit_task_end(estimator=estimator, **data, reconstruction_attributes={})
 

@@ -22,7 +22,7 @@ from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOp
 from combutab._model_files import loadable_classes
 from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_device
 from combutab.core.rng import Stream, fold_in, random_permutations, seed_from
-from combutab.core.tasks import FitTask
+from combutab.core.tasks import CallbackTask
 from combutab.core.text import parse_seconds
 from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.generators._parquet import ParquetSource
@@ -366,7 +366,7 @@ _NUMBERS = 4  # a weight: itself, its gradient, and two moments of Adam's
 # what the members of one stack may differ in, beside the rates
 _OWN = {"activation", "n_members", "random_state"}
 G = TypeVar("G", bound=Generator[Any])
-Begin = Callable[..., AbstractContextManager[FitTask | None]]
+Begin = Callable[..., AbstractContextManager[CallbackTask | None]]
 
 
 def fit_stack(models: Sequence[G], X: Any, discrete_columns: Any = "auto") -> list[G]:
@@ -635,7 +635,7 @@ def _validation(
     return Validation(training.statistic, measure, network, model.n_iter_no_change)
 
 
-def _callbacks(model: Generator[Any], task: FitTask | None) -> list[Callback]:
+def _callbacks(model: Generator[Any], task: CallbackTask | None) -> list[Callback]:
     shown = [ProgressBar(type(model).__name__)] if model.verbose else []
     told = [FitTasks(task)] if task is not None and task.watched else []
     return [*shown, *(model.callbacks or ()), *told]

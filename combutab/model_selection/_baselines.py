@@ -41,7 +41,7 @@ def score_baseline(plan: ComparisonPlan, name: str, fold: int) -> dict[str, Any]
     started, error = time.perf_counter(), None
     scores: dict[str, float] = dict.fromkeys(METRICS[plan.task], np.nan)
     try:
-        with _quiet():
+        with _without_advice():
             scores |= _guess(plan, fold) if name == "guess" else _learner(plan, name, train, test)
     except ValueError as refused:
         error = " ".join(str(refused).split())
@@ -49,7 +49,7 @@ def score_baseline(plan: ComparisonPlan, name: str, fold: int) -> dict[str, Any]
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _without_advice() -> Iterator[None]:
     """Silence the learners' advice to whoever has chosen them."""
     from scipy.linalg import LinAlgWarning
 
@@ -59,7 +59,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _unit(plan: ComparisonPlan) -> float:
+def _target_unit(plan: ComparisonPlan) -> float:
     """Return the divisor of huge and tiny targets, whose squares float64 does not hold; else 1."""
     return float(binary_unit(np.asarray(plan.target_std)))
 
@@ -68,7 +68,7 @@ def _guess(plan: ComparisonPlan, fold: int) -> dict[str, float]:
     """Return the score of each metric by the guess that is right for it."""
     train, test = plan.splits[fold]
     X, y = np.zeros((len(train), 1)), plan.y[train]
-    unit = _unit(plan)
+    unit = _target_unit(plan)
     unseen, truth = np.zeros((len(test), 1)), plan.y[test]
     if plan.task == "regression":
         scores: dict[str, float] = {}
@@ -96,17 +96,17 @@ def _learner(
     X, y = plan.rows(train)
     unseen, truth = plan.rows(test)
     fitted, held_out = encoder.fit_encode(X), encoder.encode(unseen, fitted=True)
-    make = _linear if name == "linear" else _boosting
+    make = _linear_model if name == "linear" else _boosting
     model, prepare = make(plan, fitted.codes, encoder.cardinalities_, fitted.dense.shape[1])
     if plan.task == "regression":
-        unit = _unit(plan)
+        unit = _target_unit(plan)
         model.fit(prepare(fitted), y / unit)
         return grade_numbers(model.predict(prepare(held_out)) * unit, truth, plan.target_std)
     model.fit(prepare(fitted), y)
     return grade_classes(model.predict_proba(prepare(held_out)), model.classes_, truth)
 
 
-def _linear(plan: ComparisonPlan, codes: np.ndarray, *_: Any) -> tuple[Any, Any]:
+def _linear_model(plan: ComparisonPlan, codes: np.ndarray, *_: Any) -> tuple[Any, Any]:
     """Logistic or ridge regression; columns of many categories are one-hot, too."""
     from scipy import sparse
     from sklearn.linear_model import LogisticRegression, Ridge

@@ -16,16 +16,14 @@ import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
 from combutab.core.parallel import on_cluster
-from combutab.core.progress import bar_width, clock, make_bar
+from combutab.core.progress import TimeLeft, bar_width, left_column, make_bar
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked
 from combutab.evaluation import (
     compare_with_best,
     corrected_interval,
-    corrected_resampled_ttest,
     holm,
     p_words,
     summarise,
-    wilcoxon,
 )
 from combutab.model_selection._baselines import GUESSES, score_baseline
 from combutab.model_selection._journal import Journal
@@ -153,89 +151,27 @@ def shown_range(
     return float(low), float(high)
 
 
-# ---- Progress of a comparison, and the time left: a bar on a terminal, a line in a notebook ------
+# ---- Progress of a comparison, and the time left, on a terminal or in a notebook -----------------
 
 Progress = Callable[[float], None]
 
-_SETTLED = 1.0, 4  # seconds and reports after the first one: before, any time left is a guess
-_REFIT = "fitting the best"  # to all rows
-_PAUSE = 0.25  # seconds between two looks of a line in a notebook
-
-
-class TimeLeft:
-    """Seconds that are left, of the mean rate since the first report."""
-
-    def __init__(self, total: float, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._total, self._clock = total, clock
-        self._first: tuple[float, float] | None = None
-        self._n_reports, self._done, self._at = 0, 0.0, 0.0
-
-    def report(self, done: float) -> None:
-        """Take note that so much of the total is done."""
-        self._done, self._at = done, self._clock()
-        self._first = self._first or (done, self._at)
-        self._n_reports += 1
-
-    def seconds(self) -> float | None:
-        """None before there is anything to go by."""
-        if self._first is None:
-            return None
-        (done, at), (wait, n_least) = self._first, _SETTLED
-        if self._at - at < wait or self._n_reports <= n_least or self._done <= done:
-            return None
-        left = (self._at - at) / (self._done - done) * (self._total - self._done)
-        return max(0.0, left - (self._clock() - self._at))
-
-    def words(self) -> str:
-        """Say the time left, such as "2:05 left"; "estimating" at first.
-
-        >>> TimeLeft(10).words()
-        'estimating'
-        """
-        seconds = self.seconds()
-        return "estimating" if seconds is None else f"{clock(seconds)} left"
+_SETTLED = 1.0  # seconds after the first report: before, any time left is a guess
 
 
 @contextmanager
-def shown_progress(
+def progress_bar(
     progress: Progress | bool | None, data: str, total: int, refit: bool
 ) -> Iterator[Progress]:
-    """Yield what to call with the number of networks that are trained: the user's, or a display.
+    """Yield what to call with the number of networks that are trained: the user's, or a bar's.
 
-    With ``refit`` one more is trained than the ``total`` that a display counts.
-
-    On a terminal a bar is drawn on standard error, in a notebook a line below the cell; elsewhere,
-    as in a pipe, nothing.
+    With ``refit`` one more is trained than the ``total`` that a bar counts. The bar is drawn on a
+    terminal's standard error or below a notebook's cell; elsewhere, as in a pipe, nothing is.
     """
-    if callable(progress):
-        yield progress
+    if callable(progress) or not progress:
+        yield progress or (lambda done: None)
         return
-    if not progress:
-        yield lambda done: None
-        return
-    time_left = TimeLeft(total + refit)
-    draw = _notebook_line if _in_notebook() else _terminal_bar
-    with draw(data, total, time_left) as update:
-
-        def report(done: float) -> None:
-            time_left.report(done)
-            update(done)
-
-        yield report
-
-
-@contextmanager
-def _terminal_bar(data: str, total: int, time_left: TimeLeft) -> Iterator[Progress]:
-    from rich.progress import BarColumn, ProgressColumn, TextColumn
+    from rich.progress import BarColumn, TextColumn
     from rich.table import Column
-    from rich.text import Text
-
-    class Left(ProgressColumn):
-        max_refresh = 0.5
-
-        def render(self, task: Any) -> Text:
-            words = _REFIT if task.finished else time_left.words()
-            return Text(words, style="progress.remaining")
 
     width = bar_width()
     name = Column(no_wrap=True, overflow="ellipsis", max_width=max(4, width // 4))
@@ -243,52 +179,36 @@ def _terminal_bar(data: str, total: int, time_left: TimeLeft) -> Iterator[Progre
         TextColumn("{task.description}", markup=False, table_column=name),
         BarColumn(min(40, max(4, width - width // 4 - 36))),
         TextColumn("{task.completed:.0f}/{task.total:.0f} networks"),
-        Left(Column(no_wrap=True)),
+        left_column(),
         transient=True,
     )
-    task = bar.add_task(data, total=total)
+    task = bar.add_task(data, total=total, end=None)
+    left: TimeLeft | None = None
+    started = 0.0
+
+    def report(done: float) -> None:
+        nonlocal left, started
+        now = time.monotonic()
+        if left is None:  # what was trained before took no time now
+            left, started = TimeLeft(done), now
+        left.update(done, now - started)
+        seconds = left.seconds(total + refit)
+        settled = now - started >= _SETTLED
+        end = now + seconds if settled and seconds is not None else None
+        bar.update(task, completed=min(done, total), end=end)
+
     with bar:
-        yield lambda done: bar.update(task, completed=min(done, total))
+        yield report
 
 
-@contextmanager
-def _notebook_line(data: str, total: int, time_left: TimeLeft) -> Iterator[Progress]:
-    """A line of text that changes: it needs IPython alone, no widgets."""
-    from IPython.display import display
-
-    def text(done: float) -> dict[str, str]:
-        words = _REFIT if done >= total else time_left.words()
-        return {"text/plain": f"{data}: {min(done, total):.0f}/{total} networks, {words}"}
-
-    shown = display(text(0.0), raw=True, display_id=True)
-    drawn = 0.0
-
-    def update(done: float) -> None:
-        nonlocal drawn
-        if time.perf_counter() - drawn > _PAUSE:
-            drawn = time.perf_counter()
-            shown.update(text(done), raw=True)
-
-    try:
-        yield update
-    finally:
-        shown.update({"text/plain": ""}, raw=True)
-
-
-def _in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
-
-
-class Watch(Callback):
+class _NetworkCounter(Callback):
     """Counts networks for the progress, and lets an interrupt end more than one stack."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.finished = 0.0
 
-    def tell(self, n_networks: float) -> None:
+    def count(self, n_networks: float) -> None:
         """Take note that so many networks are trained, here and in other threads."""
         self.finished = n_networks
         self.progress(n_networks)
@@ -327,7 +247,6 @@ def judge(
     the best first. ``results`` and ``scored`` have the scores of the networks, and of the baselines
     by fold.
     """
-    measure = METRICS[plan.task][plan.metric]
     folds = results.groupby(["activation", "fold"])[plan.metric].mean()
     nets = {name: folds[name].to_numpy() for name in summary["activation"]}
     by_name = {
@@ -337,17 +256,17 @@ def judge(
     known = {name: scores for name, scores in by_name.items() if np.isfinite(scores).all()}
     best = next(iter(nets.values()))
     others = [name for name in known if name != "guess"]
-    p = dict(zip(others, holm([_p(plan, best, known[name]) for name in others]), strict=True))
+    p = dict(zip(others, holm([plan.p_value(best, known[name]) for name in others]), strict=True))
     if "guess" in known:
         guess = known["guess"]
-        p_guess = holm([_p(plan, scores, guess) for scores in nets.values()])
-        better = [_better(plan, scores, guess) for scores in nets.values()]
+        p_guess = holm([plan.p_value(scores, guess) for scores in nets.values()])
+        better = [plan.is_better(scores.mean(), guess.mean()) for scores in nets.values()]
         summary = summary.assign(p_guess=p_guess, beats_guess=(p_guess < _ALPHA) & better)
         p["guess"] = p_guess[0]
     rows = []
     for name, scores in known.items():
         interval = corrected_interval(scores, n_train=plan.n_train, n_test=plan.n_test)
-        low, high = np.clip([interval.low, interval.high], measure.low, measure.high)
+        low, high = np.clip([interval.low, interval.high], plan.measure.low, plan.measure.high)
         rows.append({"baseline": name, "mean": interval.mean, "low": low, "high": high})
     table = pd.DataFrame(rows, columns=["baseline", "mean", "low", "high"])
     table["p"] = [float(p[name]) for name in known]
@@ -355,9 +274,8 @@ def judge(
     table["n_resamples"] = len(plan.splits)
     table["test"] = plan.test
     order = table["mean"].argsort(kind="stable")
-    return summary, table.iloc[order[::-1] if measure.greater_is_better else order].reset_index(
-        drop=True
-    )
+    order = order[::-1] if plan.measure.greater_is_better else order
+    return summary, table.iloc[order].reset_index(drop=True)
 
 
 def other_measures(
@@ -379,7 +297,7 @@ def other_measures(
             if metric != plan.metric and np.isfinite([scores, guess]).all():
                 ahead = (scores.mean() - guess.mean()) * (1 if measure.greater_is_better else -1)
                 words = f"{measure.label} ({name} {scores.mean():.4g}, the guess {guess.mean():.4g}"
-                tested.append((metric, ahead, _p(plan, scores, guess), words))
+                tested.append((metric, ahead, plan.p_value(scores, guess), words))
     corrected: Any = holm([p for _, _, p, _ in tested]) if tested else []
     best: dict[str, tuple[float, str]] = {}
     for (metric, ahead, _, words), p in zip(tested, corrected, strict=True):
@@ -397,32 +315,32 @@ def sentences(
     others_beat: str,
 ) -> list[str]:
     """Say the summary in sentences, the verdict first; ``others_beat`` is `other_measures`."""
-    first, *others = summarise(summary, score=METRICS[plan.task][plan.metric].label).splitlines()
+    first, *others = summarise(summary, score=plan.measure.label).splitlines()
     guess = baselines[baselines["baseline"] == "guess"]
     lines = [first]
     if len(guess):
-        lines = _beside_guess(plan, first, summary, float(guess["mean"].iloc[0]), others_beat)
-    lines += _beside_learners(plan, summary, baselines[baselines["baseline"] != "guess"])
-    return [*lines, *others, *_one_answer(plan, results)]
+        lines = _guess_sentences(plan, first, summary, float(guess["mean"].iloc[0]), others_beat)
+    lines += _learner_sentences(plan, summary, baselines[baselines["baseline"] != "guess"])
+    return [*lines, *others, *_constant_sentences(plan, results)]
 
 
-def _beside_guess(
+def _guess_sentences(
     plan: ComparisonPlan, first: str, summary: pd.DataFrame, mean: float, others_beat: str
 ) -> list[str]:
-    best, label = summary.iloc[0], METRICS[plan.task][plan.metric].label
+    best, label = summary.iloc[0], plan.measure.label
     guess = f"the guess ({GUESSES[plan.metric]}) has a mean {label} of {mean:.4g}"
     beaten = summary["beats_guess"].astype(bool)
     if best["beats_guess"]:
         lines = [first, f"It beats guessing ({p_words(best['p_guess'])}): {guess}."]
         short = f"No better than guessing at the {100 * _ALPHA:g} % level"
-        return lines + _listed(short, summary[~beaten])
+        return lines + _beating_words(short, summary[~beaten])
     none = "The best mean is no winner"
     if not beaten.any():
         none = f"No activation beats guessing by {label}"
     n, k = len(summary), int(best["n_resamples"])
     if plan.test == "wilcoxon" and n * 2.0 ** (1 - k) >= _ALPHA:
         why = f"over {k} resamples the Wilcoxon test cannot tell any of {n} from a guess"
-    elif best["mean"] != mean and (best["mean"] > mean) == _greater(plan):
+    elif plan.is_better(best["mean"], mean):
         p = p_words(best["p_guess"])
         why = f"{best['activation']} is not significantly different from it ({p})"
     else:
@@ -431,11 +349,11 @@ def _beside_guess(
         f"{none}: {guess}, and {why}.",
         *([others_beat] if others_beat else ()),
         f"Of the activations {first}",
-        *_listed("These beat guessing", summary[beaten]),
+        *_beating_words("These beat guessing", summary[beaten]),
     ]
 
 
-def _listed(what: str, rows: pd.DataFrame) -> list[str]:
+def _beating_words(what: str, rows: pd.DataFrame) -> list[str]:
     named = (
         f"{name} ({p_words(p)})"
         for name, p in zip(rows["activation"], rows["p_guess"], strict=True)
@@ -443,12 +361,12 @@ def _listed(what: str, rows: pd.DataFrame) -> list[str]:
     return [f"{what}: {', '.join(named)}."] if len(rows) else []
 
 
-def _beside_learners(
+def _learner_sentences(
     plan: ComparisonPlan, summary: pd.DataFrame, learners: pd.DataFrame
 ) -> list[str]:
     """The best activation beside the baselines that learn."""
     best = summary.iloc[0]
-    better = (learners["mean"] > best["mean"]) == _greater(plan)
+    better = learners["mean"].map(lambda mean: plan.is_better(mean, best["mean"]))
     apart = learners["distinguishable"].astype(bool)
     lines = []
     for rows, verdict in (
@@ -465,7 +383,7 @@ def _beside_learners(
     return lines
 
 
-def _one_answer(plan: ComparisonPlan, results: pd.DataFrame) -> list[str]:
+def _constant_sentences(plan: ComparisonPlan, results: pd.DataFrame) -> list[str]:
     """Name the networks that give the same answer to all rows."""
     counts = results.groupby("activation", sort=False)["constant"].sum()
     n_fits = len(plan.splits) * plan.seeds
@@ -484,21 +402,6 @@ def _one_answer(plan: ComparisonPlan, results: pd.DataFrame) -> list[str]:
 def _and(names: Iterable[str]) -> str:
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
-
-
-def _p(plan: ComparisonPlan, a: np.ndarray, b: np.ndarray) -> float:
-    if plan.test == "wilcoxon":
-        return float(wilcoxon(a, b).pvalue)
-    sizes = {"n_train": plan.n_train, "n_test": plan.n_test}
-    return float(corrected_resampled_ttest(a, b, **sizes).pvalue)
-
-
-def _better(plan: ComparisonPlan, a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(a.mean() > b.mean()) if _greater(plan) else bool(a.mean() < b.mean())
-
-
-def _greater(plan: ComparisonPlan) -> bool:
-    return METRICS[plan.task][plan.metric].greater_is_better
 
 
 # ---- Compare activations on a table: which is best, and is the difference real? ------------------
@@ -547,30 +450,29 @@ def run_comparison(
         version of the package or of torch.
     """
     journal = Journal(checkpoint, plan)
-    with shown_progress(progress, plan.data, plan.n_networks, refit) as show:
-        watch = Watch(show)
+    with progress_bar(progress, plan.data, plan.n_networks, refit) as report:
+        counter = _NetworkCounter(report)
         scored, refused = _score_baselines(plan, journal)
-        results, errors = _train_and_score(plan, journal, watch, n_jobs)
+        results, errors = _train_and_score(plan, journal, counter, n_jobs)
         complete = [name for name in plan.activations if name not in errors]
         if not complete:
             raise ComparisonError(
                 f"no activation could be trained in all folds: {next(iter(errors.values()))}"
             )
-        measure = METRICS[plan.task][plan.metric]
         summary = compare_with_best(
             results[results["activation"].isin(complete)],
             score=plan.metric,
             n_train=plan.n_train,
             n_test=plan.n_test,
-            greater_is_better=measure.greater_is_better,
+            greater_is_better=plan.measure.greater_is_better,
             test=plan.test,
         )
         # Student's interval knows no bounds; where the score cannot lie, its mean cannot either
         ends = ["low", "high"]
-        summary[ends] = summary[ends].clip(measure.low, measure.high)
+        summary[ends] = summary[ends].clip(plan.measure.low, plan.measure.high)
         summary, baselines = judge(plan, summary, results, scored)
         best = str(summary["activation"].iloc[0])
-        estimator = _refit(plan, best, watch) if refit else None
+        estimator = _refit(plan, best, counter) if refit else None
     trained = results[results["activation"].isin(complete)]
     others_beat = other_measures(plan, summary, trained, scored)
     words = sentences(plan, summary, trained, baselines, others_beat)
@@ -580,7 +482,7 @@ def run_comparison(
         metric=plan.metric,
         results=results,
         summary=summary,
-        sentences="\n".join([*words, *_left_out(plan, results, errors, refused)]),
+        sentences="\n".join([*words, *_left_out_sentences(plan, results, errors, refused)]),
         best=best,
         best_estimator=estimator,
         settings={
@@ -622,7 +524,7 @@ def _score_baselines(plan: ComparisonPlan, journal: Journal) -> tuple[pd.DataFra
 
 
 def _train_and_score(
-    plan: ComparisonPlan, journal: Journal, watch: Watch, n_jobs: int | None
+    plan: ComparisonPlan, journal: Journal, counter: _NetworkCounter, n_jobs: int | None
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """All fits' scores, and of each activation with a failed fit its first error."""
     train = [plan.rows(rows) for rows, _ in plan.splits]
@@ -648,7 +550,7 @@ def _train_and_score(
             place, estimator = places[i], tasks[i].estimator
             if i not in kept:
                 try:
-                    scores = _score(plan, estimator, outcome, *test[place["fold"]])
+                    scores = _scored_record(plan, estimator, outcome, *test[place["fold"]])
                 except Exception as bug:  # fit_stacked would train anew
                     bugs.append(bug)
                     continue
@@ -658,14 +560,14 @@ def _train_and_score(
         journal.add(new)
 
     one_by_one = n_jobs == 1 or (n_jobs is None and not on_cluster())
-    callbacks, jobs = ([watch], None) if one_by_one else ([], n_jobs)
+    callbacks, jobs = ([counter], None) if one_by_one else ([], n_jobs)
     with warnings.catch_warnings():  # the results say which networks answer one thing ("constant")
         warnings.filterwarnings("ignore", "The classifier answers class", ConvergenceWarning)
         fit_stacked(
             tasks,
             n_jobs=jobs,
             callbacks=callbacks,
-            on_progress=watch.tell,
+            on_progress=counter.count,
             on_fitted=keep,
             skip=kept,
         )
@@ -683,7 +585,7 @@ def _train_and_score(
     return pd.DataFrame(rows), errors
 
 
-def _score(
+def _scored_record(
     plan: ComparisonPlan, estimator: BaseMLP, outcome: FitOutcome, X: Any, y: np.ndarray
 ) -> dict[str, Any]:
     """Make the record of a fit. A ValueError is in it: the network diverged; others are raised."""
@@ -701,11 +603,11 @@ def _score(
         "seconds": outcome.seconds,
         "epochs": getattr(estimator, "n_iter_", 0),
         "constant": constant,
-        "error": None if error is None else _one_line(error),
+        "error": None if error is None else _joined_lines(error),
     }
 
 
-def _left_out(
+def _left_out_sentences(
     plan: ComparisonPlan, results: pd.DataFrame, errors: dict[str, str], refused: dict[str, str]
 ) -> list[str]:
     n_fits = len(plan.splits) * plan.seeds
@@ -719,12 +621,12 @@ def _left_out(
     ]
 
 
-def _refit(plan: ComparisonPlan, activation: str, watch: Watch) -> BaseMLP:
+def _refit(plan: ComparisonPlan, activation: str, counter: _NetworkCounter) -> BaseMLP:
     estimator = plan.estimator(activation)
-    (outcome,) = fit_stacked([FitTask(estimator, plan.X, plan.y, "all")], callbacks=[watch])
+    (outcome,) = fit_stacked([FitTask(estimator, plan.X, plan.y, "all")], callbacks=[counter])
     if outcome.error is not None:
         raise ComparisonError(
-            f"{activation} could not be fitted to all rows: {_one_line(outcome.error)}"
+            f"{activation} could not be fitted to all rows: {_joined_lines(outcome.error)}"
         ) from outcome.error
     return estimator
 
@@ -843,5 +745,5 @@ def compare_activations(
     )
 
 
-def _one_line(error: Exception) -> str:
+def _joined_lines(error: Exception) -> str:
     return " ".join(str(error).split())

@@ -25,7 +25,6 @@ from combutab.model_selection._plan import ComparisonError, ComparisonPlan
 _FORMAT = "scores of combutab, 1"
 _WHAT = ("activation", "baseline", "fold", "seed")  # identify a record
 Record = dict[str, Any]
-Place = tuple[Any, ...]
 
 
 class Journal:
@@ -37,10 +36,10 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str] | None, plan: ComparisonPlan) -> None:
         self.path = None if path is None else Path(path)
-        self.kept: dict[Place, Record] = {}
+        self.kept: dict[tuple[Any, ...], Record] = {}
         if self.path is None:
             return
-        self._head = describe(plan)
+        self._head = describe_plan(plan)
         try:
             lines = _whole_lines(self.path)
             if lines is None:
@@ -55,13 +54,13 @@ class Journal:
         except OSError as error:
             raise ComparisonError(f"cannot go on from {self.path}: {error.strerror}") from error
         for record in map(json.loads, lines[1:]):
-            self.kept[_place(record)] = _read(record)
+            self.kept[_record_key(record)] = _record_from_json(record)
 
     def add(self, records: Iterable[Record]) -> None:
         """Append records; a disk that refuses ends the journal with a warning, not the training."""
         if self.path is None:
             return
-        text = "".join(json.dumps(_written(record)) + "\n" for record in records)
+        text = "".join(json.dumps(_json_record(record)) + "\n" for record in records)
         try:
             if not self.path.exists():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +78,7 @@ class Journal:
 
     def get(self, **what: Any) -> Record | None:
         """The record of a fit, or None."""
-        return self.kept.get(_place(what))
+        return self.kept.get(_record_key(what))
 
 
 def checkpoint_differences(path: str | os.PathLike[str], plan: ComparisonPlan) -> str | None:
@@ -96,10 +95,10 @@ def checkpoint_differences(path: str | os.PathLike[str], plan: ComparisonPlan) -
         If the file is none of kept scores.
     """
     lines = _whole_lines(Path(path))
-    return None if lines is None else _differing(Path(path), lines, describe(plan))
+    return None if lines is None else _differing(Path(path), lines, describe_plan(plan))
 
 
-def describe(plan: ComparisonPlan) -> dict[str, Any]:
+def describe_plan(plan: ComparisonPlan) -> dict[str, Any]:
     """All that decides the scores, as JSON holds it."""
     versions = {"combutab": __version__, "torch": torch.__version__, "numpy": np.__version__}
     described = {
@@ -179,7 +178,6 @@ def _differing(path: Path, lines: list[bytes], wanted: dict[str, Any]) -> str:
         head = None
     if not isinstance(head, dict) or head.get("format") != _FORMAT:
         raise ComparisonError(f"{path} is no file of kept scores; name another, or remove it")
-    head = {"recipe": "paper", **head}  # the only one there was when journals did not name it
     return ", ".join(
         _difference(name, head.get(name), value)
         for name, value in wanted.items()
@@ -195,10 +193,10 @@ def _difference(name: str, was: Any, now: Any) -> str:
     if isinstance(was, dict) and isinstance(now, dict):
         keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
         was, now = ({key: side.get(key) for key in keys} for side in (was, now))
-    return f"{name} {_plain(was)} rather than {_plain(now)}"
+    return f"{name} {_value_words(was)} rather than {_value_words(now)}"
 
 
-def _plain(value: Any) -> str:
+def _value_words(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(f"{key} {part}" for key, part in value.items())
     return "-".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -211,14 +209,14 @@ def _whole_lines(path: Path) -> list[bytes] | None:
     return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
 
 
-def _place(record: Record) -> Place:
+def _record_key(record: Record) -> tuple[Any, ...]:
     return tuple(record.get(name) for name in _WHAT)
 
 
-def _written(record: Record) -> Record:
+def _json_record(record: Record) -> Record:
     return {name: None if value != value else value for name, value in record.items()}
 
 
-def _read(record: Record) -> Record:
+def _record_from_json(record: Record) -> Record:
     scores = {name: np.nan if value is None else value for name, value in record.items()}
     return scores | {"error": record.get("error")}

@@ -19,7 +19,8 @@ from sklearn.utils.validation import _num_samples
 from combutab.core.device import resolve_device
 from combutab.core.rng import Stream, fold_in
 from combutab.estimators import BaseMLP, MLPClassifier, MLPRegressor, paper_recipe
-from combutab.model_selection._scores import METRICS, Task
+from combutab.evaluation import corrected_resampled_ttest, wilcoxon
+from combutab.model_selection._scores import METRICS, Metric, Task
 from combutab.nn import ActivationSpec, build_activation
 from combutab.preprocessing import (
     RunningMoments,
@@ -64,24 +65,11 @@ def find_task(y: pd.Series, task: str) -> Task:
             return infer_task(y)
         except ValueError as error:
             raise ComparisonError(str(error)) from error
-    if task not in METRICS:
-        raise ComparisonError(f"task must be one of auto, {', '.join(METRICS)}, got {task!r}")
-    return task
+    _check_choice("task", task, ("auto", *METRICS))
+    return cast(Task, task)
 
 
-def find_metric(task: Task, metric: str | None) -> str:
-    """Check the metric; by default the task's first."""
-    known = METRICS[task]
-    if metric is None:
-        return next(iter(known))
-    if metric not in known:
-        raise ComparisonError(
-            f"metric must be one of {', '.join(known)} for {task}, got {metric!r}"
-        )
-    return metric
-
-
-def as_labels(y: pd.Series) -> np.ndarray:
+def target_labels(y: pd.Series) -> np.ndarray:
     """Classes as integers, truth values or text."""
     if pd.api.types.is_bool_dtype(y.dtype):
         return y.to_numpy(dtype=bool)
@@ -95,7 +83,7 @@ def as_labels(y: pd.Series) -> np.ndarray:
     return y.to_numpy(dtype=np.int64)
 
 
-def as_numbers(y: pd.Series) -> np.ndarray:
+def target_numbers(y: pd.Series) -> np.ndarray:
     """Targets of a regression as float64."""
     try:
         numbers = read_numbers(y).to_numpy(dtype=np.float64)
@@ -130,8 +118,9 @@ def _check_class_sizes(classes: np.ndarray, counts: np.ndarray, folds: int) -> N
     single = classes[counts == 1]
     if len(single):
         raise ComparisonError(
-            f"{_named(single)} a single row, and to be both learned and tested a class needs 2; "
-            "drop these rows, merge them into another class, or use task regression for quantities"
+            f"{_class_words(single)} a single row, and to be both learned and tested a class needs "
+            "2; drop these rows, merge them into another class, or use task regression for "
+            "quantities"
         )
     if counts.max() < folds:
         raise ComparisonError(
@@ -141,13 +130,13 @@ def _check_class_sizes(classes: np.ndarray, counts: np.ndarray, folds: int) -> N
     rare = classes[counts < folds]
     if len(rare):
         warnings.warn(
-            f"{_named(rare)} fewer rows than there are folds ({folds}): not every test fold "
+            f"{_class_words(rare)} fewer rows than there are folds ({folds}): not every test fold "
             "has such a class",
             stacklevel=4,
         )
 
 
-def _named(classes: np.ndarray) -> str:
+def _class_words(classes: np.ndarray) -> str:
     first = ", ".join(repr(value) for value in classes[:3].tolist())
     if len(classes) == 1:
         return f"class {first} has"
@@ -214,6 +203,22 @@ class ComparisonPlan:
     estimator_params: dict[str, Any]
     baselines: tuple[str, ...] = BASELINES
     recipe: Recipe = "paper"
+
+    @property
+    def measure(self) -> Metric:
+        """The metric's name for people, its range, and which way is better."""
+        return METRICS[self.task][self.metric]
+
+    def is_better(self, a: float, b: float) -> bool:
+        """Tell whether one value of the metric is better than another."""
+        return bool(a > b if self.measure.greater_is_better else a < b)
+
+    def p_value(self, a: np.ndarray, b: np.ndarray) -> float:
+        """Test the scores of two models over the folds."""
+        if self.test == "wilcoxon":
+            return float(wilcoxon(a, b).pvalue)
+        sizes = {"n_train": self.n_train, "n_test": self.n_test}
+        return float(corrected_resampled_ttest(a, b, **sizes).pvalue)
 
     @property
     def n_networks(self) -> int:
@@ -314,22 +319,20 @@ def plan_comparison(
     >>> plan.n_networks, plan.epochs, plan.hidden
     (100, 80, (128, 128))
     """
-    _check_count("seeds", seeds, 1)
-    _check_count("folds", folds, 2)
-    _check_count("random_state", random_state, 0)
+    counts = {"seeds": (seeds, 1), "folds": (folds, 2), "random_state": (random_state, 0)}
     if epochs is not None:
-        _check_count("epochs", epochs, 1)
-    if test not in get_args(Test):
-        raise ComparisonError(f"test must be one of {', '.join(get_args(Test))}, got {test!r}")
-    if recipe not in get_args(Recipe):
-        known = ", ".join(get_args(Recipe))
-        raise ComparisonError(f"recipe must be one of {known}, got {recipe!r}")
+        counts["epochs"] = epochs, 1
+    for option, (value, least) in counts.items():
+        _check_count(option, value, least)
+    _check_choice("test", test, get_args(Test))
+    _check_choice("recipe", recipe, get_args(Recipe))
     recipe = cast(Recipe, recipe)
     X = np.asarray(X) if isinstance(X, list | tuple) else X
     series = read_target(y, _num_samples(X))
     settled = find_task(series, task)
-    metric = find_metric(settled, metric)
-    target = as_labels(series) if settled == "classification" else as_numbers(series)
+    metric = next(iter(METRICS[settled])) if metric is None else metric
+    _check_choice("metric", metric, tuple(METRICS[settled]), f" for {settled}")
+    target = target_labels(series) if settled == "classification" else target_numbers(series)
     splits = make_splits(target, settled, folds, random_state)
     if metric == "roc_auc":
         check_every_class_tested(target, splits)
@@ -340,7 +343,7 @@ def plan_comparison(
             f"estimator_params has {given!r}, which the comparison sets: use {_OWN_PARAMS[given]}="
         )
     start = _make_estimator(settled, recipe)
-    widths = _hidden(hidden, start, n_train)
+    widths = _hidden_widths(hidden, start, n_train)
     if epochs is None:
         epochs = default_epochs(n_train) if recipe == "paper" else start.max_iter
     return ComparisonPlan(
@@ -356,10 +359,10 @@ def plan_comparison(
         hidden=widths,
         n_inputs=_n_inputs(X, settled, recipe, params),
         test=cast(Test, test),
-        device=_device(device),
+        device=_computing_device(device),
         random_state=int(random_state),
         estimator_params=params,
-        baselines=_baselines(baselines),
+        baselines=_known_baselines(baselines),
         recipe=recipe,
     )
 
@@ -375,7 +378,12 @@ def _check_count(name: str, value: Any, least: int) -> None:
         raise ComparisonError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 
-def _hidden(hidden: Any, start: BaseMLP, n_train: float) -> tuple[int, ...]:
+def _check_choice(name: str, value: Any, known: Sequence[str], when: str = "") -> None:
+    if value not in known:
+        raise ComparisonError(f"{name} must be one of {', '.join(known)}{when}, got {value!r}")
+
+
+def _hidden_widths(hidden: Any, start: BaseMLP, n_train: float) -> tuple[int, ...]:
     if isinstance(hidden, str):
         if hidden != "auto":
             raise ComparisonError(
@@ -422,7 +430,7 @@ def _activations(
     return named
 
 
-def _baselines(baselines: str | Sequence[str] | None) -> tuple[str, ...]:
+def _known_baselines(baselines: str | Sequence[str] | None) -> tuple[str, ...]:
     names = [baselines] if isinstance(baselines, str) else list(baselines or ())
     for name in names:
         if name not in BASELINES:
@@ -447,7 +455,7 @@ def _n_inputs(X: Any, task: Task, recipe: Recipe, params: dict[str, Any]) -> int
     return n_inputs
 
 
-def _device(device: str) -> str:
+def _computing_device(device: str) -> str:
     try:
         resolved = resolve_device(device)
         torch.zeros(1, device=resolved).item()  # some that torch can name cannot compute here

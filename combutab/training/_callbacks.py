@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from combutab.core.progress import TimeLeft, bar_width, clock, make_bar
-from combutab.core.tasks import FitTask
+from combutab.core.progress import TimeLeft, bar_width, left_column, make_bar
+from combutab.core.tasks import CallbackTask
 from combutab.nn import TableNetwork
 from combutab.training._steps import MemberResult, Rows
 
@@ -112,15 +112,7 @@ class ProgressBar(Callback):
         self.description, self.transient = description, transient
 
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn
-        from rich.text import Text
-
-        class LeftColumn(ProgressColumn):
-            def render(self, task: Task) -> Text:
-                if task.fields["end"] is None:
-                    return Text(f"{clock(task.elapsed or 0.0)} so far")
-                left = max(0.0, task.fields["end"] - time.monotonic())
-                return Text(f"{clock(left)} left")
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
         name = self.description if n_members == 1 else f"{self.description} x {n_members}"
         self._width = bar_width()
@@ -131,7 +123,7 @@ class ProgressBar(Callback):
             TextColumn("{task.description}", markup=False),
             BarColumn(bar),
             MofNCompleteColumn(),
-            LeftColumn(),
+            left_column(),
             TextColumn("{task.fields[scores]}", markup=False),
             transient=self.transient,
         )
@@ -174,7 +166,7 @@ class FitTasks(Callback):
     Who asks to stop after an epoch ends the stacks that come later after their first.
     """
 
-    def __init__(self, task: FitTask, learned: Learned | None = None) -> None:
+    def __init__(self, task: CallbackTask, learned: Learned | None = None) -> None:
         self.task, self.stopped = task, False
         self._stacks: list[Callable[[], list[Any]]] = []
         self._learned = learned

@@ -3,7 +3,6 @@
 import os
 import re
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -106,9 +105,9 @@ def test_a_measure_by_which_an_activation_beats_guessing_is_named():
     results = pd.DataFrame({"activation": "relu", "fold": folds, "log_loss": np.nan, **lines})
     guess = {"accuracy": 0.9, "f1": 0.5, "log_loss": 0.3, "roc_auc": 0.5}
     scored = pd.DataFrame({"baseline": "guess", "fold": folds, **guess})
-    plan = SimpleNamespace(
-        task="classification", metric="accuracy", test="corrected-t", n_train=80, n_test=20
-    )
+    X = np.arange(100.0)[:, None]
+    y = np.arange(100) % 2
+    plan = plan_comparison(X, y, metric="accuracy", folds=5)  # 80 rows to train on, 20 to test
     summary = pd.DataFrame({"activation": ["relu"], "beats_guess": [False]})
     said = other_measures(plan, summary, results, scored)
     assert re.fullmatch(

@@ -5,11 +5,8 @@ import json
 import os
 import re
 import signal
-import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -21,8 +18,6 @@ from combutab.cli import main
 from combutab.cli._compare import FILES, JOURNAL
 from combutab.estimators import _jobs
 from combutab.model_selection import ComparisonError, compare_activations
-from combutab.model_selection import _comparison as progress_module
-from combutab.model_selection._comparison import TimeLeft
 from tests.trust.forked import Forked, needs_fork
 
 BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
@@ -351,73 +346,3 @@ def test_files_of_unknown_origin_are_not_overwritten(folder, capsys):
         Path("o", name).write_text("mine")
     assert main([*ARGUMENTS, "--out", "o", "--force"]) == 0
     assert b"mine" not in [Path("o", name).read_bytes() for name in FILES]
-
-
-def test_the_bar_counts_the_networks_that_are_announced(monkeypatch):
-    drawn = []
-
-    @contextmanager
-    def draw(data, total, time_left):
-        drawn.append(total)
-        yield drawn.append
-
-    monkeypatch.setattr(progress_module, "_terminal_bar", draw)
-    with progress_module.shown_progress(True, "t", 6, refit=True) as report:
-        report(6.5)
-    assert drawn == [6, 6.5]
-
-
-# ---- time left -----------------------------------------------------------------------------------
-
-
-def test_the_time_left_is_not_told_before_it_is_known():
-    now = 0.0
-    left = TimeLeft(100, clock=lambda: now)
-    assert left.words() == "estimating"
-    now = 20.0  # reading, encoding, starting
-    left.report(2.0)
-    for step in range(3):
-        now = 20.3 + 0.3 * step
-        left.report(3.0 + step)
-        assert left.words() == "estimating"
-    now = 21.2
-    left.report(6.0)
-    assert left.words() == "0:28 left"  # 94 at 4 in 1.2 seconds
-    now = 31.2
-    assert left.words() == "0:18 left"
-    now = 99.0
-    assert left.words() == "0:00 left"
-    left = TimeLeft(1000, clock=lambda: now)
-    for now in range(0, 500, 100):
-        left.report(now / 100)
-    assert left.words() == "27:40:00 left"
-
-
-def test_a_notebook_gets_a_line_that_changes(monkeypatch):
-    """A stand-in for IPython, of which display and get_ipython are used."""
-    shown = []
-
-    class Handle:
-        def update(self, data, raw):
-            shown.append(data["text/plain"])
-
-    def display(data, raw, display_id):
-        shown.append(data["text/plain"])
-        return Handle()
-
-    shell = SimpleNamespace(kernel=object())
-    ipython = ModuleType("IPython")
-    ipython.get_ipython = lambda: shell
-    ipython.display = ModuleType("IPython.display")
-    ipython.display.display = display
-    monkeypatch.setitem(sys.modules, "IPython", ipython)
-    monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
-    compare_activations(X, Y, **FEW, progress=True, name="iris")
-    assert shown[0] == "iris: 0/6 networks, estimating"
-    assert len(shown) > 2
-    assert all(re.fullmatch(r"iris: \d+/6 networks, (estimating|\S+ left)", s) for s in shown[:-1])
-    assert shown[-1] == ""
-    shell.kernel = None  # IPython in a terminal, which is none here
-    n_shown = len(shown)
-    compare_activations(X, Y, **FEW, progress=True)
-    assert len(shown) == n_shown

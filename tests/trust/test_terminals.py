@@ -15,6 +15,7 @@ from combutab import CTGAN, MLPClassifier
 from combutab.cli import _console, main
 from combutab.core import progress
 from combutab.core.progress import TimeLeft, clock
+from combutab.model_selection import _comparison
 from combutab.training import EpochReport, ProgressBar, _callbacks
 from tests.trust.forked import Forked, needs_fork, on_terminal
 
@@ -135,6 +136,26 @@ def test_an_estimator_shows_one_line_in_a_notebook(notebook, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_comparison_counts_the_networks_that_are_announced(notebook, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(_comparison.time, "monotonic", lambda: now)
+    with _comparison.progress_bar(True, "iris", 6, refit=True) as count:
+        for seconds, done in ((0.0, 0.0), (0.5, 1.0), (1.0, 2.0), (2.0, 4.0), (3.0, 6.5)):
+            now = 100.0 + seconds
+            count(done)
+    (handle,) = notebook
+    first, *between, last = handle.shown
+    assert re.fullmatch(r"iris .* 0/6 networks \d:\d\d so far", first)
+    assert [re.search(r"(\d/6 networks .*)", line)[1] for line in between] == [
+        "0/6 networks 0:00 so far",
+        "1/6 networks 0:00 so far",
+        "2/6 networks 0:02 left",  # and one to refit: 5 at 2 a second
+        "4/6 networks 0:02 left",
+        "6/6 networks 0:00 left",
+    ]
+    assert last == ""
+
+
 def test_a_notebook_is_not_flooded(notebook, monkeypatch):
     now = 1.0
     monkeypatch.setattr(progress, "time", types.SimpleNamespace(monotonic=lambda: now))
@@ -172,7 +193,8 @@ def sections(shown, widths):
 
 
 def show_bars():
-    _callbacks.time = types.SimpleNamespace(monotonic=lambda: 0.0)  # in a process of its own
+    for module in (_callbacks, progress):  # in a process of its own
+        module.time = types.SimpleNamespace(monotonic=lambda: 0.0)
     for columns in WIDTHS:
         print("=====", columns, flush=True)
         os.environ["COLUMNS"] = str(columns)

@@ -1,7 +1,5 @@
 """The networks that activations are compared in: the CombU paper's, or the defaults."""
 
-import json
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
@@ -9,7 +7,6 @@ from sklearn.datasets import load_iris
 from combutab import MLPClassifier, MLPRegressor, paper_recipe
 from combutab.model_selection import (
     ComparisonError,
-    checkpoint_differences,
     compare_activations,
     plan_comparison,
 )
@@ -81,19 +78,6 @@ def test_the_paper_s_recipe_is_the_one_that_is_trained():
     settings |= {"random_state": kept.random_state, "device": kept.device}
     own = MLPClassifier(**paper_recipe("classification", n_iter_no_change=INF, **settings))
     np.testing.assert_array_equal(own.fit(X, Y).predict_proba(X), kept.predict_proba(X))
-
-
-def test_scores_kept_before_there_were_recipes_are_of_the_paper_s(tmp_path):
-    path = tmp_path / "scores.jsonl"
-    first = compare_activations(X, Y, **SMALL, refit=False, checkpoint=path)
-    head, *rest = path.read_text().splitlines()
-    old = json.loads(head)
-    assert old.pop("recipe") == "paper"
-    path.write_text("\n".join([json.dumps(old), *rest, ""]))
-    again = compare_activations(X, Y, **SMALL, refit=False, checkpoint=path)
-    assert again.results.equals(first.results)  # its seconds, too: nothing was trained
-    other = plan_comparison(X, Y, **SMALL, recipe="default")
-    assert checkpoint_differences(path, other) == "recipe paper rather than default"
 
 
 def test_no_such_recipe():
