@@ -14,9 +14,7 @@ before memory is asked for.
 from __future__ import annotations
 
 import errno
-import glob
 import hashlib
-import io
 import json
 import math
 import os
@@ -31,6 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
 from combutab.core.interrupts import uninterrupted
 
@@ -68,12 +67,11 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     os.listdir(folder)
     ['note.txt']
     """
-    place = _place(path)
-    _remove_parts(place)
-    with _naming(path), _stage(place.parent) as stage:
+    place = _resolve_target(path)
+    with _errors_naming(path), _stage(place.parent) as stage:
         made = stage / "new" / place.name
         yield made
-        _ready(made, place)
+        _bring_to_disk(made, place)
         os.replace(made, place)
         _sync(place.parent)
 
@@ -94,26 +92,26 @@ def whole_files(folder: str | os.PathLike[str], names: Sequence[str]) -> Iterato
     ...     sorted(os.listdir(folder))
     ['a.txt', 'b.txt']
     """
-    home = _home(Path(folder).absolute())
+    home = _resolve_folder(Path(folder).absolute())
     for name in names:
-        _check(home / name, Path(folder) / name)
-    with _naming(folder), _stage(home) as stage:
+        _check_target(home / name, Path(folder) / name)
+    with _errors_naming(folder), _stage(home) as stage:
         yield stage / "new"
         for name in names:
-            _ready(stage / "new" / name, home / name)
+            _bring_to_disk(stage / "new" / name, home / name)
         _sync(stage / "new")
         whole = stage.with_suffix(_WHOLE)
         os.rename(stage, whole)
         _sync(home)
-        _swap(whole)
+        _move_in(whole)
 
 
 def check_writable(folder: str | os.PathLike[str]) -> None:
     """Find out whether files can be written to a folder, and tidy what was left there."""
-    home = _home(Path(folder).absolute())
+    home = _resolve_folder(Path(folder).absolute())
     if not home.is_dir():
         raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
-    with _naming(folder), _stage(home):
+    with _errors_naming(folder), _stage(home):
         pass
 
 
@@ -145,7 +143,7 @@ def _stage(folder: Path) -> Iterator[Path]:
             for stage, lock in made:
                 whole = stage.with_suffix(_WHOLE)
                 if whole.exists():  # it was to be moved, and was interrupted
-                    _swap(whole)
+                    _move_in(whole)
                 shutil.rmtree(stage, ignore_errors=True)
                 if lock is not None:
                     os.close(lock)
@@ -183,22 +181,14 @@ def _finish(leftover: Path) -> None:
         os.close(lock)
 
 
-def _remove_parts(place: Path) -> None:
-    """Remove what version 0.1 left, which wrote to other names and held no locks."""
-    with suppress(OSError):
-        for part in place.parent.glob(f"{glob.escape(place.name)}????????.part"):
-            if time.time() - part.lstat().st_mtime > _OLD:
-                part.unlink()
-
-
 def _remove(leftover: Path) -> None:
     if leftover.suffix == _WHOLE:
-        _swap(leftover)
+        _move_in(leftover)
     else:
         shutil.rmtree(leftover)
 
 
-def _swap(whole: Path) -> None:
+def _move_in(whole: Path) -> None:
     """Move all old files out, then all new ones in; goes on where an earlier call stopped."""
     home, new, old = whole.parent, whole / "new", whole / "old"
     names = sorted(os.listdir(new)) if new.exists() else []
@@ -223,7 +213,7 @@ def _swap(whole: Path) -> None:
 # ---- one file ----------------------------------------------------------------------------------
 
 
-def _ready(made: Path, place: Path) -> None:
+def _bring_to_disk(made: Path, place: Path) -> None:
     """Bring a file to the disk, with the permissions of the one that it replaces."""
     if place.exists() and not place.is_symlink():
         os.chmod(made, place.stat().st_mode & 0o777)
@@ -245,7 +235,7 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _place(path: str | os.PathLike[str]) -> Path:
+def _resolve_target(path: str | os.PathLike[str]) -> Path:
     """Resolve the links of a path, to where a regular file may be written."""
     place = Path(path).absolute()
     for _ in range(_LINKS):
@@ -255,12 +245,12 @@ def _place(path: str | os.PathLike[str]) -> Path:
         place = place.parent / os.readlink(place)  # a link stays one
     else:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
-    place = _home(place.parent) / place.name
-    _check(place, path)
+    place = _resolve_folder(place.parent) / place.name
+    _check_target(place, path)
     return place
 
 
-def _home(folder: Path) -> Path:
+def _resolve_folder(folder: Path) -> Path:
     """Resolve the links of a folder's path."""
     for each in (folder, *folder.parents):
         if each.is_symlink():
@@ -268,7 +258,7 @@ def _home(folder: Path) -> Path:
     return folder.resolve()
 
 
-def _check(place: Path, asked: str | os.PathLike[str]) -> None:
+def _check_target(place: Path, asked: str | os.PathLike[str]) -> None:
     if place.is_dir():
         raise IsADirectoryError(f"{str(asked)!r} is a directory; name a file in it")
     if not place.parent.is_dir():
@@ -298,7 +288,7 @@ def _refuse_strange_link(link: Path, *, is_file: bool) -> None:
 
 
 @contextmanager
-def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
+def _errors_naming(path: str | os.PathLike[str]) -> Iterator[None]:
     """Have errors of the system name the path that was asked for, in one line."""
     try:
         yield
@@ -341,7 +331,7 @@ def write_tensors(place: Path, key: str, text: str, tensors: Mapping[str, np.nda
         name: np.asarray(array, array.dtype.newbyteorder("<"), order="C")
         for name, array in tensors.items()
     }
-    metadata = {key: text, _CHECKSUM: _digest(text, arrays)}
+    metadata = {key: text, _CHECKSUM: _checksum_of(text, arrays)}
     layout: dict[str, Any] = {"__metadata__": metadata}
     end = 0
     # the widest numbers first: each array then begins at a multiple of its numbers' size
@@ -371,32 +361,23 @@ def read_tensors(
     Raises OSError if there is no such file, or it is none that holds data; ValueError if it is not
     whole, claims what it does not hold, or has another checksum than written.
     """
-    with _open(path) as file:
-        start = file.read(8)
-        n_header, size = int.from_bytes(start, "little"), os.fstat(file.fileno()).st_size
-        if len(start) < 8 or n_header > min(size - 8, MAX_HEADER):
-            refuse(path, "its header is longer than the file, or than is read")
-        try:
-            header = parse_json(file.read(n_header).decode())
-        except ValueError as error:
-            refuse(path, str(error))
-        if not isinstance(header, dict):
-            refuse(path, "its header is no object")
-        metadata = header.pop("__metadata__", {})
-        if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
-            refuse(path, "its metadata is not text")
-        layout = _layout(path, header, size - 8 - n_header)
-        tensors: dict[str, np.ndarray] = {}
-        if arrays:
-            for name, dtype, shape in layout:
-                tensors[name] = array = np.empty(shape, dtype)
-                if array.nbytes and file.readinto(_bytes(array)) != array.nbytes:
-                    refuse(path, "it became shorter")
+    _check_header_size(path)
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            names = file.keys()
+            for name in names:
+                entry = file.get_slice(name)
+                if entry.get_dtype() not in _DTYPES or len(entry.get_shape()) > _MAX_AXES:
+                    refuse(path, f"what it says of the array {name[:100]!r} cannot be")
+            tensors = {name: file.get_tensor(name) for name in names} if arrays else {}
+    except SafetensorError as error:
+        refuse(path, str(error)[:500])
     text = metadata.pop(key, None)
     checksum = metadata.pop(_CHECKSUM, None)
     if text is not None and metadata:
         raise ValueError(f"{path} is damaged: its metadata has more than a model's: {[*metadata]}")
-    if arrays and checksum is not None and checksum != _digest(text or "", tensors):
+    if arrays and checksum is not None and checksum != _checksum_of(text or "", tensors):
         raise ValueError(
             f"{path} is damaged: its weights or its header are not those that were written (their "
             "checksum differs); take a copy that is whole"
@@ -412,7 +393,7 @@ def parse_json(text: str) -> Any:
     """
     try:
         value = json.loads(
-            text, object_pairs_hook=_unlike, parse_float=_finite, parse_constant=_finite
+            text, object_pairs_hook=_unique_keys, parse_float=_finite, parse_constant=_finite
         )
     except RecursionError:
         raise ValueError(f"it is nested more than {MAX_DEPTH} deep") from None
@@ -446,41 +427,17 @@ def refuse(path: Path, why: str) -> NoReturn:
 # ---- parts -------------------------------------------------------------------------------------
 
 
-def _open(path: Path) -> io.BufferedReader:
-    """A regular file; a pipe is not waited for."""
+def _check_header_size(path: Path) -> None:
+    """Refuse what is no regular file, which is not waited for, and headers that are too long."""
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a directory; name a file in it")
-    try:
-        handle = os.open(
-            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        )
-    except FileNotFoundError:
-        raise FileNotFoundError(f"no such file: {path}") from None
-    file = os.fdopen(handle, "rb")
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        file.close()
+    if not path.exists():
+        raise FileNotFoundError(f"no such file: {path}")
+    if not path.is_file():
         raise OSError(f"{path} is a device or a pipe, not a file of a model")
-    return file
-
-
-def _layout(path: Path, header: dict[str, Any], size: int) -> list[tuple[str, Any, list[int]]]:
-    """Name, dtype and shape of each array in the order of the file, which they fill."""
-    found = []
-    for name, entry in header.items():
-        try:
-            dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
-            begin, end = entry["data_offsets"]
-            whole = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
-        except (TypeError, KeyError, ValueError):
-            whole = False
-        if not whole or len(shape) > _MAX_AXES or math.prod(shape) * dtype.itemsize != end - begin:
-            refuse(path, f"what it says of the array {name[:100]!r} cannot be")
-        found.append((begin, end, name, dtype, shape))
-    found.sort(key=lambda each: each[:2])
-    ends = [0, *(end for _, end, *_ in found)]
-    if [begin for begin, *_ in found] != ends[:-1] or ends[-1] != size:
-        refuse(path, "its arrays do not fill it")
-    return [(name, dtype, shape) for _, _, name, dtype, shape in found]
+    with path.open("rb") as file:
+        if int.from_bytes(file.read(8), "little") > MAX_HEADER:
+            refuse(path, "its header is longer than is read")
 
 
 def _bytes(array: np.ndarray) -> Any:
@@ -488,7 +445,7 @@ def _bytes(array: np.ndarray) -> Any:
     return array.reshape(-1).view(np.uint8)
 
 
-def _digest(text: str, tensors: Mapping[str, np.ndarray]) -> str:
+def _checksum_of(text: str, tensors: Mapping[str, np.ndarray]) -> str:
     """Return the SHA-256 of a header and arrays, whichever way a file stores them."""
     digest = hashlib.sha256(json.dumps(text).encode())
     for name in sorted(tensors):
@@ -498,7 +455,7 @@ def _digest(text: str, tensors: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def _unlike(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         raise ValueError("it has a key twice")

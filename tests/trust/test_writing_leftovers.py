@@ -85,12 +85,9 @@ def test_leftovers_are_removed_but_not_what_is_being_written(tmp_path):
         (dead / "new").mkdir(parents=True)
         (dead / "new" / "x").write_text("half")
         young, old = tmp_path / ".combutab-young", tmp_path / ".combutab-old_form"
-        part = tmp_path / "other12345678.part"
         for each in (young, old):
             each.mkdir()
-        part.write_text("half")
-        for each in (old, part):
-            os.utime(each, (1, 1))
+        os.utime(old, (1, 1))
         with whole_file(tmp_path / "other") as second:
             second.write_text("second")
         assert place.read_text() == "alive"
