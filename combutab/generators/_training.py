@@ -262,59 +262,45 @@ class GeneratorCheckpoint(CheckpointFile):
         training: Training[Any],
         validation: Validation | None,
     ) -> tuple[int, Curves]:
-        n_members, n_epochs = len(training.plans), int(self._state["epochs"])
-        losses, names = with_prefix(found, "losses."), self._state["losses"]
-        if sorted(losses) != sorted(names) or (validation is not None) != (
-            validation is not None and validation.name in losses
-        ):
-            raise ValueError(f"it has the losses {sorted(losses)}, and says {sorted(names)}")
+        n_epochs, names = int(self._state["epochs"]), self._state["losses"]
+        members, expected = range(len(training.plans)), _tensors(training)
+        if validation is not None:
+            for m in members:
+                best = {f"{m}.best.{n}": v for n, v in validation.network.member_state(m).items()}
+                expected |= best if best.keys() & found.keys() else {}
+        curves = {f"losses.{name}" for name in names}
+        if set(found) != curves | set(expected):
+            wrong = sorted(set(found) ^ (curves | set(expected)))
+            raise ValueError(f"it lacks arrays, or has those of no part of it: {wrong[:5]}")
+        check_state(found, expected)
+        losses = {name: found[f"losses.{name}"] for name in names}
         for name, array in losses.items():
-            if array.shape != (n_epochs, n_members) or array.dtype.kind != "f":
+            if array.shape != (n_epochs, len(members)) or array.dtype.kind != "f":
                 raise ValueError(f"it has losses {name} of other epochs than {n_epochs}")
         diverged = ~np.all([np.isfinite(array).all(axis=0) for array in losses.values()], axis=0)
         if diverged.all():  # then nothing is written
             raise ValueError("its losses are not finite")
-        taken = {f"losses.{name}" for name in losses}
+        for name in expected:
+            if not diverged[int(name.partition(".")[0])] and not np.isfinite(found[name]).all():
+                raise ValueError(f"its array {name} has numbers that are not finite")
 
-        def part(m: int, prefix: str) -> dict[str, np.ndarray]:
-            state = with_prefix(found, prefix)
-            taken.update(prefix + name for name in state)
-            if not diverged[m] and not all(np.isfinite(v).all() for v in state.values()):
-                raise ValueError(f"its arrays {prefix}* have numbers that are not finite")
-            return state
+        def state(prefix: str) -> State:
+            return {n: torch.from_numpy(v) for n, v in with_prefix(found, prefix).items()}
 
-        for m in range(n_members):
-            for name, get, load in _member_states(training):
-                state, own = part(m, f"{m}.{name}."), get(m)
-                if set(state) != set(own):
-                    raise ValueError(
-                        f"it lacks {sorted(set(own) - set(state))} of {name.partition('.')[0]}"
-                    )
-                check_state(state, own)
-                load(m, {n: torch.from_numpy(v) for n, v in state.items()})
-        curves = {name: list(losses[name]) for name in names}
+        for m in members:
+            for name, _, load in _member_states(training):
+                load(m, state(f"{m}.{name}."))
         if validation is not None:
-            best = [part(m, f"{m}.best.") for m in range(n_members)]
-            for m, state in enumerate(best):
-                if state:
-                    check_state(state, validation.network.member_state(m))
-            validation.restore(
-                curves[validation.name],
-                [{n: torch.from_numpy(v) for n, v in state.items()} for state in best],
-            )
-        if set(found) != taken:
-            raise ValueError(f"it has arrays of no part of it: {sorted(set(found) - taken)[:5]}")
-        return n_epochs, curves
+            bests = [state(f"{m}.best.") for m in members]
+            validation.restore(list(losses[validation.name]), bests)
+        return n_epochs, {name: list(array) for name, array in losses.items()}
 
     def note(self, training: Training[Any], epochs: int, curves: Curves) -> None:
         """Remember the training as it stands; write it, unless that was done a moment ago."""
         tensors: dict[str, np.ndarray] = {
             f"losses.{name}": np.array(values) for name, values in curves.items()
         }
-        for m in range(len(training.plans)):
-            for name, get, _ in _member_states(training):
-                for key, value in get(m).items():
-                    tensors[f"{m}.{name}.{key}"] = value.cpu().numpy()
+        tensors |= {name: value.cpu().numpy() for name, value in _tensors(training).items()}
         if self._validation is not None:
             for m, state in enumerate(self._validation.best_states):
                 tensors |= {f"{m}.best.{key}": value.cpu().numpy() for key, value in state.items()}
@@ -336,6 +322,16 @@ def _member_states(
         if name in training.optimizers:
             optimizer = training.optimizers[name]
             yield f"{name}.optimizer", optimizer.member, optimizer.load_member
+
+
+def _tensors(training: Training[Any]) -> State:
+    """All that members have in training, by member, part and name."""
+    return {
+        f"{m}.{name}.{key}": value
+        for m in range(len(training.plans))
+        for name, get, _ in _member_states(training)
+        for key, value in get(m).items()
+    }
 
 
 def _table_fingerprint(rows: TableRows) -> str:
