@@ -264,17 +264,6 @@ def _description(found: ActivationComparison) -> str:
 _TESTS = {"corrected-t": "corrected resampled t-test", "wilcoxon": "Wilcoxon's signed-rank test"}
 _NARROW = 0.01  # of the largest mean: an interval that three digits would not show
 _VERDICTS = {True: "significantly different", False: "not significantly different"}
-_SETTINGS = {
-    "recipe": "Recipe of the networks",
-    "folds": "Folds",
-    "seeds": "Seeds",
-    "epochs": "Epochs of each network",
-    "hidden": "Hidden layers",
-    "test": "Test",
-    "device": "Device",
-    "random_state": "Seed of folds and networks",
-    "baselines": "Baselines",
-}
 
 
 def comparison_page(found: ActivationComparison) -> str:
@@ -409,7 +398,7 @@ def _settings_listed(found: ActivationComparison) -> list[tuple[str, str]]:
     if "baselines" in shown:
         shown["baselines"] = ", ".join(shown["baselines"]) or "none"
     return [
-        *((_SETTINGS.get(name, name), str(value)) for name, value in shown.items()),
+        *((name, str(value)) for name, value in shown.items()),
         ("Versions", ", ".join(f"{name} {each}" for name, each in versions().items())),
     ]
 

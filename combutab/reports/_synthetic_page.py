@@ -320,33 +320,23 @@ def _worst_pairs(
 
 def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     """Return the scores of whole rows: detection, support, which values are missing together."""
-    rows: list[dict[str, Any]] = []
-    table = found.detection
-    areas = table.set_index(["learner", "source"])[["mean", "se"]]
-    for learner in sorted(table["learner"].unique(), key=lambda name: name != C2ST):
-        words = "0.5 is chance, 1 is always, far below 0.5 is a sign of near copies. "
-        words += "The verdict goes by it." if learner == C2ST else "Blind to relations of columns."
-        row: dict[str, Any] = {
-            "name": f"Told from real rows by {LEARNERS[learner]}, ROC AUC",
-            "words": words,
+    areas = found.detection.set_index(["learner", "source"])[["mean", "se"]]
+    areas = areas.map(lambda area: "–" if np.isnan(area) else f"{area:.3f}")
+    learners = found.detection["learner"].unique()
+    rows: list[dict[str, Any]] = [
+        {
+            "measure": "c2st" if learner == C2ST else "detection",
+            "learner": LEARNERS[learner],
+            "value": areas["mean"].get((learner, SYNTHETIC), "–"),
+            "error": areas["se"].get((learner, SYNTHETIC), "–"),
+            "held_out": areas["mean"].get((learner, HELD_OUT), "–"),
         }
-        for key, column, source in (
-            ("value", "mean", SYNTHETIC),
-            ("error", "se", SYNTHETIC),
-            ("held_out", "mean", HELD_OUT),
-        ):
-            area = areas[column].get((learner, source), np.nan)
-            row[key] = "–" if np.isnan(area) else f"{area:.3f}"
-        rows.append(row)
-    for measure, name, words in (
-        ("alpha_precision", "Alpha-precision", "100 % if synthetic rows lie where real ones do"),
-        ("beta_recall", "Beta-recall", "100 % if they lie wherever real ones do"),
-        ("missing_pattern", "Missing values", "100 % if the same columns are missing together"),
-    ):
+        for learner in sorted(learners, key=lambda name: name != C2ST)
+    ]
+    for measure in ("alpha_precision", "beta_recall", "missing_pattern"):
         for each in _fidelity_rows(found, measure):
             value, held_out = (_percent(each[key]) for key in ("mean", "held_out"))
-            row = {"name": name, "words": words, "value": value, "error": "–"}
-            rows.append(row | {"held_out": held_out})
+            rows.append({"measure": measure, "value": value, "error": "–", "held_out": held_out})
     return rows
 
 
