@@ -152,7 +152,7 @@ class MLPRegressor(NumberPredictions, StreamedMLP):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.loss == "quantile":
-            check_quantiles(list(self.quantiles))
+            check_quantiles(self.quantiles)
 
     @property
     def _learned_quantiles(self) -> tuple[float, ...]:

@@ -757,9 +757,11 @@ def refuse_text(y: Any, name: str, first_row: int = 0) -> None:
     y = as_pandas(y, name)
     if not isinstance(y, pd.DataFrame):
         values = np.asarray(y)
+        if not values.size:
+            return
         y = pd.DataFrame(values.reshape(len(values), -1))
     for j in range(y.shape[1]):
-        if y.iloc[:, j].dtype.kind == "c":  # scikit-learn's own words for it follow
+        if y.iloc[:, j].dtype.kind in "cmM":  # of which later checks have their own words
             continue
         try:
             read_numbers(y.iloc[:, j], first_row=first_row)

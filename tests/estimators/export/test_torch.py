@@ -76,8 +76,9 @@ def test_classifiers(estimator):
 
 @pytest.mark.parametrize("y", [np.zeros(60), Y > 1, np.stack([Y > 1, Y > 2], 1)])
 def test_one_two_and_many_labels(y):
-    module = check(MLPClassifier((4,), **SHORT).fit(TABLE[["size"]], y), TABLE[["size"]])
-    assert module.answer.out_activation == "logistic"
+    clf = MLPClassifier((4,), **SHORT).fit(TABLE[["size"]], y)
+    check(clf, TABLE[["size"]])
+    assert clf.out_activation_ == "logistic"
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "poisson", "quantile", "gaussian_nll"])
