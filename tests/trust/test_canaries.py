@@ -334,18 +334,6 @@ def test_a_column_that_loses_all_its_categories_is_named_once():
         MLPRegressor(**QUICK).fit(X[["salary"]].assign(same="one"), X["salary"])
 
 
-@pytest.mark.filterwarnings("ignore:nothing is learned from")
-def test_files_from_before_min_frequency_still_load(tmp_path):
-    X = people(60)
-    encoder = TableEncoder(min_frequency=1).fit(X)
-    arrays, meta = encoder.to_state()
-    del meta["parameters"]["min_frequency"]
-    for each in meta["categories"]:
-        assert each.pop("rare") is False
-    again = TableEncoder.from_state(arrays, meta)
-    np.testing.assert_array_equal(again.transform(X), encoder.transform(X))
-
-
 @pytest.mark.parametrize("numeric", ["quantile", "robust"])
 @pytest.mark.parametrize("n", [50, 300, 5000])
 def test_the_encoding_is_nearly_that_of_exact_quantiles(numeric, n):

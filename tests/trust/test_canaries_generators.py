@@ -381,25 +381,3 @@ def test_warnings_name_the_caller_s_line_and_come_once_a_fit():
     np.testing.assert_array_equal(
         models[1].sample(200, random_state=0)["town"], alone.sample(200, random_state=0)["town"]
     )
-
-
-# ---- older files ---------------------------------------------------------------------------------
-
-
-@BOTH
-def test_files_of_older_versions_load(cls, tmp_path):
-    """What they hold was learned without these parameters, and is sampled as it was."""
-    from combutab._model_files import read_model, write_model
-
-    table = pd.DataFrame({"x": np.random.default_rng(8).normal(size=99), "k": list("aab") * 33})
-    model = make(cls, min_frequency=1, identifiers=None).fit(table)
-    model.save(tmp_path / "new")
-    header, arrays = read_model(tmp_path / "new")
-    for parameters in (header["params"], header["encoder"]["parameters"]):
-        del parameters["min_frequency"], parameters["identifiers"]
-    for column in header["encoder"]["columns"]:
-        del column["rare"]
-    write_model(tmp_path / "old", header, arrays)
-    old = combutab.load(tmp_path / "old")
-    pd.testing.assert_frame_equal(old.sample(99, random_state=1), model.sample(99, random_state=1))
-    assert old.get_params()["min_frequency"] == 5  # what a new fit would go by
