@@ -195,8 +195,8 @@ def test_scripts_use_public_names_only(folder):
 # ---- files: circles, private names, names that are defined twice ---------------------------------
 
 # Still there, and to become fewer: a change that adds one says what it takes away.
-PRIVATE_NAMES_OF_OTHERS = 27
-NAMES_DEFINED_TWICE = 26
+PRIVATE_NAMES_OF_OTHERS = 26
+NAMES_DEFINED_TWICE = 21
 
 
 def imported_files(source, module, *, is_package=False):

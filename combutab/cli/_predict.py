@@ -94,7 +94,7 @@ def predict(
     with refusals(ValueError, TypeError, prefix=f"{data}: "):
         predicted = estimator.predict(X)
         probabilities = estimator.predict_proba(X) if proba else None
-    made = _prediction_columns(predicted, probabilities, estimator, target)
+    made = _predicted_table(predicted, probabilities, estimator, target)
     clash = [name for name in made if name in kept]
     if clash:
         raise UserError(f"--keep names {clash[0]!r}, which the predictions are called too")
@@ -113,7 +113,7 @@ def predict(
     echo_on_terminal(f"Wrote {len(table):,} predictions to {out} ({seconds:.1f} s)")
 
 
-def _prediction_columns(
+def _predicted_table(
     predicted: np.ndarray, probabilities: np.ndarray | None, estimator: Any, target: str | None
 ) -> pd.DataFrame:
     import pandas as pd

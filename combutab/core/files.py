@@ -94,7 +94,7 @@ def whole_files(folder: str | os.PathLike[str], names: Sequence[str]) -> Iterato
     """
     home = _resolve_folder(Path(folder).absolute())
     for name in names:
-        _check_target(home / name, Path(folder) / name)
+        _check_destination(home / name, Path(folder) / name)
     with _errors_naming(folder), _stage(home) as stage:
         yield stage / "new"
         for name in names:
@@ -246,7 +246,7 @@ def _resolve_target(path: str | os.PathLike[str]) -> Path:
     else:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
     place = _resolve_folder(place.parent) / place.name
-    _check_target(place, path)
+    _check_destination(place, path)
     return place
 
 
@@ -258,7 +258,7 @@ def _resolve_folder(folder: Path) -> Path:
     return folder.resolve()
 
 
-def _check_target(place: Path, asked: str | os.PathLike[str]) -> None:
+def _check_destination(place: Path, asked: str | os.PathLike[str]) -> None:
     if place.is_dir():
         raise IsADirectoryError(f"{str(asked)!r} is a directory; name a file in it")
     if not place.parent.is_dir():

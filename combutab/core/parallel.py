@@ -389,7 +389,7 @@ class _Sender:
         for each in shared:
             if id(each) in self._places:
                 continue
-            kind, array = _as_array(each)
+            kind, array = _array_to_send(each)
             if array.nbytes < _SEPARATE:
                 continue
             content = array.dtype.str, array.shape, hashlib.blake2b(array.data.cast("B")).digest()
@@ -410,7 +410,7 @@ class _Sender:
         return _versions(), buffer.getvalue(), *(self._arrays[place] for place in pickler.used)
 
 
-def _as_array(each: Any) -> tuple[str, np.ndarray]:
+def _array_to_send(each: Any) -> tuple[str, np.ndarray]:
     if isinstance(each, torch.Tensor):
         return "tensor", np.ascontiguousarray(each.numpy())
     if isinstance(each, np.ndarray) and not each.dtype.hasobject:

@@ -338,7 +338,10 @@ class SeededDraws(TorchDispatchMode):
         if func is torch.ops.aten.native_dropout.default:
             return self._dropout(**given)
         if "generator" not in names:
-            packet, overload = func.overloadpacket, _WITH_GENERATOR.get(func._overloadname, "")
+            packet, overload = (
+                func.overloadpacket,
+                _WITH_GENERATOR.get(str(func).rpartition(".")[2], ""),
+            )
             if overload not in packet.overloads():
                 raise RuntimeError(
                     f"{func} draws random numbers that cannot be given a seed; draw them with "

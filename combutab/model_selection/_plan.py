@@ -69,7 +69,7 @@ def find_task(y: pd.Series, task: str) -> Task:
     return cast(Task, task)
 
 
-def target_labels(y: pd.Series) -> np.ndarray:
+def classification_target(y: pd.Series) -> np.ndarray:
     """Classes as integers, truth values or text."""
     if pd.api.types.is_bool_dtype(y.dtype):
         return y.to_numpy(dtype=bool)
@@ -83,7 +83,7 @@ def target_labels(y: pd.Series) -> np.ndarray:
     return y.to_numpy(dtype=np.int64)
 
 
-def target_numbers(y: pd.Series) -> np.ndarray:
+def regression_target(y: pd.Series) -> np.ndarray:
     """Targets of a regression as float64."""
     try:
         numbers = read_numbers(y).to_numpy(dtype=np.float64)
@@ -332,7 +332,9 @@ def plan_comparison(
     settled = find_task(series, task)
     metric = next(iter(METRICS[settled])) if metric is None else metric
     _check_choice("metric", metric, tuple(METRICS[settled]), f" for {settled}")
-    target = target_labels(series) if settled == "classification" else target_numbers(series)
+    target = (
+        classification_target(series) if settled == "classification" else regression_target(series)
+    )
     splits = make_splits(target, settled, folds, random_state)
     if metric == "roc_auc":
         check_every_class_tested(target, splits)

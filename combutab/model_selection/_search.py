@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn import get_config
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 from sklearn.utils import _safe_indexing, indexable
@@ -97,7 +98,13 @@ class StackedGridSearchCV(GridSearchCV):
         changed = {"cv": splits, "n_jobs": 1}
         inner = GridSearchCV(**{**self.get_params(deep=False), **changed})
         inner.estimator = _TrainedInOrder(clone(self.estimator), trained)
-        inner.fit(X, y, **{n: v for n, v in params.items() if n != "groups"})
+        with warnings.catch_warnings(record=True) as caught:
+            inner.fit(X, y, **{n: v for n, v in params.items() if n != "groups"})
+        for each in caught:
+            message = each.message
+            if issubclass(each.category, ConvergenceWarning):  # the trained fits have told theirs
+                message = f"{message} (the refit to all rows, with {inner.best_params_})"
+            warnings.warn_explicit(message, each.category, each.filename, each.lineno)
         self.__dict__.update({n: v for n, v in vars(inner).items() if n.endswith("_")})
         seconds = np.array([o.seconds for o in outcomes]).reshape(len(candidates), len(splits))
         self.cv_results_["mean_fit_time"] = seconds.mean(1)

@@ -433,3 +433,29 @@ def test_fits_that_have_not_converged_are_named_in_one_warning():
         search.fit(X, X[:, 0])
     assert len(caught) == 1
     assert caught[0].filename == __file__
+
+
+def test_what_does_not_converge_is_named_of_the_refit_too():
+    X, y = load_iris(return_X_y=True)
+    net = MLPClassifier((4,), max_iter=2, n_members=2, random_state=0, early_stopping=False)
+    search = StackedGridSearchCV(net, {"alpha": [0.0]}, cv=2)
+    with pytest.warns(ConvergenceWarning) as told:
+        search.fit(X, y)
+    fits, refit = (str(each.message) for each in told)
+    assert "(2 of 2 fits)" in fits
+    assert refit.endswith("(2 of 2 members: 0, 1) (the refit to all rows, with {'alpha': 0.0})")
+
+
+def test_warnings_of_scores_pass_where_several_metrics_leave_no_best():
+    X, y = load_iris(return_X_y=True)
+    net = MLPClassifier((4,), max_iter=2, n_iter_no_change=float("inf"), random_state=0)
+
+    def warning(estimator, X, y):
+        warnings.warn("of a score", UserWarning, stacklevel=1)
+        return 0.0
+
+    search = StackedGridSearchCV(
+        net, {"alpha": [0.0]}, cv=2, refit=False, scoring={"a": warning, "b": "accuracy"}
+    )
+    with pytest.warns(UserWarning, match="of a score"):
+        search.fit(X, y)
