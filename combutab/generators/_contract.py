@@ -496,7 +496,7 @@ def _fit_stack(
     seed = seed if file is None else file.seed
 
     encoder = _fit_encoder(first, X, discrete_columns, seed)
-    for told in encoder.describe_withheld():
+    for told in encoder.describe_suppressed():
         warnings.warn(told, stacklevel=5)
     spans = make_spans(encoder.layout_, first._find_device(), Precision(first.precision))
     owners, plans = _plan(models, seed)

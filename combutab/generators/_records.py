@@ -290,7 +290,7 @@ def make_spans(layout: RowLayout, device: torch.device, precision: Precision) ->
         layout.sizes,
         categories,
         missing=[i for i, span in enumerate(layout.spans) if span.missing],
-        never=layout.never,
+        suppressed=layout.suppressed,
         device=device,
         dtype=precision.dtype,
     )

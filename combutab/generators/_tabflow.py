@@ -670,7 +670,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
         layout, found = self.encoder_.layout_, {}
         for i, missing in enumerate(missing_codes(self.encoder_).tolist()):
             others = set(range(layout.sizes[i])) - {missing}
-            others -= {code for span, code in layout.never if span == i}
+            others -= {code for span, code in layout.suppressed if span == i}
             if missing >= 0 and others:
                 found[i] = tuple(sorted(others))
         return found

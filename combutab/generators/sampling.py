@@ -223,7 +223,7 @@ class Sampler(Generic[NetworkT]):
         asked = {self.encoder.schema_.position(each.column): each for each in wanted}
         for i, span in enumerate(spans):
             coder, own = self.encoder.columns_[span.column], asked.get(span.column)
-            if not isinstance(coder, NumberColumn) or coder.grids is None:
+            if not isinstance(coder, NumberColumn) or coder.rounding_steps is None:
                 continue
             if isinstance(own, PointConditions):
                 continue
@@ -233,7 +233,7 @@ class Sampler(Generic[NetworkT]):
                     within[end] = float(offset_of(coder, value)[0])
             j = span.value_index
             uniforms = random_uniform([fold_in(key, Stream.GRIDS, i)], len(values))[0].numpy()
-            found[:, j] = coder.put_on_grids(values[:, j], codes[:, i], uniforms, within)
+            found[:, j] = coder.round_to_steps(values[:, j], codes[:, i], uniforms, within)
         return found
 
     def _generate(
@@ -667,7 +667,7 @@ def _code_frequencies(encoder: ModeEncoder, i: int, missing: int) -> np.ndarray:
         shares[: len(coder.mixture.weights)] = coder.mixture.weights
     else:
         shares[:] = encoder.category_counts_[i]
-    shares[[code for code in (missing, coder.never) if code is not None and code >= 0]] = 0.0
+    shares[[code for code in (missing, coder.suppressed) if code is not None and code >= 0]] = 0.0
     return shares
 
 

@@ -74,7 +74,7 @@ class RowSpans:
         Which spans may be conditions, increasing; all by default.
     missing : sequence of int, optional
         Which of the other spans have the code of a missing value as their last one.
-    never : sequence of (int, int), optional
+    suppressed : sequence of (int, int), optional
         Span and code of what ``sample`` never gives, in no span all there is.
     device : torch.device or str
     dtype : torch.dtype
@@ -112,7 +112,7 @@ class RowSpans:
         categories: Sequence[int] | None = None,
         *,
         missing: Sequence[int] = (),
-        never: Sequence[tuple[int, int]] = (),
+        suppressed: Sequence[tuple[int, int]] = (),
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -134,8 +134,8 @@ class RowSpans:
         self.width = starts[-1]
         self.starts = self._indices(starts[:-1])
         self.span_sizes = self._indices(self.sizes)
-        self.missing, self.never = tuple(missing), tuple(never)
-        self._never = self._indices([starts[span] - n_values + code for span, code in never])
+        self.missing, self.suppressed = tuple(missing), tuple(suppressed)
+        self._never = self._indices([starts[span] - n_values + code for span, code in suppressed])
         # a span that is no category has a start that no code brings back into a condition
         first, self.n_condition = [-(1 << 62)] * self.n_spans, 0
         for i in self.categories:
@@ -156,7 +156,7 @@ class RowSpans:
             self.sizes,
             self.categories,
             missing=self.missing,
-            never=self.never,
+            suppressed=self.suppressed,
             device=self.device,
             dtype=self.dtype,
         )
@@ -317,10 +317,10 @@ class RowSpans:
         """Raw outputs of one span, (..., width) -> (..., size); -inf of codes never to be made."""
         start = int(self.starts[i])
         logits = raw[..., start : start + self.sizes[i]]
-        never = [code for span, code in self.never if span == i]
-        if not never:
+        suppressed = [code for span, code in self.suppressed if span == i]
+        if not suppressed:
             return logits
-        return logits.index_fill(-1, torch.tensor(never, device=raw.device), -torch.inf)
+        return logits.index_fill(-1, torch.tensor(suppressed, device=raw.device), -torch.inf)
 
     @torch.no_grad()
     def restrict(self, raw: Tensor, allowed: Mapping[int, Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -21,16 +21,16 @@ from combutab.preprocessing._columns import narrow, raise_complex, raise_infinit
 # A category's key: a plain Python value, the same whatever dtype the column came in.
 Key = bool | int | float | str | bytes | pd.Timestamp | pd.Timedelta
 
-_PLAIN = {"string": str, "integer": int}
-_LONG = 40  # characters: no number, and no date
+_PLAIN_TYPES = {"string": str, "integer": int}
+_MAX_LENGTH = 40  # characters: no number, and no date
 # Python's float takes more than what a table has for a number; a leading zero is of a name
-_NUMBER = re.compile(
+_PLAIN_NUMBER = re.compile(
     r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE
 )
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9].*)?")
-_DURATION = re.compile(r"(-?[0-9]+ days?,? ?[+-]?)?([0-9]{1,2}:[0-9]{2}:[0-9.]+)?|-?P[0-9].*")
-_FEWEST = 10  # rows, of which hardly any category is known, that are worth a warning
-_HARDLY = 0.1
+_ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9].*)?")
+_DURATION_TEXT = re.compile(r"(-?[0-9]+ days?,? ?[+-]?)?([0-9]{1,2}:[0-9]{2}:[0-9.]+)?|-?P[0-9].*")
+_MIN_EXPECTED = 10  # rows, of which hardly any category is known, that are worth a warning
+_MIN_KNOWN = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class CategoryMap:
         places = [self._position.get(key) for key in factors.keys]
         if None in places:
             both = zip(factors.keys, places, strict=True)
-            places = [self._same(key) if place is None else place for key, place in both]
+            places = [self._equivalent(key) if place is None else place for key, place in both]
         if label is not None and None in places:
             self._compare(factors, places, label)
         # One look-up a distinct value, then a gather a row.
@@ -104,11 +104,11 @@ class CategoryMap:
         return table[factors.codes]
 
     @cached_property
-    def _readings(self) -> dict[tuple[str, Any], int | None]:
+    def _places_by_meaning(self) -> dict[tuple[str, Any], int | None]:
         """What the keys mean -> the place of the key; None where several mean it."""
         found: dict[tuple[str, Any], int | None] = {}
         for key, i in self._position.items():
-            for reading in _read(key):
+            for reading in _meanings(key):
                 found[reading] = i if found.get(reading, i) == i else None
         return found
 
@@ -116,16 +116,16 @@ class CategoryMap:
     def _is_text(self) -> bool:
         return all(isinstance(key, str) for key in self.keys)
 
-    def _same(self, key: Key) -> int | None:
+    def _equivalent(self, key: Key) -> int | None:
         """The place of the one key that means the same as this value, which equals none."""
         of_text = isinstance(key, str | bytes)
         if isinstance(key, str) and self._is_text:
             return None
         found = set()
-        for kind, value in _read(key):
-            if (kind, value) not in self._readings:
+        for kind, value in _meanings(key):
+            if (kind, value) not in self._places_by_meaning:
                 continue
-            place = self._readings[kind, value]
+            place = self._places_by_meaning[kind, value]
             # of two texts, "1" and "1.0", each stands for itself
             if (
                 kind == "text"
@@ -142,16 +142,16 @@ class CategoryMap:
             return
         if len(unknown) == len(places) and not self._may_mean(unknown):
             raise ValueError(
-                f"{label} has values such as {_shown(unknown[:1])}, but fit has seen categories "
-                f"such as {_shown(self.keys[:1])}; convert it to what it was in fit"
+                f"{label} has values such as {_quoted(unknown[:1])}, but fit has seen categories "
+                f"such as {_quoted(self.keys[:1])}; convert it to what it was in fit"
             )
         counts = np.bincount(factors.codes + 1, minlength=len(places) + 1)[1:]
         known = np.array([place is not None for place in places])
         expected = self.share * counts.sum()
-        if expected >= _FEWEST and counts[known].sum() < _HARDLY * expected:
+        if expected >= _MIN_EXPECTED and counts[known].sum() < _MIN_KNOWN * expected:
             warnings.warn(
-                f"hardly a row of {label} has a category that fit kept: it has {_shown(unknown)}, "
-                f"and fit kept {_shown(self.keys)}; all others count as unseen. If they mean the "
+                f"hardly a row of {label} has a category that fit kept: it has {_quoted(unknown)}, "
+                f"and fit kept {_quoted(self.keys)}; all others count as unseen. If they mean the "
                 "same, convert the column to what it was in fit",
                 stacklevel=2,
             )
@@ -160,8 +160,8 @@ class CategoryMap:
         """Tell whether values of such types could ever be known here: no dates among words."""
         if any(isinstance(key, str | bytes) for key in keys):
             return True
-        kinds = {kind for key in keys for kind, _ in _read(key)}
-        own = {kind for kind, _ in self._readings}
+        kinds = {kind for key in keys for kind, _ in _meanings(key)}
+        own = {kind for kind, _ in self._places_by_meaning}
         of_time = {"date", "duration"}
         return bool(kinds & own) or not (kinds & of_time or (own and own <= of_time))
 
@@ -181,14 +181,14 @@ class CategoryCounts:
             if count:
                 self.seen[key] = self.seen.get(key, 0) + count
 
-    def learn(self, column: int, max_onehot: int, fewest: int) -> CategoryMap:
+    def learn(self, column: int, max_onehot: int, min_count: int) -> CategoryMap:
         """The column's categories, sorted so that the order of the rows does not matter.
 
-        Those that fewer than `fewest` rows have are not kept. In a column of codes they share the
+        Those of fewer than `min_count` rows are not kept. In a column of codes they share the
         slot of the unseen ones, and a category seen once does so in any case: an embedding cannot
         be learned from one row, and so that slot is trained at all.
         """
-        keys = [key for key, n in self.seen.items() if n >= fewest]
+        keys = [key for key, n in self.seen.items() if n >= min_count]
         rare, n_rows = len(keys) < len(self.seen), sum(self.seen.values())
         onehot = bool(len(keys) + rare <= max_onehot)  # max_onehot may be numpy's integer
         if not onehot:
@@ -198,14 +198,14 @@ class CategoryCounts:
         expected = np.maximum(counts - 2 * np.sqrt(counts), 0).sum()
         share = round(float(expected) / max(n_rows, 1), 2)
         return CategoryMap(
-            column, tuple(sorted(keys, key=_order)), bool(self.n_missing), onehot, rare, share
+            column, tuple(sorted(keys, key=_sort_key)), bool(self.n_missing), onehot, rare, share
         )
 
 
-def fewest_rows(min_frequency: float, n_rows: int) -> int:
+def rows_needed(min_frequency: float, n_rows: int) -> int:
     """Find how many rows a value must have to be kept, from a number or a share of all rows.
 
-    >>> fewest_rows(5, 300), fewest_rows(0.1, 30), fewest_rows(0.1, 31)
+    >>> rows_needed(5, 300), rows_needed(0.1, 30), rows_needed(0.1, 31)
     (5, 3, 4)
     """
     if isinstance(min_frequency, numbers.Integral):
@@ -264,15 +264,15 @@ def factorize(column: pd.Series, label: str) -> Factors:
     try:
         codes, values = distinct_values(column, label)
     except (TypeError, NotImplementedError):
-        keys = [_key(v, label) if types.is_hashable(v) else repr(v) for v in column]
+        keys = [_canonical_key(v, label) if types.is_hashable(v) else repr(v) for v in column]
         codes, values = distinct_values(pd.Series(keys, dtype=object), label)
-    plain: type | None = _PLAIN.get(types.infer_dtype(values, skipna=False))
+    plain: type | None = _PLAIN_TYPES.get(types.infer_dtype(values, skipna=False))
     if plain is not None:
         return Factors(codes, list(map(plain, values)))  # some are numpy's
-    return Factors(codes, [_key(value, label) for value in values])
+    return Factors(codes, [_canonical_key(value, label) for value in values])
 
 
-def _key(value: Any, label: str) -> Any:
+def _canonical_key(value: Any, label: str) -> Any:
     """The plain value that stands for a category; equal categories have equal keys."""
     if value is None or isinstance(value, str | bytes | pd.Timestamp | pd.Timedelta):
         return value
@@ -302,10 +302,10 @@ def _key(value: Any, label: str) -> Any:
     return repr(value)
 
 
-def _read(key: Key) -> list[tuple[str, Any]]:
+def _meanings(key: Key) -> list[tuple[str, Any]]:
     """What a category means, as pairs of a kind and a value; most texts mean themselves alone.
 
-    >>> _read("1.0"), _read("true"), _read(True)
+    >>> _meanings("1.0"), _meanings("true"), _meanings(True)
     ([('text', '1.0'), ('number', 1)], [('text', 'true'), ('number', 1)], [('number', 1)])
     """
     if isinstance(key, int):
@@ -321,24 +321,24 @@ def _read(key: Key) -> list[tuple[str, Any]]:
             key = key.decode()
         except UnicodeDecodeError:
             return []
-    return [("text", key), *_read_text(key.strip())]
+    return [("text", key), *_meanings_of_text(key.strip())]
 
 
-def _read_text(text: str) -> list[tuple[str, Any]]:
-    if len(text) > _LONG:
+def _meanings_of_text(text: str) -> list[tuple[str, Any]]:
+    if len(text) > _MAX_LENGTH:
         return []
     if text.casefold() in ("true", "false"):
         return [("number", int(text.casefold() == "true"))]
     try:
-        if _NUMBER.fullmatch(text):
+        if _PLAIN_NUMBER.fullmatch(text):
             number = float(text)
             whole, _, rest = text.partition(".")
             if not rest.strip("0") and "e" not in text.lower():
                 return [("number", int(whole))]  # of any size
             return [("number", number)] if math.isfinite(number) else []
-        if _DATE.fullmatch(text):
+        if _ISO_DATE.fullmatch(text):
             return [("date", _in_utc(pd.Timestamp(text)))]
-        if text and _DURATION.fullmatch(text):
+        if text and _DURATION_TEXT.fullmatch(text):
             return [("duration", pd.Timedelta(text))]
     except (ValueError, OverflowError):  # a 13th month
         pass
@@ -357,15 +357,15 @@ def _in_utc(moment: pd.Timestamp) -> pd.Timestamp:
     return moment.tz_localize("UTC") if moment.tzinfo is None else moment.tz_convert("UTC")
 
 
-def _shown(keys: list[Key] | tuple[Key, ...], n: int = 3) -> str:
+def _quoted(keys: list[Key] | tuple[Key, ...], n: int = 3) -> str:
     texts = [
         repr(str(key) if isinstance(key, pd.Timestamp | pd.Timedelta) else key) for key in keys[:n]
     ]
-    shown = [text if len(text) <= _LONG else f"{text[:_LONG]}..." for text in texts]
+    shown = [text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..." for text in texts]
     return ", ".join(shown) + (", ..." if len(keys) > n else "")
 
 
-def _order(key: Key) -> tuple[int, Any]:
+def _sort_key(key: Key) -> tuple[int, Any]:
     """Numbers, then text, then the rest; each by value."""
     if isinstance(key, pd.Timestamp):
         return (3, key) if key.tzinfo is None else (4, key)

@@ -111,10 +111,10 @@ def _kind_of_objects(column: pd.Series) -> ColumnKind:
 
 _MISSING_TEXTS = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>", "nat"})
 _BOOL_TEXTS = {"true": 1.0, "false": 0.0}
-_EXACT = 2.0**53  # float64 holds every whole number up to here
-_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_SOME = 500  # numbers that tell how near they are to one another
-_FINE = 2**12  # floats, at least, within the middle half of a column
+_LARGEST_EXACT = 2.0**53  # float64 holds every whole number up to here
+_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_N_SAMPLED = 500  # numbers that tell how near they are to one another
+_MIN_FLOATS = 2**12  # floats, at least, within the middle half of a column
 
 
 def encoded_kind(column: pd.Series, categorical: bool | None, label: str) -> ColumnKind:
@@ -201,20 +201,20 @@ def large_numbers(column: pd.Series, floats: np.ndarray, kind: ColumnKind) -> li
     of_time = kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA)
     if not of_time and getattr(dtype, "kind", "O") in "fb" and not isinstance(dtype, pd.ArrowDtype):
         return []
-    least = _EXACT / (10**9 if of_time else 1)
+    least = _LARGEST_EXACT / (10**9 if of_time else 1)
     large = np.flatnonzero((np.abs(floats) >= least) & np.isfinite(floats))
-    large = large[:: 1 + len(large) // _SOME]
+    large = large[:: 1 + len(large) // _N_SAMPLED]
     if not len(large):
         return []
     some = column.iloc[large]
     if not of_time:
-        return [_exact(value) for value in some.astype(object)]
+        return [_as_fraction(value) for value in some.astype(object)]
     ticks = _datetimes(some, "") if kind == ColumnKind.DATETIME else _timedeltas(some, "")
-    per_second = _SECOND[np.datetime_data(ticks.dtype)[0]]
+    per_second = _TICKS_PER_SECOND[np.datetime_data(ticks.dtype)[0]]
     return [Fraction(tick, per_second) for tick in ticks.view(np.int64).tolist()]
 
 
-def _exact(value: Any) -> Fraction:
+def _as_fraction(value: Any) -> Fraction:
     if isinstance(value, numbers.Integral):
         return Fraction(int(value))
     if isinstance(value, decimal.Decimal | str):
@@ -232,7 +232,7 @@ def refuse_equal(values: Sequence[Fraction], label: str, kind: ColumnKind) -> No
         return
     spread = values[3 * len(values) // 4] - values[len(values) // 4] or values[-1] - values[0]
     size = max(abs(float(values[0])), abs(float(values[-1])))
-    if spread >= _FINE * Fraction(float(np.spacing(size))):
+    if spread >= _MIN_FLOATS * Fraction(float(np.spacing(size))):
         return
     if all(Fraction(float(value)) == value for value in values):
         return
@@ -256,7 +256,7 @@ def _parse_numbers(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarra
     held = column_kind(column)
     if held in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
         raise ValueError(
-            f"{label} holds numbers, got dates or times such as {_first(values)!r}; convert them "
+            f"{label} holds numbers, got dates or times such as {_example(values)!r}; convert them "
             "to numbers, or fit on a table where the column has this dtype"
         )
     if held == ColumnKind.COMPLEX:
@@ -316,7 +316,7 @@ def _parse_times(column: pd.Series, label: str, what: str) -> pd.Series:
     values = column.to_numpy(dtype=object)
     if column.dtype.kind in "biuf":
         raise ValueError(
-            f"{label} holds {what}, got numbers such as {_first(values)!r}; convert them with "
+            f"{label} holds {what}, got numbers such as {_example(values)!r}; convert them with "
             f"pandas.to_{what[:-1]}, which needs their unit"
         )
     objects = pd.Series(values, dtype=object)
@@ -335,7 +335,7 @@ def _parse_times(column: pd.Series, label: str, what: str) -> pd.Series:
     return parsed
 
 
-def _first(values: np.ndarray) -> Any:
+def _example(values: np.ndarray) -> Any:
     present = values[~pd.isna(values)]
     return present[0] if len(present) else None
 

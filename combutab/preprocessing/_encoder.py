@@ -32,7 +32,7 @@ from combutab.preprocessing._categories import (
     CategoryMap,
     Factors,
     Key,
-    fewest_rows,
+    rows_needed,
 )
 from combutab.preprocessing._columns import (
     ColumnKind,
@@ -63,7 +63,7 @@ from combutab.preprocessing._values import (
 
 # ---- Scales and categories of a table that comes in parts, in one pass and bounded memory --------
 
-_MOST = 10_000  # large numbers of a column that are held
+_MAX_LARGE = 10_000  # large numbers of a column that are held
 
 
 class RowSample:
@@ -136,7 +136,7 @@ class TableLearner:
         self._tolerance = np.maximum(self._tolerance, block.tolerance)
         for j, numbers in table.large_numbers(block, self._numeric, self._kinds).items():
             held = [*self._large.get(j, []), *numbers]
-            self._large[j] = held[:: 1 + len(held) // _MOST]
+            self._large[j] = held[:: 1 + len(held) // _MAX_LARGE]
         for piece in block.pieces():
             rows = block.rows(piece.start, piece.stop)
             share = None if weight is None else weight[piece]
@@ -183,9 +183,9 @@ class TableLearner:
                 columns, weight = _filled(*self._sample.result(), stats)
             whole = Block(columns, len(columns[0]) if columns else 0)
             whole.tolerance = self._tolerance
-        truths = np.array([self._kinds[j] == "bool" for j in self._numeric], dtype=bool)
+        booleans = np.array([self._kinds[j] == "bool" for j in self._numeric], dtype=bool)
         return make_scaler(
-            stats, whole, method, truths, weight, min_frequency, self.n_rows, n_bins, ranks
+            stats, whole, method, booleans, weight, min_frequency, self.n_rows, n_bins, ranks
         )
 
 
@@ -495,11 +495,11 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> np.ndarray:
         """Encode to one float32 array of shape (n_rows, n_dense + n_codes): dense, then codes."""
-        return _as_array(self.encode(X))
+        return _joined(self.encode(X))
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
         """Fit to X and transform it in one pass; `y` is ignored."""
-        return _as_array(self.fit_encode(X))
+        return _joined(self.fit_encode(X))
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns of `transform`: ``age``, ``age_missing``, ``city_Rome``."""
@@ -539,7 +539,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         encoder.n_features_in_ = len(meta["kinds"])
         if meta["feature_names"] is not None:
             encoder.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
-        encoder._remember([ColumnKind(each) for each in meta["kinds"]], scaler, maps)
+        encoder._set_fitted([ColumnKind(each) for each in meta["kinds"]], scaler, maps)
         return encoder
 
     def _take_names(self, owner: Any) -> None:
@@ -568,23 +568,23 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     ) -> None:
         maps = self._learn_maps(learner.counts, labels, learner.n_rows)
         scaler = learner.scaler(self.numeric, self.min_frequency, self.n_bins, *whole)
-        self._remember(kinds, scaler, maps)
+        self._set_fitted(kinds, scaler, maps)
 
     def _learn_maps(
         self, counts: dict[int, CategoryCounts], labels: list[str], n_rows: int
     ) -> tuple[CategoryMap, ...]:
         """The categories that are kept; a warning names the columns of which none is."""
-        fewest = fewest_rows(self.min_frequency, n_rows)
-        maps = tuple(each.learn(j, self.max_onehot, fewest) for j, each in counts.items())
+        min_count = rows_needed(self.min_frequency, n_rows)
+        maps = tuple(each.learn(j, self.max_onehot, min_count) for j, each in counts.items())
         lost = {m.column: counts[m.column].seen for m in maps if not m.keys}
         lost = {j: seen for j, seen in lost.items() if len(seen) > 1}
         if lost:
             named = {labels[j]: seen for j, seen in lost.items()}
-            for warning in unlearned(named, max(fewest, 2)):
+            for warning in unlearned(named, max(min_count, 2)):
                 warnings.warn(warning, stacklevel=2)
         return maps
 
-    def _remember(
+    def _set_fitted(
         self, kinds: Sequence[ColumnKind], scaler: NumericScaler, maps: tuple[CategoryMap, ...]
     ) -> None:
         self.kinds_ = tuple(kinds)
@@ -643,7 +643,7 @@ def _lay_out(
     return (*spans, *(Span(column, "code", slice(i, i + 1)) for i, column in enumerate(coded)))
 
 
-def _as_array(encoded: EncodedTable) -> np.ndarray:
+def _joined(encoded: EncodedTable) -> np.ndarray:
     if not encoded.codes.shape[1]:
         return encoded.dense
     return np.hstack([encoded.dense, encoded.codes.astype(np.float32)])
@@ -669,10 +669,10 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 # ---- A fitted TableEncoder as numeric arrays and JSON, and back; no pickle, no code run on load
 
-_FORMAT = 1
+_DENSE_FORMAT = 1
 _ENCODED = ("number", "bool", "datetime", "timedelta", "category")
-_STATE = {
-    "format": choice(_FORMAT),
+_DENSE_STATE = {
+    "format": choice(_DENSE_FORMAT),
     "parameters": kind(dict),
     "scaling": choice(*get_args(Method)),
     "kinds": several(choice(*_ENCODED), 1),
@@ -688,8 +688,8 @@ _CATEGORY = {
     "share": number(),
 }
 _ARRAYS = tuple(f.name for f in fields(NumericScaler) if f.name != "method")
-_TRUTHS = ("constant", "unscaled", "missing")  # of the scaler's arrays
-_OF_QUANTILES = ("knots", "edges")  # the others have an entry a column
+_BOOLEAN_ARRAYS = ("constant", "unscaled", "missing")  # of the scaler's arrays
+_QUANTILE_ARRAYS = ("knots", "edges")  # the others have an entry a column
 
 
 def encoder_state(encoder: TableEncoder) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -697,7 +697,7 @@ def encoder_state(encoder: TableEncoder) -> tuple[dict[str, np.ndarray], dict[st
     scaler = encoder.numeric_scaler_
     columns = getattr(encoder, "feature_names_in_", None)
     meta = {
-        "format": _FORMAT,
+        "format": _DENSE_FORMAT,
         "parameters": pack_parameters(encoder.get_params(deep=False)),
         "scaling": scaler.method,
         "kinds": list(map(str, encoder.kinds_)),
@@ -715,12 +715,12 @@ def read_encoder_state(
     arrays: dict[str, np.ndarray], meta: dict[str, Any]
 ) -> tuple[NumericScaler, tuple[CategoryMap, ...]]:
     """The scaler and the categories that `encoder_state` wrote; a ValueError says what is wrong."""
-    if meta.get("format") != _FORMAT:
+    if meta.get("format") != _DENSE_FORMAT:
         raise ValueError(
             f"the encoder's state has format {meta.get('format')!r}, this version reads "
-            f"{_FORMAT}; load it with the version of combutab that saved it"
+            f"{_DENSE_FORMAT}; load it with the version of combutab that saved it"
         )
-    check_fields(meta, _STATE, "the encoder's state")
+    check_fields(meta, _DENSE_STATE, "the encoder's state")
     for each in meta["categories"]:
         check_fields(each, _CATEGORY, "the encoder's categories")
     absent = [name for name in _ARRAYS if name not in arrays]
@@ -733,12 +733,12 @@ def read_encoder_state(
         CategoryMap(**{**each, "keys": tuple(unpack_values(each["keys"]))})
         for each in meta["categories"]
     )
-    _refuse_unlike(meta, arrays, maps)
+    _refuse_inconsistent(meta, arrays, maps)
     copies = {name: np.array(array) for name, array in arrays.items()}
     return NumericScaler(method=meta["scaling"], **copies), maps
 
 
-def _refuse_unlike(
+def _refuse_inconsistent(
     meta: dict[str, Any], arrays: dict[str, np.ndarray], maps: tuple[CategoryMap, ...]
 ) -> None:
     """Refuse a state whose parts are not of one table, or that makes what is no number."""
@@ -748,8 +748,8 @@ def _refuse_unlike(
         name
         for name, array in arrays.items()
         if name not in _ARRAYS
-        or array.shape != (*array.shape[: name in _OF_QUANTILES], numeric)
-        or array.dtype != (np.bool_ if name in _TRUTHS else np.float64)
+        or array.shape != (*array.shape[: name in _QUANTILE_ARRAYS], numeric)
+        or array.dtype != (np.bool_ if name in _BOOLEAN_ARRAYS else np.float64)
         or not np.isfinite(array).all()
     ]
     if wrong or not (arrays["scale"] > 0).all():
@@ -757,7 +757,7 @@ def _refuse_unlike(
             f"the encoder's state has arrays that do not fit its {numeric} numeric columns: {wrong}"
         )
     lacks = (meta["scaling"] == "quantile") != (len(arrays["knots"]) > 0)
-    if lacks or any((np.diff(arrays[name], axis=0) < 0).any() for name in _OF_QUANTILES):
+    if lacks or any((np.diff(arrays[name], axis=0) < 0).any() for name in _QUANTILE_ARRAYS):
         raise ValueError("the encoder's state has quantiles that do not increase, or lacks them")
     if [each.column for each in maps] != [j for j, k in enumerate(kinds) if k == "category"]:
         raise ValueError("the encoder's state has the categories of other columns than its kinds")

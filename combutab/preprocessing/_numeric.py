@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from combutab.core.world import Ranks
-from combutab.preprocessing._categories import fewest_rows
+from combutab.preprocessing._categories import rows_needed
 from combutab.preprocessing._columns import Moments, missing_mask
 from combutab.preprocessing._tables import Block
 
@@ -25,9 +25,9 @@ Method = Literal["standard", "quantile", "robust", "none"]
 # square is still finite in float32.
 _LIMIT = 1e15
 _LIMIT_UNSCALED = float(np.finfo(np.float32).max)
-_SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
+_MIN_SCALE = float(np.finfo(np.float64).smallest_subnormal)
 _KNOTS = 1001
-_EDGE = 1e-7  # quantiles nearer to 0 or 1 are cut, which is +-5.2 standard deviations
+_MIN_LEVEL = 1e-7  # quantiles nearer to 0 or 1 are cut, which is +-5.2 standard deviations
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,11 +86,11 @@ def make_scaler(
         constant = ~(stats.high - stats.low > sample.tolerance * size)
     constant &= ~unscaled
     n_columns = sample.n_columns
-    few = (stats.n_known < fewest_rows(min_frequency, n_rows)) & ~unscaled
+    few = (stats.n_known < rows_needed(min_frequency, n_rows)) & ~unscaled
     spread = np.where(constant, np.abs(stats.mean), stats.std)
     mean = np.where(few, _rounded(stats.mean, spread), stats.mean)
     std = np.where(few, _rounded(stats.std, spread), stats.std)
-    group = fewest_rows(min_frequency, sample.n_rows)
+    group = rows_needed(min_frequency, sample.n_rows)
     centre, scale = np.zeros(n_columns), np.ones(n_columns)
     fill = np.where(unscaled | (method == "none"), mean, 0.0)
     knots = np.empty((0, n_columns))
@@ -98,20 +98,20 @@ def make_scaler(
     if method == "none":
         constant = np.zeros(n_columns, dtype=bool)
     elif method == "standard":
-        scale[scaled] = np.maximum(std[scaled], _SMALLEST)
+        scale[scaled] = np.maximum(std[scaled], _MIN_SCALE)
         if sample.centred:
             centre[scaled] = mean[scaled]
         else:
             fill[scaled] = mean[scaled] / scale[scaled]
     elif method == "robust":
-        both = _of_each(
+        both = _map_columns(
             scaled, lambda j: _median_and_spread(sample.column(j), weight, group, std[j]), ranks
         )
         for j, (median, width) in zip(scaled, both, strict=True):
             centre[j], scale[j] = median, width
     else:
         knots, levels = np.zeros((_KNOTS, n_columns)), np.linspace(0, 1, _KNOTS)
-        found = _of_each(
+        found = _map_columns(
             scaled, lambda j: _quantiles(sample.column(j), weight, levels, group), ranks
         )
         for j, values in zip(scaled, found, strict=True):
@@ -123,13 +123,15 @@ def make_scaler(
     if n_bins is None:
         return scaler
     levels = np.linspace(0, 1, n_bins + 1)
-    quantiles = _of_each(
+    quantiles = _map_columns(
         scaled, lambda j: _quantiles(sample.column(j), weight, levels, group), ranks
     )
     return replace(scaler, edges=_bin_edges(scaler, scaled, quantiles, n_bins))
 
 
-def _of_each(columns: Sequence[int], find: Callable[[int], T], ranks: Ranks | None) -> Sequence[T]:
+def _map_columns(
+    columns: Sequence[int], find: Callable[[int], T], ranks: Ranks | None
+) -> Sequence[T]:
     """Find something of each column, which takes a sort of it; ranks share the columns out."""
     if ranks is None:
         return [find(j) for j in columns]
@@ -149,7 +151,7 @@ def _bin_edges(
     for j, values in zip(columns, quantiles, strict=True):
         edges[:, j] = values
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        _scale(scaler, edges)
+        _scale_rows(scaler, edges)
     edges = np.clip(edges, -scaler.limit, scaler.limit).astype(np.float32).astype(np.float64)
     edges[:, scaler.constant] = 0.0
     edges[:, scaler.unscaled] = np.arange(n_bins + 1)[:, None] > 0
@@ -240,7 +242,7 @@ def _median_and_spread(
         spread = upper - lower if upper > lower else high / 2 - low / 2
     if spread <= 0:  # of a sample that has one value, or of groups that have one mean
         spread = std
-    return median, float(np.clip(spread, _SMALLEST, np.finfo(np.float64).max))
+    return median, float(np.clip(spread, _MIN_SCALE, np.finfo(np.float64).max))
 
 
 def apply_numeric(scaler: NumericScaler, block: Block, out: np.ndarray) -> None:
@@ -253,7 +255,7 @@ def apply_numeric(scaler: NumericScaler, block: Block, out: np.ndarray) -> None:
         for piece in block.pieces():
             rows = block.rows(piece.start, piece.stop)
             missing = missing_mask(rows, block.label)
-            _scale(scaler, rows)
+            _scale_rows(scaler, rows)
             np.clip(rows, -scaler.limit, scaler.limit, out=rows)
             if scaler.constant.any():
                 rows[:, scaler.constant] = 0.0
@@ -263,7 +265,7 @@ def apply_numeric(scaler: NumericScaler, block: Block, out: np.ndarray) -> None:
             out[piece, :n_columns] = rows
 
 
-def _scale(scaler: NumericScaler, rows: np.ndarray) -> None:
+def _scale_rows(scaler: NumericScaler, rows: np.ndarray) -> None:
     if scaler.method == "none":
         return
     if scaler.method == "quantile":
@@ -287,13 +289,13 @@ def _scale(scaler: NumericScaler, rows: np.ndarray) -> None:
 def _normal_score(column: np.ndarray, knots: np.ndarray, levels: np.ndarray) -> np.ndarray:
     # Interpolated from both sides, so that a value repeated over many knots gets their middle.
     # What lies outside of the fit counts as its outermost value.
-    column = np.clip(_as_fitted(column, knots), knots[0], knots[-1])
+    column = np.clip(_snapped_to_knots(column, knots), knots[0], knots[-1])
     below = np.interp(column, knots, levels)
     above = -np.interp(-column, -knots[::-1], -levels[::-1])
-    return ndtri(np.clip((below + above) / 2, _EDGE, 1 - _EDGE))
+    return ndtri(np.clip((below + above) / 2, _MIN_LEVEL, 1 - _MIN_LEVEL))
 
 
-def _as_fitted(column: np.ndarray, knots: np.ndarray) -> np.ndarray:
+def _snapped_to_knots(column: np.ndarray, knots: np.ndarray) -> np.ndarray:
     """A column in which a repeated knot's copy in single precision, or its original, is that knot.
 
     The score jumps at a value that many rows share, so that 0.1 and float32(0.1) would be far from

@@ -14,24 +14,31 @@ import pandas as pd
 from combutab.preprocessing._columns import ColumnKind, column_kind
 from combutab.preprocessing.modes import find_identifiers
 
-_MOST = 0.9  # of the values are numbers, or dates
-_MANY = 0.5  # of them are numbers, where the rest are all the same
-_NAMED = 5  # columns that a warning names
-_LONG = 40  # letters: no number, and no date
+_MIN_SHARE_ALIKE = 0.9  # of the values are numbers, or dates
+_MIN_SHARE_WITH_MARK = 0.5  # of them are numbers, where the rest are all the same
+_MAX_NAMED = 5  # columns that a warning names
+_MAX_LETTERS = 40  # letters: no number, and no date
 _DECIMALS = r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
-_NUMBER = re.compile(rf"[+-]?{_DECIMALS}", re.IGNORECASE)
+_DECIMAL_NUMBER = re.compile(rf"[+-]?{_DECIMALS}", re.IGNORECASE)
 _ZEROS = re.compile(r"[+-]?0\d+")  # a number that begins with a zero: a name, such as a zip code
 _GAPS = " \u00a0\u202f'’"  # between thousands
 _COMMA = re.compile(rf"[+-]?(\d*|\d{{1,3}}([.{_GAPS}]\d{{3}})+),\d+")
 _THOUSANDS = re.compile(rf"[+-]?[1-9]\d{{0,2}}([,{_GAPS}]\d{{3}})+(\.\d*)?")
 _SIGNS = r"[$€£¥₹₽₩¢%‰]"
 _SIGNED = re.compile(rf"([+-]?{_SIGNS}\s*[+-]?|[+-])?[\d.,{_GAPS}]*\d[\d.,]*\s*{_SIGNS}?")
-_MARKS = {*"?-.*–—", "--", "---", "??", "n.a.", "na", "n/a.", "#value!", "#ref!", "#div/0!"}
+_MISSING_MARKS = {*"?-.*–—", "--", "---", "??", "n.a.", "na", "n/a.", "#value!", "#ref!", "#div/0!"}
 _CODES = [sign * (10**k - 1) for k in range(2, 8) for sign in (1, -1)]  # 99, -99, 999, ...
 _CODE = "though one may stand for missing values"
-_TRUTHS = [{"true", "false"}, {"yes", "no"}, {"y", "n"}, {"t", "f"}, {"on", "off"}, {"0", "1"}]
+_BOOLEAN_WORDS = [
+    {"true", "false"},
+    {"yes", "no"},
+    {"y", "n"},
+    {"t", "f"},
+    {"on", "off"},
+    {"0", "1"},
+]
 _MONTHS = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
-_DATES = {  # order of year, month and day -> form
+_DATE_FORMS = {  # order of year, month and day -> form
     "year first": re.compile(r"\d{4}([-/.])(?P<m>\d{1,2})\1(?P<d>\d{1,2})([T ]+\d.*)?"),
     "": re.compile(r"(?P<a>\d{1,2})([-/.])(?P<b>\d{1,2})\2(\d{4}|(?<=[-/])\d{2})([T ]+\d.*)?"),
     "day first": re.compile(rf"\d{{1,2}}[- ]{_MONTHS}[-, ]+\d{{2,4}}", re.IGNORECASE),
@@ -141,43 +148,45 @@ class UnlearnedWarning(UserWarning):
         return f"{self.problem}; {self.remedy + ', or ' if self.remedy else ''}leave {it} out"
 
 
-def unlearned(columns: Mapping[str, Mapping[Any, int]], fewest: int) -> Iterator[UnlearnedWarning]:
-    """Say of columns without a category of ``fewest`` rows what they look like, and what to do.
+def unlearned(
+    columns: Mapping[str, Mapping[Any, int]], min_count: int
+) -> Iterator[UnlearnedWarning]:
+    """Say of columns without a category of ``min_count`` rows what they look like, and what to do.
 
     ``columns`` has the values of each, and how many rows have them.
     """
     looks: dict[tuple[str, str], list[str]] = {}
     for name, seen in columns.items():
-        looks.setdefault(_look(seen, fewest), []).append(name)
+        looks.setdefault(_look(seen, min_count), []).append(name)
     for (look, remedy), names in looks.items():
-        shown = ", ".join(names[:_NAMED]) + ", ..." * (len(names) > _NAMED)
+        shown = ", ".join(names[:_MAX_NAMED]) + ", ..." * (len(names) > _MAX_NAMED)
         problem = f"nothing is learned from {shown}: {look}"
         yield UnlearnedWarning(problem, remedy, tuple(names))
 
 
-def _look(seen: Mapping[Any, int], fewest: int) -> tuple[str, str]:
+def _look(seen: Mapping[Any, int], min_count: int) -> tuple[str, str]:
     n = sum(seen.values())
     if all(isinstance(value, str) for value in seen):
         rows: dict[str, int] = {}
         for value, count in seen.items():
             rows[value.strip()] = rows.get(value.strip(), 0) + count
-        if _numbers(rows, n) is not None or dates_in(rows, n) is not None:
+        if _number_texts(rows, n) is not None or dates_in(rows, n) is not None:
             what = "dates" if dates_in(rows, n) is not None else "numbers"
             return f"its values look like {what}, but were read as text", f"convert to {what}"
     if len(seen) > n / 2:
         return "nearly every row has a value of its own, as identifiers and free text have", ""
     remedy = "set min_frequency=2 to keep those that 2 rows have"
-    return f"fewer than {fewest} rows have each of its categories", remedy
+    return f"fewer than {min_count} rows have each of its categories", remedy
 
 
 def _no_names(names: list[Any]) -> list[int]:
     """Positions of names that are numbers, if it seems that the first row was taken for names."""
     texts = [str(name) for name in names if isinstance(name, str)]
-    numbers = [float(text) for text in texts if _NUMBER.fullmatch(text)]
+    numbers = [float(text) for text in texts if _DECIMAL_NUMBER.fullmatch(text)]
     rising = all(low < high for low, high in itertools.pairwise(numbers))
     if len(texts) < len(names) or len(numbers) < max(2, len(names) / 2) or rising:
         return []
-    return [j for j, text in enumerate(texts) if _NUMBER.fullmatch(text)]
+    return [j for j, text in enumerate(texts) if _DECIMAL_NUMBER.fullmatch(text)]
 
 
 def _odd(name: Any, column: pd.Series) -> Iterator[OddColumn]:
@@ -216,7 +225,7 @@ def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColu
         if place < len(values) and values[place] == code:
             others = np.delete(values, place)
             if _stands_apart(code, others) and counts[place] >= (1 if abs(code) > 100 else 2):
-                example = f"{code}, {_rows(int(counts[place]))}"
+                example = f"{code}, {_count_rows(int(counts[place]))}"
                 yield OddColumn(name, "missing code", "numbers", _CODE, example)
                 return
 
@@ -241,7 +250,7 @@ def _odd_text(name: Any, present: pd.Series) -> Iterator[OddColumn]:
     if not n:
         yield OddColumn(name, "empty", "nothing", "because no row has a value")
         return
-    for test in (_truths, _numbers, dates_in, _marks):
+    for test in (_truths, _number_texts, dates_in, _marks):
         found = test(rows, n)
         if found is not None:
             kind, why, example = found
@@ -249,53 +258,55 @@ def _odd_text(name: Any, present: pd.Series) -> Iterator[OddColumn]:
             return
 
 
-Found = tuple[OddKind, str, str] | None  # and why, and an example
-Rows = Mapping[str, int]  # the values of a column, stripped, and how many rows have each
+Finding = tuple[OddKind, str, str] | None  # and why, and an example
+Counts = Mapping[str, int]  # the values of a column, stripped, and how many rows have each
 
 
-def _truths(rows: Rows, n: int) -> Found:
+def _truths(rows: Counts, n: int) -> Finding:
     words = {value.casefold() for value in rows}
-    used = [pair for pair in _TRUTHS if pair & words]
-    if not words <= set().union(*_TRUTHS) or (len(used) == 1 and len(words) == len(rows)):
+    used = [pair for pair in _BOOLEAN_WORDS if pair & words]
+    if not words <= set().union(*_BOOLEAN_WORDS) or (len(used) == 1 and len(words) == len(rows)):
         return None
     if len(rows) < 3:
         return None
-    return "truth values", "though they seem to mean true and false", _some(list(rows))
+    return "truth values", "though they seem to mean true and false", _some_quoted(list(rows))
 
 
-def _numbers(rows: Rows, n: int) -> Found:
+def _number_texts(rows: Counts, n: int) -> Finding:
     """Numbers that are no numbers for their form, or for some among them that are none."""
     forms: dict[str, dict[str, int]] = {"plain": {}, "comma": {}, "gap": {}, "sign": {}, "": {}}
     for value, count in rows.items():
         forms[number_form(value)][value] = count
     rest = forms.pop("")
     share = 1 - sum(rest.values()) / n
-    if sum(map(len, forms.values())) < 2 or share < (_MANY if len(rest) == 1 else _MOST):
+    if sum(map(len, forms.values())) < 2 or share < (
+        _MIN_SHARE_WITH_MARK if len(rest) == 1 else _MIN_SHARE_ALIKE
+    ):
         return None
     if forms["sign"]:
-        return "sign", "though they are numbers with a sign", _first(forms["sign"])
+        return "sign", "though they are numbers with a sign", _first_value(forms["sign"])
     commas = [value for value in forms["gap"] if "," in value]
     if forms["comma"] and not any("." in value for value in (*commas, *forms["plain"])):
         why = "though they are numbers with a decimal comma"
-        return "decimal comma", why, _first(forms["comma"])
+        return "decimal comma", why, _first_value(forms["comma"])
     if forms["gap"] or forms["comma"]:
         why = "though they are numbers with thousands set apart"
-        return "thousands", why, _first(forms["gap"] or forms["comma"])
+        return "thousands", why, _first_value(forms["gap"] or forms["comma"])
     if any(map(_ZEROS.fullmatch, forms["plain"])):
         return None
     if not rest:
-        return "text numbers", "though all values are numbers", _first(forms["plain"])
+        return "text numbers", "though all values are numbers", _first_value(forms["plain"])
     if all(is_mark(value) for value in rest):
         return "missing mark", _CODE, _of_marks(rest)
-    example = f"{_some(list(rest))}, {sum(rest.values()):,} of {n:,} values"
+    example = f"{_some_quoted(list(rest))}, {sum(rest.values()):,} of {n:,} values"
     return "few texts", "because some values are no numbers", example
 
 
 def number_form(value: str) -> str:
     """Tell how a text writes a number: "plain", "comma", "gap", "sign"; "" if it is none."""
-    if len(value) > _LONG:
+    if len(value) > _MAX_LETTERS:
         return ""
-    if _NUMBER.fullmatch(value):
+    if _DECIMAL_NUMBER.fullmatch(value):
         return "plain"
     if _THOUSANDS.fullmatch(value):
         return "gap"
@@ -304,29 +315,33 @@ def number_form(value: str) -> str:
     return "sign" if _SIGNED.fullmatch(value) and re.search(_SIGNS, value) else ""
 
 
-def dates_in(rows: Rows, n: int) -> Found:
+def dates_in(rows: Counts, n: int) -> Finding:
     """Find dates that are text."""
     orders: dict[str, int] = {}
     n_dates = 0
     for value, count in rows.items():
-        order = _order(value)
+        order = _date_order(value)
         if order is not None:
             orders[order] = orders.get(order, 0) + count
             n_dates += count
-    if n_dates < _MOST * n or len(rows) < 2:
+    if n_dates < _MIN_SHARE_ALIKE * n or len(rows) < 2:
         return None
-    example = next(shortened(value) for value in rows if _order(value) is not None)
+    example = next(quoted(value) for value in rows if _date_order(value) is not None)
     certain = [order for order in orders if order]
     if len(certain) > 1:
-        return "mixed dates", "though they are dates, in several orders", _each(rows, certain)
+        return (
+            "mixed dates",
+            "though they are dates, in several orders",
+            _one_of_each(rows, certain),
+        )
     if not certain:
         return "unclear dates", "though they are dates, of which the day may be the month", example
     return "dates", "though they are dates", example
 
 
-def _order(value: str) -> str | None:
+def _date_order(value: str) -> str | None:
     """Tell which of day, month and year a date begins with; "" if it may be two, None if none."""
-    for order, form in _DATES.items() if len(value) <= _LONG else ():
+    for order, form in _DATE_FORMS.items() if len(value) <= _MAX_LETTERS else ():
         match = form.fullmatch(value)
         if match is None:
             continue
@@ -341,16 +356,16 @@ def _order(value: str) -> str | None:
     return None
 
 
-def _each(rows: Rows, orders: list[str]) -> str:
-    return _some([next(v for v in rows if _order(v) == order) for order in orders])
+def _one_of_each(rows: Counts, orders: list[str]) -> str:
+    return _some_quoted([next(v for v in rows if _date_order(v) == order) for order in orders])
 
 
 def is_mark(value: str) -> bool:
     """Tell whether a text is one of those that stand for missing values."""
-    return value.casefold() in _MARKS
+    return value.casefold() in _MISSING_MARKS
 
 
-def _marks(rows: Rows, n: int) -> Found:
+def _marks(rows: Counts, n: int) -> Finding:
     """Marks for missing values among words."""
     marks = {value: count for value, count in rows.items() if is_mark(value)}
     words = [value for value in rows if value not in marks]
@@ -359,22 +374,22 @@ def _marks(rows: Rows, n: int) -> Found:
     return "missing mark", _CODE, _of_marks(marks)
 
 
-def _of_marks(marks: Rows) -> str:
-    return f"{_some(list(marks))}, {_rows(sum(marks.values()))}"
+def _of_marks(marks: Counts) -> str:
+    return f"{_some_quoted(list(marks))}, {_count_rows(sum(marks.values()))}"
 
 
-def _first(rows: Rows) -> str:
-    return shortened(next(iter(rows)))
+def _first_value(rows: Counts) -> str:
+    return quoted(next(iter(rows)))
 
 
-def _some(values: list[str], n: int = 3) -> str:
-    return ", ".join(map(shortened, values[:n])) + (", ..." if len(values) > n else "")
+def _some_quoted(values: list[str], n: int = 3) -> str:
+    return ", ".join(map(quoted, values[:n])) + (", ..." if len(values) > n else "")
 
 
-def shortened(value: str, n: int = 24) -> str:
+def quoted(value: str, n: int = 24) -> str:
     """Quote a value, of which only the beginning is shown if it is long."""
     return repr(value if len(value) <= n else f"{value[: n - 1]}…")
 
 
-def _rows(count: int) -> str:
+def _count_rows(count: int) -> str:
     return f"{count:,} row{'s' * (count != 1)}"

@@ -59,7 +59,7 @@ class StoredFile:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Location:
     """A path on its file system, and how to name what is below."""
 
     filesystem: Any
@@ -83,11 +83,11 @@ def find_files(path: Paths, filesystem: Any = None) -> tuple[list[StoredFile], A
     """
     pa = arrow()
     if isinstance(path, str | os.PathLike):
-        return _find(_place(path, filesystem), alone=True)
+        return _find_at(_locate(path, filesystem), alone=True)
     found: list[StoredFile] = []
     keys = pa.schema([])
     for each in path:
-        files, schema = _find(_place(each, filesystem), alone=False)
+        files, schema = _find_at(_locate(each, filesystem), alone=False)
         if found and schema != keys:
             raise ValueError(
                 f"the folders of {found[0].name} and of {files[0].name} are named after other "
@@ -100,40 +100,40 @@ def find_files(path: Paths, filesystem: Any = None) -> tuple[list[StoredFile], A
 
 
 @contextmanager
-def reading(name: str, what: str = "") -> Iterator[None]:
+def named_errors(name: str, what: str = "") -> Iterator[None]:
     """Turn what Arrow says of a file that cannot be read into one line that names the file."""
     try:
         yield
     except (arrow().ArrowException, OSError) as error:
-        raise ValueError(f"cannot read {name}{what}: {_one_line(error)}") from error
+        raise ValueError(f"cannot read {name}{what}: {_on_one_line(error)}") from error
 
 
-def _one_line(error: BaseException) -> str:
+def _on_one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
 def find_place(path: str | os.PathLike[str]) -> tuple[Any, str, str]:
     """Tell the file system of a path or URI, the path there, and its name for errors."""
-    place = _place(path, None)
+    place = _locate(path, None)
     return place.filesystem, place.path, place.name(place.path)
 
 
-def _place(path: str | os.PathLike[str], filesystem: Any) -> _Place:
+def _locate(path: str | os.PathLike[str], filesystem: Any) -> _Location:
     pa = arrow()
     text = os.fspath(path)
     if filesystem is not None:
-        return _Place(_as_arrow(filesystem), text.rstrip("/") or text)
+        return _Location(_as_arrow(filesystem), text.rstrip("/") or text)
     if "://" not in text:
-        return _Place(pa.fs.LocalFileSystem(), Path(text).absolute().as_posix())
+        return _Location(pa.fs.LocalFileSystem(), Path(text).absolute().as_posix())
     scheme = text.partition("://")[0]
     try:
         found, inner = pa.fs.FileSystem.from_uri(text)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(
-            f"there is no way to a {scheme}:// path here: {_one_line(error)}; pass a pyarrow or "
+            f"there is no way to a {scheme}:// path here: {_on_one_line(error)}; pass a pyarrow or "
             "fsspec file system as filesystem, with a path on it"
         ) from error
-    return _Place(found, inner.rstrip("/"), "" if scheme == "file" else f"{scheme}://")
+    return _Location(found, inner.rstrip("/"), "" if scheme == "file" else f"{scheme}://")
 
 
 def _as_arrow(filesystem: Any) -> Any:
@@ -148,21 +148,21 @@ def _as_arrow(filesystem: Any) -> Any:
     )
 
 
-def _find(place: _Place, *, alone: bool) -> tuple[list[StoredFile], Any]:
+def _find_at(place: _Location, *, alone: bool) -> tuple[list[StoredFile], Any]:
     pa, whole = arrow(), place.name(place.path)
-    with _reaching(whole):
+    with _named_access(whole):
         info = place.filesystem.get_file_info(place.path)
     if info.type == pa.fs.FileType.File:
         return [StoredFile(place.filesystem, place.path, whole)], pa.schema([])
     if info.type == pa.fs.FileType.Directory:
-        paths = [each for each in _below(place, place.path) if _is_parquet(each, place.path)]
+        paths = [each for each in _files_below(place, place.path) if _is_parquet(each, place.path)]
         if not paths:
             raise FileNotFoundError(f"there is no *{_ENDING} file in the folder {whole}")
         return _partitioned(place, place.path, paths)
     if not any(sign in place.path for sign in _MAGIC):
         what = "file or folder" if alone else "file"
         raise FileNotFoundError(f"there is no {what} {whole}")
-    base, pattern = _split(place.path)
+    base, pattern = _split_pattern(place.path)
     try:
         paths = sorted(_glob(place, base, pattern))
     except FileNotFoundError:
@@ -173,35 +173,35 @@ def _find(place: _Place, *, alone: bool) -> tuple[list[StoredFile], Any]:
 
 
 @contextmanager
-def _reaching(name: str) -> Iterator[None]:
+def _named_access(name: str) -> Iterator[None]:
     """Name what cannot be looked at: without rights, or behind a network that is down."""
     try:
         yield
     except FileNotFoundError:
         raise
     except (arrow().ArrowException, OSError) as error:
-        raise OSError(f"cannot look at {name}: {_one_line(error)}") from error
+        raise OSError(f"cannot look at {name}: {_on_one_line(error)}") from error
 
 
-def _list(place: _Place, folder: str, *, recursive: bool) -> list[Any]:
-    with _reaching(place.name(folder)):
+def _list(place: _Location, folder: str, *, recursive: bool) -> list[Any]:
+    with _named_access(place.name(folder)):
         selector = arrow().fs.FileSelector(folder, recursive=recursive)
         return list(place.filesystem.get_file_info(selector))
 
 
-def _below(place: _Place, folder: str) -> list[str]:
+def _files_below(place: _Location, folder: str) -> list[str]:
     """All files below a folder, by name."""
     infos = _list(place, folder, recursive=True)
     return sorted(info.path for info in infos if info.is_file)
 
 
-def _glob(place: _Place, folder: str, pattern: Sequence[str]) -> Iterator[str]:
+def _glob(place: _Location, folder: str, pattern: Sequence[str]) -> Iterator[str]:
     """Files of a pattern below a folder, and those of a table in folders of it."""
     if pattern[0] == "**":
-        yield from (each for each in _below(place, folder) if _matches(each, folder, pattern))
+        yield from (each for each in _files_below(place, folder) if _matches(each, folder, pattern))
         return
     for info in _list(place, folder, recursive=False):  # nor is anything else looked into
-        if not _same([info.base_name], pattern[:1]):
+        if not _match([info.base_name], pattern[:1]):
             continue
         if info.is_file:
             if len(pattern) == 1:
@@ -209,7 +209,7 @@ def _glob(place: _Place, folder: str, pattern: Sequence[str]) -> Iterator[str]:
         elif len(pattern) > 1:
             yield from _glob(place, info.path, pattern[1:])
         else:
-            yield from (p for p in _below(place, info.path) if _is_parquet(p, info.path))
+            yield from (p for p in _files_below(place, info.path) if _is_parquet(p, info.path))
 
 
 def _parts(path: str, base: str) -> list[str]:
@@ -226,7 +226,7 @@ def _is_hidden(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
-def _split(path: str) -> tuple[str, list[str]]:
+def _split_pattern(path: str) -> tuple[str, list[str]]:
     """The folder that a pattern is below, and the pattern's parts."""
     parts = path.split("/")
     n = next(i for i, part in enumerate(parts) if any(sign in part for sign in _MAGIC))
@@ -237,33 +237,36 @@ def _split(path: str) -> tuple[str, list[str]]:
 def _matches(path: str, base: str, pattern: Sequence[str]) -> bool:
     """Tell whether a pattern is of a file, or of a folder of a table's file."""
     names = _parts(path, base)
-    return _same(names, pattern) or (
-        _is_parquet(path, base) and any(_same(names[:i], pattern) for i in range(1, len(names)))
+    return _match(names, pattern) or (
+        _is_parquet(path, base) and any(_match(names[:i], pattern) for i in range(1, len(names)))
     )
 
 
-def _same(names: Sequence[str], pattern: Sequence[str]) -> bool:
+def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
     if not pattern:
         return not names
     if pattern[0] == "**":
-        if _same(names, pattern[1:]):
+        if _match(names, pattern[1:]):
             return True
-        return bool(names) and not _is_hidden(names[0]) and _same(names[1:], pattern)
+        return bool(names) and not _is_hidden(names[0]) and _match(names[1:], pattern)
     if not names or (_is_hidden(names[0]) and not _is_hidden(pattern[0])):
         return False
-    return fnmatchcase(names[0], pattern[0]) and _same(names[1:], pattern[1:])
+    return fnmatchcase(names[0], pattern[0]) and _match(names[1:], pattern[1:])
 
 
-def _partitioned(place: _Place, base: str, paths: list[str]) -> tuple[list[StoredFile], Any]:
+def _partitioned(place: _Location, base: str, paths: list[str]) -> tuple[list[StoredFile], Any]:
     """Files below a folder, with the columns that the names of their folders hold."""
     pa, filesystem = arrow(), place.filesystem
     if not any("=" in part for path in paths for part in _parts(path, base)[:-1]):
         return [StoredFile(filesystem, each, place.name(each)) for each in paths], pa.schema([])
-    with reading(place.name(paths[0]), " as Parquet"), filesystem.open_input_file(paths[0]) as one:
+    with (
+        named_errors(place.name(paths[0]), " as Parquet"),
+        filesystem.open_input_file(paths[0]) as one,
+    ):
         in_file = pa.parquet.read_schema(one).names
     options = pa.dataset.FileSystemFactoryOptions(partition_base_dir=base)
     options.partitioning_factory = pa.dataset.HivePartitioning.discover()
-    with reading(place.name(base), " as one data set"):
+    with named_errors(place.name(base), " as one data set"):
         data = pa.dataset.FileSystemDatasetFactory(
             filesystem, paths, pa.dataset.ParquetFileFormat(), options
         ).finish()
@@ -288,7 +291,7 @@ def _partitioned(place: _Place, base: str, paths: list[str]) -> tuple[list[Store
 
 _BUFFER = 1 << 16  # bytes of a column that are read at a time
 _FAR_BUFFER = 1 << 20  # from where each reading takes its time
-_EXACT = 2**53  # float64 holds every integer up to here
+_MAX_EXACT_INT = 2**53  # float64 holds every integer up to here
 # What a column's reader holds: a page of (usually) 1 MB, compressed and not, and a dictionary.
 _PAGES = 7 << 19
 _COLUMN_ROWS = 1 << 16  # of a whole column, read at a time
@@ -340,7 +343,7 @@ class ParquetTable:
         self._metadata: dict[StoredFile, tuple[Any, int]] = {}  # with the bytes of the file
         for file in self.files:
             with (
-                reading(file.name, " as Parquet"),
+                named_errors(file.name, " as Parquet"),
                 file.filesystem.open_input_file(file.path) as handle,
             ):
                 metadata, size = pa.parquet.ParquetFile(handle).metadata, handle.size()
@@ -569,7 +572,7 @@ class ParquetTable:
     def _read(self, group: RowGroup, columns: list[str], n_rows: int) -> Iterator[Any]:
         pa, file = arrow(), group.file
         metadata, size = self._metadata[file]
-        with reading(file.name):
+        with named_errors(file.name):
             handle = file.filesystem.open_input_file(file.path)
         with handle:
             if handle.size() != size:
@@ -577,7 +580,7 @@ class ParquetTable:
                     f"cannot read {file.name}: it has {handle.size()} bytes now, and had {size} "
                     "when it was opened first; leave the files alone while they are read"
                 )
-            with reading(file.name):
+            with named_errors(file.name):
                 # With a buffer, and not read ahead, a column of any length takes little memory; the
                 # fragments of a pyarrow.dataset decode a row group at once, whatever its size.
                 opened = pa.parquet.ParquetFile(
@@ -587,7 +590,7 @@ class ParquetTable:
                     n_rows, row_groups=[group.index], columns=columns, use_threads=False
                 )
             while True:
-                with reading(file.name):
+                with named_errors(file.name):
                     batch = next(batches, None)
                 if batch is None:
                     return
@@ -625,7 +628,7 @@ def _frame(table: Any) -> pd.DataFrame:
     for name, column in zip(table.column_names, columns, strict=True):
         if types.is_integer(column.type) and column.null_count and column.type.bit_width == 64:
             ends = pc.min_max(column).as_py().values()
-            if any(end is not None and abs(end) > _EXACT for end in ends):  # not as floats
+            if any(end is not None and abs(end) > _MAX_EXACT_INT for end in ends):  # not as floats
                 nullable = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
                 frame[name] = column.to_pandas(types_mapper=nullable.get)
     return frame

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 
 from combutab.preprocessing._columns import ColumnKind, column_kind
-from combutab.preprocessing._odd_columns import dates_in, is_mark, is_text, number_form, shortened
+from combutab.preprocessing._odd_columns import dates_in, is_mark, is_text, number_form, quoted
 from combutab.preprocessing._tables import as_pandas
 
 _MAX_CLASSES = 20
 _MAX_SHARE = 0.05
-_MOST = 0.9  # of the rows are numbers
-_MANY = 0.5  # of them are, of many different values
-_RARE = 0.01  # of the rows: a text among numbers that is no class
-_SHOWN = 3  # values that an error names
+_MIN_NUMERIC = 0.9  # of the rows are numbers
+_MIN_MIXED = 0.5  # of them are, of many different values
+_MIN_LABEL_SHARE = 0.01  # of the rows: a text among numbers that is no class
+_N_SHOWN = 3  # values that an error names
 _MAX = int(np.finfo(np.float64).max)
 
 _MEASURED = re.compile(r"[-+(]{0,2}\d[\d.,]*\s?\D{0,8}")  # such as 12.5 kg, or (12)
@@ -26,7 +26,7 @@ _MEASURED = re.compile(r"[-+(]{0,2}\d[\d.,]*\s?\D{0,8}")  # such as 12.5 kg, or 
 Task = Literal["classification", "regression"]
 TargetFault = Literal["cells", "decimal comma", "form", "text", "names", "dates", "empty"]
 
-_REMEDIES: dict[TargetFault, str] = {
+_TARGET_REMEDIES: dict[TargetFault, str] = {
     "cells": "correct these values or remove their rows",
     "decimal comma": "convert them to numbers (read_table has decimal=',')",
     "form": "convert them to plain numbers",
@@ -34,7 +34,7 @@ _REMEDIES: dict[TargetFault, str] = {
     "names": "take another target",
     "dates": "convert them to numbers, for example days, first",
 }
-_FORMS = {
+_FORM_NAMES = {
     "comma": "numbers with a decimal comma",
     "gap": "numbers with separators between thousands",
     "sign": "numbers with a sign of currency or percent",
@@ -53,7 +53,7 @@ class TargetError(ValueError):
 
     def __str__(self) -> str:
         problem, fault, name = self.args
-        remedy = _REMEDIES.get(fault)
+        remedy = _TARGET_REMEDIES.get(fault)
         ways = f"; {remedy}, or give task='classification' if they are classes" if remedy else ""
         return f"{name} {problem}{ways}"
 
@@ -182,20 +182,20 @@ def _check_labels(column: pd.Series, name: str) -> None:
     n = sum(rows.values())
     numbers = {value: count for value, count in rows.items() if number_form(value)}
     share = sum(numbers.values()) / n
-    if share >= _MOST or (share >= _MANY and len(numbers) > _MAX_CLASSES):
+    if share >= _MIN_NUMERIC or (share >= _MIN_MIXED and len(numbers) > _MAX_CLASSES):
         if not _are_codes(rows, numbers, n):
             raise TargetError(*_problem(texts, rows), name)
     elif dates_in(rows, n):
         example = next(iter(rows))
-        raise TargetError(f"holds dates as text, such as {shortened(example)}", "dates", name)
+        raise TargetError(f"holds dates as text, such as {quoted(example)}", "dates", name)
     elif len(rows) > _MAX_CLASSES:
         measured = {value: count for value, count in rows.items() if _MEASURED.fullmatch(value)}
-        if sum(measured.values()) >= _MOST * n:
-            example = shortened(next(iter(measured)))
+        if sum(measured.values()) >= _MIN_NUMERIC * n:
+            example = quoted(next(iter(measured)))
             problem = f"has numbers with a unit or other text, such as {example}"
             raise TargetError(problem, "form", name)
         if len(rows) > n / 2:
-            raise TargetError(*_names(rows, n), name)
+            raise TargetError(*_different_texts(rows, n), name)
 
 
 def _are_codes(rows: Mapping[str, int], numbers: Mapping[str, int], n: int) -> bool:
@@ -208,15 +208,17 @@ def _are_codes(rows: Mapping[str, int], numbers: Mapping[str, int], n: int) -> b
         return False
     if not rest:
         return True
-    if forms != {"plain"} or any(is_mark(v) or c < max(2, _RARE * n) for v, c in rest.items()):
+    if forms != {"plain"} or any(
+        is_mark(v) or c < max(2, _MIN_LABEL_SHARE * n) for v, c in rest.items()
+    ):
         return False
     values = np.array([float(value) for value in numbers])
     order = values.argsort()
     return _task_of_numbers(values[order], np.array([*numbers.values()])[order]) != "regression"
 
 
-def _names(rows: Mapping[str, int], n: int) -> tuple[str, TargetFault]:
-    some = ", ".join(shortened(value) for value in list(rows)[:_SHOWN])
+def _different_texts(rows: Mapping[str, int], n: int) -> tuple[str, TargetFault]:
+    some = ", ".join(quoted(value) for value in list(rows)[:_N_SHOWN])
     return f"has {len(rows):,} different texts in {n:,} rows ({some}, ...)", "names"
 
 
@@ -237,32 +239,35 @@ def _problem(
     most = max(counts, key=counts.__getitem__)
     if not most:
         return (
-            _names(rows, n)
+            _different_texts(rows, n)
             if len(rows) > _MAX_CLASSES
-            else (f"has text that is not numbers: {_cells(texts, list(rows), first_row)}", "cells")
+            else (
+                f"has text that is not numbers: {_named_cells(texts, list(rows), first_row)}",
+                "cells",
+            )
         )
     others = [value for value, form in forms.items() if form != most]
-    also = f", and {_cells(texts, others, first_row)}" if others else ""
+    also = f", and {_named_cells(texts, others, first_row)}" if others else ""
     if most != "plain":
         example = next(v for v, form in forms.items() if form == most and number_form(v) == most)
         alike = [value for value, form in forms.items() if form == "comma"]
         readable = all(re.fullmatch(r"[+-]?\d*(,\d+)?", value) for value in alike)
         fault: TargetFault = "decimal comma" if most == "comma" and readable else "form"
-        what = f"{counts[most]:,} {_FORMS[most]}"
-        return f"has {what}, such as {shortened(example)}{also}", fault
+        what = f"{counts[most]:,} {_FORM_NAMES[most]}"
+        return f"has {what}, such as {quoted(example)}{also}", fault
     if others:
         return f"has {counts['plain']:,} numbers{also}", "cells"
     zeros = [value for value in rows if value.lstrip("+-").startswith("0") and len(value) > 1]
-    return f"has numbers as text, such as {shortened((zeros or list(rows))[0])}", "text"
+    return f"has numbers as text, such as {quoted((zeros or list(rows))[0])}", "text"
 
 
-def _cells(texts: pd.Series, values: list[str], first_row: int) -> str:
+def _named_cells(texts: pd.Series, values: list[str], first_row: int) -> str:
     """Name values, each with the number of its rows and the first of them."""
     said = []
-    for value in values[:_SHOWN]:
+    for value in values[:_N_SHOWN]:
         same = (texts == value).to_numpy(bool, na_value=False)
         first, count = first_row + int(same.argmax()) + 1, int(same.sum())
         where = f"data row {first:,}" if count == 1 else f"{count:,} rows, first data row {first:,}"
-        said.append(f"{shortened(value) if value else 'a blank'} ({where})")
-    more = len(values) - _SHOWN
+        said.append(f"{quoted(value) if value else 'a blank'} ({where})")
+    more = len(values) - _N_SHOWN
     return ", ".join(said) + (f" and {more:,} more value{'s' * (more > 1)}" if more > 0 else "")

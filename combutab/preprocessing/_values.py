@@ -20,16 +20,16 @@ import pandas as pd
 
 Packed = list[Any]
 
-_LONGEST = 1000  # characters of an array's texts
-_ARROW = 2**16  # bytes that say a dtype of pyarrow
-_DIGITS = 4300  # of an integer or a decimal, and a decimal's exponent
-_MOMENT = re.compile(
+_MAX_TEXT = 1000  # characters of an array's texts
+_MAX_ARROW_BYTES = 2**16  # bytes that say a dtype of pyarrow
+_MAX_DIGITS = 4300  # of an integer or a decimal, and a decimal's exponent
+_ISO_MOMENT = re.compile(
     r"[-+]?\d{1,10}-\d\d-\d\d([T ][\d:.]{2,20})?([+-]\d\d:\d\d(:\d\d)?)?", re.ASCII
 )
-_DURATION = re.compile(r"[-+]?P[-+\dDTHMS.]{1,60}", re.ASCII)
+_ISO_DURATION = re.compile(r"[-+]?P[-+\dDTHMS.]{1,60}", re.ASCII)
 _OFFSET = re.compile(r"(?:UTC)?([+-])(\d\d):?(\d\d)(?::(\d\d))?", re.ASCII)
 _FREQUENCY = r"[A-Za-z0-9-]{1,20}"
-_PLAIN = re.compile(
+_PLAIN_DTYPE = re.compile(
     r"bool|boolean|object|u?int(8|16|32|64)|U?Int(8|16|32|64)|[fF]loat(16|32|64|96|128)"
     r"|(datetime64|timedelta64)\[(s|ms|us|ns)\]|[<>|=]?[biuf]\d{0,2}"
     r"|[<>=]?[mM]8\[\d{0,4}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]"
@@ -48,17 +48,17 @@ _KINDS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "NA": (type(pd.NA), lambda _: None, lambda _: pd.NA),
     "bool": (bool, bool, bool),
     "int": (int, str, int),
-    "float": (float, float.hex, lambda text: _float(text)),
+    "float": (float, float.hex, lambda text: _read_float(text)),
     "str": (str, str, str),
     "bytes": (bytes, bytes.hex, bytes.fromhex),
-    "decimal": (decimal.Decimal, str, lambda text: _decimal(text)),
+    "decimal": (decimal.Decimal, str, lambda text: _read_decimal(text)),
     "uuid": (uuid.UUID, str, uuid.UUID),
     "timestamp": (
         pd.Timestamp,
         lambda t: [_utc(t).isoformat(), None if t.tz is None else _zone_name(t.tz)],
-        lambda packed: _moment(*packed),
+        lambda packed: _read_zoned_moment(*packed),
     ),
-    "timedelta": (pd.Timedelta, pd.Timedelta.isoformat, lambda text: _duration(text)),
+    "timedelta": (pd.Timedelta, pd.Timedelta.isoformat, lambda text: _read_duration(text)),
     "datetime": (
         datetime.datetime,
         datetime.datetime.isoformat,
@@ -74,7 +74,7 @@ _KINDS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "period": (
         pd.Period,
         lambda p: [p.ordinal, p.freqstr],
-        lambda packed: pd.Period(ordinal=packed[0], freq=_frequency(packed[1])),
+        lambda packed: pd.Period(ordinal=packed[0], freq=_read_frequency(packed[1])),
     ),
     "interval": (
         pd.Interval,
@@ -92,7 +92,7 @@ _KINDS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda packed: frozenset(unpack_value(each) for each in packed),
     ),
 }
-_NAMES = {kind: name for name, (kind, _, _) in _KINDS.items()}
+_KIND_NAMES = {kind: name for name, (kind, _, _) in _KINDS.items()}
 
 
 def pack_value(value: Any) -> Packed:
@@ -107,7 +107,7 @@ def pack_value(value: Any) -> Packed:
     """
     if isinstance(value, np.generic):
         value = value.item()
-    name = _NAMES.get(type(value))
+    name = _KIND_NAMES.get(type(value))
     if name is None:
         raise TypeError(
             f"a value of type {type(value).__name__} cannot be saved: {value!r}; convert its "
@@ -188,7 +188,7 @@ def unpack_dtype(packed: Sequence[Any]) -> Any:
         import pyarrow as pa
 
         packed_schema = bytes.fromhex(payload)
-        if len(packed_schema) > _ARROW or b"ARROW:" in packed_schema:  # an extension's code
+        if len(packed_schema) > _MAX_ARROW_BYTES or b"ARROW:" in packed_schema:
             raise ValueError("there is a dtype of pyarrow with an extension, which is not read")
         schema = pa.ipc.read_schema(pa.py_buffer(packed_schema))
         return pd.ArrowDtype(_plain_arrow(schema.field(0).type))
@@ -209,13 +209,13 @@ def read_dtype(name: str, longest: int = 0) -> Any:
     """
     texts, zoned = _TEXTS.fullmatch(name), _ZONED.fullmatch(name)
     make: Any = pd.DatetimeTZDtype
-    if texts and int(texts[1]) <= max(_LONGEST, longest):
+    if texts and int(texts[1]) <= max(_MAX_TEXT, longest):
         return np.dtype(name)
     if zoned:
-        return make(zoned[1], _zone(zoned[2]))
+        return make(zoned[1], _read_zone(zoned[2]))
     if name == "|O":  # an array's, which pandas calls object
         return np.dtype(object)
-    if _PLAIN.fullmatch(name):
+    if _PLAIN_DTYPE.fullmatch(name):
         return pd.api.types.pandas_dtype(name)
     if name in ("str", "string", "category"):  # of pandas 3, and as earlier versions wrote
         return pd.api.types.pandas_dtype(name)
@@ -224,19 +224,19 @@ def read_dtype(name: str, longest: int = 0) -> Any:
 
 def _read_moment(text: str) -> pd.Timestamp:
     """A moment in ISO 8601; not "now", which pandas would take."""
-    if len(text) > 64 or not _MOMENT.fullmatch(text):
+    if len(text) > 64 or not _ISO_MOMENT.fullmatch(text):
         raise ValueError(f"{text[:100]!r} is no moment")
     return pd.Timestamp(text)
 
 
-def _duration(text: str) -> pd.Timedelta:
+def _read_duration(text: str) -> pd.Timedelta:
     """A duration in ISO 8601."""
-    if not _DURATION.fullmatch(text):
+    if not _ISO_DURATION.fullmatch(text):
         raise ValueError(f"{text[:100]!r} is no duration")
     return pd.Timedelta(text)
 
 
-def _float(text: str) -> float:
+def _read_float(text: str) -> float:
     """A float in hexadecimal digits."""
     if len(text) > 64:
         raise ValueError(f"{text[:100]!r} is no number")
@@ -264,33 +264,37 @@ def _plain_arrow(dtype: Any) -> Any:
     elif types.is_nested(dtype) or isinstance(dtype, pa.BaseExtensionType):
         raise ValueError(f"there is no dtype {str(dtype)[:100]} of columns")
     if types.is_timestamp(dtype) and dtype.tz is not None:
-        _zone(dtype.tz)
-    if types.is_fixed_size_binary(dtype) and dtype.byte_width > _LONGEST:
+        _read_zone(dtype.tz)
+    if types.is_fixed_size_binary(dtype) and dtype.byte_width > _MAX_TEXT:
         raise ValueError(f"there is no dtype {str(dtype)[:100]} of columns")
     return dtype
 
 
-def _decimal(text: str) -> decimal.Decimal:
-    value = decimal.Decimal(text) if len(text) <= _DIGITS else None
-    if value is None or (value.is_finite() and abs(value.adjusted()) > _DIGITS) or value.is_snan():
+def _read_decimal(text: str) -> decimal.Decimal:
+    value = decimal.Decimal(text) if len(text) <= _MAX_DIGITS else None
+    if (
+        value is None
+        or (value.is_finite() and abs(value.adjusted()) > _MAX_DIGITS)
+        or value.is_snan()
+    ):
         raise ValueError(f"{text[:100]!r} is no decimal that is read")
     return value
 
 
-def _frequency(name: str) -> str:
+def _read_frequency(name: str) -> str:
     if not re.fullmatch(_FREQUENCY, name):
         raise ValueError(f"{name[:100]!r} is no frequency")
     return name
 
 
 @functools.cache
-def _zones() -> set[str]:
+def _zone_names() -> set[str]:
     return zoneinfo.available_timezones() | {"UTC"}
 
 
-def _zone(name: str) -> Any:
+def _read_zone(name: str) -> Any:
     """A time zone by its name, or a fixed offset; never a file."""
-    if name in _zones():
+    if name in _zone_names():
         return name
     offset = _OFFSET.fullmatch(name)
     if offset is None:
@@ -303,7 +307,7 @@ def _zone(name: str) -> Any:
 def _zone_name(zone: Any) -> str:
     """Name a time zone as ``_zone`` reads it."""
     try:
-        _zone(str(zone))
+        _read_zone(str(zone))
     except ValueError as error:
         raise TypeError(
             f"{error} by name, so that moments there cannot be saved; convert them before fit, to "
@@ -316,9 +320,9 @@ def _utc(moment: pd.Timestamp) -> pd.Timestamp:
     return moment if moment.tz is None else moment.tz_convert("UTC").tz_localize(None)
 
 
-def _moment(text: str, zone: str | None) -> pd.Timestamp:
+def _read_zoned_moment(text: str, zone: str | None) -> pd.Timestamp:
     moment = _read_moment(text)
-    return moment if zone is None else moment.tz_localize("UTC").tz_convert(_zone(zone))
+    return moment if zone is None else moment.tz_localize("UTC").tz_convert(_read_zone(zone))
 
 
 def pack_parameters(parameters: dict[str, Any]) -> dict[str, list[Any]]:

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from combutab.preprocessing._categories import distinct_values, fewest_rows
+from combutab.preprocessing._categories import distinct_values, rows_needed
 from combutab.preprocessing.modes._numbers import (
     NARROW,
     Format,
-    Grids,
     Mixture,
+    RoundingSteps,
     TickFormat,
     from_integers,
     refuse_infinite,
@@ -28,13 +28,13 @@ from combutab.preprocessing.modes._numbers import (
 
 # ---- Columns that name rows (row ids, e-mail addresses, UUIDs): found, and filled with new names
 
-_MIN_ROWS = 50  # fewer values may be different by chance
-_DENSE = 0.5  # of the whole numbers of a count are there, at least
-_RARE = 0.95  # of the rows have a value that few rows have, at least
-_ROOM = 10**9  # numbers that are free above the real ones
-_EXACT = 2**53  # floats beyond it are no whole numbers for certain
-_SAMPLE = 1000  # values that a pattern is looked for in
-_MOST = 0.9  # of them show it
+_MIN_IDENTIFIERS = 50  # fewer values may be different by chance
+_MIN_DENSITY = 0.5  # of the whole numbers of a count are there, at least
+_MIN_RARE_SHARE = 0.95  # of the rows have a value that few rows have, at least
+_MIN_FREE = 10**9  # numbers that are free above the real ones
+_MAX_EXACT = 2**53  # floats beyond it are no whole numbers for certain
+_N_MATCHED = 1000  # values that a pattern is looked for in
+_MIN_MATCHING = 0.9  # of them show it
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -44,13 +44,36 @@ _QUANTITY = re.compile(
     r"|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?",
     re.IGNORECASE,
 )
-_IDS = {"id", "ids", "uid", "uuid", "guid", "pk", "key", "ssn", "iban", "isbn", "imei", "phone"}
-_IDS |= {"telephone", "mobile", "barcode", "passport"}
-_NUMBERS = {"number", "no", "nr", "num", "code"}
-_OF = {"account", "card", "case", "client", "customer", "employee", "invoice", "member", "order"}
-_OF |= {"passport", "patient", "phone", "policy", "security", "serial", "student", "tax"}
+_ID_WORDS = {
+    "id",
+    "ids",
+    "uid",
+    "uuid",
+    "guid",
+    "pk",
+    "key",
+    "ssn",
+    "iban",
+    "isbn",
+    "imei",
+    "phone",
+}
+_ID_WORDS |= {"telephone", "mobile", "barcode", "passport"}
+_NUMBER_WORDS = {"number", "no", "nr", "num", "code"}
+_OWNER_WORDS = {
+    "account",
+    "card",
+    "case",
+    "client",
+    "customer",
+    "employee",
+    "invoice",
+    "member",
+    "order",
+}
+_OWNER_WORDS |= {"passport", "patient", "phone", "policy", "security", "serial", "student", "tax"}
 
-Kind = Literal["integer", "text", "email", "uuid", "uuid object"]
+IdentifierKind = Literal["integer", "text", "email", "uuid", "uuid object"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +90,7 @@ class Identifiers:
     ['id-000001@example.invalid']
     """
 
-    kind: Kind
+    kind: IdentifierKind
     start: int = 1
     prefix: str = ""
     suffix: str = ""
@@ -112,24 +135,26 @@ def find_identifiers(column: pd.Series, *, min_frequency: float = 5) -> Identifi
     >>> find_identifiers(pd.Series(range(0, 30_000, 100), name="population")) is None
     True
     """
-    kind = _kind(column)
-    if kind is None or column.notna().sum() < _MIN_ROWS:
+    kind = _identifier_kind(column)
+    if kind is None or column.notna().sum() < _MIN_IDENTIFIERS:
         return None
     if kind == "text":
         counts = column.value_counts(dropna=True)
-        fewest = max(2, fewest_rows(min_frequency, len(column)))
+        min_count = max(2, rows_needed(min_frequency, len(column)))
         values = [str(value) for value in counts.index[counts > 0]]
-        if counts[counts < fewest].sum() < _RARE * counts.sum() or _show(_QUANTITY, values):
+        if counts[counts < min_count].sum() < _MIN_RARE_SHARE * counts.sum() or _match_mostly(
+            _QUANTITY, values
+        ):
             return None
-        return _in_text(values, column)
+        return _text_identifiers(values, column)
     x = _whole_numbers(column, kind)
     if x is None:
         return None
     ordered = np.sort(x)  # by half the memory of np.unique
     if (ordered[1:] == ordered[:-1]).any():
         return None
-    is_count = kind == "integer" and len(x) >= _DENSE * (int(x.max()) - int(x.min()) + 1)
-    return _above(x, column.dtype) if is_count or _says_id(column.name) else None
+    is_count = kind == "integer" and len(x) >= _MIN_DENSITY * (int(x.max()) - int(x.min()) + 1)
+    return _numbers_above(x, column.dtype) if is_count or _is_named_id(column.name) else None
 
 
 def new_identifiers(column: pd.Series, label: str) -> Identifiers:
@@ -137,12 +162,12 @@ def new_identifiers(column: pd.Series, label: str) -> Identifiers:
 
     Raises ValueError if they are neither text nor whole numbers, or no numbers are free above them.
     """
-    kind, found = _kind(column), None
+    kind, found = _identifier_kind(column), None
     if kind == "text":
-        found = _in_text([str(value) for value in column.dropna().unique()], column)
+        found = _text_identifiers([str(value) for value in column.dropna().unique()], column)
     elif kind is not None:
         x = _whole_numbers(column, kind)
-        found = None if x is None or not len(x) else _above(x, column.dtype)
+        found = None if x is None or not len(x) else _numbers_above(x, column.dtype)
     if found is None:
         raise ValueError(
             f"{label} is listed in identifiers, but new ones are made of text and of whole numbers "
@@ -152,7 +177,7 @@ def new_identifiers(column: pd.Series, label: str) -> Identifiers:
     return found
 
 
-def _kind(column: pd.Series) -> Literal["integer", "float", "text"] | None:
+def _identifier_kind(column: pd.Series) -> Literal["integer", "float", "text"] | None:
     dtype: Any = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         column = pd.Series(dtype.categories)
@@ -183,32 +208,32 @@ def _whole_numbers(column: pd.Series, kind: str) -> np.ndarray | None:
             return np.array(present.tolist(), dtype=object)
         return present.to_numpy(dtype=np.uint64 if str(present.dtype)[0] in "uU" else np.int64)
     x = present.to_numpy(dtype=np.float64)
-    certain = np.abs(x) < _EXACT
+    certain = np.abs(x) < _MAX_EXACT
     return x.astype(np.int64) if (certain & (x == np.rint(x))).all() else None
 
 
-def _above(x: np.ndarray, dtype: Any) -> Identifiers | None:
+def _numbers_above(x: np.ndarray, dtype: Any) -> Identifiers | None:
     """Numbers above all of these, and above the digits that would tell the greatest one."""
     high = int(x.max())
     unit = 10 ** max(1, len(str(abs(high))) - 2)
     start = (high // unit + 1) * unit
-    return Identifiers("integer", start) if start + _ROOM <= _greatest(dtype) else None
+    return Identifiers("integer", start) if start + _MIN_FREE <= _greatest(dtype) else None
 
 
 def _greatest(dtype: Any) -> int:
     if types.is_float_dtype(dtype):
-        return _EXACT
+        return _MAX_EXACT
     dtype = getattr(dtype, "numpy_dtype", dtype)
     return int(np.iinfo(np.int64 if dtype.kind == "O" else dtype).max)
 
 
-def _in_text(values: Collection[str], column: pd.Series) -> Identifiers:
+def _text_identifiers(values: Collection[str], column: pd.Series) -> Identifiers:
     """Text that shows that it was made, and that none of these values is."""
     values = [value.casefold() for value in values]
-    kind: Kind = "text"
-    if _show(_UUID, values):
+    kind: IdentifierKind = "text"
+    if _match_mostly(_UUID, values):
         kind = "uuid object" if _of_uuids(column) else "uuid"
-    elif _show(_EMAIL, values):
+    elif _match_mostly(_EMAIL, values):
         kind = "email"
     suffix = "@example.invalid" if kind == "email" else ""  # of no one, by RFC 2606
     for k in itertools.count(1):
@@ -219,19 +244,19 @@ def _in_text(values: Collection[str], column: pd.Series) -> Identifiers:
     raise AssertionError("values are finite")
 
 
-def _show(pattern: re.Pattern[str], values: Collection[str]) -> bool:
-    some = list(itertools.islice(values, _SAMPLE))
-    return sum(pattern.fullmatch(value.strip()) is not None for value in some) >= _MOST * max(
-        1, len(some)
-    )
+def _match_mostly(pattern: re.Pattern[str], values: Collection[str]) -> bool:
+    some = list(itertools.islice(values, _N_MATCHED))
+    return sum(
+        pattern.fullmatch(value.strip()) is not None for value in some
+    ) >= _MIN_MATCHING * max(1, len(some))
 
 
-def _says_id(name: Any) -> bool:
+def _is_named_id(name: Any) -> bool:
     words = [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", str(name))]
     if not words:
         return False
-    numbered = words[-1] in _NUMBERS and bool(_OF & set(words))
-    return words[-1] in _IDS or words[0] in ("id", "uuid") or numbered
+    numbered = words[-1] in _NUMBER_WORDS and bool(_OWNER_WORDS & set(words))
+    return words[-1] in _ID_WORDS or words[0] in ("id", "uuid") or numbered
 
 
 # ---- The columns of a table as a generator's network has them: categories, or values within
@@ -265,7 +290,7 @@ class CategoryColumn:
         return len(self.values) + self.rare
 
     @property
-    def never(self) -> int | None:
+    def suppressed(self) -> int | None:
         """The code that no row is made with."""
         return self.size - 1 if self.rare else None
 
@@ -287,8 +312,8 @@ class CategoryColumn:
         ValueError
             If fit has not seen a value.
         """
-        codes, keys = factorize(column, label)
-        other = -1 if self.never is None else self.never
+        codes, keys = factorize_values(column, label)
+        other = -1 if self.suppressed is None else self.suppressed
         table = np.empty(len(keys) + 1, dtype=np.int32)
         table[:-1] = [self.codes.get(key, other) for key in keys]
         table[-1] = len(self.values) - 1 if self.missing else other  # gathered by code -1
@@ -308,10 +333,10 @@ class CategoryColumn:
             If a code is that of the rare values.
         """
         values = self.values
-        if self.rare and (codes == self.never).any():
+        if self.rare and (codes == self.suppressed).any():
             raise ValueError(
-                f"the code {self.never} is that of all values that fewer rows than min_frequency "
-                "had, which are not known any more"
+                f"the code {self.suppressed} is that of all values that fewer rows than "
+                "min_frequency had, which are not known any more"
             )
         # Series.take, and a Series of an object array without its dtype, look at every value first
         held: Any = values.to_numpy() if isinstance(values.dtype, np.dtype) else values.array
@@ -325,10 +350,10 @@ class CategoryColumn:
         ValueError
             If fit has not seen it; the error has some that it has seen.
         """
-        if _is_missing(value):
+        if _is_na(value):
             if not self.missing:
                 raise ValueError(
-                    f"{label} had no missing value in fit{self._or_few()}; it has {self._some()}"
+                    f"{label} had no missing value in fit{self._hint()}; it has {self._examples()}"
                 )
             return len(self.values) - 1
         if isinstance(value, np.datetime64 | np.timedelta64):
@@ -338,14 +363,14 @@ class CategoryColumn:
         code = self.codes.get(value) if isinstance(value, Hashable) else None
         if code is None:
             raise ValueError(
-                f"{label} had no value {value!r} in fit{self._or_few()}; it has {self._some()}"
+                f"{label} had no value {value!r} in fit{self._hint()}; it has {self._examples()}"
             )
         return code
 
-    def _or_few(self) -> str:
+    def _hint(self) -> str:
         return ", or in fewer rows than min_frequency" if self.rare else ""
 
-    def _some(self) -> str:
+    def _examples(self) -> str:
         listed = ", ".join(map(repr, self.keys[:5])) or "none at all"
         return listed + (f" and {len(self.keys) - 5} more" if len(self.keys) > 5 else "")
 
@@ -355,21 +380,21 @@ class NumberColumn:
     """A continuous column: its numbers' format, their modes, and whether some are missing.
 
     A missing one has a code of its own, the last, and the value 0. Where too few are missing
-    (``rare``), no row is made with it. ``grids`` are those of numbers that are made.
+    (``rare``), no row is made with it. ``rounding_steps`` are those of numbers that are made.
     """
 
     format: Format
     mixture: Mixture
     missing: bool
     rare: bool = False
-    grids: Grids | None = None
+    rounding_steps: RoundingSteps | None = None
 
     @property
     def size(self) -> int:
         return len(self.mixture.weights) + self.missing
 
     @property
-    def never(self) -> int | None:
+    def suppressed(self) -> int | None:
         """The code that no row is made with."""
         return self.size - 1 if self.rare else None
 
@@ -388,7 +413,7 @@ class NumberColumn:
         ValueError
             If a number is infinite, of another kind than fit has seen, or missing as none was.
         """
-        x, missing = self.format.read(_as_fitted(column, self.format.dtype, label), label)
+        x, missing = self.format.read(_with_dtype(column, self.format.dtype, label), label)
         if missing.any() and not self.missing:
             raise ValueError(f"{label} has missing values, but fit has seen none there")
         uniforms = rng.random(len(x))
@@ -404,12 +429,16 @@ class NumberColumn:
         missing = codes == len(self.mixture.weights)
         modes = np.where(missing, 0, codes)
         x, format = self.mixture.unscale(values, modes), self.format
-        if self.grids is None or isinstance(format, TickFormat) or format.decimals is not None:
+        if (
+            self.rounding_steps is None
+            or isinstance(format, TickFormat)
+            or format.decimals is not None
+        ):
             return format.write(x, missing)
         low, high = map(format.numbers, self.mixture.ends(modes))
-        return format.hold(self.grids.restore(format.numbers(x), high - low), missing)
+        return format.hold(self.rounding_steps.restore(format.numbers(x), high - low), missing)
 
-    def put_on_grids(
+    def round_to_steps(
         self,
         values: np.ndarray,
         codes: np.ndarray,
@@ -418,10 +447,10 @@ class NumberColumn:
     ) -> np.ndarray:
         """The values within modes, (n,) float32, that numbers written as the fitted ones have.
 
-        ``uniforms``, (n,) in [0, 1), draw how finely each is written; see `Grids`. Numbers between
+        ``uniforms``, (n,) in [0, 1), draw how finely each is written. Numbers between
         two ends, as `read` counts them, stay there.
         """
-        if self.grids is None:
+        if self.rounding_steps is None:
             return values
         found = values.copy()
         rows = np.flatnonzero(codes < len(self.mixture.weights))
@@ -433,7 +462,7 @@ class NumberColumn:
         inside = (first <= numbers) & (numbers <= last)
         least = np.where(inside, np.maximum(least, first), least)
         most = np.where(inside, np.minimum(most, last), most)
-        placed = self.format.above(self.grids.put(numbers, uniforms[rows], least, most))
+        placed = self.format.above(self.rounding_steps.put(numbers, uniforms[rows], least, most))
         found[rows] = self.mixture.scale(placed, modes)
         return found
 
@@ -457,7 +486,7 @@ class IdentifierColumn:
     made: Identifiers
     missing: bool
     counts: np.ndarray
-    never = None
+    suppressed = None
 
     @property
     def size(self) -> int:
@@ -492,32 +521,32 @@ class IdentifierColumn:
         )
 
 
-Column = CategoryColumn | NumberColumn | IdentifierColumn
+ModeColumn = CategoryColumn | NumberColumn | IdentifierColumn
 
 
-def fit_identifiers(column: pd.Series, made: Identifiers, fewest: int) -> IdentifierColumn:
+def fit_identifiers(column: pd.Series, made: Identifiers, min_count: int) -> IdentifierColumn:
     """Remember that a column holds identifiers, and how many are missing."""
     dtype: Any = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         dtype = pd.CategoricalDtype(dtype.categories[:0], dtype.ordered)
     n_missing = int(column.isna().sum())
-    missing = n_missing >= max(1, fewest)
+    missing = n_missing >= max(1, min_count)
     counts = [len(column) - n_missing, n_missing] if missing else [len(column)]
     return IdentifierColumn(dtype, made, missing, np.array(counts))
 
 
-def fit_categories(column: pd.Series, label: str, fewest: int = 1) -> CategoryColumn:
+def fit_categories(column: pd.Series, label: str, min_count: int = 1) -> CategoryColumn:
     """Learn the distinct values that enough rows have; the order of the rows does not matter."""
-    codes, keys = factorize(column, label)
+    codes, keys = factorize_values(column, label)
     missing = bool((codes < 0).any())
     size = len(keys) + missing
     codes = np.where(codes < 0, size - 1, codes)
     first = np.empty(size, dtype=np.intp)
     first[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal ones the last stays: the first row
     counts = np.bincount(codes, minlength=size)
-    kept = counts >= fewest
+    kept = counts >= min_count
     values = column.iloc[first[kept]].reset_index(drop=True)
-    if fewest > 1 and isinstance(values.dtype, pd.CategoricalDtype):
+    if min_count > 1 and isinstance(values.dtype, pd.CategoricalDtype):
         values = values.cat.remove_unused_categories()  # the dtype holds the others too
     if kept.all():
         return CategoryColumn(values, missing, counts)
@@ -525,14 +554,14 @@ def fit_categories(column: pd.Series, label: str, fewest: int = 1) -> CategoryCo
     return CategoryColumn(values, missing and bool(kept[-1]), counts, rare=True)
 
 
-def factorize(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any]]:
+def factorize_values(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any]]:
     """Codes of shape (n,), -1 for missing, and the distinct values that they count, in order.
 
     Values that Python calls equal (1, 1.0 and True) are one.
 
     Raises TypeError if a value is not hashable; ValueError if a number is infinite.
 
-    >>> factorize(pd.Series(["b", None, "a"]), "column 0")
+    >>> factorize_values(pd.Series(["b", None, "a"]), "column 0")
     (array([ 1, -1,  0]), ['a', 'b'])
     """
     try:
@@ -546,32 +575,32 @@ def factorize(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any]]:
     refuse_infinite([value for value in values if isinstance(value, float)], label)
     if isinstance(column.dtype, pd.CategoricalDtype):  # in its own order
         return codes, values
-    order = _order(values)
+    order = _value_order(values)
     rank = np.full(len(values) + 1, -1)  # the last is gathered by code -1
     rank[order] = np.arange(len(order))
     return rank[codes], [values[i] for i in order]
 
 
-def _order(values: Sequence[Any]) -> list[int]:
+def _value_order(values: Sequence[Any]) -> list[int]:
     places = range(len(values))
     try:
         return sorted(places, key=values.__getitem__)
     except TypeError:  # of kinds that do not compare
-        return sorted(places, key=lambda i: _rank(values[i]))
+        return sorted(places, key=lambda i: _value_rank(values[i]))
 
 
-def _rank(value: Any) -> tuple[str, Any, str]:
+def _value_rank(value: Any) -> tuple[str, Any, str]:
     """Numbers by value, whichever of 1, 1.0 and True it is; then the rest, kind by kind."""
     if isinstance(value, int | float | decimal.Decimal):
         return "", value, ""
     return type(value).__name__, 0, repr(value)
 
 
-def _is_missing(value: Any) -> bool:
+def _is_na(value: Any) -> bool:
     return bool(types.is_scalar(value) and pd.isna(value))
 
 
-def _as_fitted(column: pd.Series, dtype: Any, label: str) -> pd.Series:
+def _with_dtype(column: pd.Series, dtype: Any, label: str) -> pd.Series:
     """A later column brought to the dtype of the fitted one."""
     given: Any = column.dtype
     if given == dtype:

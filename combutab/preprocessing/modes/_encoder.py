@@ -15,12 +15,12 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from combutab.core.rng import seed_from
-from combutab.preprocessing._categories import fewest_rows
+from combutab.preprocessing._categories import rows_needed
 from combutab.preprocessing._parquet import ParquetTable
 from combutab.preprocessing.modes._columns import (
     CategoryColumn,
-    Column,
     IdentifierColumn,
+    ModeColumn,
     NumberColumn,
     fit_categories,
     fit_identifiers,
@@ -30,7 +30,7 @@ from combutab.preprocessing.modes._numbers import (
     Sample,
     fit_bins,
     fit_mixtures,
-    grids_of,
+    rounding_steps_of,
     take_sample,
 )
 from combutab.preprocessing.modes._state import read_state, write_state
@@ -38,7 +38,7 @@ from combutab.preprocessing.modes._tables import (
     TableSchema,
     choose_formats,
     choose_identifiers,
-    read_columns,
+    read_schema,
 )
 
 # ---- The layout of a row of a generator's network: values, then one-hot spans --------------------
@@ -76,14 +76,14 @@ class RowLayout:
     sizes : tuple of int
         Of each span, in ascending order, so that spans of one size are neighbours.
     spans : tuple of RowSpan
-    never : tuple of (int, int)
+    suppressed : tuple of (int, int)
         Span and code of what is learned, but made in no row: all rare values of a column together.
     """
 
     n_values: int
     sizes: tuple[int, ...]
     spans: tuple[RowSpan, ...]
-    never: tuple[tuple[int, int], ...] = ()
+    suppressed: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class ModeTable:
     codes: np.ndarray
 
 
-def lay_out(columns: Sequence[Column]) -> RowLayout:
+def lay_out_rows(columns: Sequence[ModeColumn]) -> RowLayout:
     """Give every column that is not constant its span, and every continuous one a value."""
     spans: list[tuple[int, RowSpan]] = []
     n_values = 0
@@ -113,7 +113,7 @@ def lay_out(columns: Sequence[Column]) -> RowLayout:
         elif column.size > 1:
             spans.append((column.size, RowSpan(j, "category")))
     spans.sort(key=lambda each: each[0])
-    rare = ((i, columns[span.column].never) for i, (_, span) in enumerate(spans))
+    rare = ((i, columns[span.column].suppressed) for i, (_, span) in enumerate(spans))
     return RowLayout(
         n_values,
         tuple(size for size, _ in spans),
@@ -124,12 +124,12 @@ def lay_out(columns: Sequence[Column]) -> RowLayout:
 
 # ---- Sentences on the values that a ModeEncoder does not keep, or keeps of single rows -----------
 
-_MUCH = 0.1  # of the rows
-_MOST = 0.5  # of the values
-_SHOWN = 10  # names
+_MAX_RARE_SHARE = 0.1  # of the rows
+_MAX_UNIQUE_SHARE = 0.5  # of the values
+_LISTED = 10  # names
 
 
-def refuse_unknown(names: Sequence[Any], columns: Sequence[Column], fewest: int) -> None:
+def refuse_suppressed(names: Sequence[Any], columns: Sequence[ModeColumn], min_count: int) -> None:
     """Refuse columns of which no value is kept, although many rows have one."""
     unknown = [
         name
@@ -137,17 +137,17 @@ def refuse_unknown(names: Sequence[Any], columns: Sequence[Column], fewest: int)
         if isinstance(each, CategoryColumn)
         and each.rare
         and not each.keys
-        and (not each.missing or each.counts[-1] >= fewest)
+        and (not each.missing or each.counts[-1] >= min_count)
     ]
     if unknown:
         raise ValueError(
-            f"no value of {_listed(unknown)} is held by {fewest} rows (min_frequency), so that "
+            f"no value of {_listing(unknown)} is held by {min_count} rows (min_frequency), so that "
             "none could be made: leave the column out, or convert it if it holds numbers or dates, "
             "or list it in identifiers to have new ones made, or keep all values by min_frequency=1"
         )
 
 
-def describe_withheld(names: Sequence[Any], columns: Sequence[Column]) -> list[str]:
+def describe_suppressed(names: Sequence[Any], columns: Sequence[ModeColumn]) -> list[str]:
     """Describe the values that an encoder does not keep, or keeps although they are private.
 
     A sentence each on columns of identifiers; on columns of which more than a tenth of the rows
@@ -161,35 +161,35 @@ def describe_withheld(names: Sequence[Any], columns: Sequence[Column]) -> list[s
         elif isinstance(column, CategoryColumn):
             share = column.counts[-1] / column.counts.sum() if column.rare else 0.0
             present = column.counts[: len(column.keys)]
-            if share > _MUCH:
+            if share > _MAX_RARE_SHARE:
                 rare.append(f"{share:.0%} of the rows of {name!r}")
-            if column.size > 1 and (present == 1).sum() > _MOST * max(1, present.sum()):
+            if column.size > 1 and (present == 1).sum() > _MAX_UNIQUE_SHARE * max(1, present.sum()):
                 copied.append(name)
     told = []
     if identifiers:
         told.append(
-            f"{_listed(identifiers)} {_verb(identifiers, 'holds', 'hold')} identifiers: they are "
+            f"{_listing(identifiers)} {_verb(identifiers, 'holds', 'hold')} identifiers: they are "
             "not learned, and new rows and filled cells get made-up ones that are not in the "
             "table; 'identifiers' says which columns hold some, if not these"
         )
     if rare:
         told.append(
-            f"{', '.join(rare[:_SHOWN])}{' and more' if len(rare) > _SHOWN else ''} have values "
+            f"{', '.join(rare[:_LISTED])}{' and more' if len(rare) > _LISTED else ''} have values "
             "that fewer rows than min_frequency have: they are not kept, and new rows and filled "
             "cells get the others; join such values into groups, or keep them by a lower "
             "min_frequency"
         )
     if copied:
         told.append(
-            f"most values of {_listed(copied)} are there once, and new rows get them as they "
+            f"most values of {_listing(copied)} are there once, and new rows get them as they "
             "are: if they are private, leave the column out, or raise min_frequency"
         )
     return told
 
 
-def _listed(names: Sequence[Any]) -> str:
-    shown = ", ".join(map(repr, names[:_SHOWN]))
-    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+def _listing(names: Sequence[Any]) -> str:
+    shown = ", ".join(map(repr, names[:_LISTED]))
+    return shown + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
 def _verb(names: Sequence[Any], one: str, many: str) -> str:
@@ -363,7 +363,7 @@ class ModeEncoder(TransformerMixin, BaseEstimator):
             that X lacks, or lacks a column that is not of numbers; if X has fewer rows than
             `min_frequency`, or a column without a value that as many rows have.
         """
-        schema, columns = read_columns(X)
+        schema, columns = read_schema(X)
         return self._fit(schema, columns, len(columns[0]))
 
     def fit_parquet(
@@ -388,52 +388,52 @@ class ModeEncoder(TransformerMixin, BaseEstimator):
         return self._fit(schema, WholeColumns(table, columns, check), table.n_rows)
 
     def _fit(self, schema: TableSchema, columns: Sequence[pd.Series], n_rows: int) -> ModeEncoder:
-        fewest = fewest_rows(self.min_frequency, n_rows)
-        made = choose_identifiers(self.identifiers, schema, columns, fewest)
-        formats = choose_formats(self.discrete_columns, schema, columns, fewest, made)
-        fitted: list[Column | None] = []
+        min_count = rows_needed(self.min_frequency, n_rows)
+        made = choose_identifiers(self.identifiers, schema, columns, min_count)
+        formats = choose_formats(self.discrete_columns, schema, columns, min_count, made)
+        fitted: list[ModeColumn | None] = []
         samples: dict[int, Sample] = {}
         missing: dict[int, int] = {}
         seed = seed_from(self.random_state)
         for j, (column, format) in enumerate(zip(columns, formats, strict=True)):
             if j in made:
-                fitted.append(fit_identifiers(column, made[j], fewest))
+                fitted.append(fit_identifiers(column, made[j], min_count))
                 continue
             if format is None:
-                fitted.append(fit_categories(column, schema.label(j), fewest))
+                fitted.append(fit_categories(column, schema.label(j), min_count))
                 continue
             fitted.append(None)
             x, absent = format.read(column, schema.label(j))
             missing[j] = int(absent.sum())
             generator = _generator(seed, "fit", schema.keys[j])
             samples[j] = take_sample(x[~absent], self.max_rows, generator)
-        mixtures = self._fit_modes(list(samples.values()), fewest)
+        mixtures = self._fit_modes(list(samples.values()), min_count)
         for j, mixture in zip(samples, mixtures, strict=True):
             format = formats[j]
             assert format is not None
-            grids = grids_of(format, mixture.spread(samples[j].values), fewest)
+            rounding_steps = rounding_steps_of(format, mixture.spread(samples[j].values), min_count)
             fitted[j] = NumberColumn(
-                format, mixture, missing[j] > 0, 0 < missing[j] < fewest, grids
+                format, mixture, missing[j] > 0, 0 < missing[j] < min_count, rounding_steps
             )
-        if n_rows < fewest:
+        if n_rows < min_count:
             raise ValueError(
                 f"n_samples={n_rows} is less than min_frequency={self.min_frequency}: all "
                 "values are rare; lower min_frequency (1 keeps all)"
             )
         known = [each for each in fitted if each is not None]
-        refuse_unknown(schema.keys, known, fewest)
-        self._remember(schema.wide_enough(made), known)
+        refuse_suppressed(schema.keys, known, min_count)
+        self._set_fitted(schema.wide_enough(made), known)
         return self
 
-    def _fit_modes(self, samples: Sequence[Sample], fewest: int) -> Sequence[Mixture]:
+    def _fit_modes(self, samples: Sequence[Sample], min_count: int) -> Sequence[Mixture]:
         if self.strategy == "quantile":
-            return [fit_bins(sample, self.n_modes, fewest) for sample in samples]
+            return [fit_bins(sample, self.n_modes, min_count) for sample in samples]
         return fit_mixtures(
             samples,
             n_modes=self.n_modes,
             min_weight=self.min_weight,
             n_jobs=self.n_jobs,
-            fewest=fewest,
+            min_count=min_count,
         )
 
     def encode(self, X: Any, *, random_state: Any = None) -> ModeTable:
@@ -634,18 +634,18 @@ class ModeEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(f"{label} is always {value!r}; leave the condition out")
         return next(i for i, span in enumerate(self.layout_.spans) if span.column == j), code
 
-    def describe_withheld(self) -> list[str]:
+    def describe_suppressed(self) -> list[str]:
         """A sentence on each sort of values that are not kept, or kept though most are there once.
 
         Examples
         --------
         >>> X = np.array([[0.7, "a"], [0.7, "b"], [0.7, "c"], [0.7, "c"]], dtype=object)
-        >>> (told,) = ModeEncoder(min_frequency=2, random_state=0).fit(X).describe_withheld()
+        >>> (told,) = ModeEncoder(min_frequency=2, random_state=0).fit(X).describe_suppressed()
         >>> told[:67]
         '50% of the rows of 1 have values that fewer rows than min_frequency'
         """
         check_is_fitted(self)
-        return describe_withheld(self.schema_.keys, self.columns_)
+        return describe_suppressed(self.schema_.keys, self.columns_)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The fitted encoder as numeric arrays and a dict that JSON can hold.
@@ -679,10 +679,10 @@ class ModeEncoder(TransformerMixin, BaseEstimator):
         parameters, schema, columns = read_state(arrays, meta)
         encoder = cls(**parameters)
         encoder._validate_params()
-        encoder._remember(schema, columns)
+        encoder._set_fitted(schema, columns)
         return encoder
 
-    def _remember(self, schema: TableSchema, columns: Sequence[Column]) -> None:
+    def _set_fitted(self, schema: TableSchema, columns: Sequence[ModeColumn]) -> None:
         self.schema_ = schema
         self.columns_ = tuple(columns)
         self.n_features_in_ = len(columns)
@@ -691,10 +691,10 @@ class ModeEncoder(TransformerMixin, BaseEstimator):
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        self.layout_ = lay_out(self.columns_)
+        self.layout_ = lay_out_rows(self.columns_)
         coders = [self.columns_[span.column] for span in self.layout_.spans]
         self.category_counts_ = {
-            i: np.where(np.arange(each.size) == each.never, 0, each.counts)
+            i: np.where(np.arange(each.size) == each.suppressed, 0, each.counts)
             for i, each in enumerate(coders)
             if not isinstance(each, NumberColumn)
         }

@@ -10,10 +10,10 @@ from pandas.api import types
 from sklearn.utils.validation import check_is_fitted
 
 from combutab.preprocessing._tables import as_pandas, fill_polars, is_polars
-from combutab.preprocessing.modes._columns import CategoryColumn, NumberColumn, factorize
+from combutab.preprocessing.modes._columns import CategoryColumn, NumberColumn, factorize_values
 from combutab.preprocessing.modes._encoder import ModeEncoder, ModeTable
 from combutab.preprocessing.modes._numbers import TickFormat, refuse_infinite
-from combutab.preprocessing.modes._tables import read_columns
+from combutab.preprocessing.modes._tables import read_schema
 
 
 class IncompleteTable:
@@ -67,11 +67,11 @@ class IncompleteTable:
                 _within_bounds(present.infer_objects(), coder, encoder.schema_.label(j))
                 continue
             if isinstance(coder, CategoryColumn) and len(present):
-                _refuse_unlike(present, coder, encoder.schema_.label(j))
+                _refuse_other_types(present, coder, encoder.schema_.label(j))
             if getattr(column.dtype, "kind", "O") == "f":
                 refuse_infinite(column, encoder.schema_.label(j))
         if not isinstance(X, pd.DataFrame | np.ndarray):
-            schema, columns = read_columns(X)
+            schema, columns = read_schema(X)
             X = schema.assemble(columns, len(columns[0]))
         self._table = X
         self.missing = np.stack([c.isna().to_numpy(dtype=bool) for c in self._columns], axis=1)
@@ -258,13 +258,13 @@ def _within_bounds(cells: pd.Series, coder: NumberColumn, label: str) -> pd.Seri
 
 def _category_codes(cells: pd.Series, coder: CategoryColumn, label: str) -> np.ndarray:
     """The code of each value, -1 for one that has none."""
-    places, keys = factorize(cells, label)
+    places, keys = factorize_values(cells, label)
     return np.array([coder.codes.get(key, -1) for key in keys], dtype=np.int64)[places]
 
 
-def _refuse_unlike(present: pd.Series, coder: CategoryColumn, label: str) -> None:
+def _refuse_other_types(present: pd.Series, coder: CategoryColumn, label: str) -> None:
     """Refuse values of which fit has seen none, and none of their types."""
-    _, keys = factorize(present, label)
+    _, keys = factorize_values(present, label)
     seen = {type(key) for key in coder.keys}
     if seen and not seen & {type(key) for key in keys} and not any(k in coder.codes for k in keys):
         raise ValueError(

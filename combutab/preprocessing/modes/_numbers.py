@@ -32,18 +32,18 @@ from combutab.preprocessing._columns import (
 
 # ---- Bounds of numbers that are no single row's: shared by enough rows, or rounded outward -------
 
-_FURTHER = 3  # times as far as the outermost rows reach, the last may lie beyond them
-_PARTS = 20  # of the spread: a bound is rounded to one of them at least
+_REACH = 3  # times as far as the outermost rows reach, the last may lie beyond them
+_N_PARTS = 20  # of the spread: a bound is rounded to one of them at least
 _ULPS = 128  # of a float: multiples of less might be the float itself
 
 
-def find_bounds(x: np.ndarray, fewest: int) -> tuple[Any, Any]:
+def find_bounds(x: np.ndarray, min_count: int) -> tuple[Any, Any]:
     """The least and the greatest number, or what stands for those that are single rows'.
 
-    A bound that at least `fewest` rows share stays as it is. Another one is moved outward to the
+    A bound that at least `min_count` rows share stays as it is. Another one is moved outward to the
     next multiple of 1, 2 or 5 times a power of ten, of about a twentieth of the spread; none
-    crosses zero. What lies far from all other rows is no bound: the `fewest`-th number from the
-    outside is then taken, and three times as far beyond it as the next `fewest` reach within.
+    crosses zero. What lies far from all other rows is no bound: the `min_count`-th number from the
+    outside is then taken, and three times as far beyond it as the next `min_count` reach within.
     Integers, (n,) of at least one, give integers, computed exactly.
 
     >>> find_bounds(np.r_[0, 0, 0, np.arange(73, 913)], 3)
@@ -53,43 +53,43 @@ def find_bounds(x: np.ndarray, fewest: int) -> tuple[Any, Any]:
     """
     ordered = np.sort(x)
     least, most = ordered[0].item(), ordered[-1].item()
-    if fewest <= 1:
+    if min_count <= 1:
         return least, most
-    k = min(fewest, (len(x) + 1) // 2)
+    k = min(min_count, (len(x) + 1) // 2)
     m = min(2 * k, len(x))
     inner, outer = ordered[k - 1].item(), ordered[-k].item()
-    low = max(least, inner - _FURTHER * (ordered[m - 1].item() - inner))
-    high = min(most, outer + _FURTHER * (outer - ordered[-m].item()))
-    shared = [np.count_nonzero(ordered == each) >= fewest for each in (low, high)]
+    low = max(least, inner - _REACH * (ordered[m - 1].item() - inner))
+    high = min(most, outer + _REACH * (outer - ordered[-m].item()))
+    shared = [np.count_nonzero(ordered == each) >= min_count for each in (low, high)]
     # halves: the spread itself might overflow
-    part = (high / 2 - low / 2 or abs(high) / 2) / (_PARTS / 2)
+    part = (high / 2 - low / 2 or abs(high) / 2) / (_N_PARTS / 2)
     return (
-        low if shared[0] else _beyond(low, least, part),
-        high if shared[1] else -_beyond(-high, -most, part),
+        low if shared[0] else _rounded_outward(low, least, part),
+        high if shared[1] else -_rounded_outward(-high, -most, part),
     )
 
 
-def _beyond(value: Any, extreme: Any, part: float) -> Any:
+def _rounded_outward(value: Any, extreme: Any, part: float) -> Any:
     """A round number below a value, and not the extreme, which may lie there by chance."""
-    rounded = _below(value, part)
-    return _below(rounded, part) if rounded == extreme else rounded
+    rounded = _next_lower(value, part)
+    return _next_lower(rounded, part) if rounded == extreme else rounded
 
 
-def _below(value: Any, part: float) -> Any:
+def _next_lower(value: Any, part: float) -> Any:
     """The next lower multiple of a round number as large as a part; above zero if the value is."""
     if value == 0:
         return value
     whole = isinstance(value, int)
-    digit, power = _round(part if whole else max(part, _ULPS * math.ulp(value)))
+    digit, power = _round_number(part if whole else max(part, _ULPS * math.ulp(value)))
     if whole:
         unit = digit * 10 ** max(power, 0)
         rounded: Any = (value - 1) // unit * unit
     else:
-        n = math.ceil(_parts(value, digit, power)) - 1
+        n = math.ceil(_in_units(value, digit, power)) - 1
         n -= _multiple(n, digit, power) >= value  # by a rounding
         rounded = _multiple(n, digit, power)
     if value > 0 and rounded <= 0:
-        digit, power = _round(value)
+        digit, power = _round_number(value)
         if digit * 10**power == value:
             digit, power = {1: (5, power - 1), 2: (1, power), 5: (2, power)}[digit]
         positive = max(1, int(digit * 10.0**power)) if whole else digit * 10.0**power
@@ -97,7 +97,7 @@ def _below(value: Any, part: float) -> Any:
     return rounded
 
 
-def _parts(value: float, digit: int, power: int) -> float:
+def _in_units(value: float, digit: int, power: int) -> float:
     """How many times a round number it is."""
     return value / (digit * 10.0**power) if power >= 0 else value * 10.0**-power / digit
 
@@ -107,7 +107,7 @@ def _multiple(n: int, digit: int, power: int) -> float:
     return n * (digit * 10.0**power) if power >= 0 else n * digit / 10.0**-power
 
 
-def _round(part: float) -> tuple[int, int]:
+def _round_number(part: float) -> tuple[int, int]:
     """1, 2 or 5, and a power of ten: of all such products the next below."""
     power = max(-300, math.floor(math.log10(part))) if part > 0 else 0
     digit = part / 10.0**power
@@ -116,15 +116,15 @@ def _round(part: float) -> tuple[int, int]:
 
 # ---- How finely numbers are written: most as whole ones, say, and some with halves ---------------
 
-_FEWEST = 20  # numbers, that a grid is seen from
-_SHARE = 0.1  # of the numbers of a grid, beyond chance, that are on a coarser one
-_GRID_DIGITS = 11  # of numbers of any number of decimals, beyond which they are on no grid
+_MIN_NUMBERS = 20  # numbers, that a grid is seen from
+_MIN_SHARE = 0.1  # of the numbers of a grid, beyond chance, that are on a coarser one
+_STEP_DIGITS = 11  # of numbers of any number of decimals, beyond which they are on no grid
 HELD = 2**53  # whole floats are exact up to it
-_ROUNDING = 2.0**-22  # of half a mode's width: what a value of single precision may be off
+_SINGLE_ROUNDING = 2.0**-22  # of half a mode's width: what a value of single precision may be off
 
 
 @dataclass(frozen=True)
-class Grids:
+class RoundingSteps:
     """Grids of ascending steps, each of whole multiples of the one before.
 
     Attributes
@@ -135,11 +135,11 @@ class Grids:
     shares : tuple of float
         Of the numbers that are put on each grid or a coarser one, descending; the rest is on none.
 
-    >>> grids = find_grids(np.r_[np.arange(1.0, 99.0), 0.5, 2.5], 1)
-    >>> grids
-    Grids(decimals=1, steps=(5, 10), shares=(1.0, 0.96))
+    >>> rounding_steps = find_rounding_steps(np.r_[np.arange(1.0, 99.0), 0.5, 2.5], 1)
+    >>> rounding_steps
+    RoundingSteps(decimals=1, steps=(5, 10), shares=(1.0, 0.96))
     >>> low, high = np.full(3, 0.0), np.full(3, 100.0)
-    >>> grids.put(np.array([17.31, 17.31, 99.9]), np.array([0.5, 0.99, 0.5]), low, high)
+    >>> rounding_steps.put(np.array([17.31, 17.31, 99.9]), np.array([0.5, 0.99, 0.5]), low, high)
     array([ 17. ,  17.5, 100. ])
     """
 
@@ -175,24 +175,26 @@ class Grids:
         scale, found = 10.0**self.decimals, numbers.copy()
         for step in self.steps:  # the coarsest last
             near = np.rint(numbers * (scale / step)) * step / scale
-            found = np.where(np.abs(near - numbers) <= _ROUNDING * widths, near, found)
+            found = np.where(np.abs(near - numbers) <= _SINGLE_ROUNDING * widths, near, found)
         return found
 
 
-def find_grids(numbers: np.ndarray, decimals: int | None, fewest: int = 1) -> Grids | None:
+def find_rounding_steps(
+    numbers: np.ndarray, decimals: int | None, min_count: int = 1
+) -> RoundingSteps | None:
     """Find the grids that numbers, (n,) float64, are on.
 
     ``decimals`` are those that all of them have, None where there are too many to tell. A grid
     counts where a tenth of the numbers of the finer one are on it, beyond those that are there by
-    chance, and the finer one where at least ``fewest`` numbers need it. None where there is none,
+    chance, and the finer one where ``min_count`` numbers need it. None where there is none,
     but for that of all their decimals.
     """
     largest = float(np.abs(numbers).max(initial=0.0))
-    if len(numbers) < _FEWEST or not largest:
+    if len(numbers) < _MIN_NUMBERS or not largest:
         return None
     any_number = decimals is None
     if any_number:
-        decimals = _GRID_DIGITS - math.ceil(math.log10(largest))
+        decimals = _STEP_DIGITS - math.ceil(math.log10(largest))
     assert decimals is not None
     if not 0 <= decimals <= 22 or largest * 10.0**decimals >= HELD:  # 10.0**22 is exact
         return None
@@ -202,27 +204,27 @@ def find_grids(numbers: np.ndarray, decimals: int | None, fewest: int = 1) -> Gr
         off = np.abs(whole / 10.0**decimals - numbers)
         whole = whole[off <= 4 * np.spacing(largest)]
     n_off = len(numbers) - len(whole)
-    steps, shares = [1], [1.0 if n_off < fewest else len(whole) / len(numbers)]
-    if shares[0] < _SHARE:
+    steps, shares = [1], [1.0 if n_off < min_count else len(whole) / len(numbers)]
+    if shares[0] < _MIN_SHARE:
         return None
     step, places = 1, whole.astype(np.int64)
-    while len(places) >= _FEWEST:
+    while len(places) >= _MIN_NUMBERS:
         factor = 2 if str(step).startswith("5") else 5
         on = places % (step * factor) == 0
         chance, n = 1 / factor, len(places)
         beyond = (float(on.mean()) - chance) / (1 - chance)
         noise = 3 * math.sqrt(chance / (1 - chance) / n)
-        if beyond < max(_SHARE, noise) or not (places[on] != 0).any():
+        if beyond < max(_MIN_SHARE, noise) or not (places[on] != 0).any():
             break
         step, places = step * factor, places[on]
-        if n - on.sum() < max(1, fewest):  # the finer one is not needed
+        if n - on.sum() < max(1, min_count):  # the finer one is not needed
             steps[-1] = step
         else:
             steps.append(step)
             shares.append(shares[-1] * beyond)
     if steps == [1] and not any_number:
         return None
-    return Grids(decimals, tuple(steps), tuple(shares))
+    return RoundingSteps(decimals, tuple(steps), tuple(shares))
 
 
 # ---- Mixtures of normal distributions: the modes of a numeric column -----------------------------
@@ -231,9 +233,9 @@ def find_grids(numbers: np.ndarray, decimals: int | None, fewest: int = 1) -> Gr
 _MAX_ITER = 30
 NARROW = 1e-300  # the standard deviation that a mode of one number has in the place of 0
 # A sample of this share of the column's range is one value: its squares would underflow.
-_POINT = 1e-50
+_MIN_SPREAD = 1e-50
 # Posteriors that are held at a time: 4 MB of float64.
-_PIECE = 2**19
+_POSTERIOR_PIECE = 2**19
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,13 +265,13 @@ class Mixture:
         codes = np.zeros(len(x), dtype=np.int32)
         if len(self.weights) == 1:
             return codes
-        step = max(1, _PIECE // len(self.weights))
+        step = max(1, _POSTERIOR_PIECE // len(self.weights))
         for start in range(0, len(x), step):
             rows = slice(start, start + step)
             posterior = self.posterior(x[rows])
             # NOTE[DIFF]: the paper may draw a mode within which `scale` clips the value; we do so
             # only where every mode would.
-            near = np.where(self._holds(x[rows]), posterior, 0.0)
+            near = np.where(self._unclipped(x[rows]), posterior, 0.0)
             posterior = np.where(near.any(axis=1, keepdims=True), near, posterior)
             cumulative = posterior.cumsum(axis=1)
             drawn = uniforms[rows, None] * cumulative[:, -1:]
@@ -291,7 +293,7 @@ class Mixture:
         half = 4 * self.sds[codes]
         return self.means[codes] - half, self.means[codes] + half
 
-    def _holds(self, x: np.ndarray) -> np.ndarray:
+    def _unclipped(self, x: np.ndarray) -> np.ndarray:
         """Tell which modes scale which values without clipping: (n,) -> (n, n_modes)."""
         holds: np.ndarray = np.abs(x[:, None] - self.means) < 4 * self.sds
         return holds
@@ -325,11 +327,11 @@ def fit_mixtures(
     n_modes: int,
     min_weight: float,
     n_jobs: int | None,
-    fewest: int = 1,
+    min_count: int = 1,
 ) -> list[Mixture]:
     """Fit a variational mixture of at most `n_modes` modes to each sample, in threads.
 
-    A mode that fewer values than `fewest` make is left out.
+    A mode that fewer values than `min_count` make is left out.
     """
     controller = ThreadpoolController()
     # Filters belong to the process, so they are set here and not in each thread, and by one fit of
@@ -337,23 +339,28 @@ def fit_mixtures(
     with _filters_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(_fit)(each, n_modes, min_weight, fewest, controller) for each in samples
+            delayed(_fit_mixture)(each, n_modes, min_weight, min_count, controller)
+            for each in samples
         )
 
 
-def _fit(
-    sample: Sample, n_modes: int, min_weight: float, fewest: int, controller: ThreadpoolController
+def _fit_mixture(
+    sample: Sample,
+    n_modes: int,
+    min_weight: float,
+    min_count: int,
+    controller: ThreadpoolController,
 ) -> Mixture:
     from sklearn.mixture import BayesianGaussianMixture  # 0.1 s, of use to generators only
 
     x = sample.values
     n_distinct = len(np.unique(x))
     centre, spread = x.mean(), x.std()
-    if n_distinct == 1 or spread <= _POINT * sample.range:
+    if n_distinct == 1 or spread <= _MIN_SPREAD * sample.range:
         # All other values of the column are rarer than the sample shows: none is clipped.
         return Mixture(np.ones(1), x[:1].copy(), np.array([sample.range / 4 or 1.0]))
     model = BayesianGaussianMixture(
-        n_components=max(1, min(n_modes, n_distinct, len(x) // fewest)),
+        n_components=max(1, min(n_modes, n_distinct, len(x) // min_count)),
         covariance_type="diag",  # of one column: the same model as "full", computed faster
         max_iter=_MAX_ITER,
         weight_concentration_prior=0.001,
@@ -363,7 +370,7 @@ def _fit(
     # k-means adds up in an order that depends on its threads; with one the result is the same.
     with controller.limit(limits=1, user_api="openmp"):
         model.fit(((x - centre) / spread)[:, None])
-    least = max(min_weight, (fewest - 0.5) / len(x)) if fewest > 1 else min_weight
+    least = max(min_weight, (min_count - 0.5) / len(x)) if min_count > 1 else min_weight
     kept = model.weights_ > min(least, np.nextafter(model.weights_.max(), 0))
     return Mixture(
         weights=model.weights_[kept] / model.weights_[kept].sum(),
@@ -374,8 +381,8 @@ def _fit(
 
 # ---- Quantile bins of a numeric column: atoms that many rows share, and intervals between --------
 
-_ROWS = 20  # of an interval, at least
-_TAILS = 8  # times that the outermost intervals are halved, at most
+_MIN_INTERVAL_ROWS = 20  # of an interval, at least
+_MAX_HALVINGS = 8  # times that the outermost intervals are halved, at most
 
 
 class Bins(Mixture):
@@ -419,27 +426,29 @@ class Bins(Mixture):
         return codes
 
 
-def fit_bins(sample: Sample, n_bins: int, fewest: int) -> Bins:
+def fit_bins(sample: Sample, n_bins: int, min_count: int) -> Bins:
     """Fit about ``n_bins`` bins to the values of a column.
 
     A value that as many rows share as an even bin would have is an atom, and so is each where there
     are no more than ``n_bins`` of them. The rest is cut into intervals of as many rows each; the
     outermost are halved again and again, for long tails. A cut is a round number between two
-    values. No bin is of fewer rows than ``fewest``: a rest of fewer has none, and is taken for the
+    values. No bin has fewer rows than ``min_count``: a rest of fewer has none and is taken for the
     nearest atoms.
     """
     n = len(sample.values)
     values, counts = np.unique(sample.values, return_counts=True)
-    least = fewest if len(values) <= n_bins else max(fewest, 2, n / n_bins)
+    least = min_count if len(values) <= n_bins else max(min_count, 2, n / n_bins)
     atom = counts >= least
-    if (~atom).sum() == 1 and counts[~atom][0] >= fewest:  # an interval of one value
+    if (~atom).sum() == 1 and counts[~atom][0] >= min_count:  # an interval of one value
         atom[:] = True
     rest, n_rest = values[~atom], int(counts[~atom].sum())
     means, sds = [values[atom]], [np.full(int(atom.sum()), NARROW)]
     weights = [counts[atom] / n]
-    if n_rest >= fewest or not atom.any():
-        parts = max(1, min(round(n_bins * n_rest / n), n_rest // max(fewest, _ROWS)))
-        edges, shares = _cut(rest, counts[~atom], parts, fewest)
+    if n_rest >= min_count or not atom.any():
+        parts = max(
+            1, min(round(n_bins * n_rest / n), n_rest // max(min_count, _MIN_INTERVAL_ROWS))
+        )
+        edges, shares = _cut(rest, counts[~atom], parts, min_count)
         half = np.maximum((edges[1:] - edges[:-1]) / 2, 4 * NARROW * 2)
         means.append((edges[1:] + edges[:-1]) / 2)
         sds.append(half / 4)
@@ -450,21 +459,21 @@ def fit_bins(sample: Sample, n_bins: int, fewest: int) -> Bins:
 
 
 def _cut(
-    values: np.ndarray, counts: np.ndarray, n_parts: int, fewest: int
+    values: np.ndarray, counts: np.ndarray, n_parts: int, min_count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Edges of intervals, and how many rows each has, of distinct values in ascending order."""
     below = np.cumsum(counts)  # rows up to each value
     shares = list(np.arange(1, n_parts) / n_parts)
     if shares:
-        for k in range(1, _TAILS + 1):
+        for k in range(1, _MAX_HALVINGS + 1):
             part = shares[0] / 2**k
-            if part * below[-1] < max(fewest, _ROWS):
+            if part * below[-1] < max(min_count, _MIN_INTERVAL_ROWS):
                 break
             shares += [part, 1 - part]
     places = np.searchsorted(below, np.sort(shares) * below[-1])
     kept, last_row = [], 0  # a cut follows the value there
     for place in np.unique(places).tolist():  # where many rows share a value, few may be left
-        if min(below[place] - last_row, below[-1] - below[place]) >= fewest:
+        if min(below[place] - last_row, below[-1] - below[place]) >= min_count:
             kept.append(place)
             last_row = below[place]
     places = np.array(kept, dtype=np.intp)
@@ -509,7 +518,7 @@ _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3
 _UNITS["D"] = 24 * _UNITS["h"]
 _NAT = np.iinfo(np.int64).min
 # Decimal digits that the floating dtypes hold for certain, by bytes.
-_DIGITS = {2: 3, 4: 6, 8: 15}
+_CERTAIN_DIGITS = {2: 3, 4: 6, 8: 15}
 
 
 @dataclass(frozen=True)
@@ -542,7 +551,7 @@ class TickFormat:
     def write(self, x: np.ndarray, missing: np.ndarray) -> pd.Series:
         """Invert `read`, with all numbers brought to the grid and the bounds."""
         width = self.high - self.low
-        zone = _zone(self.dtype)
+        zone = _time_zone(self.dtype)
         step = 1 if zone else self.step
         x = np.clip(np.rint(x / step) * step, 0.0, float(width))
         # float(width) may be above the integers of 64 bits
@@ -552,7 +561,7 @@ class TickFormat:
         if self.high <= np.iinfo(np.int64).max:
             ticks = ticks.view(np.int64)
         if zone and self.step > 1:
-            ticks = _snap(ticks, self.step, _unit(self.dtype), zone)
+            ticks = _snap(ticks, self.step, _time_unit(self.dtype), zone)
             ticks = np.clip(ticks, self.low, self.high)
         return _from_ticks(ticks, missing, self.dtype)
 
@@ -601,20 +610,20 @@ class FloatFormat:
 Format = TickFormat | FloatFormat
 
 
-def grids_of(format: Format, x: np.ndarray, fewest: int = 1) -> Grids | None:
+def rounding_steps_of(format: Format, x: np.ndarray, min_count: int = 1) -> RoundingSteps | None:
     """The grids that numbers are on which ``format.read`` gave, (n,); None for dates."""
     if isinstance(format, FloatFormat):
-        return find_grids(format.numbers(x), format.decimals, fewest)
-    if _unit(format.dtype) is not None or max(abs(format.low), abs(format.high)) >= HELD:
+        return find_rounding_steps(format.numbers(x), format.decimals, min_count)
+    if _time_unit(format.dtype) is not None or max(abs(format.low), abs(format.high)) >= HELD:
         return None
-    return find_grids(format.numbers(x), 0, fewest)
+    return find_rounding_steps(format.numbers(x), 0, min_count)
 
 
-def fit_format(column: pd.Series, label: str, fewest: int = 1) -> Format | None:
+def fit_format(column: pd.Series, label: str, min_count: int = 1) -> Format | None:
     """Find a column's number format; None for text, truth values and categories.
 
     An object column counts as numbers if all that is in it are. Bounds that fewer rows than
-    `fewest` share are others, as `find_bounds` has them.
+    `min_count` share are others, as `find_bounds` has them.
 
     Raises ValueError if a number is infinite or complex.
     """
@@ -632,14 +641,14 @@ def fit_format(column: pd.Series, label: str, fewest: int = 1) -> Format | None:
             if not len(present):
                 return TickFormat(dtype, 0, 0, 1)
             step = _resolution(present, dtype)
-            return TickFormat(dtype, *_tick_bounds(present, dtype, step, fewest), step)
+            return TickFormat(dtype, *_tick_bounds(present, dtype, step, min_count), step)
     x, missing = _to_floats(column, label)
     refuse_equal(large_numbers(column, x, ColumnKind.NUMBER), label, ColumnKind.NUMBER)
     present = x[~missing]
     if not len(present):
         return FloatFormat(dtype, 0.0, 0.0, 0, None)
-    decimals, most = _decimals(present, dtype), _greatest_float(dtype)
-    low, high = (min(max(float(v), -most), most) for v in find_bounds(present, fewest))
+    decimals, most = _count_decimals(present, dtype), _greatest_float(dtype)
+    low, high = (min(max(float(v), -most), most) for v in find_bounds(present, min_count))
     return FloatFormat(dtype, low, high, _exponent(low, high), decimals)
 
 
@@ -753,13 +762,13 @@ def _from_numbers(numbers: np.ndarray, missing: np.ndarray, dtype: Any) -> pd.Se
     return pd.Series(numbers).astype(dtype)
 
 
-def _tick_bounds(ticks: np.ndarray, dtype: Any, step: int, fewest: int) -> tuple[int, int]:
+def _tick_bounds(ticks: np.ndarray, dtype: Any, step: int, min_count: int) -> tuple[int, int]:
     """Bounds on the grid of the steps, within what the dtype holds."""
-    unit, zone = _unit(dtype), _zone(dtype)
-    if fewest <= 1:
+    unit, zone = _time_unit(dtype), _time_zone(dtype)
+    if min_count <= 1:
         return int(ticks.min()), int(ticks.max())
     local = ticks if zone is None else _local(ticks, unit, zone)
-    found = find_bounds(local if step == 1 else local // step, fewest)
+    found = find_bounds(local if step == 1 else local // step, min_count)
     least, most = _tick_range(dtype, step)
     low, high = (min(max(each * step, least), most) for each in found)
     if zone is None:
@@ -786,7 +795,7 @@ def _tick_range(dtype: Any, step: int) -> tuple[int, int]:
         bits = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
     bounds = np.iinfo(bits)
     # the least one of all is a missing date
-    least = int(bounds.min) if _unit(dtype) is None else -int(bounds.max)
+    least = int(bounds.min) if _time_unit(dtype) is None else -int(bounds.max)
     return -(-least // step) * step, int(bounds.max) // step * step
 
 
@@ -803,12 +812,12 @@ def _exponent(low: float, high: float) -> int:
     return int(exponent + np.frexp(np.ldexp(high, -exponent) - np.ldexp(low, -exponent))[1])
 
 
-def _decimals(x: np.ndarray, dtype: Any) -> int | None:
+def _count_decimals(x: np.ndarray, dtype: Any) -> int | None:
     """The fewest decimals that all numbers have, None if their dtype could not tell."""
     if isinstance(dtype, pd.ArrowDtype) and hasattr(dtype.pyarrow_dtype, "scale"):
         return int(dtype.pyarrow_dtype.scale)
     numpy_dtype = _float_dtype(dtype)
-    digits = _DIGITS[numpy_dtype.itemsize]
+    digits = _CERTAIN_DIGITS[numpy_dtype.itemsize]
     largest = float(np.abs(x).max())
     for decimals in range(digits + 1):
         if largest > 10.0 ** (digits - decimals):
@@ -828,15 +837,17 @@ def _float_dtype(dtype: Any) -> np.dtype:
     if isinstance(dtype, pd.ArrowDtype):
         return np.dtype(f"f{dtype.pyarrow_dtype.bit_width // 8}")
     dtype = getattr(dtype, "numpy_dtype", dtype)
-    return np.dtype(dtype if dtype.kind == "f" and dtype.itemsize in _DIGITS else np.float64)
+    return np.dtype(
+        dtype if dtype.kind == "f" and dtype.itemsize in _CERTAIN_DIGITS else np.float64
+    )
 
 
 def _resolution(ticks: np.ndarray, dtype: Any) -> int:
     """Ticks of the coarsest of day, hour, ... that all dates or durations are whole numbers of."""
-    unit = _unit(dtype)
+    unit = _time_unit(dtype)
     if unit is None:
         return 1
-    zone = _zone(dtype)
+    zone = _time_zone(dtype)
     local = ticks if zone is None else _local(ticks, unit, zone)
     for size in sorted(_UNITS.values(), reverse=True):
         step, rest = divmod(size, _UNITS[unit])
@@ -845,7 +856,7 @@ def _resolution(ticks: np.ndarray, dtype: Any) -> int:
     return 1
 
 
-def _unit(dtype: Any) -> str | None:
+def _time_unit(dtype: Any) -> str | None:
     """The unit of a dtype of dates or durations, None for other ones."""
     if isinstance(dtype, pd.ArrowDtype):
         kind: Any = dtype.pyarrow_dtype
@@ -855,7 +866,7 @@ def _unit(dtype: Any) -> str | None:
     return np.datetime_data(dtype)[0] if dtype.kind in "Mm" else None
 
 
-def _zone(dtype: Any) -> Any:
+def _time_zone(dtype: Any) -> Any:
     if isinstance(dtype, pd.ArrowDtype):
         return getattr(dtype.pyarrow_dtype, "tz", None)
     return getattr(dtype, "tz", None)

@@ -33,10 +33,10 @@ from combutab.preprocessing._values import (
 )
 from combutab.preprocessing.modes._columns import (
     CategoryColumn,
-    Column,
     IdentifierColumn,
+    IdentifierKind,
     Identifiers,
-    Kind,
+    ModeColumn,
     NumberColumn,
 )
 from combutab.preprocessing.modes._numbers import (
@@ -44,70 +44,70 @@ from combutab.preprocessing.modes._numbers import (
     Bins,
     FloatFormat,
     Format,
-    Grids,
     Mixture,
+    RoundingSteps,
     TickFormat,
 )
 from combutab.preprocessing.modes._tables import TableSchema
 
 T = TypeVar("T")
 
-_FORMAT = 1
-_STATE = {
-    "format": choice(_FORMAT),
+_ROWS_FORMAT = 1
+_ROWS_STATE = {
+    "format": choice(_ROWS_FORMAT),
     "parameters": kind(dict),
     "schema": kind(dict),
     "columns": several(kind(dict), 1),
 }
-_SCHEMA = {
+_SCHEMA_FIELDS = {
     "names": kind(dict),
     "dtype": nullable(kind(list)),
     "levels": kind(dict),
     "array_dtype": nullable(kind(str)),
 }
-_OF_ANY = {
+_COMMON_FIELDS = {
     "kind": choice("category", "identifier", "ticks", "floats"),
     "dtype": kind(list),
     "missing": kind(bool),
 }
 _NUMBER_COLUMN = {
-    **_OF_ANY,
+    **_COMMON_FIELDS,
     "rare": kind(bool),
     "format": kind(dict),
-    "grids": nullable(kind(dict)),
+    "rounding_steps": nullable(kind(dict)),
 }
-_COLUMNS = {
-    "category": {**_OF_ANY, "values": kind(dict), "rare": kind(bool)},
-    "identifier": {**_OF_ANY, "made": kind(dict)},
+_COLUMN_FIELDS = {
+    "category": {**_COMMON_FIELDS, "values": kind(dict), "rare": kind(bool)},
+    "identifier": {**_COMMON_FIELDS, "made": kind(dict)},
     "ticks": _NUMBER_COLUMN,
     "floats": _NUMBER_COLUMN,
 }
-_WIDE = whole(-(2**63), 2**64 - 1)
-_SHARE = Field("a share of the rows", lambda v: type(v) is float and 0.0 < v <= 1.0)
+_INT64_OR_UINT64 = whole(-(2**63), 2**64 - 1)
+_SHARE_FIELD = Field("a share of the rows", lambda v: type(v) is float and 0.0 < v <= 1.0)
 _RECORDS: dict[type, dict[str, Field]] = {
     Identifiers: {
-        "kind": choice(*get_args(Kind)),
+        "kind": choice(*get_args(IdentifierKind)),
         "start": whole(0, 2**63 - 1),
         "prefix": text(100),
         "suffix": text(100),
     },
-    TickFormat: {"low": _WIDE, "high": _WIDE, "step": whole(1, 2**63)},
+    TickFormat: {"low": _INT64_OR_UINT64, "high": _INT64_OR_UINT64, "step": whole(1, 2**63)},
     FloatFormat: {
         "low": number(),
         "high": number(),
         "exponent": whole(-1200, 1200),
         "decimals": nullable(whole(0, 400)),
     },
-    Grids: {
+    RoundingSteps: {
         "decimals": whole(0, 22),
         "steps": several(whole(1, HELD - 1), 1),
-        "shares": several(_SHARE, 1),
+        "shares": several(_SHARE_FIELD, 1),
     },
 }
 
 
 def write_state(
-    parameters: dict[str, Any], schema: TableSchema, columns: Sequence[Column]
+    parameters: dict[str, Any], schema: TableSchema, columns: Sequence[ModeColumn]
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Modes or counts of each column as arrays, all else as JSON can hold it."""
     arrays: dict[str, np.ndarray] = {}
@@ -116,7 +116,7 @@ def write_state(
         source = column.mixture if isinstance(column, NumberColumn) else column
         arrays |= {f"{name}.{j}": getattr(source, name).copy() for name in _array_names(of_modes)}
     return arrays, {
-        "format": _FORMAT,
+        "format": _ROWS_FORMAT,
         "parameters": pack_parameters(parameters),
         "schema": _pack_schema(schema, _longest(columns)),
         "columns": [_pack_column(column) for column in columns],
@@ -125,21 +125,23 @@ def write_state(
 
 def read_state(
     arrays: dict[str, np.ndarray], meta: dict[str, Any]
-) -> tuple[dict[str, Any], TableSchema, list[Column]]:
+) -> tuple[dict[str, Any], TableSchema, list[ModeColumn]]:
     """Read what `write_state` wrote."""
-    if meta.get("format") != _FORMAT:
+    if meta.get("format") != _ROWS_FORMAT:
         raise ValueError(
             f"the encoder's state has format {meta.get('format')!r}, this version reads "
-            f"{_FORMAT}; load it with the version of combutab that saved it"
+            f"{_ROWS_FORMAT}; load it with the version of combutab that saved it"
         )
-    check_fields(meta, _STATE, "the encoder's state")
-    check_fields(meta["schema"], _SCHEMA, "the encoder's schema")
+    check_fields(meta, _ROWS_STATE, "the encoder's state")
+    check_fields(meta["schema"], _SCHEMA_FIELDS, "the encoder's schema")
     parameters = unpack_parameters(meta["parameters"])
     made = Bins if parameters["strategy"] == "quantile" else Mixture
     columns, left = [], dict(arrays)
     for j, each in enumerate(meta["columns"]):
-        check_fields(each, _COLUMNS.get(str(each.get("kind")), _OF_ANY), "the encoder's columns")
-        own = [_take(left, f"{name}.{j}") for name in _array_names("format" in each)]
+        check_fields(
+            each, _COLUMN_FIELDS.get(str(each.get("kind")), _COMMON_FIELDS), "the encoder's columns"
+        )
+        own = [_take_array(left, f"{name}.{j}") for name in _array_names("format" in each)]
         columns.append(_unpack_column(each, own, made))
     if left:
         raise ValueError(f"the encoder's state has arrays {list(left)} of no column"[:200])
@@ -155,7 +157,7 @@ def _array_names(of_modes: bool) -> Sequence[str]:
     return [each.name for each in fields(Mixture)] if of_modes else ["counts"]
 
 
-def _take(arrays: dict[str, np.ndarray], name: str) -> np.ndarray:
+def _take_array(arrays: dict[str, np.ndarray], name: str) -> np.ndarray:
     """Take an array of a mixture's modes, or of counts, out of a state; refuse what is none."""
     if name not in arrays:
         raise ValueError(
@@ -169,7 +171,7 @@ def _take(arrays: dict[str, np.ndarray], name: str) -> np.ndarray:
     return array
 
 
-def _longest(columns: Sequence[Column]) -> int:
+def _longest(columns: Sequence[ModeColumn]) -> int:
     """Characters of the longest category."""
     found = [c.keys for c in columns if isinstance(c, CategoryColumn)]
     return max(
@@ -180,7 +182,7 @@ def _longest(columns: Sequence[Column]) -> int:
 # ---- One column ----------------------------------------------------------------------------------
 
 
-def _pack_column(column: Column) -> dict[str, Any]:
+def _pack_column(column: ModeColumn) -> dict[str, Any]:
     if isinstance(column, CategoryColumn):
         return {
             "kind": "category",
@@ -202,13 +204,15 @@ def _pack_column(column: Column) -> dict[str, Any]:
         "format": _pack_record(column.format),
         "missing": column.missing,
         "rare": column.rare,
-        "grids": None if column.grids is None else _pack_record(column.grids),
+        "rounding_steps": None
+        if column.rounding_steps is None
+        else _pack_record(column.rounding_steps),
     }
 
 
 def _unpack_column(
     packed: Mapping[str, Any], arrays: list[np.ndarray], made: type[Mixture]
-) -> Column:
+) -> ModeColumn:
     dtype, missing = unpack_dtype(packed["dtype"]), packed["missing"]
     if packed["kind"] == "category":
         values = pd.Series(unpack_values(packed["values"]), dtype=dtype)
@@ -228,14 +232,14 @@ def _unpack_column(
     format = _unpack_record(kind, packed["format"], "the numbers", dtype=dtype)
     if format.low > format.high:
         raise ValueError("the encoder's state has a column whose least number is above its largest")
-    grids = None
-    if packed["grids"] is not None:
-        grids = _unpack_record(Grids, packed["grids"], "the grids")
-        if len(grids.steps) != len(grids.shares) or list(grids.steps) != sorted({*grids.steps}):
+    steps = None
+    if packed["rounding_steps"] is not None:
+        steps = _unpack_record(RoundingSteps, packed["rounding_steps"], "the rounding steps")
+        if len(steps.steps) != len(steps.shares) or list(steps.steps) != sorted({*steps.steps}):
             raise ValueError(
-                "the grids of the encoder's columns must have ascending steps and a share of each"
+                "the rounding steps of the encoder's columns must ascend and have a share each"
             )
-    return NumberColumn(format, made(*arrays), missing, packed["rare"], grids)
+    return NumberColumn(format, made(*arrays), missing, packed["rare"], steps)
 
 
 def _checked(column: CategoryColumn) -> CategoryColumn:

@@ -75,7 +75,7 @@ class TableSchema:
 
         Raises ValueError if its columns are not those of the fitted table.
         """
-        other, columns = read_columns(X)
+        other, columns = read_schema(X)
         if (self.array_dtype is None) != (other.array_dtype is None):
             fitted = "a DataFrame" if self.array_dtype is None else "an array"
             raise ValueError(f"the encoder was fitted on {fitted}, got a {type(X).__name__}")
@@ -107,7 +107,7 @@ class TableSchema:
         return array
 
 
-def read_columns(X: Any) -> tuple[TableSchema, list[pd.Series]]:
+def read_schema(X: Any) -> tuple[TableSchema, list[pd.Series]]:
     """Read a table's schema and its columns, each as pandas holds it; X may be a list of rows.
 
     Raises ValueError or TypeError if it is no table, is empty, or has duplicate names.
@@ -181,7 +181,7 @@ def discrete_mask(
 
 
 def choose_identifiers(
-    listed: Any, schema: TableSchema, columns: Sequence[pd.Series], fewest: int
+    listed: Any, schema: TableSchema, columns: Sequence[pd.Series], min_count: int
 ) -> dict[int, Identifiers]:
     """Choose the columns of identifiers, and what replaces them, by position.
 
@@ -191,7 +191,7 @@ def choose_identifiers(
     if mask is not None:
         chosen = np.flatnonzero(mask).tolist()
         return {j: new_identifiers(columns[j], schema.label(j)) for j in chosen}
-    found = [find_identifiers(column, min_frequency=fewest) for column in columns]
+    found = [find_identifiers(column, min_frequency=min_count) for column in columns]
     return {j: made for j, made in enumerate(found) if made is not None}
 
 
@@ -199,7 +199,7 @@ def choose_formats(
     discrete_columns: Any,
     schema: TableSchema,
     columns: Sequence[pd.Series],
-    fewest: int,
+    min_count: int,
     identifiers: Container[int],
 ) -> list[Format | None]:
     """Choose the number format of each continuous column, None for those that become categories.
@@ -213,8 +213,8 @@ def choose_formats(
     for j, column in enumerate(columns):
         by_dtype = mask is None and is_frame and column.dtype == object
         listed = j in identifiers or (mask is not None and bool(mask[j]))
-        format = None if listed or by_dtype else fit_format(column, schema.label(j), fewest)
-        few = column.notna().sum() < fewest
+        format = None if listed or by_dtype else fit_format(column, schema.label(j), min_count)
+        few = column.notna().sum() < min_count
         if format is not None and (few or _is_constant(format, column)):
             format = None
         elif format is None and mask is not None and not listed and not _is_free(column):

@@ -13,9 +13,9 @@ from combutab.preprocessing import ModeEncoder
 from combutab.preprocessing.modes._numbers import Bins, Sample, _round_between, fit_bins
 
 
-def fit(x, n_bins=8, fewest=1):
+def fit(x, n_bins=8, min_count=1):
     x = np.asarray(x, dtype=float)
-    return fit_bins(Sample(x, float(np.ptp(x)), 0), n_bins, fewest)
+    return fit_bins(Sample(x, float(np.ptp(x)), 0), n_bins, min_count)
 
 
 def edges(bins):
@@ -51,7 +51,7 @@ def test_intervals_hold_as_many_rows_but_for_the_tails():
 def test_a_value_of_many_rows_is_an_atom_between_intervals():
     rng = np.random.default_rng(1)
     x = np.r_[np.zeros(920), rng.normal(50, 9, 80).clip(1)]
-    bins = fit(x, n_bins=32, fewest=5)
+    bins = fit(x, n_bins=32, min_count=5)
     assert bins.means[0] == 0
     assert bins.weights[0] == pytest.approx(0.92)
     assert bins.weights[1:].min() * 1000 >= 20  # of the others, each interval
@@ -63,7 +63,7 @@ def test_a_value_of_many_rows_is_an_atom_between_intervals():
 
 def test_no_bin_is_of_fewer_rows_and_cuts_are_no_values():
     x = np.random.default_rng(2).normal(size=300).round(3)
-    bins = fit(x - x.min(), n_bins=64, fewest=30)
+    bins = fit(x - x.min(), n_bins=64, min_count=30)
     assert (np.bincount(bins.draw(x - x.min(), np.empty(0))) >= 30).all()
     assert not set(edges(bins)[1:-1]) & set(x - x.min())
 
@@ -78,12 +78,12 @@ def test_cuts_are_round(low, high, expected):
 
 def test_values_of_fewer_rows_are_in_no_bin():
     x = np.r_[np.zeros(995), 48151623.0, 1234.5, 77.25]
-    bins = fit(x, n_bins=32, fewest=5)
+    bins = fit(x, n_bins=32, min_count=5)
     assert bins.means.tolist() == [0]
     codes = bins.draw(x, np.empty(0))
     assert not codes.any()
     assert not bins.scale(x, codes).any()
-    shared = fit(np.r_[np.zeros(900), np.full(8, 2e-9)], n_bins=2, fewest=5)
+    shared = fit(np.r_[np.zeros(900), np.full(8, 2e-9)], n_bins=2, min_count=5)
     assert shared.means.tolist() == [0, 2e-9]  # no interval is of one value
 
 
@@ -91,22 +91,22 @@ def test_values_of_fewer_rows_are_in_no_bin():
 def test_ties_leave_no_interval_of_few_rows(seed):
     rng = np.random.default_rng(seed)
     x = np.repeat(np.cumsum(rng.uniform(1, 2, 400)), rng.choice([1, 2, 18], 400))
-    bins = fit(x, n_bins=64, fewest=15)
+    bins = fit(x, n_bins=64, min_count=15)
     assert np.bincount(bins.draw(x, np.empty(0)), minlength=len(bins.means)).min() >= 15
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=60), st.integers(1, 9), st.integers(1, 9))
-def test_every_value_has_a_bin_and_comes_back(values, n_bins, fewest):
+def test_every_value_has_a_bin_and_comes_back(values, n_bins, min_count):
     x = np.array(values)
-    bins = fit(x, n_bins, fewest)
+    bins = fit(x, n_bins, min_count)
     codes = bins.draw(x, np.empty(0))
     assert ((codes >= 0) & (codes < len(bins.means))).all()
     counts = np.bincount(codes, minlength=len(bins.means))
-    assert counts.min() >= min(fewest, len(x))
+    assert counts.min() >= min(min_count, len(x))
     back = bins.unscale(bins.scale(x, codes), codes)
     same = np.isclose(back, x, rtol=1e-9, atol=1e-9 * max(1e-280, np.ptp(x), x.max()))
-    assert (~same).sum() < fewest  # those that no bin is of, beside atoms
+    assert (~same).sum() < min_count  # those that no bin is of, beside atoms
     assert np.isfinite(np.r_[bins.weights, bins.means, bins.sds]).all()
     assert (np.r_[bins.weights, bins.sds] > 0).all()  # or no file would load
 

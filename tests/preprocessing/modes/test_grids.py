@@ -9,7 +9,7 @@ import pytest
 from combutab import CTGAN, TVAE, TabFlow
 from combutab.preprocessing import ModeEncoder
 from combutab.preprocessing._values import pack_value
-from combutab.preprocessing.modes._numbers import Grids, find_grids
+from combutab.preprocessing.modes._numbers import RoundingSteps, find_rounding_steps
 
 RNG = np.random.default_rng(0)
 N = 600
@@ -37,31 +37,31 @@ def thirds():
     ],
 )
 def test_which_grids_are_seen(x, decimals, steps):
-    grids = find_grids(x, decimals)
+    rounding_steps = find_rounding_steps(x, decimals)
     if steps is None:
-        assert grids is None
+        assert rounding_steps is None
     else:
-        assert set(steps) <= set(grids.steps)
-        assert grids.steps[0] == steps[0]
-        assert grids.steps[-1] == steps[-1]
-        assert list(grids.shares) == sorted(grids.shares, reverse=True)
+        assert set(steps) <= set(rounding_steps.steps)
+        assert rounding_steps.steps[0] == steps[0]
+        assert rounding_steps.steps[-1] == steps[-1]
+        assert list(rounding_steps.shares) == sorted(rounding_steps.shares, reverse=True)
 
 
 def test_no_finer_grid_than_enough_numbers_need():
     x = np.r_[np.arange(1.0, 100.0), 0.5, 2.5, 6.5]
-    assert find_grids(x, 1, 3).steps == (5, 10)
-    few = find_grids(x, 1, 5)
+    assert find_rounding_steps(x, 1, 3).steps == (5, 10)
+    few = find_rounding_steps(x, 1, 5)
     assert (few.steps, few.shares) == ((10,), (1.0,))
     made = few.put(np.array([3.3]), np.array([0.999]), np.zeros(1), np.full(1, 9.0))
     assert made.tolist() == [3.0]
 
 
 def test_the_shares_come_out_and_no_number_leaves_its_bounds():
-    grids = Grids(1, (1, 10, 50), (1.0, 0.7, 0.2))
+    rounding_steps = RoundingSteps(1, (1, 10, 50), (1.0, 0.7, 0.2))
     n = 20_000
     x, low = RNG.random(n) * 90, np.repeat([0.0, 2.26], n // 2)
     x, high = np.where(low > 0, 2.3, x), np.where(low > 0, 2.35, 100.0)
-    put = grids.put(x, RNG.random(n), low, high)
+    put = rounding_steps.put(x, RNG.random(n), low, high)
     assert (put >= low).all()
     assert (put <= high).all()
     assert np.allclose(put[n // 2 :], 2.3), "the finer grid where the coarser has no place"
@@ -155,8 +155,10 @@ def test_state_that_is_no_grid_is_refused(change):
     arrays, meta = encoder.to_state()
     meta = json.loads(json.dumps(meta))
     again = ModeEncoder.from_state(arrays, meta)
-    assert again.columns_[0].grids == encoder.columns_[0].grids
-    assert again.columns_[0].grids is not None
-    meta["columns"][0]["grids"] |= {name: pack_value(value) for name, value in change.items()}
-    with pytest.raises(ValueError, match="grids of the encoder's columns"):
+    assert again.columns_[0].rounding_steps == encoder.columns_[0].rounding_steps
+    assert again.columns_[0].rounding_steps is not None
+    meta["columns"][0]["rounding_steps"] |= {
+        name: pack_value(value) for name, value in change.items()
+    }
+    with pytest.raises(ValueError, match="rounding steps of the encoder's columns"):
         ModeEncoder.from_state(arrays, meta)

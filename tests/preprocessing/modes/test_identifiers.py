@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.preprocessing._categories import fewest_rows
+from combutab.preprocessing._categories import rows_needed
 from combutab.preprocessing.modes._columns import find_identifiers, new_identifiers
 
 N = 200
@@ -103,7 +103,7 @@ def test_what_is_rare_is_a_number_of_rows_or_a_share():
     assert find_identifiers(thrice, min_frequency=0.011) is not None
     once = thrice.drop_duplicates()
     assert find_identifiers(once, min_frequency=1) is not None  # a value a row
-    assert [fewest_rows(f, 30) for f in (0.1, 0.101, 1, 0.001)] == [3, 4, 1, 1]
+    assert [rows_needed(f, 30) for f in (0.1, 0.101, 1, 0.001)] == [3, 4, 1, 1]
 
 
 @pytest.mark.parametrize("name", ["measurements", "days", "tuples", "no room above", "truth"])
