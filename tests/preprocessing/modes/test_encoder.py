@@ -196,7 +196,7 @@ def test_large_tables_are_encoded_in_pieces(monkeypatch, table):
 
     encoder = ModeEncoder(random_state=0).fit(table)
     whole = encoder.encode(table)
-    monkeypatch.setattr(_numbers, "_PIECE", 64)
+    monkeypatch.setattr(_numbers, "_POSTERIOR_PIECE", 64)
     pieces = encoder.encode(table)
     assert_array_equal(whole.codes, pieces.codes)
     assert_array_equal(whole.values, pieces.values)
