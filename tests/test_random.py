@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from torch import nn
 
 import combutab
+from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor, StackedGridSearchCV
+from combutab.core import rng as random
 from combutab.core.rng import (
     Stream,
     fold_in,
@@ -22,6 +31,9 @@ from combutab.core.rng import (
     seed_from,
     starts,
 )
+from combutab.estimators import _streaming as _streaming
+from combutab.estimators._streaming import MemoryPlan
+from combutab.nn import _layers
 
 MASK = (1 << 64) - 1
 
@@ -172,3 +184,220 @@ def test_the_device_does_not_matter():
     lengths = [700, 1000]
     on_cpu = random_permutations([3, 4], lengths)
     assert torch.equal(on_cpu, random_permutations([3, 4], lengths, "cuda").cpu())
+
+
+# ---- No two streams of random numbers meet: whatever is drawn in real trainings and samples -----
+
+NO_PLACE = {"rng.py", "_records.py"}  # they draw on behalf of others
+
+# what is drawn anew on purpose: rows by their numbers, the same sample after every epoch
+REPEATED = {Stream.SPLIT, Stream.VALIDATION}
+
+
+class Streams:
+    """What was derived and drawn since the object was made."""
+
+    def __init__(self, monkeypatch):
+        self.ways = defaultdict(set)  # key -> purposes and positions that it was derived by
+        self.draws = defaultdict(list)  # key -> places in the code, first and last number
+        self.parents = set()
+        self._keys = {}  # what numbers are drawn by -> key
+        self._put(monkeypatch, "fold_in", self._fold_in)
+        self._put(monkeypatch, "random_int64", self._random_int64)
+        # of masks alone: random_int64 calls it too
+        monkeypatch.setattr(_layers, "random_int64_", self._random_int64_)
+        streams = self
+
+        class Generator(torch.Generator):
+            def manual_seed(self, seed):
+                streams._drawn(seed, 0, 1 << 64)
+                return super().manual_seed(seed)
+
+        monkeypatch.setattr(torch, "Generator", Generator)
+
+    @staticmethod
+    def _put(monkeypatch, name, put):
+        original = getattr(random, name)
+        for module in [m for n, m in sys.modules.items() if n.partition(".")[0] == "combutab"]:
+            if vars(module).get(name) is original:
+                monkeypatch.setattr(module, name, put)
+
+    def _fold_in(self, key, purpose, *positions, original=random.fold_in):
+        derived = original(key, purpose, *positions)
+        for parent, child, *at in np.broadcast(
+            np.uint64(key), np.uint64(derived), *map(np.uint64, positions)
+        ):
+            parent, child = int(parent), int(child)
+            known = self._keys.get(parent, parent)
+            self.parents.add(known)
+            way = next(iter(self.ways[known])) if known in self.ways else (known,)
+            self.ways[child].add((*way, purpose, *map(int, at)))
+            # keys, seeds of 63 bits, and where counters start
+            for alias in (child, child >> 1, int(random._mix(child))):
+                self._keys[alias] = child
+        return derived
+
+    def _random_int64(self, keys, n, device="cpu", first=0, original=random.random_int64):
+        for key in keys:
+            self._drawn(int(key), first, first + n)
+        return original(keys, n, device, first)
+
+    def _random_int64_(self, keys, positions, out, scratch, original=random.random_int64_):
+        for key in keys:
+            self._drawn(int(key), 0, len(positions))
+        return original(keys, positions, out, scratch)
+
+    def _drawn(self, by, first, last):
+        key = self._keys.get(by % (1 << 64), by)
+        frame = sys._getframe(2)
+        while not self._is_place(frame):
+            frame = frame.f_back
+        self.draws[key].append(((frame.f_code.co_filename, frame.f_code.co_name), first, last))
+
+    @staticmethod
+    def _is_place(frame):
+        path = Path(frame.f_code.co_filename)
+        return path.name not in NO_PLACE and not frame.f_code.co_name.startswith("<")
+
+    def meetings(self, repeated=frozenset()):
+        """What is wrong, in words."""
+        found = [f"{key} is derived by {ways}" for key, ways in self.ways.items() if len(ways) > 1]
+        for key, draws in self.draws.items():
+            way = next(iter(self.ways[key]), (key,))
+            if way[0] != SEED:
+                continue  # a fixed seed, where any numbers will do
+            places = {place for place, _, _ in draws}
+            if len(places) > 1:
+                found.append(f"{way} is drawn by {places}")
+            purposes = {step for step in way if isinstance(step, Stream)}
+            if not purposes & {*repeated, *REPEATED}:
+                spans = sorted((first, last) for _, first, last in draws)
+                if any(a[1] > b[0] for a, b in pairwise(spans)):
+                    found.append(f"{way} is drawn {len(spans)} times: {places}")
+            if key in self.parents and Stream.ACTIVATION not in purposes:
+                found.append(f"{way} is drawn from, and other keys are derived of it")
+        return found
+
+    def purposes(self):
+        """Those of all keys that numbers were drawn by."""
+        ways = [way for key in self.draws for way in self.ways[key]]
+        return {step for way in ways for step in way if isinstance(step, Stream)}
+
+
+@pytest.fixture
+def streams(monkeypatch):
+    return Streams(monkeypatch)
+
+
+class Noisy(nn.Module):
+    """An activation that draws when it is made, and in every step."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.shift = nn.Parameter(torch.randn(width))
+
+    def forward(self, x):
+        return nn.functional.dropout(torch.relu(x + self.shift), 0.1, self.training)
+
+
+RNG = np.random.default_rng(0)
+
+TABLE = pd.DataFrame(
+    {
+        "x": RNG.normal(size=240),
+        "size": RNG.choice(["small", "large"], 240),
+        "kind": RNG.choice(["a", "b", "c"], 240),
+    }
+)
+
+SEED = 12345
+
+NET = {
+    "hidden_layer_sizes": (8, 8),
+    "batch_size": 30,
+    "n_iter_no_change": math.inf,
+    "random_state": SEED,
+    "device": "cpu",
+}
+
+
+def test_of_estimators(streams):
+    model = MLPClassifier(
+        **NET, activation=Noisy, dropout=0.2, n_members=2, max_iter=7, early_stopping=True
+    )
+    model.fit(TABLE[["x", "size"]], TABLE["kind"]).predict(TABLE[["x", "size"]])
+    assert not streams.meetings()
+    assert streams.purposes() >= {
+        Stream.WEIGHTS, Stream.ACTIVATION, Stream.ACTIVATION_CALL, Stream.SHUFFLE,
+        Stream.DROPOUT,
+    }  # fmt: skip
+
+
+def test_of_files(streams, tmp_path):
+    pytest.importorskip("pyarrow")
+    TABLE.to_parquet(tmp_path / "table.parquet", row_group_size=20)
+    model = MLPRegressor(**NET, dropout=0.2, n_members=2, max_iter=8, early_stopping=True)
+    windows = MemoryPlan(20, 3, 70)  # three an epoch
+    with mock.patch.object(_streaming, "plan_memory", return_value=windows):
+        model.fit_parquet(tmp_path / "table.parquet", "x")
+    assert not streams.meetings()
+    assert streams.purposes() >= {Stream.SPLIT, Stream.ROW_GROUPS, Stream.SHUFFLE}
+
+
+def test_of_a_search(streams):
+    net = MLPClassifier(**NET, max_iter=4)
+    grid = {"dropout": [0.0, 0.2], "activation": ["relu", "combu-random"]}
+    StackedGridSearchCV(net, grid, cv=2).fit(TABLE[["x", "size"]], TABLE["kind"])
+    # equal seeds have equal streams, in every fold and setting
+    assert not streams.meetings(set(Stream))
+    assert Stream.DROPOUT in streams.purposes()
+
+
+@pytest.mark.parametrize("cls", [CTGAN, TVAE])
+def test_of_generators(cls, streams, tmp_path):
+    model = cls(
+        epochs=8,
+        batch_size=40,
+        embedding_dim=8,
+        random_state=SEED,
+        n_members=3,
+        early_stopping=True,
+    )
+    model.fit(TABLE, checkpoint=tmp_path / "training")
+    model.sample(50)
+    model.sample(50, conditions={"kind": "a", "size": ["small", "large"]})
+    model.sample(50, random_state=SEED)  # the seed of the training
+    wanted = pd.DataFrame({"kind": ["a", "b", "c", "a"], "x": [0.1, np.nan, np.nan, 0.1]})
+    model.sample_from(wanted)
+    model.sample(50, balance="kind")
+    model.impute(TABLE.mask(TABLE == "a"), n_draws=2)
+    assert not streams.meetings()
+    expected = {Stream.VALIDATION, Stream.HELD_OUT, Stream.PATTERN, Stream.LATENT}
+    expected |= {Stream.BALANCED, Stream.DRAW, Stream.DONORS}
+    if cls is CTGAN:
+        expected |= {Stream.GAN_NOISE, Stream.GAN_GUMBEL, Stream.ASKED, Stream.ACCEPTED}
+        expected |= {Stream.GAN_CONDITIONS, Stream.GAN_MASKS, Stream.GAN_MIX}
+    else:
+        expected |= {Stream.VAE_ORDER, Stream.VAE_NOISE, Stream.VALUES}
+    assert streams.purposes() >= expected
+
+
+def test_a_meeting_is_seen(streams):
+    def draw(key, first=0):
+        random.random_uniform([key], 5, first=first)
+
+    noise, order = (random.fold_in(SEED, Stream.MEMBER, i) for i in range(2))
+    draw(noise)
+    draw(noise, first=5)
+    draw(order)
+    assert not streams.meetings()
+    draw(noise, first=3)  # numbers that were drawn before
+    assert "is drawn 3 times" in streams.meetings()[0]
+    torch.Generator().manual_seed(order >> 1)  # at a place of its own
+    assert "is drawn by" in streams.meetings()[1]
+    random.fold_in(order, Stream.DROPOUT)
+    assert "other keys" in streams.meetings()[-1]
+    random.fold_in(random.fold_in(SEED, Stream.WEIGHTS), Stream.MEMBER)
+    out_of_range = np.uint64([(1 << 63) + Stream.MEMBER])  # of arrays it is not looked for
+    random.fold_in(np.uint64([SEED]), Stream.WEIGHTS, out_of_range)
+    assert "is derived by" in streams.meetings()[0]

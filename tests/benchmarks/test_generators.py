@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from benchmarks.papers.common.page import Page
-from benchmarks.quality import generators
+from benchmarks.quality import generators, imputation
+from benchmarks.quality.imputers import ITERATIVE, MODELS, Gaps, fill_by_regression, nearest_donors
 from benchmarks.quality.synthesizers import SYNTHESIZERS, Synthesizer, Task, smote, why_not
 from combutab.evaluation import ml_efficacy, privacy
 from tests.benchmarks.quick_forms import run_quick
@@ -183,3 +184,87 @@ def test_large_tables_have_a_summary_of_their_own():
     page = Page("p", "p", "c")
     generators._write(page, None, small)
     assert "Of tables of" not in str(page)
+
+
+# ---- The comparison of imputers: its quick form, its measures, and the donors -------------------
+
+
+def test_quick_form_of_imputation(tmp_path):
+    two_tables(tmp_path)
+    out = tmp_path / "out"
+    out.mkdir()
+    arguments = ["--data-home", str(tmp_path)]
+    assert "2 of 2 to go" in run_quick("quality.imputation", out, *arguments)
+    rows = pd.read_csv(out / "quality_imputation.csv")
+    models = rows.groupby("data")["model"].apply(list).to_dict()
+    assert models == {"one": list(MODELS), "two": list(MODELS)}
+    assert (rows["n_rows"] == 80).all()
+    for name in ("rmse", "wrong"):
+        assert (rows[name] >= rows[f"{name}_low"]).all()
+        assert (rows[name] <= rows[f"{name}_high"]).all()
+    assert rows["coverage"].notna().groupby(rows["model"]).all().sum() == 3
+    page = (out / "quality_imputation.md").read_text("utf-8")
+    assert "## one: 80 rows" in page
+    assert str(tmp_path) not in page
+    assert "to go" not in run_quick("quality.imputation", out, *arguments)
+    with pytest.raises(SystemExit, match=r"no table \['three'\]; there are \['one', 'two'\]"):
+        run_quick("quality.imputation", tmp_path, "--data", "three", *arguments)
+
+
+def gaps():
+    table = pd.DataFrame({"x": [0.0, 2.0, 4.0, 6.0], "kind": pd.Categorical(list("abab"))})
+    return Gaps(table, np.array([[True, True], [True, False], [False, True], [False, False]]), 0)
+
+
+def test_measures_by_hand():
+    own = gaps()
+    filled = own.table.assign(x=[1.0, 2.0, 4.0, 6.0], kind=pd.Categorical(list("bbab")))
+    other = own.table.assign(x=[-3.0, 2.5, 4.0, 6.0])
+    found = imputation.judge(own, [filled, other])
+    # the deviation of 0, 2, 4, 6 is sqrt(5); of two hidden numbers one is 1 off
+    assert found["rmse"][0] == pytest.approx(np.sqrt((1 / 5 + 0) / 2))
+    assert found["wrong"][0] == 0.5
+    assert found["coverage"][0] == 1.0  # 0 in [-3, 1], 2 in [2, 2.5]
+    assert len(found["rmse"]) == 1 + imputation.N_RESAMPLES
+    alone = imputation.judge(own, [filled])
+    assert np.isnan(alone["coverage"]).all()
+    np.testing.assert_array_equal(alone["rmse"], found["rmse"])
+
+
+def test_a_fifth_is_hidden_and_gaps_stay_gaps():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"n": rng.integers(0, 9, 2000), "x": rng.normal(size=2000)})
+    table.loc[::4, "x"] = np.nan
+    own = imputation.hide(table, 0, 1000)
+    assert own.table.shape == (1000, 2)
+    assert own.hidden.mean(axis=0) == pytest.approx([0.2, 0.15], abs=0.03)
+    assert not np.isnan(own.table.to_numpy()[own.hidden]).any()
+    assert own.holed.isna().sum().sum() == own.hidden.sum() + own.table["x"].isna().sum()
+    assert not own.table.equals(imputation.hide(table, 1, 1000).table)
+
+
+def test_the_nearest_donor_has_the_cell():
+    holed = pd.DataFrame(
+        {
+            "x": [0.0, 1.0, np.nan, 10.0, 9.0],
+            "kind": pd.Categorical(["a", None, "b", "b", "a"]),
+            "y": [1.0, 2.0, 3.0, 4.0, np.nan],
+        }
+    )
+    donors = nearest_donors(holed)
+    assert donors[1, 1] == 0  # by x and y: 0.1 and 1/3 away; row 3 is 0.9 and 2/3
+    assert donors[2, 0] == 3  # by kind and y: 0 and 1/3; row 1 is 1/3 away by y alone
+    assert donors[4, 2] == 0  # by x and kind: 0.9 and 0; row 3 is 0.1 and 1, row 1 by x 0.8
+    assert (donors != np.arange(5)[:, None]).all()
+
+
+def test_regression_finds_what_is_linear_and_the_likely_category():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=400)
+    kind = pd.Categorical(np.select([x < -0.5, x > 0.5], ["low", "high"], "mid"))
+    own = imputation.hide(pd.DataFrame({"x": x, "double": 2 * x, "kind": kind}), 0, 400)
+    name, (filled,) = next(fill_by_regression(own))
+    assert name == ITERATIVE
+    lost = own.hidden[:, 1] & ~own.hidden[:, 0]
+    np.testing.assert_allclose(filled["double"][lost], own.table["double"][lost], atol=0.02)
+    assert imputation.judge(own, [filled])["wrong"][0] < 0.4

@@ -2,6 +2,12 @@
 
 import collections
 import json
+import os
+import re
+import sys
+import time
+import zoneinfo
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,15 +15,29 @@ import safetensors
 import safetensors.numpy
 from numpy.testing import assert_array_equal
 
+import combutab
 from combutab import MLPRegressor
 from combutab.constructions import ConstructedNetwork, exp_network
+from combutab.core.files import write_tensors
 from combutab.preprocessing import ModeEncoder, TableEncoder
-from tests.trust.forged_files import BUDGET, SECONDS, TABLE, answers, load, outcome, spoil
+from tests.trust.forged_files import (
+    BUDGET,
+    SECONDS,
+    TABLE,
+    VALUES,
+    answers,
+    forge,
+    load,
+    outcome,
+    spoil,
+)
+from tests.trust.forked import Forked, needs_fork
 
 KINDS = (
     *("classifier", "regressor", "quantiles", "ensemble", "proxy norm", "construction"),
     *("CTGAN", "TVAE", "checkpoint", "pack"),
 )
+
 MUTATIONS = 45 * BUDGET  # of each kind
 
 
@@ -132,3 +152,292 @@ def test_a_model_that_answers_nothing_is_not_saved(tmp_path):
     with pytest.raises(ValueError, match="not finite"):
         model.save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+# ---- Files of strangers: known attacks are refused, quickly, in little memory, and run nothing ---
+
+
+def _set(*way, value):
+    def change(header, arrays):
+        for key in way[:-1]:
+            header = header[key]
+        header[way[-1]] = value
+
+    return change
+
+
+def _in_shape(name, value):
+    def change(header, arrays):
+        next(pair for pair in header["shape"]["dict"] if pair[0] == name)[1] = value
+
+    return change
+
+
+def _giant_residual(header, arrays):
+    """Few weights in the file, but each block of so many passes all before it on."""
+    _in_shape("widths", {"tuple": [1] * 30_000})(header, arrays)
+
+
+def _giant_product(header, arrays):
+    arrays["member.0.linears.0.weight"] = np.zeros((1, 20_000), np.float32)
+    _in_shape("widths", {"tuple": [20_000]})(header, arrays)
+
+
+def _column(index, *way, value):
+    return _set("encoder", "columns", index, *way, value=value)
+
+
+def _twin_units(header, arrays):
+    """Equal units, whose merging would take the square of their number."""
+    state = dict(header["params"]["init"]["construction"]["dict"])
+    plan = dict(state["plan"]["dict"])
+    (weight, bias, error, bias_error), kinds = plan["hidden"][0]
+    n = 20_000
+    plan["hidden"][0][0][:] = [[part[0]] * n for part in (weight, bias, error, bias_error)]
+    kinds[:] = [kinds[0]] * n
+
+
+ATTACKS = {
+    "no member": ("classifier", _set("n_members", value=0)),
+    "no member, no weights": (
+        "classifier",
+        lambda header, arrays: (
+            header.update(n_members=0),
+            [arrays.pop(n) for n in list(arrays) if n.startswith("member")],
+        ),
+    ),
+    "members without end": ("ensemble", _set("n_members", value=10**9)),
+    "fewer members": ("ensemble", _set("n_members", value=2)),
+    "members are a truth": ("classifier", _set("n_members", value=True)),
+    "a giant": ("classifier", _set("shape", "hidden", value=[12_000, 12_000])),
+    "giant embeddings": ("classifier", _set("shape", "cardinalities", value=[10**9])),
+    "a giant row": ("classifier", _set("shape", "n_dense", value=10**9)),
+    "negative width": ("classifier", _set("shape", "hidden", value=[-6, 4])),
+    "widths are truths": ("classifier", _set("shape", "hidden", value=[True, True])),
+    "a giant generator": ("CTGAN", _in_shape("widths", {"tuple": [12_000, 12_000]})),
+    "a giant by blocks": ("CTGAN", _giant_residual),
+    "a giant by a narrow file": ("CTGAN", _giant_product),
+    "generators without end": ("TVAE", _in_shape("n_members", 10**9)),
+    "a giant latent": ("TVAE", _in_shape("embedding_dim", 10**9)),
+    "NaN alpha": ("classifier", _set("params", "alpha", value={"float": "nan"})),
+    "unknown activation": ("classifier", _set("fitted", "_trained", value=[["gotcha"], "float32"])),
+    "wide groups": ("classifier", _set("fitted", "_trained", value=[["pln-1"], "float32"])),
+    "many samples": (
+        "proxy norm",
+        _set("fitted", "_trained", value=[[VALUES[-11]], "float32"]),
+    ),
+    "texts of 2 GB": ("classifier", _set("target_state", "classes", "dtype", value="S2000000000")),
+    "other labels": ("classifier", _set("target_state", "classes", "array", value=["a", "b"])),
+    "equal labels": ("classifier", _set("target_state", "classes", "array", value=["a", "b", "a"])),
+    "an array of texts of 2 GB": (
+        "TVAE",
+        _set("encoder", "schema", "array_dtype", value="S2000000000"),
+    ),
+    "a dtype of texts of 2 GB": ("CTGAN", _column(1, "dtype", value=["name", "S2000000000"])),
+    "a zone that is a file": (
+        "CTGAN",
+        _column(3, "dtype", value=["name", "datetime64[ns, dateutil//etc/passwd]"]),
+    ),
+    "a zone of here": ("CTGAN", _column(3, "dtype", value=["name", "datetime64[ns, tzlocal()]"])),
+    "a dtype of pyarrow": ("CTGAN", _column(1, "dtype", value=["arrow", "ff" * 100])),
+    "an unknown kind of value": (
+        "CTGAN",
+        _column(1, "values", value={"kind": "object", "values": [1, 2, 3]}),
+    ),
+    "a decimal without end": (
+        "CTGAN",
+        _column(1, "values", value={"kind": "decimal", "values": ["1e99999999", "2", "3"]}),
+    ),
+    "a category twice": (
+        "CTGAN",
+        _column(1, "values", value={"kind": "str", "values": ["a", "b", "a"]}),
+    ),
+    "a moment that is now": (
+        "regressor",
+        _set(
+            "encoder",
+            "categories",
+            0,
+            "keys",
+            value={"kind": "timestamp", "values": [["now", None]] * 3},
+        ),
+    ),
+    "a format of floats beyond": (
+        "CTGAN",
+        _column(0, "format", "exponent", value=["int", "99999999"]),
+    ),
+    "bounds turned around": ("CTGAN", _column(0, "format", "low", value=["float", "0x1p9"])),
+    "equal units": ("construction", _twin_units),
+    "NaN scale of the target": (
+        "regressor",
+        _set("target_state", "scale", "array", value=[{"float": "nan"}]),
+    ),
+    "zero scale of the target": ("regressor", _set("target_state", "scale", "array", value=[0.0])),
+    "two scales": ("regressor", _set("target_state", "scale", "array", value=[1.0, 1.0])),
+    "crossing quantiles": (
+        "quantiles",
+        _set("target_state", "quantiles", "tuple", value=[0.9, 0.1]),
+    ),
+    "method for a loss": ("regressor", _set("fitted", "loss_", value="x")),
+    "negative epochs": ("checkpoint", _set("checkpoint", "epochs", value=-1)),
+    "epochs without losses": ("checkpoint", _set("checkpoint", "epochs", value=10**9)),
+    "checkpoint is text": ("checkpoint", _set("checkpoint", value="x")),
+    "a negative seed": ("checkpoint", _set("checkpoint", "seed", value=-1)),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_known_attacks_are_refused(attack, paths, tmp_path):
+    name, change = ATTACKS[attack]
+    forge(paths[name], tmp_path / "forged", change)
+    assert (tmp_path / "forged").stat().st_size < 3e6
+    said, seconds = outcome(name, tmp_path / "forged", True, [])
+    assert said == "refused"
+    assert seconds < SECONDS
+
+
+WITH_WEIGHTS = pytest.mark.parametrize(
+    "name", ["classifier", "ensemble", "CTGAN", "TVAE", "checkpoint"]
+)
+
+
+@WITH_WEIGHTS
+@pytest.mark.parametrize(
+    "spoil_one",
+    [
+        lambda a: np.full_like(a, np.nan),
+        lambda a: np.full_like(a, np.inf),
+        lambda a: a[:, :-1],
+        lambda a: a.astype(np.float16),
+        lambda a: a[None],
+        None,
+    ],
+    ids=["NaN", "infinite", "narrower", "float16", "another axis", "missing"],
+)
+def test_weights_that_are_none_are_refused(name, spoil_one, paths, tmp_path):
+    def change(header, arrays):
+        key = sorted(n for n in arrays if n.endswith("linears.1.weight"))[-1]
+        old = arrays.pop(key)
+        if spoil_one is not None:
+            arrays[key] = spoil_one(old)
+
+    forge(paths[name], tmp_path / "forged", change)
+    with pytest.raises(ValueError, match="forged "):
+        load(name, tmp_path / "forged")
+
+
+@WITH_WEIGHTS
+def test_arrays_that_no_network_has_are_refused(name, paths, tmp_path):
+    forge(paths[name], tmp_path / "more", lambda header, arrays: arrays.update(x=np.ones(3)))
+    with pytest.raises(ValueError, match="more "):
+        load(name, tmp_path / "more")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 500_000,
+        '{"format": 1, "class": "TVAE", "x": ' + "[" * 70 + "]" * 70 + "}",
+        '{"format": 1, "class": "TVAE", "class": "CTGAN"}',
+        '{"format": 1, "class": "TVAE", "x": NaN}',
+        '{"format": 1, "class": "TVAE", "x": 1e999}',
+        '{"format": 1, "class": "TVAE", "x": ' + "9" * 100_000 + "}",
+        '{"format": 1, "class": "' + "x" * 10**6 + '"}',
+        '{"format": 1' + "0" * 4000 + ', "class": "TVAE"}',
+        "\\" * 100_000,
+        '"\\"' * 50_000,
+    ],
+    ids=range(10),
+)
+def test_headers_that_readers_of_json_fall_over(text, tmp_path):
+    write_tensors(tmp_path / "forged", "combutab", text, {})
+    started = time.process_time()
+    with pytest.raises(ValueError, match="forged ") as error:
+        combutab.load(tmp_path / "forged")
+    assert len(str(error.value)) < 1000
+    assert time.process_time() - started < SECONDS
+
+
+def _raw(header, body=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + body
+
+
+def _array(dtype="F32", shape=(2,), offsets=(0, 8)):
+    return {"a": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        bytes(8),
+        (2**63).to_bytes(8, "little") + b"{}",
+        _raw(b"\xff\xfe"),
+        _raw(b"{" * 10**6),
+        _raw({"__metadata__": {"combutab": 3}}),
+        _raw({"__metadata__": []}),
+        _raw(_array(shape=[10**12], offsets=[0, 4 * 10**12])),
+        _raw(_array(shape=[2**62, 4], offsets=[0, 0])),
+        _raw(_array(shape=[-2], offsets=[0, 8]), bytes(8)),
+        _raw(_array(shape=[True, 2], offsets=[0, 8]), bytes(8)),
+        _raw(_array(shape=[2.0], offsets=[0, 8]), bytes(8)),
+        _raw(_array(offsets=[8, 0]), bytes(8)),
+        _raw(_array(offsets=[0, 4]), bytes(8)),
+        _raw(_array(), bytes(9)),
+        _raw(_array(), bytes(7)),
+        _raw({**_array(), "b": _array()["a"]}, bytes(8)),
+        _raw(_array(dtype="S2000000000"), bytes(8)),
+        _raw(_array(dtype=["F32"]), bytes(8)),
+        _raw(b'{"a": {}, "a": {}}'),
+    ],
+    ids=range(20),
+)
+def test_containers_that_claim_what_they_do_not_hold(data, tmp_path):
+    (tmp_path / "forged").write_bytes(data)
+    with pytest.raises(ValueError, match="forged is not a safetensors file, or is cut short"):
+        combutab.load(tmp_path / "forged")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes in the file system")
+def test_pipes_and_devices_are_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/tty")):
+        with pytest.raises(OSError, match=re.escape(str(path))):
+            combutab.load(path)
+
+
+def load_all(folder):
+    """Load what is whole, then all that is in a folder; print how many are refused, and events."""
+    seen = []
+    allowed = (sys.prefix, sys.base_prefix, "/usr", "/proc", str(folder.resolve()))
+    allowed += tuple(str(Path(module.__file__).parent) for module in (combutab, zoneinfo))
+    others = ("socket", "subprocess", "ftplib", "urllib", "http", "ctypes", "os.system", "os.exec")
+    others += ("os.posix_spawn", "os.fork", "pickle.find_class")
+
+    def watch(event, arguments):
+        opened = event == "open" and isinstance(arguments[0], str)
+        elsewhere = opened and not os.path.realpath(arguments[0]).startswith(allowed)
+        if elsewhere or (event.startswith(others) and event != "ctypes.dlsym"):
+            seen.append((event, arguments))
+
+    combutab.load(folder / "whole")
+    sys.addaudithook(watch)
+    refused = 0
+    for path in sorted(folder.iterdir()):
+        try:
+            combutab.load(path)
+        except ValueError:
+            refused += 1
+    print(refused, seen)
+
+
+@needs_fork
+def test_loading_runs_nothing_opens_nothing_else_and_calls_nobody(paths, tmp_path):
+    for i, (name, change) in enumerate(ATTACKS.values()):
+        if name != "checkpoint":
+            forge(paths[name], tmp_path / f"forged{i}", change)
+    n_forged = len(list(tmp_path.iterdir()))
+    (tmp_path / "whole").write_bytes(paths["CTGAN"].read_bytes())
+    out, err = Forked(lambda: load_all(tmp_path), tmp_path).communicate()
+    assert out == f"{n_forged} []\n", err

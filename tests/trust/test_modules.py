@@ -1,9 +1,18 @@
 """A user's own activation modules in stacks: as in a plain torch network of one member."""
 
+import copy
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 import pytest
 import torch
+from sklearn.model_selection import GridSearchCV
 from torch import nn
+from torch.nn import functional as F
 
+from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor, StackedGridSearchCV
+from combutab.activations import ProxyNorm
 from combutab.nn import (
     Member,
     MLPSpec,
@@ -12,7 +21,20 @@ from combutab.nn import (
     StackedMLP,
     gradient_penalty,
 )
-from tests.trust.own_modules import FEWER, OWN, WIDTH, Additive, inside
+from tests.trust.own_modules import (
+    FEWER,
+    OWN,
+    WIDTH,
+    Additive,
+    Frozen,
+    Mixed,
+    Normed,
+    Reduced,
+    Softmax,
+    inside,
+    table,
+    without_width,
+)
 
 HIDDEN = (WIDTH, WIDTH)
 
@@ -205,3 +227,280 @@ def test_the_networks_of_generators_do_what_the_module_does():
         expected = net.linears[1](h)
         expected = expected if net.residual else expected.squeeze(-1)
         torch.testing.assert_close(net(x), expected)
+
+
+# ---- Estimators and generators of a user's own modules: what they learn, draw and predict -------
+
+NET = {
+    "hidden_layer_sizes": (8, 8),
+    "max_iter": 6,
+    "n_iter_no_change": np.inf,
+    "batch_size": 16,
+    "learning_rate_init": 1e-2,
+    "dropout": 0.0,
+    "random_state": 0,
+    "precision": "float64",
+}
+
+
+@pytest.mark.parametrize("name", ["batch norm", "reassigned", "counted", "mixed", "nn.PReLU"])
+def test_members_of_an_ensemble_are_those_trained_alone(name):
+    X, y = table()
+    alone = MLPRegressor(activation=OWN[name], **NET).fit(X, y)
+    three = MLPRegressor(activation=OWN[name], n_members=3, **NET).fit(X, y)
+    for key, value in alone.network().member_state(0).items():
+        torch.testing.assert_close(
+            three.network().member_state(0)[key], value, rtol=1e-6, atol=1e-8
+        )
+
+
+@pytest.mark.parametrize("name", ["batch norm", "subclass of ReLU", "softmax over dim 1"])
+def test_a_stacked_search_is_scikit_learns(name):
+    X, y = table()
+    net = MLPRegressor(activation=OWN[name], **NET)
+    grid = {"learning_rate_init": [1e-3, 1e-2], "dropout": [0.0, 0.2]}
+    stacked = StackedGridSearchCV(net, grid, cv=2).fit(X, y)
+    plain = GridSearchCV(net, grid, cv=2).fit(X, y)
+    np.testing.assert_allclose(
+        stacked.cv_results_["mean_test_score"],
+        plain.cv_results_["mean_test_score"],
+        rtol=1e-6,
+    )
+
+
+def test_a_frozen_parameter_stays():
+    X, y = table()
+    net = MLPRegressor(activation=Frozen, n_members=2, **NET).fit(X, y)
+    for i in range(2):
+        state = net.network().member_state(i)
+        expected = torch.linspace(0.5, 2, 8).double()
+        assert torch.equal(state["activations.0.p_scale"], expected)
+        assert not torch.equal(state["activations.0.p_shift"], torch.zeros(8).double())
+
+
+@pytest.mark.parametrize("cls", [CTGAN, TVAE])
+@pytest.mark.parametrize("name", ["subclass of ReLU", "own forward of CombU", "hook on Tanh"])
+def test_generators_train_the_module_as_it_is(cls, name):
+    """The same numbers as from a class that the library knows nothing of."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=60), rng.integers(0, 3, 60)])
+    dims = {"encoder": "compress_dims", "decoder": "decompress_dims"}
+    names = ("generator_dim", "discriminator_dim") if cls is CTGAN else tuple(dims.values())
+    made = [
+        cls(
+            activation=factory,
+            epochs=2,
+            batch_size=20,
+            random_state=0,
+            **dict.fromkeys(names, (WIDTH,)),
+        )
+        .fit(X, discrete_columns=[1])
+        .sample(20, random_state=0)
+        for factory in (OWN[name], inside(OWN[name]))
+    ]
+    np.testing.assert_allclose(np.asarray(made[0]), np.asarray(made[1]), rtol=1e-3, atol=1e-3)
+
+
+# ---- random numbers -----------------------------------------------------------------------------
+
+
+class Drops(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(width))
+
+    def forward(self, x):
+        return F.dropout(torch.relu(x * self.weight), 0.3, self.training)
+
+
+@pytest.mark.parametrize(
+    "activation", [Drops, lambda w: nn.RReLU(), lambda w: nn.AlphaDropout(0.2)]
+)
+def test_a_module_that_draws_follows_random_state(activation):
+    X, y = table()
+    params = NET | {"random_state": 5}
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    one = MLPRegressor(activation=activation, **params).fit(X, y)
+    torch.manual_seed(123)  # nothing of the caller's matters
+    two = MLPRegressor(activation=activation, **params).fit(X, y)
+    torch.set_rng_state(before[0])
+    three = MLPRegressor(activation=activation, **(params | {"random_state": 6})).fit(X, y)
+    np.testing.assert_array_equal(one.predict(X), two.predict(X))
+    assert not np.allclose(one.predict(X), three.predict(X))
+    assert torch.equal(torch.get_rng_state(), before[0])
+    np.testing.assert_array_equal(np.random.get_state()[1], before[1])
+    stacked = MLPRegressor(activation=activation, n_members=2, **params).fit(X, y)
+    for key, value in one.network().member_state(0).items():
+        got = stacked.network().member_state(0)[key]
+        torch.testing.assert_close(got, value, rtol=1e-6, atol=1e-8)
+
+
+SMALL = {"batch_size": 30, "compress_dims": (8,), "decompress_dims": (8,)}
+
+
+@pytest.mark.parametrize("activation", ["combu-random", "prelu", Drops])
+@pytest.mark.parametrize("build", [
+    lambda a: MLPRegressor(activation=a, **NET).fit(*table()),
+    lambda a: TVAE(activation=a, epochs=1, **SMALL).fit(table()[0]),
+])  # fmt: skip
+def test_torchs_global_generator_is_neither_read_nor_set(activation, build):
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    build(activation)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_other_threads_draws_do_not_repeat():
+    """Making activations once set the global generator for a moment, which others drew from."""
+    drawn, stop = [], threading.Event()
+
+    def draw():
+        while not stop.is_set():
+            drawn.append(float(torch.rand((), dtype=torch.float64)))
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    n_made = 0
+    while n_made < 100 or len(drawn) < 100:  # whenever the other thread has its turns
+        StackedMLP(MLPSpec(2, (4, 4), 1), [Member(0, "combu-random"), Member(0, Drops)])
+        n_made += 1
+    stop.set()
+    thread.join()
+    assert len(set(drawn)) == len(drawn)
+
+
+@pytest.mark.parametrize("activation", ["prelu", "pelu", "combu-random", Mixed, Normed])
+def test_threads_may_predict_with_one_network(activation):
+    net = MLPRegressor(activation=activation, n_members=2, **NET).fit(*table())
+    X, _ = table(400)
+    parts = [X[i : i + 40 + i % 7] for i in range(0, 360, 3)]
+    expected = [net.predict(part) for part in parts]
+    with ThreadPoolExecutor(8) as pool:
+        for got, right in zip(pool.map(net.predict, parts), expected, strict=True):
+            np.testing.assert_allclose(got, right, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
+def test_a_network_of_own_modules_can_be_copied_and_trained_on():
+    X, y = table()
+    net = MLPRegressor(activation=Normed, warm_start=True, **NET).fit(X, y)
+    copied = copy.deepcopy(net)
+    np.testing.assert_array_equal(net.predict(X), copied.predict(X))
+    before = net.predict(X)
+    copied.fit(X, y)
+    np.testing.assert_array_equal(net.predict(X), before)
+    assert not np.allclose(copied.predict(X), before)
+
+
+# ---- A user's own activation modules that cannot be honoured are refused with the reason --------
+
+
+class AcrossRows(nn.Module):
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+class ByChance(nn.Module):
+    def forward(self, x):
+        return F.dropout(x, 0.5, training=True)
+
+
+class Kept(nn.Module):
+    """A tensor that is neither a parameter nor a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = torch.zeros(())
+
+    def forward(self, x):
+        self.mean = 0.9 * self.mean + 0.1 * x.detach().mean()
+        return x - self.mean
+
+
+class Late(nn.Module):
+    def forward(self, x):
+        if not hasattr(self, "seen"):
+            self.register_buffer("seen", torch.zeros(()))
+        return torch.relu(x)
+
+
+class Detached(nn.Module):
+    def forward(self, x):
+        return x.detach()
+
+
+class Doubles(nn.Module):
+    def forward(self, x):
+        return x.double()
+
+
+_ONE = Mixed(8)
+
+REFUSED = {
+    "across rows": (without_width(AcrossRows), "depends on the rows"),
+    "softmax over rows": (lambda width: nn.Softmax(dim=0), "depends on the rows"),
+    "by chance": (without_width(ByChance), "chance"),
+    "a tensor as it is": (without_width(Kept), "register_buffer"),
+    "a late buffer": (without_width(Late), "buffers"),
+    "another type": (without_width(Doubles), "float64"),
+    "a whole module again": (lambda width: _ONE, "fresh"),
+    "another width": (lambda width: nn.Linear(width, width + 1), "keeps the shape"),
+    "not differentiable": (without_width(Detached), "differentiated"),
+    "fails": (lambda width: nn.Conv2d(3, 3, 3), "fails"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda a: MLPRegressor(activation=a, hidden_layer_sizes=(8,)).fit(*table()),
+        lambda a: MLPClassifier(activation=a, hidden_layer_sizes=(8,)).fit(
+            table()[0], table()[0][:, 0] > 3
+        ),
+        lambda a: CTGAN(activation=a, generator_dim=(8,), discriminator_dim=(8,)).fit(table()[0]),
+        lambda a: TVAE(activation=a, compress_dims=(8,), decompress_dims=(8,)).fit(table()[0]),
+    ],
+    ids=["regressor", "classifier", "CTGAN", "TVAE"],
+)
+def test_what_cannot_be_honoured_is_refused_with_the_reason(name, fit):
+    factory, reason = REFUSED[name]
+    with pytest.raises(ValueError, match=reason):
+        fit(factory)
+
+
+class RowMean(nn.Module):
+    """Unit-wise to the eye of a list of names."""
+
+    def forward(self, x):
+        return torch.relu(x - x.mean(-1, keepdim=True))
+
+
+@pytest.mark.parametrize(
+    "factory", [Normed, *(without_width(cls) for cls in (RowMean, ByChance, Softmax))]
+)
+def test_proxy_norm_refuses_what_is_not_unit_wise(factory):
+    with pytest.raises(ValueError, match="unit-wise"):
+        ProxyNorm(factory, 8)
+
+
+def test_proxy_norm_of_a_users_module_is_one_members():
+    """A parameter that is reduced over the width once mixed the members of a stack."""
+    shape = MLPSpec(3, (WIDTH, WIDTH), 2, normalization="layer", proxy_norm=True)
+    members = [Member(seed, Reduced) for seed in range(3)]
+    nets = [
+        StackedMLP(shape, part, dtype=torch.float64) for part in (members, *([m] for m in members))
+    ]
+    x = torch.randn(1, 5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    together = nets[0](x.expand(3, -1, -1))
+    for i, alone in enumerate(nets[1:]):
+        torch.testing.assert_close(together[i], alone(x)[0], rtol=1e-9, atol=1e-9)
+
+
+def test_a_proxy_norm_takes_the_moments_of_a_subclass_from_its_forward():
+    """The closed form is the base class's."""
+    norm = ProxyNorm(lambda width: OWN["subclass of ReLU"](width), 4, eps=0.0)
+    y = torch.randn(200_000, 1, generator=torch.Generator().manual_seed(0))
+    z = norm(y.expand(-1, 4))
+    assert z.mean().abs() < 0.02
+    assert abs(z.var() - 1) < 0.03

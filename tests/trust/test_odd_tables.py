@@ -1,26 +1,38 @@
 """Data that are not what they seem: what was taken for what is said once, and how to change it."""
 
+import datetime
+import decimal
 import gzip
 import io
+import os
+import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 import combutab
+from combutab import CTGAN, MLPClassifier, MLPRegressor
 from combutab.cli import main
+from combutab.cli._console import printable
 from combutab.datasets import TableError, make_formula, read_table
-from combutab.preprocessing import odd_columns
-
-pytestmark = pytest.mark.usefixtures("short_reports")
+from combutab.preprocessing import ModeEncoder, TableEncoder, odd_columns
+from tests.trust.forked import Forked, needs_fork, on_terminal
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+
 N = 120
+
 RNG = np.random.default_rng(0)
+
 X = RNG.normal(size=N)
+
 TINY = ["--activations", "relu", "--seeds", "1", "--folds", "2", "--epochs", "1", "--hidden", "4"]
+
 TINY += ["--baselines", "guess,linear"]  # boosting takes longer than all else
 
 
@@ -80,6 +92,7 @@ ODD = {  # kind -> columns of that kind
         "numbers": every("Y", "n", "1"),
     },
 }
+
 FINE = {
     "measurements": X,
     "whole": RNG.integers(0, 10_000, N) * 7,
@@ -114,6 +127,7 @@ FINE = {
 }
 
 
+@pytest.mark.usefixtures("short_reports")
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, columns in ODD.items() for name in columns]
 )
@@ -126,11 +140,13 @@ def test_an_odd_column_is_found_once_and_alone(kind, name):
     pd.testing.assert_frame_equal(table, before)
 
 
+@pytest.mark.usefixtures("short_reports")
 @pytest.mark.parametrize("name", FINE)
 def test_no_false_alarm(name):
     assert odd_columns(pd.DataFrame({"fine": X, name: FINE[name]})) == []
 
 
+@pytest.mark.usefixtures("short_reports")
 def test_a_missing_header_is_found():
     iris = pd.DataFrame([[4.9, 3.0, 1.4, "a"]] * 5, columns=["5.1", "3.5", "1.4", "setosa"])
     assert [(odd.column, odd.kind) for odd in odd_columns(iris)] == [
@@ -145,17 +161,20 @@ def real_tables():
     return files or [pytest.param(None, marks=pytest.mark.skip(reason="no shared/data/openml"))]
 
 
+@pytest.mark.usefixtures("short_reports")
 @pytest.mark.parametrize("path", real_tables(), ids=lambda path: path and path.name)
 def test_no_false_alarm_on_real_tables(path):
     assert odd_columns(read_table(path)) == []
 
 
+@pytest.mark.usefixtures("short_reports")
 @pytest.mark.parametrize("name", ["gs", "ar", "ns"])
 def test_no_false_alarm_on_formulas(name):
     features, target = make_formula(name, n_samples=1000, random_state=0)
     assert odd_columns(features.assign(target=target)) == []
 
 
+@pytest.mark.usefixtures("short_reports")
 def test_no_false_alarm_on_scikit_learns_tables():
     from sklearn import datasets
 
@@ -184,6 +203,7 @@ def write(name, table, **options):
 ALL = {name: column for kind in ODD if kind != "text numbers" for name, column in ODD[kind].items()}
 
 
+@pytest.mark.usefixtures("short_reports")
 @pytest.mark.filterwarnings("ignore:nothing is learned from")
 @pytest.mark.parametrize("command", ["compare", "synth", "evaluate"])
 def test_each_kind_is_told_of_in_one_line(folder, capsys, command):
@@ -212,6 +232,7 @@ def test_each_kind_is_told_of_in_one_line(folder, capsys, command):
     assert row.endswith("; --drop 'Unnamed: 0' leaves it out")
 
 
+@pytest.mark.usefixtures("short_reports")
 def test_nothing_is_told_of_a_table_without_oddities(folder, capsys):
     write("fine.csv", {"a": X, "word": FINE["words"], "y": every("p", "q")})
     assert main(["compare", "fine.csv", "--target", "y", *TINY]) == 0
@@ -219,6 +240,7 @@ def test_nothing_is_told_of_a_table_without_oddities(folder, capsys):
     assert notes(capsys.readouterr().err) == []
 
 
+@pytest.mark.usefixtures("short_reports")
 def test_the_data_are_not_changed_by_the_telling(folder, capsys):
     text = "price,n,y\n" + "".join(f'"0,{i:03d}",{i},p\n' for i in range(60))
     Path("t.csv").write_text(text)
@@ -227,6 +249,7 @@ def test_the_data_are_not_changed_by_the_telling(folder, capsys):
     assert read_table("t.csv", decimal=",")["price"].tolist() == [i / 1000 for i in range(60)]
 
 
+@pytest.mark.usefixtures("short_reports")
 @pytest.mark.parametrize("sep", [";", "|", "tab", "\\t"])
 def test_decimal_sep_encoding_and_drop(folder, capsys, sep):
     sign = {"tab": "\t", "\\t": "\t"}.get(sep, sep)
@@ -251,6 +274,7 @@ def test_decimal_sep_encoding_and_drop(folder, capsys, sep):
         assert main(["evaluate", "real.csv", "made.csv", *utf]) == 0
 
 
+@pytest.mark.usefixtures("short_reports")
 def test_a_decimal_comma_in_a_file_of_commas(folder, capsys):
     write("t.csv", {"a": X, "y": every("p", "q")}, decimal=",")
     assert '"' in Path("t.csv").read_text()
@@ -258,6 +282,7 @@ def test_a_decimal_comma_in_a_file_of_commas(folder, capsys):
     assert read_table("made.csv", decimal=",")["a"].dtype == float
 
 
+@pytest.mark.usefixtures("short_reports")
 def test_an_option_that_names_nothing_or_too_much(folder, capsys):
     write("t.csv", {"a": X, "y": every("p", "q")})
     for arguments, message in [
@@ -272,6 +297,7 @@ def test_an_option_that_names_nothing_or_too_much(folder, capsys):
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("short_reports")
 def test_errors_say_which_option_reads_the_file(folder):
     for data, message in [
         (b"a;b;c\n1,5;2;3\n", "sep=';' reads it (--sep ';')"),
@@ -287,6 +313,7 @@ def test_errors_say_which_option_reads_the_file(folder):
         assert message in str(caught.value)
 
 
+@pytest.mark.usefixtures("short_reports")
 def test_a_byte_order_mark_is_no_part_of_a_name(folder):
     for name, data in (("t.csv", b"\xef\xbb\xbfa;b\n1,5;2\n"), ("t.csv.gz", None)):
         raw = data or gzip.compress(b"\xef\xbb\xbfa;b\n1,5;2\n", mtime=0)
@@ -294,6 +321,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name(folder):
         assert read_table(name, sep=";", decimal=",").to_dict("list") == {"a": [1.5], "b": [2]}
 
 
+@pytest.mark.usefixtures("short_reports")
 def test_infinity_is_refused_with_its_column_before_any_training(folder, capsys):
     write("t.csv", {"a": X, "b c": [np.inf, *X[1:]], "y": every("p", "q")})
     assert main(["compare", "t.csv", "--target", "y", *TINY]) == 2
@@ -309,6 +337,7 @@ def test_infinity_is_refused_with_its_column_before_any_training(folder, capsys)
 # ---- Excel -------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("short_reports")
 def test_excel_without_openpyxl(folder, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     Path("t.xlsx").write_bytes(b"PK\x03\x04")
@@ -320,6 +349,7 @@ def test_excel_without_openpyxl(folder, capsys, monkeypatch):
         assert "pip install 'combutab[excel]'" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("short_reports")
 def test_excel(folder, capsys):
     table = pd.DataFrame(
         {"a": X, "n": every(1, None, 3), "day": FINE["dates"], "y": every("p", "q"), 7: X}
@@ -336,6 +366,7 @@ def test_excel(folder, capsys):
     assert not Path("made.csv").read_text().count(".0,2024")  # whole numbers stay whole
 
 
+@pytest.mark.usefixtures("short_reports")
 def test_excel_of_dates_percent_and_empty_cells_through_fit_and_predict(folder, capsys):
     rows = pd.DataFrame({"share": X / 100, "n": every(1, None, 3), "day": FINE["dates"]})
     rows = rows.assign(kind=every("p", None, "q"), y=2.5 * X)
@@ -356,6 +387,7 @@ def test_excel_of_dates_percent_and_empty_cells_through_fit_and_predict(folder, 
     assert "known endings are .csv" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("short_reports")
 def test_excel_of_several_sheets_twice_a_name_and_no_workbook(folder):
     with pd.ExcelWriter("t.xlsx") as book:
         pd.DataFrame({"a": [1], "b": [2]}).to_excel(book, sheet_name="one", index=False)
@@ -368,3 +400,356 @@ def test_excel_of_several_sheets_twice_a_name_and_no_workbook(folder):
     Path("no.xlsx").write_bytes(b"a,b\n1,2\n")
     with pytest.raises(TableError, match=r"cannot read no\.xlsx"):
         read_table("no.xlsx")
+
+
+# ---- A value that no column can have is refused in words that name its column -------------------
+
+N_ODD = 20
+
+
+def with_one(value, others=1.0):
+    values = np.full(N_ODD, others, dtype=object)
+    values[3] = value
+    return pd.Series(values, dtype=object)
+
+
+class Nameless:
+    """Without a repr that stays."""
+
+
+FLOATS = pd.Series([1.0] * (N_ODD - 1) + [np.inf])
+
+INFINITE = {
+    "float64": FLOATS,
+    "float32": -FLOATS.astype("float32"),
+    "Float64": FLOATS.astype("Float64"),
+    "sparse": FLOATS.astype(pd.SparseDtype(float)),
+    "category": FLOATS.astype("category"),
+    "objects": with_one(-np.inf),
+    "among text": with_one(np.inf, "x"),
+    "text": with_one("inf"),
+    "decimal": with_one(decimal.Decimal("Infinity")),
+    "decimal beyond float64": with_one(decimal.Decimal("1e999")),
+}
+
+OTHERS = {
+    "complex": pd.Series([1j] * N_ODD),
+    "complex object": with_one(1j),
+    "complex category": pd.Series([1j, 1.0] * (N_ODD // 2)).astype("category"),
+    "int beyond float64": with_one(10**400),
+    "no stable repr": with_one(Nameless(), "x"),
+    "beyond pandas' dates": pd.Series([datetime.datetime(9999, 1, 1)] * N_ODD, dtype=object),
+}
+
+
+def table(odd):
+    return pd.DataFrame(
+        {"fine": np.arange(float(N_ODD)), "odd one": odd, "word": ["a", "b"] * (N_ODD // 2)}
+    )
+
+
+@pytest.mark.parametrize("name", INFINITE)
+def test_infinity_names_its_column_and_no_other(name):
+    categorical = None if name == "text" else "from_dtype"
+    with pytest.raises(ValueError, match=r"infinity") as caught:
+        TableEncoder(categorical_features=categorical).fit(
+            table(INFINITE[name])[["fine", "odd one"]]
+        )
+    assert "'odd one'" in str(caught.value)
+    assert "'fine'" not in str(caught.value)
+    if name not in ("text", "decimal", "decimal beyond float64"):  # categories there
+        with pytest.raises(ValueError, match="column 'odd one' has infinite values"):
+            ModeEncoder().fit(table(INFINITE[name]))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_values_name_their_column(name):
+    with pytest.raises((ValueError, TypeError), match="column 'odd one'"):
+        TableEncoder().fit(table(OTHERS[name]))
+
+
+def test_complex_numbers_name_their_column_in_generators():
+    with pytest.raises(ValueError, match=r"Complex data not supported: column 'odd one'"):
+        CTGAN(epochs=1).fit(table(OTHERS["complex"]))
+
+
+def test_a_list_of_arrow_is_a_category_as_any_other_list():
+    pa = pytest.importorskip("pyarrow")
+    lists = pd.Series(pd.arrays.ArrowExtensionArray(pa.array([[1], [2]] * (N_ODD // 2))))
+    assert len(TableEncoder().fit(table(lists)).categories_[1]) == 2
+
+
+@pytest.mark.parametrize("kind", ["frame", "array", "sparse", "list", "mixed frame"])
+def test_all_infinite_columns_are_named(kind):
+    values = np.ones((N_ODD, 7))
+    values[0, 1] = values[1, 5] = np.inf
+    named = pd.DataFrame(values, columns=list("abcdefg"))
+    X, names = {
+        "frame": (named, "column 'b', column 'f'"),
+        "mixed frame": (named.assign(word="x"), "column 'b', column 'f'"),
+        "array": (values, "column 1, column 5"),
+        "sparse": (scipy.sparse.csr_array(values), "column 1, column 5"),
+        "list": (values.tolist(), "column 1, column 5"),
+    }[kind]
+    with pytest.raises(ValueError, match=f"in {names}; replace it"):
+        TableEncoder().fit(X)
+    fine = X.copy() if hasattr(X, "copy") else list(X)
+    if kind.endswith("frame"):
+        fine[["b", "f"]] = 1.0
+        fitted = TableEncoder().fit(fine)
+        with pytest.raises(ValueError, match=f"in {names}; replace it"):
+            fitted.encode(X)
+
+
+def test_many_infinite_columns_are_counted():
+    with pytest.raises(ValueError, match=r"in column 0, .*, column 4 and 35 more; replace"):
+        TableEncoder().fit(np.full((3, 40), np.inf))
+
+
+def test_prediction_names_the_column_too():
+    X, y = table(1.0), np.arange(N_ODD) % 2
+    settings = {"hidden_layer_sizes": (4,), "max_iter": 1, "random_state": 0}
+    model = MLPClassifier(**settings, n_iter_no_change=np.inf).fit(X, y)
+    X.loc[7, "fine"] = -np.inf
+    with pytest.raises(ValueError, match=r"infinity .* in column 'fine';"):
+        model.predict(X)
+
+
+def test_parquet_names_features_and_targets(tmp_path):
+    pytest.importorskip("pyarrow")
+    fine = pd.DataFrame({"x": np.arange(4.0), "z": np.arange(4.0), "y": np.arange(4.0)})
+    for name, what in (("z", "X"), ("y", "y")):
+        fine.assign(**{name: [1.0, np.inf, 2.0, 3.0]}).to_parquet(tmp_path / "t.parquet")
+        with pytest.raises(ValueError, match=rf"Input {what} contains infinity .*column '{name}'"):
+            MLPRegressor(max_iter=1).fit_parquet(tmp_path / "t.parquet", "y")
+
+
+# ---- Names that would move a cursor, change a colour, turn the text around or run a formula -----
+
+
+LONG = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1")) > 1
+
+# clear the screen; set the title; C1's CSI; a bell and a backspace; the other reading order; a new
+# line that looks like one of ours; markup of rich
+EVIL = "\x1b[2J\x1b]0;gone\x07\x9b31m\x08\u202e\u2066\u200f\rcombutab: all is well\n[red][/bold]"
+
+QUIET = EVIL.replace("\r", "").replace("\n", "")  # of what a CSV file can hold in a name unquoted
+
+HOSTILE = {letter for letter in EVIL if not letter.isprintable()}
+
+TINY_OPTIONS = [
+    "--activations",
+    "relu",
+    "--seeds",
+    "1",
+    "--folds",
+    "2",
+    "--epochs",
+    "1",
+    "--hidden",
+    "4",
+]
+
+TINY_OPTIONS += ["--baselines", "guess,linear"]  # boosting takes longer than all else
+
+
+@pytest.mark.usefixtures("short_reports")
+def test_no_letter_that_does_anything_is_left():
+    letters = [chr(i) for i in range(0x30000)]
+    shown = printable("".join(letters))
+    assert shown.isprintable()
+    for letter in letters:
+        category = unicodedata.category(letter)
+        if category[0] in "LMNPS" or category == "Zs":
+            assert len(printable(letter)) == 1
+        else:
+            assert printable(letter).startswith("\\")
+
+
+def hostile_table(n=60):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=n)
+    return pd.DataFrame(
+        {
+            f"x{EVIL}": x,
+            f"word{EVIL}": rng.choice([f"a{EVIL}", f"b{EVIL}"], n),
+            f"odd{EVIL}": [f"{value:.2f}" if i else f"oops{EVIL}" for i, value in enumerate(x)],
+            f"y{EVIL}": np.where(x > 0, f"p{EVIL}", f"q{EVIL}"),
+        }
+    )
+
+
+NAME = f"t{EVIL.replace('/', '')}.csv"
+
+KEEP = ["--min-frequency", "1", "--identifiers", "none"]  # the odd column has no frequent value
+
+ROUNDS = {
+    "compare": ["compare", NAME, "--target", f"y{EVIL}", *TINY_OPTIONS, "--out", f"out{QUIET[:9]}"],
+    "a folder that is a file": [
+        "compare",
+        NAME,
+        "--target",
+        f"y{EVIL}",
+        *TINY_OPTIONS,
+        "--out",
+        NAME,
+    ],
+    "no such target": ["compare", NAME, "--target", f"z{EVIL}", *TINY_OPTIONS],
+    "no such file": ["compare", f"no{EVIL.replace('/', '')}.csv", "--target", "y"],
+    "no such option": ["compare", NAME, f"--{EVIL}"],
+    "no such command": [EVIL],
+    "no such activation": ["compare", NAME, "--target", f"y{EVIL}", "--activations", EVIL],
+    "no such device": ["synth", NAME, "-o", "made.csv", "--device", EVIL],
+    "synth": ["synth", NAME, "-o", f"made{NAME}", "--epochs", "1", "--save", f"model{NAME}", *KEEP],
+    "no such column": ["synth", NAME, "-o", "made.csv", "--drop", EVIL],
+    "no such value": [
+        *["synth", NAME, "-o", "made.csv", "--condition", f"word{EVIL}=c{EVIL}", *KEEP],
+    ],
+    "no model": ["sample", NAME, "-o", "more.csv"],
+    "sample": ["sample", f"model{NAME}", "-o", f"more{NAME}", "--rows", "5"],
+    "evaluate": ["evaluate", NAME, f"made{NAME}", "-o", "report.html", "--learners", "linear"],
+    "a report without folder": ["evaluate", NAME, NAME, "-o", f"no{QUIET}/report.html"],
+    "no such encoding": ["synth", NAME, "-o", "made.csv", "--encoding", "latin\x1b[31m"],
+    "no such separator": ["synth", NAME, "-o", "made.csv", "--sep", EVIL],
+}
+
+SLOW = {"compare", "evaluate"}
+
+
+def run(folder, on_a_terminal, rounds):
+    """What all commands show, one after another in one process."""
+    hostile_table().to_csv(folder / NAME, index=False)
+
+    def work():
+        for name, arguments in rounds.items():
+            print("-----", name, flush=True)
+            print(main(arguments), flush=True)
+
+    if on_a_terminal:  # rich itself sends no codes to a dumb one
+        code, text = on_terminal(work, folder, TERM="dumb", COLUMNS="80")
+    else:
+        process = Forked(work, folder)
+        text = "".join(process.communicate())
+        code = process.returncode
+    assert code == 0, text
+    return text.replace("\r\n", "\n")
+
+
+@pytest.mark.usefixtures("short_reports")
+@needs_fork
+@pytest.mark.parametrize("on_a_terminal", [False, True], ids=["pipe", "terminal"])
+def test_no_control_character_reaches_the_reader(tmp_path, on_a_terminal):
+    slow = LONG or not on_a_terminal
+    rounds = {name: each for name, each in ROUNDS.items() if slow or name not in SLOW}
+    text = run(tmp_path, on_a_terminal, rounds)
+    assert set(text) & HOSTILE <= {"\n"}
+    assert not [line for line in text.splitlines() if line.startswith("combutab: all is well")]
+    assert "Traceback" not in text
+    assert all(f"----- {name}" in text for name in rounds)
+    codes = [line for line in text.splitlines() if line in ("0", "2")]
+    assert codes.count("0") == (4 if slow else 2), text
+    assert codes.count("2") == len(ROUNDS) - 4, text
+    assert "\\x1b[2J" in text  # shown as it is written
+    if slow:
+        page = (tmp_path / "report.html").read_text("utf-8")
+        assert not set(page) & (HOSTILE - {"\n"})
+
+
+@pytest.mark.usefixtures("short_reports")
+def test_warnings_and_unexpected_errors_are_escaped_too(tmp_path):
+    program = f"""
+import sys, warnings
+from combutab import model_selection
+from combutab.cli import _console, main
+def fail(*tables, **options):
+    with _console.one_line_warnings():
+        warnings.warn({EVIL!r})
+    raise RuntimeError({EVIL!r})
+model_selection.plan_comparison = fail
+sys.argv = ["combutab", "compare"]
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, timeout=500, check=False
+    )
+    text = done.stderr.decode()
+    assert done.returncode == 1
+    assert "combutab: warning: \\x1b[2J" in text
+    assert "RuntimeError: \\x1b[2J" in text
+    assert set(text) & HOSTILE == {"\n"}
+
+
+@pytest.mark.usefixtures("short_reports")
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_letters_that_a_stream_does_not_know(monkeypatch, encoding):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding, errors="strict", write_through=True)
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert main(["größe中"]) == 2
+    assert b"No such command 'gr" in stream.buffer.getvalue()
+    assert b"\\u4e2d" in stream.buffer.getvalue()
+
+
+@pytest.mark.usefixtures("short_reports")
+def test_a_file_name_of_no_encoding(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    name = os.fsdecode(b"caf\xe9\xff.csv")
+    assert main(["compare", name, "--target", "y"]) == 2
+    assert "there is no file caf" in capsys.readouterr().err
+
+
+# ---- formulas ----------------------------------------------------------------------------------
+
+CALLS = [
+    "=cmd|' /C calc'!A0",
+    "@SUM(1+1)",
+    "+1+cmd|' /C calc'!A0",
+    "-2+3+cmd|' /C calc'!A0",
+    "\t=1",
+]
+
+PLAIN = ["-", "+", "-5", "+1.5", "a=b", "", "é", "- 12,5", "x@y.org"]
+
+
+def write_formulas():
+    words = CALLS + PLAIN
+    frame = pd.DataFrame({"=name()": np.arange(140.0), "word": words * 10})
+    frame["n"] = np.arange(140) % 3 - 1
+    frame.to_csv("t.csv", index=False)
+    return words
+
+
+@pytest.mark.usefixtures("short_reports")
+def test_text_comes_out_as_it_went_in_and_is_told_of(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = write_formulas()
+    assert main(["synth", "t.csv", "-o", "made.csv", "--epochs", "1", "--rows", "400"]) == 0
+    err = capsys.readouterr().err
+    assert "would take text of '=name()', 'word' for formulas; --guard-formulas" in err
+    assert err.count("--guard-formulas") == 1
+    made = read_table("made.csv")
+    assert set(made["word"].dropna()) <= set(words)
+    assert set(made["word"].dropna()) & set(CALLS)
+    # nothing is told of where there is nothing to run
+    pd.DataFrame({"a": np.arange(60.0), "w": ["-", "+", "x=1"] * 20}).to_csv("u.csv", index=False)
+    assert main(["synth", "u.csv", "-o", "made.csv", "--epochs", "1"]) == 0
+    assert "--guard-formulas" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("short_reports")
+def test_guarded_files_hold_no_formula(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = write_formulas()
+    run = ["synth", "t.csv", "--epochs", "1", "--rows", "400", "--save", "m"]
+    assert main([*run, "-o", "made.csv", "--guard-formulas"]) == 0
+    assert "--guard-formulas" not in capsys.readouterr().err
+    made = read_table("made.csv")
+    assert list(made) == ["'=name()", "word", "n"]
+    got = set(made["word"].dropna())
+    assert got <= {f"'{word}" for word in CALLS} | set(PLAIN)
+    assert got & {f"'{word}" for word in CALLS}
+    assert made["n"].isin([-1, 0, 1]).all()  # numbers are left alone
+    assert main(["sample", "m", "-o", "more.csv", "--rows", "400"]) == 0  # the model knows
+    assert Path("more.csv").read_bytes() == Path("made.csv").read_bytes()
+    pytest.importorskip("pyarrow")
+    assert main(["sample", "m", "-o", "more.parquet", "--rows", "400"]) == 0
+    assert set(read_table("more.parquet")["word"].dropna()) <= set(words)

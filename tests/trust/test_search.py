@@ -1,7 +1,11 @@
 """A stacked search finds the same in every backend, thread, process and context."""
 
 import itertools
+import os
 import pickle
+import signal
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -10,28 +14,36 @@ import numpy as np
 import pytest
 import torch
 from joblib._parallel_backends import ThreadingBackend
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
 
 from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, paper_recipe
-from combutab.estimators import _jobs
+from combutab.estimators import FitTask, _jobs, fit_stacked
+from combutab.model_selection import compare_activations
 from combutab.training import TimeLimit
 
 RNG = np.random.default_rng(0)
+
 X = RNG.normal(size=(90, 3)) + 5
+
 Y = (X[:, 0] - X[:, 1] > 0).astype(int)
+
 INF = float("inf")
+
 NET = MLPClassifier(
     **paper_recipe(
         "classification", hidden_layer_sizes=(6,), max_iter=6, learning_rate_init=0.02,
         n_iter_no_change=INF, dropout=0.0, precision="float64",
     ), random_state=0,
 )  # fmt: skip
+
 GRIDS = {
     "first": {"learning_rate_init": [0.05, 1e-6], "activation": ["tanh", "relu"]},
     "last": {"learning_rate_init": [1e-6, 0.05], "activation": ["relu", "tanh"]},
 }
+
 TIMES = ("mean_fit_time", "std_fit_time", "mean_score_time", "std_score_time")
 
 
@@ -52,7 +64,7 @@ class _Remote(ThreadingBackend):
 
 
 joblib.register_parallel_backend("trust-remote", _Remote)
-pytestmark = pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+
 BACKENDS = ["sequential", "threading", "loky", "multiprocessing", "trust-remote"]
 
 
@@ -68,7 +80,7 @@ REFITS = {
 }
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def small_stacks(monkeypatch):
     """More stacks than one, so that there is something to share out."""
     monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
@@ -107,6 +119,8 @@ def expected():
     }
 
 
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+@pytest.mark.usefixtures("small_stacks")
 @pytest.mark.parametrize(("n_jobs", "own"), [(1, 2), (2, None)])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_backend_finds_what_grid_search_finds(backend, n_jobs, own, expected):
@@ -125,6 +139,8 @@ def test_every_backend_finds_what_grid_search_finds(backend, n_jobs, own, expect
     assert max(winners) > 1
 
 
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+@pytest.mark.usefixtures("small_stacks")
 def test_failed_candidates_fail_everywhere_alike():
     grid = {"learning_rate_init": [0.05, -1.0], "activation": ["rleu", "relu"]}
     with warnings.catch_warnings():
@@ -153,6 +169,8 @@ class FittingSplitter(KFold):
         return super().split(X, y, groups)
 
 
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+@pytest.mark.usefixtures("small_stacks")
 def test_scorers_splitters_and_refits_that_fit_get_fits_of_their_own():
     def refit(results):
         assert clone(NET).fit(X, Y).t_ == len(X) * NET.max_iter
@@ -163,6 +181,8 @@ def test_scorers_splitters_and_refits_that_fit_get_fits_of_their_own():
     agree(search, GridSearchCV(NET, GRIDS["last"], **options).fit(X, Y))
 
 
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+@pytest.mark.usefixtures("small_stacks")
 def test_nested_in_cross_validation():
     search = StackedGridSearchCV(NET, GRIDS["last"], cv=2)
     reference = cross_val_score(GridSearchCV(NET, GRIDS["last"], cv=2), X, Y, cv=3)
@@ -177,6 +197,8 @@ def test_nested_in_cross_validation():
     assert np.isfinite(cross_val_score(outer, X, Y, cv=2, n_jobs=2)).all()
 
 
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+@pytest.mark.usefixtures("small_stacks")
 def test_searches_in_threads_at_once_find_their_own(expected):
     reg = MLPRegressor(**{n: v for n, v in NET.get_params().items() if n not in (
         "class_weight", "label_smoothing", "calibration")})  # fmt: skip
@@ -213,6 +235,8 @@ def test_searches_in_threads_at_once_find_their_own(expected):
     assert torch.get_num_threads() == n_threads
 
 
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+@pytest.mark.usefixtures("small_stacks")
 def test_copies_carry_nothing_of_a_search():
     search = StackedGridSearchCV(NET, GRIDS["last"], cv=3).fit(X, Y)
     for copied in (clone(search), pickle.loads(pickle.dumps(search))):
@@ -222,6 +246,8 @@ def test_copies_carry_nothing_of_a_search():
     assert again.t_ == 40 * NET.max_iter
 
 
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+@pytest.mark.usefixtures("small_stacks")
 def test_a_watched_search_is_watched():
     if not hasattr(GridSearchCV, "set_callbacks"):
         pytest.skip("this scikit-learn has no callbacks")
@@ -235,3 +261,201 @@ def test_a_watched_search_is_watched():
     bars = StackedGridSearchCV(clone(NET).set_params(callbacks=[TimeLimit(99)]), {}, cv=2)
     with pytest.warns(UserWarning, match="callbacks watch one fit at a time"):
         bars.fit(X, Y)
+
+
+# ---- Workers that die and processes that are forked: it is said, and nothing waits for ever -----
+
+WORKER_X = np.random.default_rng(0).normal(size=(60, 3))
+
+WORKER_Y = (WORKER_X[:, 0] > 0).astype(int)
+
+HOME = os.getpid()
+
+
+class Deadly:
+    """An activation that kills every process but the one of the tests."""
+
+    def __init__(self, mark):
+        self.mark = str(mark)
+
+    def __call__(self, width):
+        if os.getpid() != HOME:
+            open(self.mark, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.nn.ReLU()
+
+    def __reduce__(self):
+        return _deadly, (self.mark, HOME)
+
+
+def _deadly(mark, home):
+    globals()["HOME"] = home  # in a worker, where this module is imported anew
+    return Deadly(mark)
+
+
+def compare(activations, **options):
+    return compare_activations(
+        WORKER_X,
+        WORKER_Y,
+        activations=activations,
+        seeds=2,
+        folds=2,
+        epochs=3,
+        hidden=[8],
+        **options,
+    )
+
+
+@pytest.mark.usefixtures("small_stacks")
+def test_a_worker_that_is_killed_is_said_and_its_work_done_again(tmp_path):
+    activations = {"tanh": "tanh", "deadly": Deadly(tmp_path / "killed")}
+    progress = []
+    with (
+        joblib.parallel_config(backend="loky"),
+        pytest.warns(
+            RuntimeWarning,
+            match=r"TerminatedWorkerError.*(All 8|The other \d) fits are trained again",
+        ) as w,
+    ):
+        found = compare(activations, n_jobs=2, progress=progress.append)
+    assert (tmp_path / "killed").exists()
+    assert sum(issubclass(each.category, RuntimeWarning) for each in w) == 1
+    assert "in this process" in str(w[0].message)
+    alone = compare({"tanh": "tanh", "deadly": "relu"})
+    scores = ["activation", "fold", "seed", "accuracy", "log_loss"]
+    assert found.results["activation"].tolist() == alone.results["activation"].tolist()
+    np.testing.assert_allclose(
+        found.results[scores[1:]].to_numpy(float), alone.results[scores[1:]].to_numpy(float),
+        rtol=1e-5,
+    )  # fmt: skip
+    assert found.best == alone.best
+    assert progress == sorted(progress)
+    assert progress[-1] == 9.0  # each network once, and the refit
+
+
+class _Killed(ThreadingBackend):
+    """Stands for loky whose worker was killed, as above, without the seconds of new workers."""
+
+    def submit(self, func, callback=None):
+        raise TerminatedWorkerError("a worker was killed")
+
+    apply_async = submit
+
+
+joblib.register_parallel_backend("trust-killed", _Killed)
+
+
+@pytest.mark.usefixtures("small_stacks")
+def test_a_search_whose_worker_is_killed_says_so_too():
+    net = MLPClassifier(hidden_layer_sizes=(8,), max_iter=3, n_iter_no_change=np.inf,
+                        random_state=0)  # fmt: skip
+    search = StackedGridSearchCV(net, {"activation": ["tanh", "relu"]}, cv=2, n_jobs=2)
+    with (
+        joblib.parallel_config(backend="trust-killed"),
+        pytest.warns(RuntimeWarning, match="TerminatedWorkerError"),
+    ):
+        search.fit(WORKER_X, WORKER_Y)
+    alone = clone(search).set_params(n_jobs=None).fit(WORKER_X, WORKER_Y)
+    np.testing.assert_allclose(
+        search.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"]
+    )
+
+
+@pytest.mark.usefixtures("small_stacks")
+def test_a_stack_that_fails_though_each_fit_succeeds_is_said(monkeypatch):
+    original = _jobs.train_one_stack
+
+    def train(jobs, stack, *rest):
+        if len(stack) > 1:
+            raise MemoryError("no room for a stack")
+        return original(jobs, stack, *rest)
+
+    monkeypatch.setattr(_jobs, "train_one_stack", train)
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1 << 19)
+    done = []
+    tasks = [
+        FitTask(MLPClassifier(hidden_layer_sizes=(8,), max_iter=2, n_iter_no_change=np.inf,
+                              random_state=seed), WORKER_X, WORKER_Y, 0)
+        for seed in range(3)
+    ]  # fmt: skip
+    with pytest.warns(RuntimeWarning, match="MemoryError: no room.*All 3 fits.*one fit at a time"):
+        outcomes = fit_stacked(tasks, on_progress=done.append)
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    assert done == sorted(done)
+    assert done[-1] == 3
+
+
+@pytest.mark.usefixtures("small_stacks")
+def test_a_fit_that_fails_by_itself_is_no_failure_of_workers():
+    def breaks(width):
+        class Module(torch.nn.Module):
+            def forward(self, x):
+                raise RuntimeError("this activation breaks")
+
+        return Module()
+
+    tasks = [
+        FitTask(MLPClassifier(hidden_layer_sizes=(8,), max_iter=2, n_iter_no_change=np.inf,
+                              random_state=0, activation=each), WORKER_X, WORKER_Y, 0)
+        for each in ("relu", breaks)
+    ]  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        outcomes = fit_stacked(tasks)
+    assert outcomes[0].error is None
+    assert "this activation breaks" in str(outcomes[1].error)
+
+
+# ---- forks ----------------------------------------
+
+SCRIPT = """
+import os, sys, time, warnings
+import numpy as np, torch
+torch.set_num_threads(2)
+from combutab import MLPClassifier, TVAE
+X = np.random.default_rng(0).normal(size=(1000, 20))
+y = (X[:, 0] > 0).astype(int)
+def net():
+    return MLPClassifier(hidden_layer_sizes=(256, 256), max_iter=1, random_state=0,
+                         n_iter_no_change=float("inf")).fit(X, y)
+model = net()
+gen = TVAE(epochs=1, random_state=0).fit(X[:600])
+expected = model.predict_proba(X)
+
+def fits():
+    assert np.allclose(net().predict_proba(X), expected, atol=1e-4)
+def predicts():
+    assert np.allclose(model.predict_proba(X), expected, atol=1e-6)
+def generates():
+    gen.sample(1000)
+    TVAE(epochs=1, random_state=0).fit(X[:600])
+
+for work in (fits, predicts, generates):
+    child = os.fork()
+    if child == 0:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            work()
+        said = [w for w in caught if "forked" in str(w.message)]
+        os._exit(7 if len(said) == 1 and torch.get_num_threads() == 1 else 8)
+    end, status = time.monotonic() + 150, None
+    while time.monotonic() < end and status is None:
+        done, code = os.waitpid(child, os.WNOHANG)
+        if done:
+            status = os.waitstatus_to_exitcode(code)
+        time.sleep(0.05)
+    if status is None:
+        os.kill(child, 9)
+    print(work.__name__, status)
+"""
+
+
+@pytest.mark.usefixtures("small_stacks")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
+def test_a_forked_process_computes_with_one_thread_and_says_so():
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT],
+        env=environment, capture_output=True, text=True, timeout=550,
+    )  # fmt: skip
+    assert run.stdout.split() == ["fits", "7", "predicts", "7", "generates", "7"], run.stderr

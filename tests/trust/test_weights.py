@@ -10,9 +10,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from combutab import MLPClassifier, MLPRegressor
+from combutab.model_selection import compare_activations
 from tests.trust.small_rows import FRAME, INF, LABELS, LEARNS, QUICK, X, Z, target_of
 
 BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
+
 BAD_CLASS_WEIGHTS = [
     ({0: -1, 1: 1, 2: 1}, "class_weight of class 0 must be at least 0 and finite, got -1"),
     ({0: np.nan, 1: 1, 2: 1}, "class 0 must be at least 0 and finite, got nan"),
@@ -164,3 +166,170 @@ def test_partial_fits_in_threads_leave_the_warnings_filters_alone():
     for thread in threads:
         thread.join()
     assert warnings.filters == before
+
+
+# ---- No target of whatever size gives silently wrong numbers: it is learned, or refused ---------
+
+SCALES = [1e-323, 1e-320, 1e-300, 1e-155, 1e-20, 1e20, 1e153, 1e154, 1e155, 1e200, 1e299]
+
+ENDS = [SCALES[0], 1e20, SCALES[-1]]
+
+LOSSES = ["squared_error", "absolute_error", "huber", "poisson", "quantile", "gaussian_nll"]
+
+
+def r_squared(y, predicted):
+    """In long arithmetic, of numbers of any size."""
+    unit = np.abs(y).max()
+    y, predicted = ([float(v) / float(unit) for v in values] for values in (y, predicted))
+    y, predicted = np.array(y), np.array(predicted)
+    return 1 - ((y - predicted) ** 2).sum() / ((y - y.mean()) ** 2).sum()
+
+
+@pytest.mark.parametrize(
+    ("loss", "scale"),
+    [
+        (loss, scale)
+        for loss in LOSSES
+        for scale in SCALES
+        if BUDGET > 1 or loss == "squared_error" or (loss == "poisson" and scale in ENDS)
+    ],
+)
+def test_targets_of_any_size_are_learned(loss, scale):
+    y = np.abs(Z) * scale
+    model = MLPRegressor(loss, **LEARNS).fit(X, y)
+    predicted = model.predict(X)
+    assert np.isfinite(predicted).all()
+    assert r_squared(y, predicted) > 0.8
+    assert_allclose(model.score(X, y), r_squared(y, predicted), atol=1e-3)
+    if loss == "gaussian_nll":
+        _, deviation = model.predict(X, return_std=True)
+        assert (deviation > 0).all() or scale < 1e-310
+        assert np.isfinite(deviation).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int64"])
+@pytest.mark.parametrize("settings", [{}, {"bagging": "cv", "n_members": 2}, {"loss": "quantile"}])
+def test_a_table_of_few_digits_rounds_none_of_the_targets(dtype, settings):
+    rows = (X * 1000 if dtype == "int64" else X).astype(dtype)
+    model = MLPRegressor(**LEARNS, **settings).fit(rows, 1e9 + Z)
+    plain = MLPRegressor(**LEARNS, **settings).fit(rows, Z)
+    assert model.score(rows, 1e9 + Z) > 0.8
+    assert r_squared(plain.predict(rows), model.predict(rows) - 1e9) > 0.99
+    module = model.to_torch()
+    exported = module(*module.encode(rows)).detach().numpy()
+    assert_allclose(exported - 1e9, model.predict(rows) - 1e9, atol=1e-3)
+    if "bagging" in settings:
+        assert r_squared(plain.oof_prediction_, model.oof_prediction_ - 1e9) > 0.99
+
+
+def test_several_targets_of_very_different_sizes_and_parquet(tmp_path):
+    y = np.column_stack(
+        [Z * 1e200, Z * 1e-300, Z + 1e9, np.full(120, 1e299), np.full(120, -3e-320)]
+    )
+    model = MLPRegressor(**LEARNS).fit(X, y)
+    weighted = MLPRegressor(**LEARNS).fit(X, y, sample_weight=np.full(120, 1e17))
+    for each in (model, weighted):
+        predicted = each.predict(X)
+        assert [round(r_squared(y[:, k] - y[:, k].mean() * (k == 2), p), 1) for k, p in enumerate(
+            (predicted - [0, 0, y[:, 2].mean(), 0, 0]).T[:3])] == [1.0] * 3  # fmt: skip
+        assert_allclose(predicted[:, 3], 1e299)
+        assert_allclose(predicted[:, 4], -3e-320, rtol=0.2)
+        assert each.score(X, y) > 0.9
+    pytest.importorskip("pyarrow")
+    table = pd.DataFrame(X, columns=list("abc")).assign(**{f"y{k}": y[:, k] for k in range(5)})
+    table.to_parquet(tmp_path / "t.parquet", row_group_size=30)
+    streamed = MLPRegressor(**LEARNS).fit_parquet(
+        tmp_path / "t.parquet", [f"y{k}" for k in range(5)]
+    )
+    assert_allclose(streamed.target_.shift, model.target_.shift, rtol=1e-12)
+    assert_allclose(streamed.target_.scale, model.target_.scale, rtol=1e-8)  # beside a mean of 1e9
+    assert streamed.score(table[list("abc")], y) > 0.9
+
+
+def test_moments_of_the_target_are_those_of_long_arithmetic():
+    from fractions import Fraction
+
+    for scale in (1e-300, 1e-100, 1.0, 1e150, 1e290):
+        y = (Z + 3) * scale
+        exact = [Fraction(v) for v in y.tolist()]
+        mean = sum(exact) / len(exact)
+        variance = sum((v - mean) ** 2 for v in exact) / len(exact)
+        model = MLPRegressor(**QUICK).fit(X, y)
+        assert_allclose(model.target_.shift, float(mean), rtol=1e-14)
+        squared = Fraction(float(model.target_.scale[0])) ** 2
+        assert abs(float(squared / variance) - 1) < 1e-13
+
+
+def test_a_target_that_hardly_varies_is_learned_and_a_constant_is_exact():
+    y = 1e6 + Z * 1e-7
+    assert MLPRegressor(**LEARNS).fit(X, y).score(X, y) > 0.9
+    for value in (0.0, 1e300, -1e300, 2.0**53 + 2, 5e-324, -1e-300, 0.1):
+        model = MLPRegressor(**QUICK).fit(X, np.full(120, value))
+        assert_allclose(model.predict(X), value, rtol=0.5, atol=0.5 * min(1, abs(value) or 1))
+        assert np.isfinite(model.predict(X)).all()
+
+
+NOT_HELD = {
+    "beyond": (Z * 1e307, {}, "no room in float64.*divide y by"),
+    "largest": (np.where(Z > 0, 1.7e308, -1.7e308), {}, "no room in float64"),
+    "huge unscaled": (Z * 1e154, {"scale_target": False}, "use scale_target=True"),
+    "large unscaled": (Z * 1e25, {"scale_target": False}, "precision='float32' cannot hold the sq"),
+    "float64": (Z * 1e200, {"scale_target": False, "precision": "float64"}, "cannot hold the squ"),
+    "tiny unscaled": (Z * 1e-60, {"scale_target": False}, "rounds such numbers"),
+    "offset unscaled": (1e10 + Z, {"scale_target": False}, "10000000.* to steps of 1.02e"),
+    "coarse unscaled": (1e8 + Z, {"scale_target": False}, "of 2.4.*to steps of 8; use scale"),
+    "coarse poisson": (3e8 + Z, {"loss": "poisson"}, "use another loss"),
+    "offset poisson": (1e10 + Z, {"loss": "poisson"}, "use another loss"),
+    "integers": (
+        2**60 + np.arange(120),
+        {},
+        "120 different integers.*subtract 1152921504606846976",
+    ),
+    "uint64": (np.uint64(2**63) + np.arange(120, dtype=np.uint64), {}, "different integers"),
+    "long integers": (2**70 + np.arange(120).astype(object), {}, "different integers"),
+    "dates": (pd.Series(pd.date_range("2020", periods=120)), {}, "holds datetime64.*not numbers"),
+    "times": (np.arange(120).astype("m8[s]"), {}, "holds timedelta64"),
+    "complex": (Z + 1j, {}, "Complex data not supported"),
+    "infinite": (np.where(Z > 0, INF, Z), {}, "infinity"),
+    "one column": (np.column_stack([Z, Z * 1e307]), {}, "no room in float64"),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_HELD)
+def test_targets_that_cannot_be_held_are_refused_before_training(kind, monkeypatch):
+    y, parameters, words = NOT_HELD[kind]
+    monkeypatch.setattr("combutab.estimators._base.train_jobs", None)
+    with pytest.raises(ValueError, match=words):
+        MLPRegressor(**{**QUICK, **parameters}).fit(X, y)
+
+
+def test_later_rows_and_validation_rows_that_cannot_be_held_are_refused(tmp_path):
+    model = MLPRegressor(**QUICK).partial_fit(X, Z)
+    for late in (lambda: model.partial_fit(X, Z * 1e40),
+                 lambda: MLPRegressor(**QUICK).fit(X, Z, X_val=X, y_val=Z * 1e40)):  # fmt: skip
+        with pytest.raises(ValueError, match="cannot hold the square"):
+            late()
+    assert np.isfinite(model.predict(X)).all()
+    pytest.importorskip("pyarrow")
+    for column, words in ((Z * 1e307, "no room"), (2**60 + np.arange(120), "different integers")):
+        pd.DataFrame(X, columns=list("abc")).assign(y=column).to_parquet(tmp_path / "t.parquet")
+        with pytest.raises(ValueError, match=words):
+            MLPRegressor(**QUICK).fit_parquet(tmp_path / "t.parquet", "y")
+
+
+def test_integers_that_float64_holds_are_taken():
+    y = np.arange(120) * 2**50
+    model = MLPRegressor(**LEARNS).fit(np.arange(120)[:, None], y)
+    assert model.score(np.arange(120)[:, None], y) > 0.9
+
+
+def test_a_comparison_scores_huge_targets_as_it_scores_others():
+    tables = [
+        compare_activations(
+            X, Z * unit, task="regression", activations=["relu", "tanh"], seeds=1, folds=2,
+            epochs=20, hidden=[8], refit=False,
+        ).results[["r2", "mae", "mse"]]
+        for unit in (1.0, 2.0**600, 2.0**-1000)
+    ]  # fmt: skip
+    for table in tables[1:]:
+        assert_allclose(table, tables[0], rtol=1e-6)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
 import pytest
 
+from benchmarks.papers.combu.expected import ACTIVATIONS, AVERAGE_RANK, LOST, TABLES, load_expected
+
 ROOT = Path(__file__).parents[3]
+
 BENCHMARKS = ROOT / "benchmarks"
+
 PAGE = (BENCHMARKS / "PAPERS.md").read_text(encoding="utf-8")
+
 ITEM = re.compile(r"(?:([A-Z]\w+) )?([\d.]+|[AI]\d|I+)(?: <!-- \w+ -->)?")
+
 SINGULAR = {"Corollaries": "Corollary"}
 
 
@@ -88,3 +95,158 @@ def test_scripts_that_are_named_exist():
 
 def test_no_cell_is_left_open():
     assert "…" not in PAGE
+
+
+# ---- The CombU paper's tables as transcribed: whole where the text is, empty where it is not ----
+
+# data set -> activations whose cells (of both metrics) the text lost
+LOST_CELLS = {
+    3: {},
+    5: {"breast-w": {"relu", "selu"}, "diabetes": {"gelu"}, "wdbc": {"selu"}},
+    6: {
+        "autoMpg": {"relu", "selu", "swish"},
+        "boston": {"relu", "selu", "swish"},
+        "california_housing": {"relu", "selu", "swish"},
+        "wine_quality": {"relu", "elu", "selu", "swish"},
+    },
+}
+
+TEST_ROWS = {"breast-w": 140, "diabetes": 154, "wdbc": 114}  # a fifth, rounded up
+
+
+def cells(table):
+    expected = load_expected(table)
+    return expected[expected["data"] != AVERAGE_RANK]
+
+
+def printed_ranks(table):
+    expected = load_expected(table)
+    return expected[expected["data"] == AVERAGE_RANK].set_index(["metric", "activation"])
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_one_cell_for_each_data_set_metric_and_activation(table):
+    expected = load_expected(table)
+    metrics = {3: 4, 5: 2, 6: 2}[table]
+    assert list(dict.fromkeys(expected["data"])) == [*TABLES[table].data, AVERAGE_RANK]
+    assert len(expected) == 5 * metrics * 7
+    assert not expected.duplicated(["data", "task", "metric", "activation"]).any()
+    for _, row in expected.groupby(["data", "metric"]):
+        assert row["activation"].tolist() == list(ACTIVATIONS)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_lost_cells_are_empty_and_say_so_and_no_others(table):
+    for row in cells(table).itertuples():
+        lost = row.activation in LOST_CELLS[table].get(row.data, ())
+        assert math.isnan(row.mean) == math.isnan(row.sd) == lost, row
+        assert row.note.startswith(LOST) == lost, row
+    assert printed_ranks(table)["mean"].notna().all()
+    assert printed_ranks(table)["sd"].isna().all()
+
+
+@pytest.mark.parametrize("table", [3, 5, 6, 7])
+def test_values_are_in_range(table):
+    known = cells(table).dropna(subset=["mean"])
+    percent = known["metric"].isin(["accuracy", "f1"])
+    assert (known["unit"] == percent.map({True: "percent", False: "target sd"})).all()
+    assert (known["task"] == percent.map({True: "classification", False: "regression"})).all()
+    assert known.loc[percent, "mean"].between(65, 98).all()
+    assert known.loc[~percent, "mean"].between(0.01, 3).all()
+    spread = known["sd"].dropna()
+    assert (spread >= 0).all()
+    assert (spread < 0.5 * known.loc[spread.index, "mean"]).all()
+
+
+@pytest.mark.parametrize(
+    ("table", "data", "metric", "activation", "mean", "sd"),
+    [
+        (3, "gs", "mae", "relu", 0.088, 0.011),
+        (3, "ns", "mse", "nlrelu", 2.525, 0.165),
+        (3, "bs", "f1", "combu", 87.84, 1.89),
+        (5, "breast-w", "f1", "elu", 96.80, 0.00),
+        (5, "diabetes", "accuracy", "swish", 75.19, 0.07),
+        (5, "diabetes", "f1", "swish", 70.19, 1.20),
+        (5, "PhishingWebsites", "accuracy", "gelu", 97.13, 0.22),
+        (6, "autoMpg", "mse", "gelu", 0.084, 0.005),
+        (6, "california_housing", "mae", "combu", 0.283, 0.004),
+        (6, "wine_quality", "mse", "combu", 0.573, 0.011),
+    ],
+)
+def test_some_cells_as_read_by_hand(table, data, metric, activation, mean, sd):
+    row = cells(table).set_index(["data", "metric", "activation"]).loc[(data, metric, activation)]
+    assert (row["mean"], row["sd"]) == (mean, sd)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_printed_average_ranks_agree_with_the_cells_but_where_noted(table):
+    """Ties take the better rank, as in the paper; a lost cell may rank anywhere."""
+    printed = printed_ranks(table)
+    for metric, rows in cells(table).groupby("metric"):
+        sign = 1.0 if metric in ("accuracy", "f1") else -1.0
+        wide = sign * rows.pivot(index="data", columns="activation", values="mean")
+        for name in ACTIVATIONS:
+            least = most = 0
+            for _, row in wide.iterrows():
+                if math.isnan(row[name]):
+                    least, most = least + 1, most + 7
+                    continue
+                above = 1 + int((row > row[name]).sum())
+                least, most = least + above, most + above + int(row.isna().sum())
+            value, note = printed.loc[(metric, name), ["mean", "note"]]
+            agrees = least / 4 <= value <= most / 4
+            assert agrees != ("the cells give" in note), (metric, name, least / 4, most / 4)
+
+
+def can_be(mean, sd, n_test, ddof):
+    """Whether 5 accuracies on n_test rows, in percent and rounded, can have this mean and sd."""
+    for total in range(math.floor(5 * n_test * 0.6), 5 * n_test + 1):
+        if abs(100 * total / (5 * n_test) - mean) > 0.005 + 1e-9:
+            continue
+        # Squares of 5 whole numbers of this sum add up to the least possible, or 2, 4, ... more
+        low, ups = divmod(total, 5)
+        squares = ups * (low + 1) ** 2 + (5 - ups) * low**2
+        while True:
+            found = 100 * math.sqrt((squares - total**2 / 5) / (5 - ddof)) / n_test
+            if abs(found - sd) <= 0.005 + 1e-9:
+                return True
+            if found > sd + 0.01:
+                break
+            squares += 2
+    return False
+
+
+def test_the_papers_standard_deviations_have_ddof_0():
+    known = cells(5).dropna(subset=["mean"])
+    known = known[(known["metric"] == "accuracy") & known["data"].isin(TEST_ROWS)]
+    fits = {0: [], 1: []}
+    for row in known[known["sd"] > 0].itertuples():
+        for ddof, cells_that_fit in fits.items():
+            if can_be(row.mean, row.sd, TEST_ROWS[row.data], ddof):
+                cells_that_fit.append((row.data, row.activation))
+    assert len(fits[0]) == 8
+    assert fits[1] == []
+    impossible = known[known["note"].str.contains("impossible")]
+    assert not set(zip(impossible["data"], impossible["activation"], strict=True)) & set(fits[0])
+    assert len(impossible) + len(fits[0]) == (known["sd"] > 0).sum()
+
+
+def test_table_7_holds_both_generators_and_what_real_data_gives():
+    table = load_expected(7)
+    assert len(table) == 2 * 2 * 2 * 8
+    assert set(table["model"]) == {"ctgan", "tvae"}
+    assert set(table["activation"]) == {"real", *ACTIVATIONS}
+    assert table["mean"].isna().equals(table["note"].str.startswith(LOST))
+    assert table["mean"].isna().sum() == 2 * 7 + 4 * 4
+    whole = table.dropna(subset=["mean"]).groupby(["data", "model", "metric"]).size()
+    assert whole.to_dict() == {
+        ("california_housing", "ctgan", "mae"): 1,
+        ("california_housing", "ctgan", "mse"): 8,
+        ("california_housing", "tvae", "mae"): 8,
+        ("california_housing", "tvae", "mse"): 1,
+        **{
+            ("PhishingWebsites", model, metric): 4
+            for model in ("ctgan", "tvae")
+            for metric in ("accuracy", "f1")
+        },
+    }
