@@ -383,7 +383,6 @@ def _write(comparison: _Comparison, found: ActivationComparison) -> None:
     from combutab.cli._tables import cannot_write
     from combutab.core.files import whole_file, whole_files
     from combutab.plotting import plot_comparison
-    from combutab.reports import write_report
 
     folder, report = comparison.folder, comparison.report
     summary = found.summary.copy()
@@ -397,6 +396,8 @@ def _write(comparison: _Comparison, found: ActivationComparison) -> None:
         # the page appears when the other files have
         with nullcontext() if report is None else whole_file(report) as page:
             if page is not None:
+                from combutab.reports import write_report
+
                 write_report(found, page)
             with whole_files(folder, FILES) as stage:
                 found.results.to_csv(stage / results, index=False)
