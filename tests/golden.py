@@ -370,7 +370,10 @@ def add_generators():
             one = made.sample(20, conditions={"place": "north"}, random_state=1)
             both = {"y": "low", "count": (5, 30)}
             many = made.sample(20, conditions=both, random_state=1, on_shortfall="return")
-            return [one, many, made.sample(30, balance="y", random_state=2)]
+            rows = pd.DataFrame({"place": ["north", "south"], "y": ["low", "high"]})
+            each = made.sample_from(rows, random_state=1)
+            beside = made.sample(seed_data=X[["place", "open"]].iloc[:9], random_state=1)
+            return [one, many, made.sample(30, balance="y", random_state=2), each, beside]
 
         def members(folder, name=name):
             return make(name, n_members=2, epochs=2).sample(30, random_state=0)
