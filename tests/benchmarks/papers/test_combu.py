@@ -941,7 +941,8 @@ def test_samples_are_those_of_a_generator_trained_alone(model, kind):
     alone = kind(epochs=1, activation="combu", random_state=3, device="cpu", **drawn).fit(train)
     for number, sample in enumerate(samples):
         expected = alone.sample(len(train), random_state=30 + number)
-        pd.testing.assert_frame_equal(sample, expected, rtol=1e-3)
+        # to rounding: the columns' values are of the order of 10, some of them next to 0
+        pd.testing.assert_frame_equal(sample, expected, rtol=1e-3, atol=1e-3)
     assert len(samples) == facts["stack"] == 2
     assert facts["error"] == ""
 
