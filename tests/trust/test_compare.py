@@ -132,6 +132,18 @@ def test_a_measure_by_which_an_activation_beats_guessing_is_named():
     assert other_measures(plan, summary.drop(columns="beats_guess"), results, scored) == ""
 
 
+def test_a_comparison_of_uneven_classes_names_the_measure_that_beats_guessing():
+    X = normal(800, 3)
+    chance = np.where(X[:, 0] > 0.5, 0.4, 0.01)  # never above one half: no accuracy beats a guess
+    y = (np.random.default_rng(1).random(800) < chance).astype(int)
+    found = compare_activations(X, y, metric="accuracy", **SMALL | {"baselines": ["guess"]})
+    assert "No activation beats guessing by accuracy" in first(found)
+    said = found.sentences.splitlines()[1]
+    assert re.fullmatch(
+        r"An activation does beat guessing by .*ROC AUC \(.*, the guess 0\.5, .*", said
+    )
+
+
 def test_several_classes():
     found = compare_activations(*load_iris(return_X_y=True), **SMALL)
     assert found.winner == found.best
